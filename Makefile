@@ -1,0 +1,60 @@
+# One word each. `make demo` and `make test` need nothing but Python 3.11+, make and git.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+LOCK   := requirements/dev.txt
+
+.PHONY: help setup demo serve test lint format fuzz bench lock clean
+
+help:
+	@echo "make demo    start a broker, publish rides, read them twice, rewind one reader"
+	@echo "make serve   run a broker on 127.0.0.1:9092, data in ./respool-data"
+	@echo "make test    the whole test suite"
+	@echo "make lint    ruff, mypy --strict, import floors"
+	@echo "make fuzz    the long fuzz and property runs"
+	@echo "make bench   figures and ratios; nothing is asserted"
+	@echo "make setup   only the virtual environment, from hashed locks"
+
+setup: $(STAMP)
+
+$(STAMP): $(LOCK) pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Respool needs Python 3.11 or newer")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing locked dependencies into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup
+	$(BIN)/python -m demo
+
+serve: setup
+	$(BIN)/respool serve
+
+test: setup
+	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+fuzz: setup
+	RESPOOL_FUZZ=long $(BIN)/python -m pytest -m long -n auto
+
+bench: setup
+	$(BIN)/python -m bench
+
+# Hashes and no index address, for every Python we support.
+lock: setup
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-header --extra client --group dev pyproject.toml -o $(LOCK)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

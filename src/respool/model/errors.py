@@ -1,0 +1,259 @@
+"""Three families of errors, by who must act.
+
+- `RequestError`: the client. It becomes a Kafka code in a reply; raised deep, translated once.
+- `StorageError`: the operator. The partition goes offline, the broker lives.
+- `SettingsError`: whoever started the broker. It says which setting, and what would be right.
+
+A broken invariant of ours is an `assert`, and nobody catches it.
+"""
+
+from typing import ClassVar
+
+
+class RespoolError(Exception):
+    """Everything Respool raises on purpose."""
+
+
+class RequestError(RespoolError):
+    """A request that cannot be granted, with the code Kafka's clients know it by."""
+
+    code: ClassVar[int]
+    retriable: ClassVar[bool] = False
+
+    @property
+    def message(self) -> str:
+        """What the client is told: our words where there are any, else the class's meaning."""
+        return str(self) or (type(self).__doc__ or "").strip()
+
+
+class OffsetOutOfRange(RequestError):
+    """The offset lies before the log's start or beyond its end."""
+
+    code = 1
+
+
+class CorruptMessage(RequestError):
+    """The batch fails its checksum or its sizes do not fit together."""
+
+    code = 2
+    retriable = True
+
+
+class UnknownTopicOrPartition(RequestError):
+    """This broker has no such topic or partition."""
+
+    code = 3
+    retriable = True
+
+
+class NotLeader(RequestError):
+    """This broker does not lead the partition; the client should refresh its metadata."""
+
+    code = 6
+    retriable = True
+
+
+class RequestTimedOut(RequestError):
+    """What the request waits for did not come in time; it may still happen."""
+
+    code = 7
+    retriable = True
+
+
+class MessageTooLarge(RequestError):
+    """The batch is larger than the topic's max.message.bytes."""
+
+    code = 10
+
+
+class InvalidTopic(RequestError):
+    """The topic's name cannot be a topic name, or the topic is not for clients to write."""
+
+    code = 17
+
+
+class NotEnoughReplicas(RequestError):
+    """Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."""
+
+    code = 19
+    retriable = True
+
+
+class InvalidRequiredAcks(RequestError):
+    """acks must be 0, 1 or -1 (all)."""
+
+    code = 21
+
+
+class InvalidTimestamp(RequestError):
+    """A record's timestamp is further from the broker's clock than the topic allows."""
+
+    code = 32
+
+
+class UnsupportedVersion(RequestError):
+    """The API does not exist here, or not in this version."""
+
+    code = 35
+
+
+class TopicAlreadyExists(RequestError):
+    """There is a topic of this name."""
+
+    code = 36
+
+
+class InvalidPartitions(RequestError):
+    """The number of partitions cannot be had."""
+
+    code = 37
+
+
+class InvalidReplicationFactor(RequestError):
+    """There are fewer brokers than replicas asked for."""
+
+    code = 38
+
+
+class InvalidReplicaAssignment(RequestError):
+    """The replicas named for a partition cannot be had."""
+
+    code = 39
+
+
+class InvalidConfig(RequestError):
+    """A setting is unknown, or its value cannot be."""
+
+    code = 40
+
+
+class InvalidRequest(RequestError):
+    """The request contradicts itself."""
+
+    code = 42
+
+
+class UnsupportedForMessageFormat(RequestError):
+    """Record batches before format v2 (Kafka 0.11) are not stored."""
+
+    code = 43
+
+
+class PolicyViolation(RequestError):
+    """The broker's settings do not allow this."""
+
+    code = 44
+
+
+class OutOfOrderSequence(RequestError):
+    """A producer's batch does not follow its last one; a batch between them is missing."""
+
+    code = 45
+
+
+class InvalidProducerEpoch(RequestError):
+    """A newer producer has taken this producer's id over."""
+
+    code = 47
+
+
+class InvalidTransactionState(RequestError):
+    """The batch belongs to no transaction that is open here."""
+
+    code = 48
+
+
+class StorageFailed(RequestError):
+    """The partition is offline: its disk failed or its log is damaged. The broker's log tells which."""
+
+    code = 56
+    retriable = True
+
+
+class FetchSessionNotFound(RequestError):
+    """The fetch session was evicted or never existed; the client starts a new one."""
+
+    code = 70
+    retriable = True
+
+
+class InvalidFetchSessionEpoch(RequestError):
+    """The fetch session's epoch is not the one that comes next."""
+
+    code = 71
+    retriable = True
+
+
+class FencedLeaderEpoch(RequestError):
+    """The client knows an older leader than the current one; it should refresh its metadata."""
+
+    code = 74
+    retriable = True
+
+
+class UnknownLeaderEpoch(RequestError):
+    """The client knows a newer leader than this broker; this broker is behind."""
+
+    code = 75
+    retriable = True
+
+
+class UnsupportedCompressionType(RequestError):
+    """The codec is unknown, or the request's version is too old for it."""
+
+    code = 76
+
+
+class OffsetNotAvailable(RequestError):
+    """The leader does not know yet how far its log is committed."""
+
+    code = 78
+    retriable = True
+
+
+class InvalidRecord(RequestError):
+    """A record or batch breaks a rule of its topic or of the format."""
+
+    code = 87
+
+
+class UnknownTopicId(RequestError):
+    """This broker has no topic with that id."""
+
+    code = 100
+    retriable = True
+
+
+class FetchSessionTopicIdMismatch(RequestError):
+    """The fetch session was made with topic names and continued with ids, or the other way."""
+
+    code = 106
+    retriable = True
+
+
+class StorageError(RespoolError):
+    """The disk did not do what a log needs; the partition concerned goes offline."""
+
+
+class DiskFailed(StorageError):
+    """The operating system reported an I/O error."""
+
+
+class DiskFull(StorageError):
+    """There is no room left on the disk; what was half written has been cut off again."""
+
+
+class SegmentCorrupt(StorageError):
+    """A batch that was written completely no longer passes its checksum."""
+
+
+class DataFolderInUse(StorageError):
+    """Another process has the data folder."""
+
+
+class DataFolderMismatch(StorageError):
+    """The data folder belongs to another broker, cluster or layout version."""
+
+
+class SettingsError(RespoolError):
+    """A setting is unknown, has a wrong type or contradicts another."""

@@ -1,0 +1,207 @@
+"""The broker's own settings: one frozen value, checked as a whole.
+
+Names are what the settings file and `RESPOOL_<NAME>` in the environment use. Topic settings under Kafka's names are
+in `topic_config.py`; the defaults for new topics are the `topic` table here.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from respool.model.errors import InvalidConfig, SettingsError
+from respool.model.topic_config import DAY_MS, MIB, MINUTE_MS, TopicConfig
+
+
+def _setting(doc: str) -> dict[str, str]:
+    return {"doc": doc}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    data: str = field(
+        default="./respool-data", metadata=_setting("The data folder; one broker per folder.")
+    )
+    listen: str = field(
+        default="127.0.0.1:9092",
+        metadata=_setting("HOST:PORT to accept clients on; port 0 picks one."),
+    )
+    advertised: str = field(
+        default="", metadata=_setting("HOST:PORT told to clients, where it differs from listen.")
+    )
+    insecure: bool = field(
+        default=False,
+        metadata=_setting(
+            "Allow listening beyond this machine although nothing authenticates clients."
+        ),
+    )
+    broker_id: int = field(default=1, metadata=_setting("This broker's number in the cluster."))
+    rack: str = field(default="", metadata=_setting("The rack or zone this broker stands in."))
+    metrics_listen: str = field(
+        default="", metadata=_setting("HOST:PORT for Prometheus to scrape; empty for none.")
+    )
+    log_level: str = field(
+        default="info",
+        metadata=_setting("debug, info, warning or error; written to standard error."),
+    )
+
+    auto_create_topics: bool = field(
+        default=True, metadata=_setting("Create a topic when a client that allows it asks for it.")
+    )
+    num_partitions: int = field(
+        default=1, metadata=_setting("Partitions of a topic created without saying how many.")
+    )
+    partitions_max: int = field(
+        default=10_000, metadata=_setting("Partitions this broker holds at the most.")
+    )
+    topic: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=_setting(
+            "Defaults for topics, under Kafka's names: a table of its own in the file."
+        ),
+    )
+
+    connections_max: int = field(
+        default=5_000, metadata=_setting("Client connections at the same time.")
+    )
+    connections_per_address_max: int = field(
+        default=2_000, metadata=_setting("Client connections from one address at the same time.")
+    )
+    connection_idle_ms: int = field(
+        default=10 * MINUTE_MS,
+        metadata=_setting("A connection without a request this long is closed."),
+    )
+    frame_bytes_max: int = field(
+        default=100 * MIB, metadata=_setting("The largest request a client may send.")
+    )
+    frame_arrival_ms: int = field(
+        default=MINUTE_MS, metadata=_setting("How long a begun request may take to arrive whole.")
+    )
+    memory_bytes_max: int = field(
+        default=256 * MIB,
+        metadata=_setting("Memory for requests and replies under way, over all connections."),
+    )
+    fetch_bytes_max: int = field(
+        default=32 * MIB, metadata=_setting("The most record bytes in one fetch reply.")
+    )
+    fetch_sessions_max: int = field(
+        default=1_000,
+        metadata=_setting("Incremental fetch sessions (KIP-227) kept at the same time."),
+    )
+    requests_pipelined_max: int = field(
+        default=64, metadata=_setting("Produce requests of one connection waiting for their reply.")
+    )
+
+    retention_check_ms: int = field(
+        default=MINUTE_MS, metadata=_setting("How often old segments are looked for.")
+    )
+    checkpoint_ms: int = field(
+        default=MINUTE_MS, metadata=_setting("How often recovery points are written down.")
+    )
+    producer_id_expiration_ms: int = field(
+        default=DAY_MS, metadata=_setting("An idempotent producer silent this long is forgotten.")
+    )
+    io_threads: int = field(
+        default=4, metadata=_setting("Threads for syncing, cold reads and deletions.")
+    )
+    stop_grace_ms: int = field(
+        default=10_000,
+        metadata=_setting("How long a stopping broker waits for requests under way."),
+    )
+
+    def __post_init__(self) -> None:
+        self._check_numbers()
+        host, _ = self.listen_address
+        if not is_loopback(host) and not self.insecure:
+            raise SettingsError(
+                f"listen = {self.listen!r} would let anyone who reaches this machine read and write: clients are not "
+                "authenticated. Listen on 127.0.0.1, or allow it on a trusted network with insecure = true "
+                "(--insecure)"
+            )
+        _ = self.advertised_address, self.metrics_address, self.topic_defaults
+
+    def _check_numbers(self) -> None:
+        for name, low in _LOWEST.items():
+            value = getattr(self, name)
+            if value < low:
+                raise SettingsError(f"{name} = {value} is below {low}")
+        if self.frame_bytes_max > self.memory_bytes_max:
+            raise SettingsError(
+                f"frame_bytes_max = {self.frame_bytes_max} exceeds memory_bytes_max = {self.memory_bytes_max}: "
+                "such a request could never be read"
+            )
+        if self.log_level not in LOG_LEVELS:
+            raise SettingsError(
+                f"log_level = {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}"
+            )
+
+    @cached_property
+    def listen_address(self) -> tuple[str, int]:
+        return parse_address("listen", self.listen)
+
+    @cached_property
+    def advertised_address(self) -> tuple[str, int] | None:
+        return parse_address("advertised", self.advertised) if self.advertised else None
+
+    @cached_property
+    def metrics_address(self) -> tuple[str, int] | None:
+        if not self.metrics_listen:
+            return None
+        host, port = parse_address("metrics_listen", self.metrics_listen)
+        if not is_loopback(host) and not self.insecure:
+            raise SettingsError(
+                f"metrics_listen = {self.metrics_listen!r} is open to other machines; allow it with insecure = true"
+            )
+        return host, port
+
+    @cached_property
+    def topic_defaults(self) -> TopicConfig:
+        try:
+            return TopicConfig.parse(self.topic)
+        except InvalidConfig as error:
+            raise SettingsError(f"[topic] {error}") from None
+
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+_LOWEST = {
+    "broker_id": 0,
+    "num_partitions": 1,
+    "partitions_max": 1,
+    "connections_max": 1,
+    "connections_per_address_max": 1,
+    "connection_idle_ms": 1_000,
+    "frame_bytes_max": 1_024,
+    "frame_arrival_ms": 1_000,
+    "memory_bytes_max": 1_024,
+    "fetch_bytes_max": 1_024,
+    "fetch_sessions_max": 0,
+    "requests_pipelined_max": 1,
+    "retention_check_ms": 10,
+    "checkpoint_ms": 10,
+    "producer_id_expiration_ms": 1,
+    "io_threads": 1,
+    "stop_grace_ms": 0,
+}
+
+
+def parse_address(name: str, text: str) -> tuple[str, int]:
+    """Split HOST:PORT; an IPv6 host stands in brackets.
+
+    Raises:
+        SettingsError: it is not of that form.
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or not 0 <= int(port) <= 65_535:
+        raise SettingsError(f"{name} = {text!r} is not HOST:PORT, such as 127.0.0.1:9092")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

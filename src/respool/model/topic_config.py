@@ -1,0 +1,224 @@
+"""A topic's settings, under Kafka's names, with their meaning, their defaults and their limits.
+
+Each field of `TopicConfig` is one setting: `retention_ms` is `retention.ms`. A setting is listed here only when the
+broker acts on it; everything else is refused with INVALID_CONFIG, so that nobody believes in a setting that does
+nothing.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Self
+
+from respool.model.errors import InvalidConfig
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+MINUTE_MS = 60_000
+DAY_MS = 24 * 60 * MINUTE_MS
+MIB = 1024 * 1024
+# A batch's header; a limit below it would refuse everything.
+BATCH_OVERHEAD = 61
+
+
+class Flush(StrEnum):
+    """When a batch counts as written. See docs/durability.md."""
+
+    ALWAYS = "always"
+    INTERVAL = "interval"
+    OS = "os"
+
+
+class CompressionType(StrEnum):
+    PRODUCER = "producer"
+    UNCOMPRESSED = "uncompressed"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class TimestampType(StrEnum):
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+class CleanupPolicy(StrEnum):
+    DELETE = "delete"
+
+
+class ConfigKind(StrEnum):
+    """The types DescribeConfigs knows, as far as topics use them."""
+
+    INT = "int"
+    LONG = "long"
+    STRING = "string"
+    LIST = "list"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRule:
+    """How a setting is read from text, and what it is for."""
+
+    kind: ConfigKind
+    doc: str
+    parse: Callable[[str], Any]
+
+
+def _whole_number(kind: ConfigKind, low: int, high: int, doc: str) -> dict[str, ConfigRule]:
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise InvalidConfig(f"{text!r} is not a whole number") from None
+        if not low <= number <= high:
+            raise InvalidConfig(f"{number} is outside {low} to {high}")
+        return number
+
+    return {"rule": ConfigRule(kind=kind, doc=doc, parse=parse)}
+
+
+def _one_of(kind: ConfigKind, words: type[StrEnum], doc: str) -> dict[str, ConfigRule]:
+    def parse(text: str) -> StrEnum:
+        try:
+            return words(text.strip())
+        except ValueError:
+            known = ", ".join(word.value for word in words)
+            raise InvalidConfig(f"{text!r} is not one of: {known}") from None
+
+    return {"rule": ConfigRule(kind=kind, doc=doc, parse=parse)}
+
+
+def _int(low: int, high: int, doc: str) -> dict[str, ConfigRule]:
+    return _whole_number(ConfigKind.INT, low, high, doc)
+
+
+def _long(low: int, high: int, doc: str) -> dict[str, ConfigRule]:
+    return _whole_number(ConfigKind.LONG, low, high, doc)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicConfig:
+    """All settings of one topic, parsed and within their limits."""
+
+    cleanup_policy: CleanupPolicy = field(
+        default=CleanupPolicy.DELETE,
+        metadata=_one_of(
+            ConfigKind.LIST, CleanupPolicy, "What happens to old segments: they are deleted."
+        ),
+    )
+    compression_type: CompressionType = field(
+        default=CompressionType.PRODUCER,
+        metadata=_one_of(
+            ConfigKind.STRING,
+            CompressionType,
+            "The codec batches are stored in; 'producer' keeps what the producer chose.",
+        ),
+    )
+    file_delete_delay_ms: int = field(
+        default=MINUTE_MS,
+        metadata=_long(0, LONG_MAX, "How long a removed file stays before it is deleted."),
+    )
+    index_interval_bytes: int = field(
+        default=4096,
+        metadata=_int(0, INT_MAX, "How many bytes of log lie between two index entries."),
+    )
+    max_message_bytes: int = field(
+        default=1_048_588,
+        metadata=_int(0, INT_MAX, "The largest record batch a producer may send, compressed."),
+    )
+    message_timestamp_after_max_ms: int = field(
+        default=60 * MINUTE_MS,
+        metadata=_long(
+            0, LONG_MAX, "How far a record's timestamp may lie after the broker's clock."
+        ),
+    )
+    message_timestamp_before_max_ms: int = field(
+        default=LONG_MAX,
+        metadata=_long(
+            0, LONG_MAX, "How far a record's timestamp may lie before the broker's clock."
+        ),
+    )
+    message_timestamp_type: TimestampType = field(
+        default=TimestampType.CREATE_TIME,
+        metadata=_one_of(
+            ConfigKind.STRING,
+            TimestampType,
+            "Whose time a record carries: the producer's, or the broker's at the append.",
+        ),
+    )
+    min_insync_replicas: int = field(
+        default=1,
+        metadata=_int(1, INT_MAX, "How many replicas must be in sync for acks=all to succeed."),
+    )
+    respool_flush: Flush = field(
+        default=Flush.ALWAYS,
+        metadata=_one_of(
+            ConfigKind.STRING,
+            Flush,
+            "When acks=all is answered: 'always' once the batch is synced to disk; 'interval' and "
+            "'os' from the page cache, synced every respool.flush.interval.ms or when the system likes.",
+        ),
+    )
+    respool_flush_interval_ms: int = field(
+        default=1000,
+        metadata=_long(
+            1, LONG_MAX, "With respool.flush=interval: how often the log is synced to disk."
+        ),
+    )
+    retention_bytes: int = field(
+        default=-1,
+        metadata=_long(-1, LONG_MAX, "How large a partition may grow; -1 for no limit."),
+    )
+    retention_ms: int = field(
+        default=7 * DAY_MS,
+        metadata=_long(-1, LONG_MAX, "How long records are kept; -1 for ever."),
+    )
+    segment_bytes: int = field(
+        default=1024 * MIB,
+        metadata=_int(1024, INT_MAX, "The size at which a new segment is started."),
+    )
+    segment_index_bytes: int = field(
+        default=10 * MIB,
+        metadata=_int(96, INT_MAX, "The largest size of a segment's index; when full, it rolls."),
+    )
+    segment_jitter_ms: int = field(
+        default=0,
+        metadata=_long(
+            0, LONG_MAX, "At most this much is taken off segment.ms, so that not all roll at once."
+        ),
+    )
+    segment_ms: int = field(
+        default=7 * DAY_MS,
+        metadata=_long(1, LONG_MAX, "The age at which a new segment is started."),
+    )
+
+    @classmethod
+    def parse(cls, overrides: Mapping[str, str], *, base: Self | None = None) -> Self:
+        """Read settings given as text over `base` (else Kafka's defaults).
+
+        Raises:
+            InvalidConfig: a name is unknown or a value cannot be; the message names it.
+        """
+        values: dict[str, Any] = {}
+        for name, text in overrides.items():
+            rule = CONFIG_RULES.get(name)
+            if rule is None:
+                raise InvalidConfig(f"unknown topic setting {name!r}")
+            try:
+                values[name.replace(".", "_")] = rule.parse(text)
+            except InvalidConfig as error:
+                raise InvalidConfig(f"{name}: {error}") from None
+        return dataclasses.replace(base or cls(), **values)
+
+    @cached_property
+    def as_text(self) -> Mapping[str, str]:
+        """Every setting under its Kafka name, as text."""
+        return {name: str(getattr(self, name.replace(".", "_"))) for name in CONFIG_RULES}
+
+
+CONFIG_RULES: Mapping[str, ConfigRule] = {
+    item.name.replace("_", "."): item.metadata["rule"] for item in dataclasses.fields(TopicConfig)
+}

@@ -1,0 +1,116 @@
+"""Files, as the log needs them: append, read, map, replace, sync.
+
+Paths are plain strings with '/', relative to the data folder, so a simulated disk can hold them in a dict. What is
+promised: bytes are on the disk only after `sync`, names only after `sync_folder`. Every method may raise
+`DiskFailed`; those that take room may raise `DiskFull`, and then leave the file as long as it was.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class NotCached(Exception):
+    """The bytes are not in memory; reading them would block. Ask again with `cached_only=False`, off the loop."""
+
+
+class LogFile(Protocol):
+    """A file that grows at its end and is read anywhere. Reads and `sync` may come from other threads."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size(self) -> int:
+        """How long the file is, counting what is not synced yet."""
+        ...
+
+    def append(self, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
+        """Write all buffers at the end, or none of them.
+
+        Raises:
+            DiskFull: no room; the file has the size it had.
+            DiskFailed: the write failed; the file is cut back to the size it had, or else the file is lost.
+        """
+        ...
+
+    def read(self, position: int, size: int, *, cached_only: bool = False) -> bytes:
+        """Return up to `size` bytes; fewer only at the end of the file.
+
+        Raises:
+            NotCached: `cached_only`, and the bytes would have to come from the disk.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Return when everything appended before this call is on the disk (fdatasync).
+
+        A failed sync is final: the pages are lost, and a later sync that succeeds proves nothing.
+        """
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class MappedFile(Protocol):
+    """A fixed-size file seen as memory: the sparse indexes."""
+
+    @property
+    def buffer(self) -> memoryview:
+        """Read and write the bytes here; the view is invalid after `resize` and `close`."""
+        ...
+
+    def sync(self) -> None: ...
+
+    def resize(self, size: int) -> None:
+        """Change the file's size; new bytes are zero."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """One data folder."""
+
+    def open_log(self, path: str) -> LogFile:
+        """Open a log file, creating it empty when it is not there."""
+        ...
+
+    def map_file(self, path: str, size: int) -> MappedFile:
+        """Map a file, creating or resizing it to `size` bytes (zero-filled)."""
+        ...
+
+    def make_folder(self, path: str) -> None:
+        """Create the folder and those above it; it may exist already."""
+        ...
+
+    def list_folder(self, path: str) -> list[str]:
+        """The names in a folder, sorted; empty when there is no such folder."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def read_file(self, path: str) -> bytes | None:
+        """A small file's whole content, or None when it is not there."""
+        ...
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        """Put the whole content there, atomically and durably: temp file, sync, rename, sync folder."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or folder; durable only after `sync_folder`."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all in it; nothing happens when it is not there."""
+        ...
+
+    def sync_folder(self, path: str) -> None:
+        """Make creations, renames and deletions in this folder durable."""
+        ...
+
+    def free_bytes(self) -> int: ...

@@ -1,0 +1,21 @@
+"""Other brokers, reached by request and reply."""
+
+from typing import Protocol
+
+from respool.model.ids import BrokerId
+
+
+class PeerUnreachable(Exception):
+    """The peer did not answer; whether it acted on the request is unknown."""
+
+
+class Peers(Protocol):
+    async def request(self, broker: BrokerId, frame: bytes) -> bytes:
+        """Send one request frame (without its size) and return the reply frame to it.
+
+        Requests to one peer are sent in the order of the calls and answered in that order.
+
+        Raises:
+            PeerUnreachable: no connection, or it broke before the reply came.
+        """
+        ...

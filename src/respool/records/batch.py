@@ -1,0 +1,122 @@
+"""The record batch, format v2, seen from outside: a 61-byte header and bytes we do not open.
+
+```
+ 0            8        12       16     17     21          23               27
+ | base offset | length | epoch | magic | crc | attributes | last offset delta |
+ 27              35             43            51               53              57      61
+ | base timestamp | max timestamp | producer id | producer epoch | base sequence | count | records …
+```
+`length` counts what follows it. The crc (CRC-32C) covers everything from the attributes on, so the leader may write
+base offset and leader epoch into a producer's batch without touching it.
+"""
+
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from respool.model.ids import LeaderEpoch, Offset
+
+HEADER_BYTES = 61
+# Base offset and length: what must be read to know how long a batch is.
+LENGTH_BYTES = 12
+# What the leader overwrites: base offset, length, leader epoch.
+STAMP_BYTES = 16
+MAGIC_AT = 16
+CRC_AT = 17
+CRC_COVERS_FROM = 21
+MAGIC = 2
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+
+SEQUENCE_MAX = 2**31 - 1
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_STAMP = Struct(">qii")
+assert _HEADER.size == HEADER_BYTES
+assert _STAMP.size == STAMP_BYTES
+
+
+class Codec(IntEnum):
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class BatchHeader(NamedTuple):
+    base_offset: Offset
+    length: int
+    leader_epoch: LeaderEpoch
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        """The whole batch's bytes, from base offset to the last record."""
+        return self.length + LENGTH_BYTES
+
+    @property
+    def last_offset(self) -> Offset:
+        return Offset(self.base_offset + self.last_offset_delta)
+
+    @property
+    def next_offset(self) -> Offset:
+        return Offset(self.base_offset + self.last_offset_delta + 1)
+
+    @property
+    def codec_bits(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id >= 0
+
+    @property
+    def last_sequence(self) -> int:
+        """The last record's sequence; after 2^31-1 comes 0 again."""
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
+
+
+def read_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
+    """Read the header at `position`; the buffer must hold at least `HEADER_BYTES` from there."""
+    return BatchHeader._make(_HEADER.unpack_from(buffer, position))
+
+
+def pack_header(header: BatchHeader) -> bytes:
+    return _HEADER.pack(*header)
+
+
+def stamp(header: BatchHeader, *, base_offset: Offset, leader_epoch: LeaderEpoch) -> bytes:
+    """The batch's first `STAMP_BYTES` as the leader writes them; the rest stays the producer's bytes."""
+    return _STAMP.pack(base_offset, header.length, leader_epoch)
+
+
+class RecordBatch(NamedTuple):
+    """A whole batch: its parsed header, and all its bytes including that header."""
+
+    header: BatchHeader
+    data: bytes | memoryview
