@@ -1,12 +1,21 @@
 """Files, as the log needs them: append, read, map, replace, sync.
 
-Paths are plain strings with '/', relative to the data folder, so a simulated disk can hold them in a dict. What is
+Paths are plain strings with '/', relative to the data folder, which itself is "". What is
 promised: bytes are on the disk only after `sync`, names only after `sync_folder`. Every method may raise
 `DiskFailed`; those that take room may raise `DiskFull`, and then leave the file as long as it was.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
+
+
+def names_of(path: str) -> list[str]:
+    """The names on the way to a path, outermost first; none for the data folder. Nothing may lead outside of it."""
+    names = path.split("/") if path else []
+    for name in names:
+        assert name not in {"", ".", ".."}, f"{path!r} is not a path inside the data folder"
+        assert "\0" not in name, f"{path!r} has a NUL in it"
+    return names
 
 
 class NotCached(Exception):
@@ -48,9 +57,13 @@ class LogFile(Protocol):
         """
         ...
 
-    def truncate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None:
+        """Cut the file; `size` is at most what it is now. On the disk only after `sync`."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give the file back; a read under way in another thread still ends well. Later use raises DiskFailed."""
+        ...
 
 
 class MappedFile(Protocol):
@@ -58,7 +71,7 @@ class MappedFile(Protocol):
 
     @property
     def buffer(self) -> memoryview:
-        """Read and write the bytes here; the view is invalid after `resize` and `close`."""
+        """Read and write the bytes here; the view is released by `resize` and `close`, and slices of it are stale."""
         ...
 
     def sync(self) -> None: ...
@@ -91,7 +104,9 @@ class Disk(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
-    def size(self, path: str) -> int: ...
+    def size(self, path: str) -> int:
+        """How long a file is; DiskFailed when there is none."""
+        ...
 
     def read_file(self, path: str) -> bytes | None:
         """A small file's whole content, or None when it is not there."""

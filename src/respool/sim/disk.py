@@ -1,0 +1,205 @@
+"""A disk in memory that forgets what was not synced: `ports.disk` for tests and for the simulator.
+
+    disk = SimDisk(Random(seed))
+    ...                              # the code under test appends, syncs, renames
+    disk.crash()                     # the power goes: unsynced bytes and names are left to the dice
+    disk = disk.reopen()             # what the next process finds
+
+`kill()` is `kill -9`: the process goes, the page cache stays, nothing written is lost. Everything that was opened
+before raises ProcessGone from then on. The same seed and the same calls give the same disk.
+"""
+
+from random import Random
+
+from respool.model.errors import DiskFailed
+from respool.ports.disk import names_of
+from respool.sim.disk_faults import DiskCounters, DiskFaults, ProcessGone
+from respool.sim.disk_files import SimLogFile, SimMappedFile
+from respool.sim.disk_platter import Place, Platter, PlatterFile, PlatterFolder
+from respool.sim.disk_process import DiskProcess
+
+_TO_THE_END = 2**63
+
+
+class SimDisk:
+    """One data folder, as one process sees it."""
+
+    def __init__(
+        self, dice: Random, *, capacity_bytes: int | None = None, platter: Platter | None = None
+    ) -> None:
+        self._dice = dice
+        self._platter = platter or Platter()
+        self._process = DiskProcess(self._platter, dice, DiskFaults(capacity_bytes=capacity_bytes))
+
+    @property
+    def faults(self) -> DiskFaults:
+        """Order faults here."""
+        return self._process.faults
+
+    @property
+    def counters(self) -> DiskCounters:
+        return self._process.counters
+
+    # -- what tests do to it ---------------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """Cut the power: what was not synced is left to the dice. A process cut off by a fault may be crashed too."""
+        self._process.end()
+        self._platter.cut_power(self._dice)
+
+    def kill(self) -> None:
+        """End the process and keep all it wrote. What it did not sync, a later power cut may still take."""
+        self._process.end()
+
+    def reopen(self) -> "SimDisk":
+        """What the next process finds. Ends this one, where neither `crash` nor `kill` did.
+
+        Of the faults, the capacity stays.
+        """
+        self._process.end()
+        return SimDisk(self._dice, capacity_bytes=self.faults.capacity_bytes, platter=self._platter)
+
+    def corrupt(self, path: str, position: int, *, mask: int = 0x01) -> None:
+        """Flip bits of one stored byte, as a decaying disk would."""
+        file = self._file(path)
+        assert position < len(file.seen), f"{path} has {len(file.seen)} bytes, none at {position}"
+        file.corrupt(position, mask)
+
+    def make_cold(self, path: str, start: int = 0, end: int = _TO_THE_END) -> None:
+        """Throw a part of a file out of memory: `cached_only` reads of it fail until a plain read brings it back."""
+        self._file(path).make_cold(start, end)
+
+    def drop_cache(self) -> None:
+        """Throw everything clean out of memory, and with it what failed syncs never wrote."""
+        for file in self._platter.files():
+            file.evict()
+
+    # -- ports.disk ------------------------------------------------------------------------------------------------
+
+    def open_log(self, path: str) -> SimLogFile:
+        self._process.begin("open", path)
+        file = self._find(path)
+        if file is None:
+            file = PlatterFile()
+            self._platter.create(self._place(path), file)
+        if not isinstance(file, PlatterFile):
+            raise DiskFailed(f"open {path}: it is a folder")
+        return SimLogFile(self._process, path, file)
+
+    def map_file(self, path: str, size: int) -> SimMappedFile:
+        self._process.begin("map", path)
+        node = self._find(path)
+        if isinstance(node, PlatterFolder):
+            raise DiskFailed(f"map {path}: it is a folder")
+        file = node or PlatterFile()
+        self._process.take_room(path, size - len(file.seen))
+        if node is None:
+            self._platter.create(self._place(path), file)
+        if size != len(file.seen):
+            file.resize(size)
+        file.map()
+        return SimMappedFile(self._process, path, file)
+
+    def make_folder(self, path: str) -> None:
+        self._process.begin("make_folder", path)
+        folder = self._platter.root
+        for name in names_of(path):
+            node = folder.seen.get(name)
+            if node is None:
+                node = PlatterFolder()
+                self._platter.create((folder, name), node)
+            if not isinstance(node, PlatterFolder):
+                raise DiskFailed(f"make folder {path}: {name} is a file")
+            folder = node
+
+    def list_folder(self, path: str) -> list[str]:
+        node = self._find(path)
+        if node is None:
+            return []
+        if not isinstance(node, PlatterFolder):
+            raise DiskFailed(f"list {path}: not a folder")
+        return sorted(node.seen)
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def size(self, path: str) -> int:
+        return len(self._file(path).seen)
+
+    def read_file(self, path: str) -> bytes | None:
+        self._process.begin("read", path)
+        if self._find(path) is None:
+            return None
+        content = bytes(self._file(path).seen)
+        self.counters.small_files_read += 1
+        self.counters.small_file_bytes_read += len(content)
+        return content
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        place = self._place(path)
+        if isinstance(self._find(path), PlatterFolder):
+            raise DiskFailed(f"replace {path}: it is a folder")
+        try:
+            self._process.begin("replace", path)
+        except ProcessGone:
+            # Interrupted: the temporary file lies there, written to some point.
+            part = PlatterFile(self._process.torn(content))
+            self._platter.create((place[0], place[1] + ".tmp"), part)
+            raise
+        # For a moment the old and the new content both take room.
+        self._process.take_room(path, len(content))
+        self._platter.create(place, PlatterFile(content, synced=True))
+        self._platter.sync_folder(place[0])
+        self.counters.replaced_files += 1
+
+    def rename(self, source: str, target: str) -> None:
+        self._process.begin("rename", source)
+        node, old = self._find(source), self._find(target)
+        if node is None:
+            raise DiskFailed(f"rename {source} to {target}: no such file")
+        if old is node:
+            return
+        if isinstance(old, PlatterFolder) and (old.seen or isinstance(node, PlatterFile)):
+            raise DiskFailed(f"rename {source} to {target}: there is a folder of that name")
+        if isinstance(old, PlatterFile) and isinstance(node, PlatterFolder):
+            raise DiskFailed(f"rename {source} to {target}: there is a file of that name")
+        self._platter.rename(self._place(source), self._place(target))
+
+    def delete(self, path: str) -> None:
+        self._process.begin("delete", path)
+        if self._find(path) is not None:
+            self._platter.delete(self._place(path))
+
+    def sync_folder(self, path: str) -> None:
+        self._process.begin("sync_folder", path)
+        folder = self._find(path)
+        if not isinstance(folder, PlatterFolder):
+            raise DiskFailed(f"sync folder {path}: no such folder")
+        self._platter.sync_folder(folder)
+        self.counters.folder_syncs += 1
+
+    def free_bytes(self) -> int:
+        return self._process.free_bytes()
+
+    def _find(self, path: str) -> PlatterFile | PlatterFolder | None:
+        self._process.check_alive()
+        node: PlatterFile | PlatterFolder = self._platter.root
+        for name in names_of(path):
+            if not isinstance(node, PlatterFolder) or name not in node.seen:
+                return None
+            node = node.seen[name]
+        return node
+
+    def _file(self, path: str) -> PlatterFile:
+        node = self._find(path)
+        if not isinstance(node, PlatterFile):
+            raise DiskFailed(f"{path}: no such file")
+        return node
+
+    def _place(self, path: str) -> Place:
+        assert names_of(path), "the data folder itself is not made, renamed or deleted"
+        folder, _, name = path.rpartition("/")
+        node = self._find(folder)
+        if not isinstance(node, PlatterFolder):
+            raise DiskFailed(f"{path}: no such folder")
+        return node, name

@@ -1,0 +1,76 @@
+"""Metrics kept in memory, for tests to read."""
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+
+@dataclass(slots=True)
+class SimCounter:
+    value: float = 0
+
+    def inc(self, amount: float = 1) -> None:
+        assert amount >= 0, f"a counter only grows, not by {amount}"
+        self.value += amount
+
+
+@dataclass(slots=True)
+class SimGauge:
+    value: float = 0
+
+    def set(self, value: float) -> None:
+        self.value = value
+
+
+@dataclass(slots=True)
+class SimHistogram:
+    values: list[float] = field(default_factory=list)
+
+    def observe(self, value: float) -> None:
+        self.values.append(value)
+
+
+Instrument = SimCounter | SimGauge | SimHistogram
+Kind = TypeVar("Kind", bound=Instrument)
+
+
+class SimMetrics:
+    """A `ports.metrics.Metrics`."""
+
+    def __init__(self) -> None:
+        self._instruments: dict[tuple[str, tuple[tuple[str, str], ...]], Instrument] = {}
+
+    def counter(self, name: str, help_text: str, **labels: str) -> SimCounter:
+        assert help_text
+        return self._get(SimCounter, name, labels)
+
+    def gauge(self, name: str, help_text: str, **labels: str) -> SimGauge:
+        assert help_text
+        return self._get(SimGauge, name, labels)
+
+    def histogram(
+        self, name: str, help_text: str, *, buckets: tuple[float, ...], **labels: str
+    ) -> SimHistogram:
+        assert help_text
+        assert list(buckets) == sorted(buckets)
+        return self._get(SimHistogram, name, labels)
+
+    def value(self, name: str, **labels: str) -> float:
+        """What a counter or gauge stands at; 0 when nobody has asked for it yet."""
+        found = self._instruments.get(_key(name, labels))
+        assert not isinstance(found, SimHistogram), f"{name} is a histogram"
+        return 0 if found is None else found.value
+
+    def observed(self, name: str, **labels: str) -> list[float]:
+        """All values a histogram has been given."""
+        found = self._instruments.get(_key(name, labels))
+        assert found is None or isinstance(found, SimHistogram), f"{name} is no histogram"
+        return [] if found is None else found.values
+
+    def _get(self, kind: type[Kind], name: str, labels: dict[str, str]) -> Kind:
+        found = self._instruments.setdefault(_key(name, labels), kind())
+        assert isinstance(found, kind), f"{name} is a {type(found).__name__} already"
+        return found
+
+
+def _key(name: str, labels: dict[str, str]) -> tuple[str, tuple[tuple[str, str], ...]]:
+    return name, tuple(sorted(labels.items()))
