@@ -1,0 +1,1 @@
+"""The ride company on one page: `python -m demo`."""
