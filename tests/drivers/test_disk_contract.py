@@ -6,11 +6,13 @@ from random import Random
 
 import pytest
 
+from respool.drivers.disk import LocalDisk
 from respool.model.errors import DiskFailed
 from respool.ports.disk import Disk
 from respool.sim.disk import SimDisk
 
 MAKERS: dict[str, Callable[[Path], Disk]] = {
+    "local": lambda folder: LocalDisk(str(folder)),
     "sim": lambda _: SimDisk(Random(1)),
 }
 

@@ -1,0 +1,151 @@
+"""Real files under one folder: `ports.disk` on a POSIX system.
+
+Names are made durable by syncing their folder, contents by syncing the file; nothing here syncs behind the
+caller's back except `replace_file`, which promises to. The open files are in `disk_files.py`.
+"""
+
+import os
+import shutil
+import stat
+from contextlib import suppress
+
+from respool.drivers.disk_files import (
+    FILE_MODE,
+    CachedReads,
+    Descriptor,
+    LocalLogFile,
+    LocalMappedFile,
+    failure,
+    write_all,
+)
+from respool.model.errors import DiskFailed
+from respool.ports.disk import names_of
+
+FOLDER_MODE = 0o750
+TEMPORARY_SUFFIX = ".tmp"
+
+
+class LocalDisk:
+    """The files below `root`, which is created when it is not there."""
+
+    def __init__(self, root: str) -> None:
+        # Absolute, so that nobody who changes the working folder moves our files.
+        self._root = os.path.abspath(root)
+        self._cached_reads = CachedReads()
+        try:
+            os.makedirs(self._root, mode=FOLDER_MODE, exist_ok=True)
+        except OSError as error:
+            raise failure("make folder", self._root, error) from error
+
+    def open_log(self, path: str) -> LocalLogFile:
+        try:
+            descriptor = self._open(path)
+            size = os.fstat(descriptor.fd).st_size
+        except OSError as error:
+            raise failure("open", path, error) from error
+        return LocalLogFile(path, descriptor, size, self._cached_reads)
+
+    def map_file(self, path: str, size: int) -> LocalMappedFile:
+        existed = self.exists(path)
+        try:
+            return LocalMappedFile(path, self._open(path), size)
+        except OSError as error:
+            if not existed:
+                with suppress(OSError):
+                    os.unlink(self._full(path))
+            raise failure("map", path, error) from error
+
+    def make_folder(self, path: str) -> None:
+        try:
+            os.makedirs(self._full(path), mode=FOLDER_MODE, exist_ok=True)
+        except OSError as error:
+            raise failure("make folder", path, error) from error
+
+    def list_folder(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._full(path)))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise failure("list", path, error) from error
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self._full(path))
+
+    def size(self, path: str) -> int:
+        try:
+            status = os.stat(self._full(path))
+        except OSError as error:
+            raise failure("size of", path, error) from error
+        if not stat.S_ISREG(status.st_mode):
+            raise DiskFailed(f"size of {path}: not a file")
+        return status.st_size
+
+    def read_file(self, path: str) -> bytes | None:
+        try:
+            with open(self._full(path), "rb") as file:
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise failure("read", path, error) from error
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        target = self._full(path)
+        # One left over from a crash is overwritten; whoever lists the folder ignores the suffix.
+        temporary = target + TEMPORARY_SUFFIX
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        try:
+            descriptor = Descriptor(os.open(temporary, flags, FILE_MODE))
+            write_all(descriptor.fd, [content], position=0)
+            os.fsync(descriptor.fd)
+            os.rename(temporary, target)
+            _sync_folder(os.path.dirname(target))
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise failure("replace", path, error) from error
+
+    def rename(self, source: str, target: str) -> None:
+        try:
+            os.rename(self._full(source), self._full(target))
+        except OSError as error:
+            raise failure("rename", f"{source} to {target}", error) from error
+
+    def delete(self, path: str) -> None:
+        full = self._full(path)
+        assert full != self._root, "the data folder itself is not deleted"
+        try:
+            if stat.S_ISDIR(os.lstat(full).st_mode):
+                shutil.rmtree(full)
+            else:
+                os.unlink(full)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise failure("delete", path, error) from error
+
+    def sync_folder(self, path: str) -> None:
+        try:
+            _sync_folder(self._full(path))
+        except OSError as error:
+            raise failure("sync folder", path, error) from error
+
+    def free_bytes(self) -> int:
+        try:
+            status = os.statvfs(self._root)
+        except OSError as error:
+            raise failure("free room of", self._root, error) from error
+        return status.f_bavail * status.f_frsize
+
+    def _full(self, path: str) -> str:
+        return os.path.join(self._root, *names_of(path))
+
+    def _open(self, path: str) -> Descriptor:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        return Descriptor(os.open(self._full(path), flags, FILE_MODE))
+
+
+def _sync_folder(full: str) -> None:
+    descriptor = Descriptor(os.open(full, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    os.fsync(descriptor.fd)

@@ -1,0 +1,260 @@
+"""Open files on a POSIX system: a log that grows at its end, and a map for an index."""
+
+import errno
+import mmap
+import os
+import sys
+from collections.abc import Sequence
+
+from respool.model.errors import DiskFailed, DiskFull, StorageError
+from respool.ports.disk import NotCached
+
+FILE_MODE = 0o640
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+# How many buffers one system call takes.
+_BUFFERS_MAX: int = os.sysconf("SC_IOV_MAX")
+
+Buffers = Sequence[bytes | bytearray | memoryview]
+
+
+class Descriptor:
+    """A file descriptor that is closed when the last one who holds this object lets go.
+
+    Whoever uses the number keeps the object in a local variable meanwhile, so `close` in one thread never pulls
+    the file, or another file with the same number, from under a read in another.
+    """
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class CachedReads:
+    """Whether this file system can read from memory only; found out at the first try. (tmpfs, for one, cannot.)"""
+
+    __slots__ = ("supported",)
+
+    def __init__(self) -> None:
+        self.supported = _NOWAIT != 0
+
+
+class LocalLogFile:
+    """A `ports.disk.LogFile`. One thread appends and truncates; any may read and sync."""
+
+    def __init__(
+        self, path: str, descriptor: Descriptor, size: int, cached_reads: CachedReads
+    ) -> None:
+        self._path = path
+        self._descriptor: Descriptor | None = descriptor
+        # Readers see nothing beyond it, so never a batch that is half written.
+        self._size = size
+        self._cached_reads = cached_reads
+        # Why nothing more may be written: the bytes on the disk are not known to be those that were appended.
+        self._failed = ""
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def append(self, buffers: Buffers) -> None:
+        descriptor = self._writable("append")
+        size = self._size
+        try:
+            written = write_all(descriptor.fd, buffers, position=size)
+        except OSError as error:
+            self._cut_back(descriptor, size)
+            raise failure("append", self._path, error) from error
+        self._size = size + written
+
+    def read(self, position: int, size: int, *, cached_only: bool = False) -> bytes:
+        assert position >= 0
+        assert size >= 0
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise DiskFailed(f"read {self._path}: the file is closed")
+        wanted = min(size, self._size - position)
+        if wanted <= 0:
+            return b""
+        try:
+            if cached_only and self._cached_reads.supported:
+                return self._read_cached(descriptor, position, wanted)
+            return _read_all(descriptor.fd, position, wanted)
+        except OSError as error:
+            raise failure("read", self._path, error) from error
+
+    def sync(self) -> None:
+        descriptor = self._writable("sync")
+        try:
+            os.fdatasync(descriptor.fd)
+        except OSError as error:
+            # The system reports a lost page once and then forgets it: a second sync would say that all is well.
+            self._failed = f"an earlier sync failed: {error.strerror}"
+            raise failure("sync", self._path, error) from error
+
+    def truncate(self, size: int) -> None:
+        assert 0 <= size <= self._size, f"truncate to {size}, the file has {self._size} bytes"
+        descriptor = self._writable("truncate")
+        try:
+            os.ftruncate(descriptor.fd, size)
+        except OSError as error:
+            raise failure("truncate", self._path, error) from error
+        self._size = size
+
+    def close(self) -> None:
+        self._descriptor = None
+
+    def _writable(self, call: str) -> Descriptor:
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise DiskFailed(f"{call} {self._path}: the file is closed")
+        if self._failed:
+            raise DiskFailed(f"{call} {self._path}: {self._failed}")
+        return descriptor
+
+    def _cut_back(self, descriptor: Descriptor, size: int) -> None:
+        try:
+            os.ftruncate(descriptor.fd, size)
+        except OSError as error:
+            self._failed = f"a half-written append could not be cut off: {error.strerror}"
+
+    def _read_cached(self, descriptor: Descriptor, position: int, wanted: int) -> bytes:
+        buffer = bytearray(wanted)
+        try:
+            got = os.preadv(descriptor.fd, [buffer], position, _NOWAIT)
+        except BlockingIOError:
+            raise NotCached(f"{self._path}: {wanted} bytes at {position}") from None
+        except OSError as error:
+            if error.errno not in _NOT_SUPPORTED:
+                raise
+            self._cached_reads.supported = False
+            return _read_all(descriptor.fd, position, wanted)
+        if got < wanted:
+            raise NotCached(f"{self._path}: {got} of {wanted} bytes at {position}")
+        # The copy costs 20 us per MiB: only a bytearray can be read into with flags, and callers were promised bytes.
+        return bytes(buffer)
+
+
+class LocalMappedFile:
+    """A `ports.disk.MappedFile`. Its room is allocated on the disk, not only promised.
+
+    A write into a hole of a mapped file kills the process (SIGBUS) when the disk is full. So growing takes the
+    blocks at once, and a full disk shows there, as DiskFull.
+    """
+
+    def __init__(self, path: str, descriptor: Descriptor, size: int) -> None:
+        self._path = path
+        self._descriptor: Descriptor | None = descriptor
+        _set_size(descriptor.fd, size)
+        self._view = _view_of(descriptor.fd, size)
+        self._failed = ""
+
+    @property
+    def buffer(self) -> memoryview:
+        self._opened("use")
+        return self._view
+
+    def sync(self) -> None:
+        descriptor = self._opened("sync")
+        if self._failed:
+            raise DiskFailed(f"sync {self._path}: {self._failed}")
+        try:
+            # It writes mapped pages as msync does, but Python's mmap.flush would stop every other thread meanwhile.
+            os.fdatasync(descriptor.fd)
+        except OSError as error:
+            self._failed = f"an earlier sync failed: {error.strerror}"
+            raise failure("sync", self._path, error) from error
+
+    def resize(self, size: int) -> None:
+        descriptor = self._opened("resize")
+        try:
+            _set_size(descriptor.fd, size)
+            view = _view_of(descriptor.fd, size)
+        except OSError as error:
+            raise failure("resize", self._path, error) from error
+        # The old mapping goes when the last slice of it does.
+        self._view.release()
+        self._view = view
+
+    def close(self) -> None:
+        self._view.release()
+        self._descriptor = None
+
+    def _opened(self, call: str) -> Descriptor:
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise DiskFailed(f"{call} {self._path}: the file is closed")
+        return descriptor
+
+
+def write_all(fd: int, buffers: Buffers, *, position: int) -> int:
+    """Write all buffers there and return how many bytes that was. After an OSError any part of them is written."""
+    wanted = sum([memoryview(buffer).nbytes for buffer in buffers])
+    written = 0
+    while written < wanted:
+        got = os.pwritev(fd, buffers[:_BUFFERS_MAX], position + written)
+        if got == 0:
+            raise OSError(errno.EIO, "the system took no bytes and gave no reason")
+        written += got
+        if written < wanted:
+            buffers = _after(buffers, got)
+    return written
+
+
+def failure(call: str, path: str, error: OSError) -> StorageError:
+    """The operating system's error in our words: a full disk, or a broken one."""
+    kind = DiskFull if error.errno in _NO_ROOM else DiskFailed
+    return kind(f"{call} {path}: {error.strerror} (errno {error.errno})")
+
+
+def _after(buffers: Buffers, size: int) -> Buffers:
+    """What is left of the buffers behind their first `size` bytes."""
+    for index, buffer in enumerate(buffers):
+        view = memoryview(buffer).cast("B")
+        if size < view.nbytes:
+            return [view[size:], *buffers[index + 1 :]]
+        size -= view.nbytes
+    return []
+
+
+def _read_all(fd: int, position: int, wanted: int) -> bytes:
+    data = os.pread(fd, wanted, position)
+    if len(data) == wanted:
+        return data
+    # One call returns 2 GiB at the most; nothing at all means that the file was truncated meanwhile.
+    parts = [data]
+    while parts[-1] and (got := sum(map(len, parts))) < wanted:
+        parts.append(os.pread(fd, wanted - got, position + got))
+    return b"".join(parts)
+
+
+def _set_size(fd: int, size: int) -> None:
+    """Shorten the file, or lengthen it with blocks of its own; when that fails it is as long as it was."""
+    old = os.fstat(fd).st_size
+    if size < old:
+        os.ftruncate(fd, size)
+    elif size > old:
+        try:
+            os.posix_fallocate(fd, old, size - old)
+        except OSError:
+            os.ftruncate(fd, old)
+            raise
+
+
+def _view_of(fd: int, size: int) -> memoryview:
+    if size == 0:
+        # No system maps nothing; an index may still be empty.
+        return memoryview(bytearray())
+    if sys.version_info >= (3, 13):
+        # The descriptor is ours to keep; another one for each map would only use up the limit.
+        return memoryview(mmap.mmap(fd, size, trackfd=False))
+    return memoryview(mmap.mmap(fd, size))
