@@ -10,6 +10,7 @@ from kafka.record import default_records as kafka_python_records
 
 from respool.records.batch import Codec, RecordBatch, read_header
 from respool.records.build import NewRecord
+from respool.records.seal import records_of, seal
 
 # How often the fuzz tests try; `make fuzz` has more patience.
 FUZZ_EXAMPLES = 20_000 if os.environ.get("RESPOOL_FUZZ") == "long" else 200
@@ -49,6 +50,11 @@ Row = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]
 
 def batch_of(data: bytes) -> RecordBatch:
     return RecordBatch(read_header(data), data)
+
+
+def changed(batch: RecordBatch, **fields: Any) -> RecordBatch:
+    """The batch with other header fields, and a checksum that fits them."""
+    return seal(batch.header._replace(**fields), records_of(batch))
 
 
 def rows_of(records: Sequence[NewRecord], *, base_offset: int = 0) -> list[Row]:
