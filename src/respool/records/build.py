@@ -1,0 +1,93 @@
+"""Batches from records, for tests, benches and tools. Simple rather than fast: producers build their own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from respool.model.ids import NO_LEADER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, LeaderEpoch, Offset
+from respool.records.batch import (
+    CONTROL_BIT,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Codec,
+)
+from respool.records.compress import compress
+from respool.records.record import Headers
+from respool.records.seal import seal
+from respool.records.varint import append_varint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRecord:
+    key: bytes | None = None
+    value: bytes | None = None
+    timestamp_ms: int = NO_TIMESTAMP
+    headers: Headers = ()
+
+
+def build_batch(
+    records: Sequence[NewRecord],
+    *,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    log_append_time: bool = False,
+    max_timestamp: int | None = None,
+) -> bytes:
+    """One whole batch; the largest of the records' times is its max timestamp, unless one is given."""
+    assert records, "a batch has at least one record; only compaction leaves empty ones"
+    base_timestamp = records[0].timestamp_ms
+    if max_timestamp is None:
+        max_timestamp = max(record.timestamp_ms for record in records)
+    body = bytearray()
+    for offset_delta, record in enumerate(records):
+        append_record(body, record, offset_delta=offset_delta, base_timestamp=base_timestamp)
+    header = BatchHeader(
+        base_offset=Offset(base_offset),
+        length=0,
+        leader_epoch=LeaderEpoch(leader_epoch),
+        magic=MAGIC,
+        crc=0,
+        attributes=codec
+        | (LOG_APPEND_TIME_BIT if log_append_time else 0)
+        | (TRANSACTIONAL_BIT if is_transactional else 0)
+        | (CONTROL_BIT if is_control else 0),
+        last_offset_delta=len(records) - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+    return bytes(seal(header, compress(codec, body, level)).data)
+
+
+def append_record(
+    out: bytearray, record: NewRecord, *, offset_delta: int, base_timestamp: int
+) -> None:
+    """Write one record behind those in `out`; `record.py` draws the layout."""
+    body = bytearray([0])
+    append_varint(body, record.timestamp_ms - base_timestamp)
+    append_varint(body, offset_delta)
+    _append_bytes(body, record.key)
+    _append_bytes(body, record.value)
+    append_varint(body, len(record.headers))
+    for key, value in record.headers:
+        _append_bytes(body, key.encode())
+        _append_bytes(body, value)
+    append_varint(out, len(body))
+    out += body
+
+
+def _append_bytes(out: bytearray, data: bytes | None) -> None:
+    append_varint(out, -1 if data is None else len(data))
+    if data is not None:
+        out += data

@@ -1,0 +1,148 @@
+"""Single records: read out of a batch, strictly. For tools, time lookups and tests; nothing per message runs this.
+
+```
+ | length | attributes | timestamp delta | offset delta | key | value | headers
+   varint   1 byte       varlong           varint         length (varint, -1 for none) and bytes
+ headers: | count | then for each: key length, key, value length (-1 for none), value
+```
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from respool.model.errors import CorruptMessage
+from respool.model.ids import Offset
+from respool.records.batch import BatchHeader, RecordBatch
+from respool.records.compress import codec_of, decompress
+from respool.records.seal import records_of
+from respool.records.varint import LONG_BITS, read_varint
+
+# Every field of a record takes a byte at least: this many records cannot hide in fewer bytes.
+RECORD_BYTES_MIN = 7
+TIMESTAMP_MAX = 2**63 - 1
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    offset: Offset
+    # -1 for none. In a batch with the broker's time, that time.
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def read_records(batch: RecordBatch, *, limit: int) -> list[Record]:
+    """All records of a batch, which may hold `limit` bytes when decompressed.
+
+    Raises:
+        CorruptMessage: something does not fit together; no record is returned then.
+        MessageTooLarge: there are more than `limit` bytes.
+        UnsupportedCompressionType: there is no such codec.
+    """
+    return list(iterate_records(batch, limit=limit))
+
+
+def first_at_or_after(batch: RecordBatch, timestamp_ms: int, *, limit: int) -> Record | None:
+    """The record with the lowest offset whose time is `timestamp_ms` or later.
+
+    Raises: as `read_records`, for what comes before that record.
+    """
+    for record in iterate_records(batch, limit=limit):
+        if record.timestamp >= timestamp_ms:
+            return record
+    return None
+
+
+def iterate_records(batch: RecordBatch, *, limit: int) -> Iterator[Record]:
+    """The records one by one, so that many tiny ones do not all become objects. Raises as `read_records`."""
+    header = batch.header
+    if len(batch.data) != header.size:
+        raise CorruptMessage(f"batch announces {header.size} bytes and has {len(batch.data)}")
+    data = _records_data(batch, limit)
+    position = 0
+    offset_delta_last = -1
+    for _ in range(header.record_count):
+        length, start = read_varint(data, position, end=len(data))
+        position = start + length
+        if length < 0 or position > len(data):
+            raise CorruptMessage(
+                f"a record of {length} bytes at byte {start}, the records end at {len(data)}"
+            )
+        record, offset_delta = _read_record(data, start, position, header)
+        # Compaction leaves gaps. Without them the count, checked below, makes this 0, 1, 2 …
+        if not offset_delta_last < offset_delta <= header.last_offset_delta:
+            raise CorruptMessage(
+                f"offset delta {offset_delta} after {offset_delta_last}, "
+                f"the batch's last is {header.last_offset_delta}"
+            )
+        offset_delta_last = offset_delta
+        yield record
+    if position != len(data):
+        raise CorruptMessage(f"{header.record_count} records end at byte {position} of {len(data)}")
+
+
+def _records_data(batch: RecordBatch, limit: int) -> bytes:
+    header = batch.header
+    compressed = records_of(batch)
+    codec = codec_of(header.codec_bits)
+    if header.record_count == 0 and not compressed:
+        # Compaction removed every record; it does not leave an empty compressed stream behind.
+        return b""
+    data = decompress(codec, compressed, limit=limit)
+    if not 0 <= header.record_count <= len(data) // RECORD_BYTES_MIN:
+        raise CorruptMessage(f"{header.record_count} records in {len(data)} bytes")
+    return data
+
+
+def _read_record(data: bytes, start: int, end: int, header: BatchHeader) -> tuple[Record, int]:
+    # The attributes byte has no meaning yet; Kafka ignores it too.
+    timestamp_delta, at = read_varint(data, start + 1, end=end, bits=LONG_BITS)
+    offset_delta, at = read_varint(data, at, end=end)
+    key, at = _read_bytes(data, at, end)
+    value, at = _read_bytes(data, at, end)
+    headers, at = _read_headers(data, at, end)
+    if at != end:
+        raise CorruptMessage(f"a record's fields end at byte {at}, the record at {end}")
+    timestamp = (
+        header.max_timestamp
+        if header.is_log_append_time
+        else header.base_timestamp + timestamp_delta
+    )
+    if not -TIMESTAMP_MAX - 1 <= timestamp <= TIMESTAMP_MAX:
+        raise CorruptMessage(f"timestamp {timestamp} does not fit 64 bits")
+    record = Record(
+        offset=Offset(header.base_offset + offset_delta),
+        timestamp=timestamp,
+        key=key,
+        value=value,
+        headers=headers,
+    )
+    return record, offset_delta
+
+
+def _read_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
+    count, at = read_varint(data, at, end=end)
+    # Two bytes each at the least.
+    if not 0 <= count <= (end - at) // 2:
+        raise CorruptMessage(f"{count} headers in {end - at} bytes")
+    headers = []
+    for _ in range(count):
+        key, at = _read_bytes(data, at, end)
+        if key is None:
+            raise CorruptMessage(f"a header without a key before byte {at}")
+        value, at = _read_bytes(data, at, end)
+        # Java's client shows what is not UTF-8 this way too; it is no reason to lose the record.
+        headers.append((key.decode("utf-8", errors="replace"), value))
+    return tuple(headers), at
+
+
+def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    length, at = read_varint(data, at, end=end)
+    if length == -1:
+        return None, at
+    if not 0 <= length <= end - at:
+        raise CorruptMessage(f"{length} bytes at byte {at}, the record ends at {end}")
+    return data[at : at + length], at + length
