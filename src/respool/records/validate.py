@@ -1,0 +1,220 @@
+"""What the leader checks in a produced batch, and what it may change in one: from header and checksum alone.
+
+Nothing here looks at a record, so the cost is per batch. What only the records could tell is therefore not known
+here: whether there are `record_count` of them, and whether header and records agree on the timestamps.
+
+`walk_batches` and `check_stored` are for batches that are in a log already, where compaction may have left gaps.
+"""
+
+from collections.abc import Iterator
+from typing import Never
+
+from respool.model.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    MessageTooLarge,
+    UnsupportedForMessageFormat,
+)
+from respool.model.ids import NO_PRODUCER_ID, NO_TIMESTAMP
+from respool.records.batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LENGTH_BYTES,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Codec,
+    RecordBatch,
+    read_header,
+)
+from respool.records.compress import codec_of, compress, decompress
+from respool.records.seal import LENGTH_MIN, crc_of, records_of, seal
+
+CODEC_MAX = max(Codec)
+# Bit 6 says that the base timestamp is a delete horizon (KIP-534): only a log's cleaner writes that. The rest of the
+# bits mean nothing yet, and a batch that uses them means something we would store without understanding it.
+RESERVED_BITS = ~(CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
+
+
+def check_produced(data: bytes | memoryview, *, bytes_max: int) -> RecordBatch:
+    """Accept what a client sent for one partition: exactly one sound v2 batch. Does not copy it.
+
+    Raises:
+        CorruptMessage: cut off, or the checksum does not fit.
+        UnsupportedForMessageFormat: a message set from before Kafka 0.11.
+        MessageTooLarge: larger than the topic allows; found before the checksum is computed.
+        InvalidRecord: several batches, or a header that no client may send.
+        InvalidTimestamp: a time before 1970.
+        UnsupportedCompressionType: codec bits nobody has defined.
+    """
+    size = len(data)
+    if size < HEADER_BYTES:
+        _refuse_short(data)
+    header = read_header(data)
+    if header.magic != MAGIC:
+        _refuse_magic(header.magic)
+    if header.length != size - LENGTH_BYTES:
+        _refuse_length(header, size)
+    if size > bytes_max:
+        raise MessageTooLarge(f"batch of {size} bytes, limit {bytes_max}")
+    if crc_of(data) != header.crc:
+        raise CorruptMessage(f"batch of {size} bytes with crc {header.crc}, it is {crc_of(data)}")
+    _check_header(header)
+    return RecordBatch(header, data)
+
+
+def _refuse_short(data: bytes | memoryview) -> Never:
+    # One old message is shorter than our header. "Corrupt" would make an old client try again for ever.
+    if len(data) > MAGIC_AT and data[MAGIC_AT] < MAGIC:
+        _refuse_magic(data[MAGIC_AT])
+    raise CorruptMessage(f"batch of {len(data)} bytes, a header alone has {HEADER_BYTES}")
+
+
+def _refuse_magic(magic: int) -> Never:
+    if 0 <= magic < MAGIC:
+        raise UnsupportedForMessageFormat(f"message format v{magic}, only v{MAGIC} is stored")
+    raise CorruptMessage(f"message format v{magic} does not exist")
+
+
+def _refuse_length(header: BatchHeader, size: int) -> Never:
+    if header.length < LENGTH_MIN or header.size > size:
+        raise CorruptMessage(f"batch announces {header.size} bytes and has {size}")
+    raise InvalidRecord(
+        f"one batch of {header.size} bytes expected, {size - header.size} bytes follow it"
+    )
+
+
+def _check_header(header: BatchHeader) -> None:
+    # Unpacked at once: reading a dozen fields by name would cost as much as the checksum.
+    (
+        base_offset, _, _, _, _, attributes, last_offset_delta, base_timestamp, max_timestamp,
+        producer_id, producer_epoch, base_sequence, record_count,
+    ) = header  # fmt: skip
+    if base_offset != 0:
+        raise InvalidRecord(f"base offset {base_offset}, a producer must leave it 0")
+    if record_count <= 0 or record_count != last_offset_delta + 1:
+        raise InvalidRecord(f"{record_count} records with offsets 0 to {last_offset_delta}")
+    if attributes & CODEC_MASK > CODEC_MAX:
+        codec_of(attributes & CODEC_MASK)
+    if attributes & CONTROL_BIT:
+        raise InvalidRecord("a control batch, clients may not write those")
+    if attributes & RESERVED_BITS:
+        raise InvalidRecord(f"attributes {attributes:#x} have bits that are reserved")
+    if base_timestamp < NO_TIMESTAMP or max_timestamp < NO_TIMESTAMP:
+        raise InvalidTimestamp(
+            f"timestamps {base_timestamp} to {max_timestamp}, only {NO_TIMESTAMP} may be negative"
+        )
+    if producer_id == NO_PRODUCER_ID:
+        # Sequence and epoch mean nothing now, and clients leave various things there.
+        if attributes & TRANSACTIONAL_BIT:
+            raise InvalidRecord("a transactional batch without a producer id")
+    elif producer_id < 0 or producer_epoch < 0 or base_sequence < 0:
+        raise InvalidRecord(
+            f"producer id {producer_id}, epoch {producer_epoch}, sequence {base_sequence}"
+        )
+
+
+def check_timestamps(
+    header: BatchHeader, *, now_ms: int, before_max_ms: int, after_max_ms: int
+) -> None:
+    """Refuse times too far from ours; for topics that keep the producer's time.
+
+    Only the first and the largest timestamp are known here. Having none (-1) is allowed.
+
+    Raises:
+        InvalidTimestamp: one of them is outside the window.
+    """
+    oldest = now_ms - before_max_ms
+    newest = now_ms + after_max_ms
+    for timestamp in (header.base_timestamp, header.max_timestamp):
+        if timestamp != NO_TIMESTAMP and not oldest <= timestamp <= newest:
+            raise InvalidTimestamp(f"timestamp {timestamp} is outside {oldest} to {newest}")
+
+
+def with_log_append_time(batch: RecordBatch, *, now_ms: int) -> RecordBatch:
+    """Give every record the broker's time: readers take the max timestamp for each of them.
+
+    Raises:
+        InvalidTimestamp: the producer claims to have done so; Kafka refuses that on such topics.
+    """
+    header = batch.header
+    if header.is_log_append_time:
+        raise InvalidTimestamp("the batch is marked LogAppendTime, a producer cannot know it")
+    header = header._replace(
+        attributes=header.attributes | LOG_APPEND_TIME_BIT, max_timestamp=now_ms
+    )
+    return seal(header, records_of(batch))
+
+
+def with_create_time(batch: RecordBatch) -> RecordBatch:
+    """Take a producer's LogAppendTime mark off, so that its records show their own times; most have none to take off.
+
+    Kafka does so where the topic keeps the producer's time and the batch has one.
+
+    Raises:
+        InvalidTimestamp: the batch is marked and has no time at all.
+    """
+    header = batch.header
+    if not header.is_log_append_time:
+        return batch
+    if header.max_timestamp == NO_TIMESTAMP:
+        raise InvalidTimestamp("the batch is marked LogAppendTime and has no timestamp")
+    header = header._replace(attributes=header.attributes & ~LOG_APPEND_TIME_BIT)
+    return seal(header, records_of(batch))
+
+
+def recompress(batch: RecordBatch, codec: Codec, *, limit: int) -> RecordBatch:
+    """The same records under another codec. They are compressed as a whole, so none needs to be looked at.
+
+    The result may be larger than the batch was: check its size again.
+
+    Raises:
+        CorruptMessage: the records cannot be decompressed.
+        MessageTooLarge: they are more than `limit` bytes.
+    """
+    header = batch.header
+    if header.codec_bits == codec:
+        return batch
+    records = decompress(codec_of(header.codec_bits), records_of(batch), limit=limit)
+    header = header._replace(attributes=header.attributes & ~CODEC_MASK | codec)
+    return seal(header, compress(codec, records))
+
+
+def walk_batches(
+    buffer: bytes | bytearray | memoryview, *, position: int = 0
+) -> Iterator[tuple[int, BatchHeader]]:
+    """The position and header of each batch that is whole, up to a cut-off one or bytes that cannot be one.
+
+    Sizes are all that is looked at; ask `check_stored` whether a batch is sound.
+    """
+    end = len(buffer)
+    while end - position >= HEADER_BYTES:
+        header = read_header(buffer, position)
+        if header.length < LENGTH_MIN or header.size > end - position:
+            return
+        yield position, header
+        position += header.size
+
+
+def find_batches_end(buffer: bytes | bytearray | memoryview, *, position: int = 0) -> int:
+    """Where the last whole batch ends; `position` when there is none."""
+    for start, header in walk_batches(buffer, position=position):
+        position = start + header.size
+    return position
+
+
+def check_stored(header: BatchHeader, data: bytes | bytearray | memoryview) -> bool:
+    """Whether a batch read back from a log is one: its sizes can be, and its checksum fits."""
+    return (
+        header.magic == MAGIC
+        and header.length >= LENGTH_MIN
+        and header.size == len(data)
+        and header.base_offset >= 0
+        # Compaction takes records out and leaves the offsets, down to a batch of none.
+        and 0 <= header.record_count <= header.last_offset_delta + 1
+        and header.crc == crc_of(data)
+    )
