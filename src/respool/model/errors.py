@@ -46,6 +46,13 @@ class UnknownTopicOrPartition(RequestError):
     retriable = True
 
 
+class LeaderNotAvailable(RequestError):
+    """Nobody leads the partition now; the client should ask again."""
+
+    code = 5
+    retriable = True
+
+
 class NotLeader(RequestError):
     """This broker does not lead the partition; the client should refresh its metadata."""
 
@@ -231,6 +238,18 @@ class FetchSessionTopicIdMismatch(RequestError):
     retriable = True
 
 
+class MismatchedEndpointType(RequestError):
+    """The client wants controllers, and this is a broker."""
+
+    code = 114
+
+
+class UnsupportedEndpointType(RequestError):
+    """There is no such type of endpoint."""
+
+    code = 115
+
+
 class StorageError(RespoolError):
     """The disk did not do what a log needs; the partition concerned goes offline."""
 
@@ -245,6 +264,14 @@ class DiskFull(StorageError):
 
 class SegmentCorrupt(StorageError):
     """A batch that was written completely no longer passes its checksum."""
+
+
+class CheckpointDamaged(StorageError):
+    """A checkpoint file cannot be read; what it said is to be found out otherwise."""
+
+
+class PartitionFolderUnclear(StorageError):
+    """A partition's folder holds data, but not whose: its partition.metadata is missing or damaged."""
 
 
 class DataFolderInUse(StorageError):

@@ -1,0 +1,107 @@
+"""One offset per partition in a file of the data folder, in Kafka's text: a line "topic partition offset" for each.
+
+Three of them are kept:
+
+- `recovery-point-offset-checkpoint`: everything below is synced, a start after a crash reads the log from there only;
+- `log-start-offset-checkpoint`: where the log begins, which may be inside a segment after DeleteRecords;
+- `replication-offset-checkpoint`: the high watermark. It may be lower than the truth, never higher.
+
+A damaged file is not the end: each can be done without, at a price its reader must know.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Self
+
+from respool.log.checkpoint_text import decode_lines, encode_lines, parse_number
+from respool.model.errors import CheckpointDamaged, InvalidTopic
+from respool.model.ids import Offset, TopicPartition, check_topic_name
+from respool.ports.disk import Disk
+
+RECOVERY_POINT = "recovery-point-offset-checkpoint"
+LOG_START = "log-start-offset-checkpoint"
+HIGH_WATERMARK = "replication-offset-checkpoint"
+
+
+class OffsetCheckpoint:
+    def __init__(self, disk: Disk, name: str) -> None:
+        self._disk = disk
+        self.name = name
+
+    def read(self) -> dict[TopicPartition, Offset]:
+        """What was written last; nothing when there is no file.
+
+        Raises:
+            CheckpointDamaged: the file is there and makes no sense.
+        """
+        data = self._disk.read_file(self.name)
+        if data is None:
+            return {}
+        try:
+            return _decode(data)
+        except (ValueError, InvalidTopic) as error:
+            raise CheckpointDamaged(f"{self.name} is damaged: {error}") from error
+
+    def write(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Replace the file, atomically and durably. What the offsets promise must be on the disk before."""
+        lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+        self._disk.replace_file(self.name, encode_lines(lines))
+
+
+class KeptOffsets:
+    """A checkpoint and the same offsets in memory. It writes when they would differ, and only then."""
+
+    def __init__(self, checkpoint: OffsetCheckpoint) -> None:
+        """Start with nothing, whatever the file says; the next change replaces it."""
+        self._checkpoint = checkpoint
+        self._offsets: dict[TopicPartition, Offset] = {}
+        # The file may say something else: it was damaged, or a write failed and may have come through all the same.
+        self._file_is_unsure = True
+
+    @classmethod
+    def read(cls, checkpoint: OffsetCheckpoint) -> Self:
+        """Start with what the file says.
+
+        Raises:
+            CheckpointDamaged: as `OffsetCheckpoint.read`.
+        """
+        kept = cls(checkpoint)
+        kept._offsets = checkpoint.read()
+        kept._file_is_unsure = False
+        return kept
+
+    def get(self, partition: TopicPartition) -> Offset:
+        """The partition's offset; 0, where every log begins, when none was written."""
+        return self._offsets.get(partition, Offset(0))
+
+    def __contains__(self, partition: TopicPartition) -> bool:
+        return partition in self._offsets
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._offsets)
+
+    def update(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Take these over and leave the other partitions' as they are."""
+        self._replace({**self._offsets, **offsets})
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = set(partitions)
+        self._replace({one: at for one, at in self._offsets.items() if one not in gone})
+
+    def _replace(self, offsets: dict[TopicPartition, Offset]) -> None:
+        if offsets == self._offsets and not self._file_is_unsure:
+            return
+        self._file_is_unsure = True
+        self._checkpoint.write(offsets)
+        self._file_is_unsure = False
+        self._offsets = offsets
+
+
+def _decode(data: bytes) -> dict[TopicPartition, Offset]:
+    offsets: dict[TopicPartition, Offset] = {}
+    for topic, number, offset in decode_lines(data, words=3):
+        check_topic_name(topic)
+        partition = TopicPartition(topic, parse_number(number))
+        if partition in offsets:
+            raise ValueError(f"{partition} is there twice")
+        offsets[partition] = Offset(parse_number(offset))
+    return offsets
