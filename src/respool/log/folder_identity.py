@@ -1,0 +1,81 @@
+"""Whose a data folder is: `meta.properties`, written once, compared at every start.
+
+```
+version=1                      Kafka's
+cluster.id=MkU3OEVBNTcwNTJENDM2Qg
+node.id=1
+respool.layout=1               ours: how what lies in the folder is to be read
+```
+Logs of another broker or cluster under our name would be served as ours, so any difference stops the start.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+from respool.model.errors import DataFolderMismatch
+from respool.model.ids import BrokerId
+
+IDENTITY_NAME = "meta.properties"
+LAYOUT = "1"
+_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderIdentity:
+    cluster_id: str
+    broker_id: BrokerId
+
+    def encode(self) -> bytes:
+        lines = (
+            f"version={_VERSION}",
+            f"cluster.id={self.cluster_id}",
+            f"node.id={self.broker_id}",
+            f"respool.layout={LAYOUT}",
+        )
+        return "".join(f"{line}\n" for line in lines).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read a `meta.properties`.
+
+        Raises:
+            DataFolderMismatch: it is damaged, or its folder is not laid out as this version reads it.
+        """
+        values = _properties(data)
+        if values.get("respool.layout") != LAYOUT:
+            raise DataFolderMismatch(
+                f"the data folder has respool.layout={values.get('respool.layout')} in {IDENTITY_NAME}, this version "
+                f"reads {LAYOUT}: use the Respool version that wrote it, or another folder"
+            )
+        cluster_id, node_id = values.get("cluster.id", ""), values.get("node.id", "")
+        if not cluster_id or not (node_id.isascii() and node_id.isdecimal()):
+            raise DataFolderMismatch(
+                f"{IDENTITY_NAME} is damaged: cluster.id={cluster_id!r}, node.id={node_id!r}"
+            )
+        return cls(cluster_id=cluster_id, broker_id=BrokerId(int(node_id)))
+
+    def check(self, *, cluster_id: str | None, broker_id: BrokerId) -> None:
+        """Is this who the settings say we are? Without a `cluster_id` any will do.
+
+        Raises:
+            DataFolderMismatch: it is not; both values are named.
+        """
+        if self.broker_id != broker_id:
+            raise DataFolderMismatch(
+                f"the data folder belongs to broker {self.broker_id}, this is broker {broker_id}: "
+                "set broker_id, or use another folder"
+            )
+        if cluster_id is not None and self.cluster_id != cluster_id:
+            raise DataFolderMismatch(
+                f"the data folder belongs to cluster {self.cluster_id}, this is cluster {cluster_id}"
+            )
+
+
+def _properties(data: bytes) -> dict[str, str]:
+    """The lines `name=value` of a Java properties file, as far as such values need it."""
+    values = {}
+    for line in data.decode("utf-8", errors="replace").splitlines():
+        name, equals, value = line.partition("=")
+        if equals and not line.lstrip().startswith(("#", "!")):
+            values[name.strip()] = value.strip()
+    return values

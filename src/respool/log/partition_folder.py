@@ -1,0 +1,58 @@
+"""A partition's folder seen from outside: its name, whose it is, and its name once it is out of use.
+
+`<topic>-<partition>` holds a log; `partition.metadata` in it tells of which topic, since another topic may have had the
+name before. A folder out of use is renamed `<topic>-<partition>.<32 hex digits>-delete`, or `-stray` when nobody asked
+for its deletion: all as in Kafka.
+"""
+
+import re
+from uuid import UUID
+
+from respool.log.uuid_text import uuid_from_text, uuid_to_text
+from respool.model.errors import InvalidTopic
+from respool.model.ids import TopicId, TopicPartition, check_topic_name
+
+METADATA_NAME = "partition.metadata"
+DELETED = "-delete"
+STRAY = "-stray"
+_NAME_LENGTH_MAX = 255
+_PARTITION_MAX = 2**31 - 1
+_FOLDER = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
+
+
+def folder_name(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+def parse_folder_name(name: str) -> TopicPartition | None:
+    """The partition, or None for any other name. A topic's name may have dashes and digits: the last dash splits."""
+    match = _FOLDER.fullmatch(name)
+    if match is None or int(match[2]) > _PARTITION_MAX:
+        return None
+    try:
+        check_topic_name(match[1])
+    except InvalidTopic:
+        return None
+    return TopicPartition(match[1], int(match[2]))
+
+
+def name_aside(name: str, *, tag: UUID, suffix: str) -> str:
+    """The folder's name out of use. What is too long for a file's name is cut from the topic's."""
+    ending = f".{tag.hex}{suffix}"
+    return name[: _NAME_LENGTH_MAX - len(ending)] + ending
+
+
+def encode_metadata(topic_id: TopicId) -> bytes:
+    return f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode("ascii")
+
+
+def decode_metadata(data: bytes) -> TopicId:
+    """Read a `partition.metadata`.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    version, _, topic_id = data.decode("ascii").rstrip("\n").partition("\n")
+    if version != "version: 0" or not topic_id.startswith("topic_id: "):
+        raise ValueError(f"{data[:80]!r} is not 'version: 0' and 'topic_id: …'")
+    return TopicId(uuid_from_text(topic_id.removeprefix("topic_id: ")))

@@ -1,0 +1,77 @@
+"""The folders of partitions in a data folder: found, made, put aside. None of this opens a log."""
+
+from uuid import UUID
+
+from respool.log.partition_folder import (
+    METADATA_NAME,
+    decode_metadata,
+    encode_metadata,
+    folder_name,
+    name_aside,
+    parse_folder_name,
+)
+from respool.model.errors import PartitionFolderUnclear
+from respool.model.ids import TopicId, TopicPartition
+from respool.ports.disk import Disk
+
+ROOT = ""
+
+
+class PartitionFolders:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def names(self) -> list[TopicPartition]:
+        """The partitions that have a folder here, in use or not."""
+        parsed = map(parse_folder_name, self._disk.list_folder(ROOT))
+        return [name for name in parsed if name is not None]
+
+    def with_suffix(self, suffix: str) -> list[str]:
+        """The folders put aside with that suffix."""
+        return [name for name in self._disk.list_folder(ROOT) if name.endswith(suffix)]
+
+    def topic_id(self, name: TopicPartition) -> TopicId | None:
+        """Whose data the partition's folder holds; None when there is no data.
+
+        Raises:
+            PartitionFolderUnclear: there is data, and nothing that says whose.
+        """
+        folder = folder_name(name)
+        data = self._disk.read_file(f"{folder}/{METADATA_NAME}")
+        if data is None:
+            # The metadata is written first, so without it there can be no log of ours.
+            if any(file.endswith(".log") for file in self._disk.list_folder(folder)):
+                raise PartitionFolderUnclear(
+                    f"{folder} holds a log but no {METADATA_NAME}: put that file back, or move the folder away"
+                )
+            return None
+        try:
+            return decode_metadata(data)
+        except ValueError as error:
+            raise PartitionFolderUnclear(
+                f"{folder}/{METADATA_NAME} is damaged ({error}): put it right, or move the folder away"
+            ) from error
+
+    def make(self, name: TopicPartition, topic_id: TopicId) -> None:
+        """Make the folder, for this topic, durably."""
+        folder = folder_name(name)
+        self._disk.make_folder(folder)
+        self._disk.replace_file(f"{folder}/{METADATA_NAME}", encode_metadata(topic_id))
+        self._disk.sync_folder(ROOT)
+
+    def put_aside(self, name: TopicPartition, suffix: str) -> str | None:
+        """Rename the folder out of use, durably; return its new path, or None when there is no folder."""
+        folder = folder_name(name)
+        if not self._disk.exists(folder):
+            return None
+        try:
+            tag = self.topic_id(name) or UUID(int=0)
+        except PartitionFolderUnclear:
+            tag = UUID(int=0)
+        path = name_aside(folder, tag=tag, suffix=suffix)
+        while self._disk.exists(path):
+            tag = UUID(int=(tag.int + 1) % 2**128)
+            path = name_aside(folder, tag=tag, suffix=suffix)
+        self._disk.rename(folder, path)
+        self._disk.sync_folder(ROOT)
+        return path
