@@ -1,0 +1,169 @@
+"""From where to where a topic is read, per partition. Pure: options and offsets in, cursors out.
+
+```
+                  start          position                stop            end
+  partition  -----|--------------|-----------------------|---------------|
+             gone   read already   still to read           not asked for
+```
+`stop` is the first offset that is not read. Without --follow it is at most the end seen at the start, so reading ends.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from respool.cli.errors import UsageError
+from respool.cli.times import TimeNotUnderstood, parse_time
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    """The first message there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """After the last message there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffset:
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastMessages:
+    """The last `count` offsets of each partition."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    ms: int
+
+
+Start = Earliest | Latest | AtOffset | LastMessages | AtTime
+Until = AtOffset | AtTime | None
+
+
+def parse_start(
+    *, from_beginning: bool, offset: str | None, since: str | None, follow: bool, now: datetime
+) -> Start:
+    """
+    Raises:
+        UsageError: more than one start is given, or it cannot be read.
+    """
+    if sum([from_beginning, offset is not None, since is not None]) > 1:
+        raise UsageError("give only one of --from-beginning, --offset and --since")
+    if since is not None:
+        return AtTime(_time("--since", since, now))
+    if offset is not None:
+        return _parse_offset(offset)
+    # Alone, --follow is for watching what comes; without it, reading from the end would show nothing.
+    return Latest() if follow and not from_beginning else Earliest()
+
+
+def parse_until(text: str | None, *, now: datetime) -> Until:
+    """A plain number is an offset; a time in numbers is written with an @."""
+    if text is None:
+        return None
+    if text.strip().isdecimal():
+        return AtOffset(int(text))
+    return AtTime(_time("--until", text, now))
+
+
+def _parse_offset(text: str) -> Start:
+    words = text.strip().lower()
+    if words in {"earliest", "beginning"}:
+        return Earliest()
+    if words in {"latest", "end"}:
+        return Latest()
+    if words.isdecimal():
+        return AtOffset(int(words))
+    if words.startswith("-") and words[1:].isdecimal():
+        return LastMessages(int(words[1:]))
+    raise UsageError(
+        f"--offset {text!r} is not an offset",
+        hint="give a number, earliest, latest, or -N for the last N messages of each partition",
+    )
+
+
+def _time(option: str, text: str, now: datetime) -> int:
+    try:
+        return parse_time(text, now=now)
+    except TimeNotUnderstood as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
+def first_offset(start: Start, *, low: int, high: int, at_time: int | None) -> int:
+    """Where to begin in a partition that holds `low` up to `high`; `at_time` answers an `AtTime`."""
+    match start:
+        case Earliest():
+            return low
+        case Latest():
+            return high
+        case AtOffset(offset):
+            return min(max(offset, low), high)
+        case LastMessages(count):
+            return max(low, high - count)
+        case AtTime():
+            return high if at_time is None else at_time
+
+
+def stop_offset(until: Until, *, high: int, follow: bool, at_time: int | None) -> int | None:
+    """The first offset not to read; None while it is not known, which only --follow allows."""
+    end = None if follow else high
+    match until:
+        case AtOffset(offset):
+            return offset if end is None else min(offset, end)
+        case AtTime() if at_time is not None:
+            return at_time if end is None else min(at_time, end)
+        case _:
+            return end
+
+
+class Cursor:
+    """How far one partition has been read, and whether that is all."""
+
+    def __init__(self, *, position: int, stop: int | None, until_ms: int | None) -> None:
+        # Every offset below was read, or is not there to be read.
+        self.position = position
+        self._stop = stop
+        self._until_ms = until_ms
+        self._is_at_end = False
+        self.is_done = stop is not None and position >= stop
+
+    def on_message(self, offset: int, timestamp_ms: int) -> bool:
+        """Whether this message is to be shown."""
+        if self.is_done or offset < self.position:
+            return False
+        self._is_at_end = False
+        beyond_stop = self._stop is not None and offset >= self._stop
+        # Reached only with --follow: otherwise the time was turned into an offset before reading began.
+        beyond_time = (
+            self._stop is None and self._until_ms is not None and timestamp_ms >= self._until_ms
+        )
+        if beyond_stop or beyond_time:
+            self.is_done = True
+            return False
+        self.position = offset + 1
+        self.is_done = self._stop is not None and self.position >= self._stop
+        return True
+
+    def on_end(self, end: int) -> None:
+        """The partition has nothing beyond `end` now. Its last offsets may hold no message (transaction markers)."""
+        self.position = max(self.position, end)
+        self._is_at_end = True
+        if self._stop is not None and self.position >= self._stop:
+            self.is_done = True
+
+    def on_tick(self, now_ms: int) -> None:
+        """With --follow --until TIME: once that time has passed and all is read, nothing earlier is to come."""
+        waits_for_time = self._stop is None and self._until_ms is not None
+        if waits_for_time and self._is_at_end and now_ms >= (self._until_ms or 0):
+            self.is_done = True
+
+
+def all_done(cursors: Mapping[int, Cursor]) -> bool:
+    return all(cursor.is_done for cursor in cursors.values())

@@ -1,0 +1,59 @@
+"""How a command ends: its exit code, and what a person is told when it did not work.
+
+An expected failure is a `CliError`: what happened (with the why), and what to do about it. `main.py` prints it; nobody
+sees a traceback for a broker that is down or a topic that is not there.
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a script can rely on. `respool --help` shows this table."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    UNREACHABLE = 4
+    # 128 + SIGINT, as a shell reports a program ended by Ctrl-C.
+    INTERRUPTED = 130
+
+
+EXIT_CODE_MEANING = {
+    ExitCode.OK: "done; also when the reader of a pipe (head, less) closed it",
+    ExitCode.FAILED: "it did not work, or log verify found damage",
+    ExitCode.USAGE: "the command line is wrong",
+    ExitCode.NOT_FOUND: "there is no such topic, partition or file",
+    ExitCode.UNREACHABLE: "no broker answers at that address",
+    ExitCode.INTERRUPTED: "ended by Ctrl-C",
+}
+
+
+class CliError(Exception):
+    """A failure we expect, in words for whoever typed the command."""
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        # What to do now; empty when there is nothing better to say than the message.
+        self.hint = hint
+
+
+class UsageError(CliError):
+    """The options contradict each other, or a value cannot be read."""
+
+    exit_code = ExitCode.USAGE
+
+
+class NotFound(CliError):
+    """The topic, partition or file named is not there."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+class BrokerUnreachable(CliError):
+    """Nobody answers at the broker's address, or it stopped answering."""
+
+    exit_code = ExitCode.UNREACHABLE

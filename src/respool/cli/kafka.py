@@ -1,0 +1,343 @@
+"""The one place that knows confluent-kafka: connect, ask, change, and turn its errors into ours.
+
+Everything else in this room speaks `Cluster` and the small values below. Nothing here waits longer than a few seconds
+for a broker that is not there: a plain TCP connection is tried first, because it says at once, and precisely, what
+the client library would retry in silence.
+"""
+
+import logging
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Self
+
+from respool.cli.errors import BrokerUnreachable, CliError, NotFound, UsageError
+from respool.model.errors import SettingsError
+from respool.model.settings import parse_address
+
+try:
+    import confluent_kafka as client
+    from confluent_kafka import admin as client_admin
+except ImportError as error:
+    raise CliError(
+        "this command needs the Kafka client library, which is not installed",
+        hint="install it with: pip install 'respool[client]'",
+    ) from error
+
+CONNECT_SECONDS = 3.0
+REQUEST_SECONDS = 10.0
+
+KafkaError = client.KafkaError
+KafkaException = client.KafkaException
+TopicPartition = client.TopicPartition
+TIMESTAMP_NOT_AVAILABLE = client.TIMESTAMP_NOT_AVAILABLE
+NOT_FOUND_CODES = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - librdkafka's own codes are spelled so
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    }
+)
+UNREACHABLE_CODES = frozenset(
+    {
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+    }
+)
+PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001
+OFFSET_GONE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    name: str
+    # Partition number -> its leader's broker id; None when nobody leads it.
+    leaders: Mapping[int, int | None]
+
+    @property
+    def partitions(self) -> list[int]:
+        return sorted(self.leaders)
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name.startswith("__")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    name: str
+    value: str
+    # Who set it: 'topic', 'broker' or 'default'.
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """A partition holds the offsets from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+
+    @property
+    def messages(self) -> int:
+        return max(0, self.end - self.start)
+
+
+class TopicExists(CliError):
+    """There is a topic of this name already."""
+
+
+class Cluster:
+    """A broker that answered, and what can be asked of it."""
+
+    def __init__(self, broker: str, admin: Any) -> None:
+        self.broker = broker
+        self._admin = admin
+
+    @classmethod
+    def connect(cls, broker: str) -> Self:
+        """Make sure that a Kafka broker answers there.
+
+        Raises:
+            BrokerUnreachable: nobody listens, or what listens does not speak Kafka.
+        """
+        _probe(broker)
+        cluster = cls(broker, client_admin.AdminClient(client_config(broker), logger=_quiet()))
+        try:
+            cluster._admin.list_topics(timeout=CONNECT_SECONDS)
+        except KafkaException as error:
+            raise BrokerUnreachable(
+                f"something listens at {broker}, but it does not answer as a Kafka broker does: {reason(error)}",
+                hint="check the port; TLS and SASL listeners are not supported by this command",
+            ) from error
+        return cluster
+
+    def topics(self) -> dict[str, TopicInfo]:
+        with translated(self.broker):
+            metadata = self._admin.list_topics(timeout=REQUEST_SECONDS)
+        return {
+            topic.topic: TopicInfo(
+                name=topic.topic,
+                leaders={
+                    number: partition.leader if partition.leader >= 0 else None
+                    for number, partition in topic.partitions.items()
+                },
+            )
+            for topic in metadata.topics.values()
+            if topic.error is None
+        }
+
+    def topic(self, name: str) -> TopicInfo:
+        """
+        Raises:
+            NotFound: there is no such topic; the hint names one that is spelled alike.
+        """
+        topics = self.topics()
+        if name in topics:
+            return topics[name]
+        alike = get_close_matches(name, topics, n=1)
+        hint = (
+            f"did you mean {alike[0]}?" if alike else f"create it with: respool topic create {name}"
+        )
+        raise NotFound(f"there is no topic {name!r} at {self.broker}", hint=hint)
+
+    def ranges(self, topics: Iterable[TopicInfo]) -> dict[tuple[str, int], OffsetRange]:
+        """What every partition holds now. A partition that nobody leads is left out."""
+        led = [
+            (topic.name, number)
+            for topic in topics
+            for number, leader in topic.leaders.items()
+            if leader is not None
+        ]
+        starts = self._list_offsets(led, client_admin.OffsetSpec.earliest())
+        ends = self._list_offsets(led, client_admin.OffsetSpec.latest())
+        return {key: OffsetRange(start=starts[key], end=ends[key]) for key in led}
+
+    def offsets_at(
+        self, topic: TopicInfo, partitions: Sequence[int], at_ms: int
+    ) -> dict[int, int | None]:
+        """Per partition the first offset whose timestamp is `at_ms` or later; None when there is none."""
+        led = [(topic.name, n) for n in partitions if topic.leaders[n] is not None]
+        found = self._list_offsets(led, client_admin.OffsetSpec.for_timestamp(at_ms))
+        return {number: offset if offset >= 0 else None for (_, number), offset in found.items()}
+
+    def settings(self, topics: Sequence[str]) -> dict[str, list[Setting]]:
+        if not topics:
+            return {}
+        resources = [
+            client_admin.ConfigResource(client_admin.ResourceType.TOPIC, name) for name in topics
+        ]
+        answers = self._ask(
+            lambda: self._admin.describe_configs(resources, request_timeout=REQUEST_SECONDS)
+        )
+        return {
+            resource.name: sorted(map(_setting, entries.values()), key=lambda setting: setting.name)
+            for resource, entries in answers.items()
+        }
+
+    def create_topic(
+        self, name: str, *, partitions: int | None, settings: Mapping[str, str]
+    ) -> None:
+        new = client_admin.NewTopic(
+            name, -1 if partitions is None else partitions, -1, config=dict(settings)
+        )
+        self._ask(lambda: self._admin.create_topics([new], request_timeout=REQUEST_SECONDS))
+
+    def grow_topic(self, name: str, *, partitions: int) -> None:
+        grown = client_admin.NewPartitions(name, partitions)
+        self._ask(lambda: self._admin.create_partitions([grown], request_timeout=REQUEST_SECONDS))
+
+    def alter_topic(self, name: str, *, settings: Mapping[str, str], unset: Sequence[str]) -> None:
+        operation = client_admin.AlterConfigOpType
+        changes = [
+            client_admin.ConfigEntry(key, value, incremental_operation=operation.SET)
+            for key, value in settings.items()
+        ] + [
+            client_admin.ConfigEntry(key, None, incremental_operation=operation.DELETE)
+            for key in unset
+        ]
+        resource = client_admin.ConfigResource(
+            client_admin.ResourceType.TOPIC, name, incremental_configs=changes
+        )
+        self._ask(
+            lambda: self._admin.incremental_alter_configs(
+                [resource], request_timeout=REQUEST_SECONDS
+            )
+        )
+
+    def delete_topic(self, name: str) -> None:
+        self._ask(lambda: self._admin.delete_topics([name], request_timeout=REQUEST_SECONDS))
+
+    def producer(self, **config: object) -> Any:
+        with translated(self.broker):
+            return client.Producer(client_config(self.broker) | _dotted(config), logger=_quiet())
+
+    def consumer(self, *, on_error: Callable[[Any], None], **config: object) -> Any:
+        settings = client_config(self.broker) | _dotted(config) | {"error_cb": on_error}
+        with translated(self.broker):
+            return client.Consumer(settings, logger=_quiet())
+
+    def _list_offsets(
+        self, keys: Sequence[tuple[str, int]], spec: Any
+    ) -> dict[tuple[str, int], int]:
+        if not keys:
+            return {}
+        asked = {TopicPartition(topic, number): spec for topic, number in keys}
+        # As a consumer sees it: what an open transaction has written does not count yet.
+        seen_by_consumers = client.IsolationLevel.READ_COMMITTED
+        answers = self._ask(
+            lambda: self._admin.list_offsets(
+                asked, isolation_level=seen_by_consumers, request_timeout=REQUEST_SECONDS
+            )
+        )
+        return {(key.topic, key.partition): answer.offset for key, answer in answers.items()}
+
+    def _ask(self, request: Callable[[], Mapping[Any, "Future[Any]"]]) -> dict[Any, Any]:
+        with translated(self.broker):
+            return {
+                key: future.result(timeout=REQUEST_SECONDS + 1) for key, future in request().items()
+            }
+
+
+def client_config(broker: str) -> dict[str, object]:
+    return {
+        "bootstrap.servers": broker,
+        "client.id": "respool-cli",
+        # Short pauses: the person at the keyboard restarts a broker and expects the command to notice.
+        "reconnect.backoff.max.ms": 1000,
+        "socket.connection.setup.timeout.ms": int(CONNECT_SECONDS * 1000),
+    }
+
+
+class translated:  # noqa: N801 - reads as a word where it is used: `with translated(broker):`
+    """Turn the client library's errors into `CliError`s with Kafka's own message."""
+
+    def __init__(self, broker: str) -> None:
+        self._broker = broker
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, KafkaException):
+            raise to_cli_error(error.args[0], self._broker) from error
+        if isinstance(error, FutureTimeout):
+            raise BrokerUnreachable(
+                f"the broker at {self._broker} did not answer within {REQUEST_SECONDS:.0f} seconds"
+            ) from error
+
+
+def to_cli_error(error: Any, broker: str) -> CliError:
+    text = reason(error)
+    if error.code() in NOT_FOUND_CODES:
+        return NotFound(
+            f"no such topic or partition at {broker}: {text}", hint="see: respool topic list"
+        )
+    if error.code() in UNREACHABLE_CODES:
+        return BrokerUnreachable(
+            f"the broker at {broker} does not answer: {text}",
+            hint="is the address it advertises (respool serve --advertised) reachable from here?",
+        )
+    if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        return TopicExists(text)
+    return CliError(text)
+
+
+def reason(error: Any) -> str:
+    """Kafka's message for an error or an exception holding one, without the library's wrapping."""
+    inner = error.args[0] if isinstance(error, KafkaException) else error
+    text = str(inner.str()).strip().removeprefix("Local: ").removeprefix("Broker: ")
+    return f"{text} ({inner.name()})" if inner.name() not in text else text
+
+
+def _probe(broker: str) -> None:
+    """Try a TCP connection to each address until one is accepted."""
+    failures: list[str] = []
+    for text in broker.split(","):
+        try:
+            host, port = parse_address("--broker", text.strip())
+        except SettingsError as error:
+            raise UsageError(str(error)) from None
+        try:
+            socket.create_connection((host, port), timeout=CONNECT_SECONDS).close()
+        except socket.gaierror:
+            failures.append(f"the name {host!r} is unknown")
+        except TimeoutError:
+            failures.append(f"{text} did not answer within {CONNECT_SECONDS:.0f} seconds")
+        except OSError as error:
+            failures.append(f"{text}: {(error.strerror or str(error)).lower()}")
+        else:
+            return
+    raise BrokerUnreachable(
+        f"no broker at {broker} ({'; '.join(failures)})",
+        hint="start one with: respool serve. Another address: --broker HOST:PORT or RESPOOL_BROKER",
+    )
+
+
+def _setting(entry: Any) -> Setting:
+    source = client_admin.ConfigSource(entry.source)
+    if source == client_admin.ConfigSource.DYNAMIC_TOPIC_CONFIG:
+        who = "topic"
+    elif source == client_admin.ConfigSource.DEFAULT_CONFIG:
+        who = "default"
+    else:
+        who = "broker"
+    return Setting(name=entry.name, value=entry.value or "", source=who)
+
+
+def _dotted(config: Mapping[str, object]) -> dict[str, object]:
+    return {name.replace("_", "."): value for name, value in config.items()}
+
+
+def _quiet() -> logging.Logger:
+    """Keep librdkafka's chatter off the terminal. What matters reaches us as errors of the calls themselves."""
+    logger = logging.getLogger("respool.cli.librdkafka")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return logger

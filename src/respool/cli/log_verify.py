@@ -1,0 +1,176 @@
+"""The work of `respool log verify`: every checksum, every offset, every index entry of a log, and what to do about it.
+
+Logs and indexes are read by `log_files.py` rather than through the log's own code: a check that shares a mistake with
+the writer would not see it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from respool.cli import output
+from respool.cli.log_files import FileKind, kind_of, read_checkpoint
+from respool.cli.segment_check import REMEDY_INDEX, Finding, OffsetOrder, SegmentCheck
+from respool.log.producer_snapshot import decode_entries
+
+REMEDY_SNAPSHOT = (
+    "stop the broker and delete this file: producers' state is read from the .log instead"
+)
+REMEDY_CHECKPOINT = (
+    "stop the broker and bring this file back from a backup, or delete it: it is made anew"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    findings: list[Finding] = field(default_factory=list)
+    partitions: int = 0
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+
+    @property
+    def damage(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.is_damage]
+
+    def tell(self, *, as_json: bool) -> None:
+        if as_json:
+            output.print_json(self._as_document())
+            return
+        for finding in self.findings:
+            where = f"{finding.path}" + (
+                f" at byte {finding.position}" if finding.position is not None else ""
+            )
+            output.print_line(
+                f"{'damaged' if finding.is_damage else 'note'}: {where}: {finding.what}"
+            )
+            output.print_line(f"  what to do: {finding.remedy}")
+        verdict = f"{len(self.damage)} damaged places" if self.damage else "no damage"
+        output.print_line(
+            f"{verdict}: {self.partitions:,} partitions, {self.segments:,} segments, {self.batches:,} batches, "
+            f"{self.records:,} records, {output.human_bytes(self.bytes)}"
+        )
+
+    def _as_document(self) -> dict[str, object]:
+        return {
+            "ok": not self.damage,
+            "partitions": self.partitions,
+            "segments": self.segments,
+            "batches": self.batches,
+            "records": self.records,
+            "bytes": self.bytes,
+            "findings": [
+                {
+                    "file": str(finding.path),
+                    "position": finding.position,
+                    "damage": finding.is_damage,
+                    "what": finding.what,
+                    "remedy": finding.remedy,
+                }
+                for finding in self.findings
+            ],
+        }
+
+
+def verify_paths(paths: Sequence[Path]) -> Report:
+    """Check files, partitions' folders and data folders. An index is checked together with its `.log`."""
+    report = Report()
+    groups = [group for path in paths for group in _gather(path)]
+    total = sum(each.stat().st_size for group in groups for each in group if _is_log(each))
+    with output.progress("checking", total=total) as bar:
+        for group in groups:
+            bar.describe(f"checking {group[0].parent.name}")
+            _Group(group, report, bar).verify()
+    return report
+
+
+def _gather(path: Path) -> list[list[Path]]:
+    """The log files there, those of one partition together."""
+    if path.is_file():
+        beside = [path.with_suffix(suffix) for suffix in (".log", ".index", ".timeindex")]
+        if path in beside:
+            return [[each for each in beside if each.is_file()]]
+        return [[path]]
+    folders = [path, *sorted(each for each in path.iterdir() if each.is_dir())]
+    # A folder renamed out of use is no log any more.
+    groups = [
+        _log_files_in(each) for each in folders if not each.name.endswith(("-delete", "-stray"))
+    ]
+    return [group for group in groups if group]
+
+
+def _log_files_in(folder: Path) -> list[Path]:
+    return sorted(each for each in folder.iterdir() if each.is_file() and kind_of(each) is not None)
+
+
+def _is_log(path: Path) -> bool:
+    return kind_of(path) is FileKind.LOG
+
+
+class _Group:
+    """The files of one partition, or the checkpoints of a data folder."""
+
+    def __init__(self, files: Sequence[Path], report: Report, bar: output.Progress) -> None:
+        self._files = files
+        self._report = report
+        self._bar = bar
+
+    def verify(self) -> None:
+        segments = [path for path in self._files if _is_log(path)]
+        self._report.partitions += bool(segments)
+        order = OffsetOrder()
+        for path in segments:
+            self._verify_segment(path, order)
+        stems = {path.stem for path in segments}
+        for path in self._files:
+            self._verify_small_file(path, stems)
+
+    def _verify_segment(self, path: Path, order: OffsetOrder) -> None:
+        check = SegmentCheck(path, order)
+        self._report.segments += 1
+        for found in check.run():
+            self._report.batches += 1
+            self._report.records += found.header.record_count
+            self._report.bytes += found.header.size
+            self._bar.advance(found.header.size)
+        self._report.findings += check.findings
+
+    def _verify_small_file(self, path: Path, segment_stems: set[str]) -> None:
+        problem, remedy, is_damage = "", REMEDY_INDEX, True
+        match kind_of(path):
+            case FileKind.SNAPSHOT:
+                problem, remedy = _snapshot_problem(path), REMEDY_SNAPSHOT
+            case FileKind.CHECKPOINT:
+                problem, remedy = _checkpoint_problem(path), REMEDY_CHECKPOINT
+            case FileKind.OFFSET_INDEX | FileKind.TIME_INDEX if path.stem not in segment_stems:
+                problem, is_damage = "an index without its .log", False
+            case _:
+                pass
+        if problem:
+            self._report.findings.append(
+                Finding(path=path, position=None, what=problem, remedy=remedy, is_damage=is_damage)
+            )
+
+
+def _snapshot_problem(path: Path) -> str:
+    try:
+        decode_entries(path.read_bytes())
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _checkpoint_problem(path: Path) -> str:
+    try:
+        names, entries = read_checkpoint(path)
+        # Every field but a topic's name is a number.
+        numbers = [[int(word) for word in entry[names[0] == "topic" :]] for entry in entries]
+    except ValueError as error:
+        return str(error)
+    if names[0] == "epoch":
+        for (epoch, start), (later_epoch, later_start) in pairwise(numbers):
+            if later_epoch <= epoch or later_start <= start:
+                return f"epoch {later_epoch} at {later_start} comes after epoch {epoch} at {start}"
+    return ""

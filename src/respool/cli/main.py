@@ -1,0 +1,83 @@
+"""`respool`: the command line put together, and the one place where a command's end becomes an exit code.
+
+Start-up must stay quick: this file and those it imports bring in typer and little else. Brokers, clients and log
+readers are imported by the command that needs them, when it runs.
+"""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from respool import __version__
+from respool.cli import consume, log, output, produce, serve, topic
+from respool.cli.errors import EXIT_CODE_MEANING, CliError, ExitCode
+
+app = typer.Typer(
+    name="respool",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="A message broker that can replay history, speaking Kafka's protocol.",
+    epilog="Exit codes:\n"
+    + "\n".join(f"  {code.value:>3}  {meaning}" for code, meaning in EXIT_CODE_MEANING.items()),
+)
+app.command("serve", epilog=serve.EPILOG)(serve.serve)
+app.add_typer(topic.app, name="topic")
+app.command("produce", epilog=produce.EPILOG)(produce.produce)
+app.command("consume", epilog=consume.EPILOG)(consume.consume)
+app.add_typer(log.app, name="log")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    try:
+        return _run(arguments)
+    except CliError as error:
+        output.print_error(error.message, error.hint)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has enough of it (head, less): nothing went wrong. What Python would still flush at
+        # exit has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+
+
+def _run(arguments: list[str] | None) -> int:
+    try:
+        app(args=arguments, prog_name="respool")
+    except SystemExit as end:
+        # typer has said what was wrong with the command line, and how it ends.
+        if isinstance(end.__context__, BrokenPipeError):
+            # It ends with 1 for a closed pipe, too; that is for `main` to judge.
+            raise end.__context__ from None
+        sys.stdout.flush()
+        return end.code if isinstance(end.code, int) else ExitCode.FAILED
+    sys.stdout.flush()
+    return ExitCode.OK
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        output.print_line(f"respool {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            metavar="",
+            is_eager=True,
+            callback=_print_version,
+            help="Print the version, and end.",
+        ),
+    ] = False,
+) -> None:
+    del version

@@ -1,0 +1,205 @@
+"""How a message is written and read: format strings, JSON lines, bytes that are no text. Pure.
+
+In JSON, a key, value or header value is a string when its bytes are UTF-8, null when there is none, and otherwise
+`{"base64": "…"}`; reading a line gives back the very bytes, so `consume --json | produce --json-lines` copies a topic.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from respool.cli import output
+from respool.cli.errors import UsageError
+from respool.cli.times import format_ms
+
+Header = tuple[str, bytes | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadMessage:
+    """A message as it came from a topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    # Milliseconds since 1970; -1 when it has none.
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMessage:
+    """A message to be sent. None: let the topic's partitions, or the clock, decide."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+    timestamp_ms: int | None = None
+    partition: int | None = None
+
+
+class BadInput(ValueError):
+    """A line of input is not a message; the text says why."""
+
+
+# --- format strings ---------------------------------------------------------------------------------------------
+
+Part = Callable[[ReadMessage], bytes]
+
+FIELDS: Mapping[str, Part] = {
+    "topic": lambda m: m.topic.encode(),
+    "partition": lambda m: b"%d" % m.partition,
+    "offset": lambda m: b"%d" % m.offset,
+    "timestamp": lambda m: format_ms(m.timestamp_ms).encode(),
+    "timestamp_ms": lambda m: b"%d" % m.timestamp_ms,
+    "key": lambda m: m.key or b"",
+    "value": lambda m: m.value or b"",
+    "headers": lambda m: b",".join(
+        name.encode() + b"=" + (value or b"") for name, value in m.headers
+    ),
+}
+_ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
+
+
+def compile_format(text: str) -> Part:
+    """`'{partition} {key}\\t{value}'` -> a function that writes a message so. `{{` and `}}` stand for braces.
+
+    Bytes go out as they are: the format adds text around them, it does not decode them.
+
+    Raises:
+        UsageError: a field is unknown or a brace is not closed.
+    """
+    parts: list[Part] = []
+    literal = ""
+    at = 0
+    while at < len(text):
+        two = text[at : at + 2]
+        if two in {"{{", "}}"}:
+            literal, at = literal + two[0], at + 2
+        elif two in _ESCAPES:
+            literal, at = literal + _ESCAPES[two], at + 2
+        elif text[at] == "{":
+            end = text.find("}", at)
+            name = text[at + 1 : end] if end > 0 else text[at + 1 :]
+            if end < 0 or name not in FIELDS:
+                raise UsageError(
+                    f"--format: there is no field {{{name}}}", hint=f"fields: {', '.join(FIELDS)}"
+                )
+            parts += [_constant(literal), FIELDS[name]]
+            literal, at = "", end + 1
+        else:
+            literal, at = literal + text[at], at + 1
+    parts.append(_constant(literal))
+    return lambda message: b"".join([part(message) for part in parts])
+
+
+def _constant(text: str) -> Part:
+    data = text.encode()
+    return lambda _: data
+
+
+def for_terminal(data: bytes) -> str:
+    """Text a terminal can show: what is no UTF-8, and control characters, as escapes."""
+    return output.printable(data.decode("utf-8", "backslashreplace"))
+
+
+# --- JSON lines -------------------------------------------------------------------------------------------------
+
+
+def to_json_line(message: ReadMessage) -> str:
+    return output.json_line(
+        {
+            "topic": message.topic,
+            "partition": message.partition,
+            "offset": message.offset,
+            "timestamp": message.timestamp_ms,
+            "key": bytes_to_json(message.key),
+            "value": bytes_to_json(message.value),
+            "headers": [[name, bytes_to_json(value)] for name, value in message.headers],
+        }
+    )
+
+
+_READ = {"key", "value", "headers", "timestamp", "partition"}
+# `consume --json` writes them; they say where a message was, not where it goes.
+_IGNORED = {"topic", "offset"}
+
+
+def from_json_line(line: bytes) -> NewMessage:
+    """
+    Raises:
+        BadInput: the line is no JSON object, or a field is unknown or of a wrong type.
+    """
+    try:
+        fields = json.loads(line)
+    except ValueError as error:
+        raise BadInput(f"not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise BadInput('not a JSON object, such as {"key": "a", "value": "b"}')
+    unknown = sorted(set(fields) - _READ - _IGNORED)
+    if unknown:
+        raise BadInput(f"unknown field {unknown[0]!r} (known: {', '.join(sorted(_READ))})")
+    timestamp_ms = _whole_number(fields, "timestamp")
+    return NewMessage(
+        key=bytes_from_json(fields.get("key"), "key"),
+        value=bytes_from_json(fields.get("value"), "value"),
+        headers=_headers_from_json(fields.get("headers")),
+        # -1 is how a message without a timestamp is written.
+        timestamp_ms=None if timestamp_ms == -1 else timestamp_ms,
+        partition=_whole_number(fields, "partition"),
+    )
+
+
+def bytes_to_json(data: bytes | None) -> str | dict[str, str] | None:
+    if data is None:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode("ascii")}
+
+
+def bytes_from_json(value: object, name: str) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            return value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise BadInput(f"{name} holds half of a surrogate pair, which is no text") from None
+    if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise BadInput(f"{name} is not base64: {error}") from None
+    raise BadInput(
+        f'{name} must be a string, null or {{"base64": "…"}}; JSON as a value is written as a string'
+    )
+
+
+def _headers_from_json(headers: object) -> tuple[Header, ...]:
+    if headers is None:
+        return ()
+    pairs = list(headers.items()) if isinstance(headers, dict) else headers
+    if not isinstance(pairs, list):
+        raise BadInput('headers must be an object or a list of ["name", value]')
+    found: list[Header] = []
+    for pair in pairs:
+        if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise BadInput('headers must be an object or a list of ["name", value]')
+        found.append((pair[0], bytes_from_json(pair[1], f"header {pair[0]!r}")))
+    return tuple(found)
+
+
+def _whole_number(fields: Mapping[str, object], name: str) -> int | None:
+    number = fields.get(name)
+    if number is None:
+        return None
+    low = -1 if name == "timestamp" else 0
+    if not isinstance(number, int) or isinstance(number, bool) or not low <= number < 2**63:
+        raise BadInput(f"{name} must be a whole number, not {number!r}")
+    return number

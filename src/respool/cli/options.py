@@ -1,0 +1,88 @@
+"""Options that several commands share, so that they read and behave the same everywhere."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from respool.cli.errors import UsageError
+from respool.cli.times import TimeNotUnderstood, parse_duration_ms
+
+
+def flag(*names: str, text: str) -> Any:
+    """An option that takes no value. Without an empty metavar, typer's help would promise one."""
+    return typer.Option(*names, metavar="", help=text)
+
+
+DEFAULT_BROKER = "127.0.0.1:9092"
+
+Broker = Annotated[
+    str,
+    typer.Option(
+        "--broker",
+        "-b",
+        envvar="RESPOOL_BROKER",
+        metavar="HOST:PORT",
+        help="The broker to talk to; several, with commas, for a cluster.",
+    ),
+]
+Json = Annotated[bool, flag("--json", text="Print JSON, for programs.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A topic setting, such as retention.ms=7d; may be given several times.",
+    ),
+]
+
+_SIZE = re.compile(r"(\d+)\s*(b|k|kib|m|mib|g|gib|t|tib)", re.IGNORECASE)
+_SIZE_POWER = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def parse_assignments(pairs: Sequence[str] | None, *, option: str = "--set") -> dict[str, str]:
+    """`["a=1", "b=x=y"]` -> `{"a": "1", "b": "x=y"}`.
+
+    Raises:
+        UsageError: one has no '=' or no name, or a name comes twice.
+    """
+    found: dict[str, str] = {}
+    for name, value in parse_pairs(pairs, option=option):
+        if name in found:
+            raise UsageError(f"{option} {name} is given twice: {found[name]!r} and {value!r}")
+        found[name] = value
+    return found
+
+
+def parse_pairs(pairs: Sequence[str] | None, *, option: str) -> list[tuple[str, str]]:
+    """Like `parse_assignments`, where a name may come several times, in order."""
+    found: list[tuple[str, str]] = []
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"{option} {pair!r} is not NAME=VALUE")
+        found.append((name.strip(), value))
+    return found
+
+
+def topic_settings(pairs: Sequence[str] | None) -> dict[str, str]:
+    """Topic settings as the broker takes them: `retention.ms=7d` and `segment.bytes=64MiB` become plain numbers."""
+    return {name: _plain_number(name, text) for name, text in parse_assignments(pairs).items()}
+
+
+def _plain_number(name: str, text: str) -> str:
+    if name.endswith(".ms") and not _is_whole_number(text):
+        try:
+            return str(parse_duration_ms(text))
+        except TimeNotUnderstood as error:
+            raise UsageError(f"--set {name}: {error}") from None
+    size = _SIZE.fullmatch(text.strip())
+    if name.endswith(".bytes") and size:
+        return str(int(size[1]) * 1024 ** _SIZE_POWER[size[2][0].lower()])
+    # Anything else is the broker's to judge: it knows its settings, and says what is wrong.
+    return text
+
+
+def _is_whole_number(text: str) -> bool:
+    return text.strip().removeprefix("-").isdecimal()

@@ -1,0 +1,203 @@
+"""Where a command's words go: tables for people, plain lines for pipes, JSON for programs.
+
+Data goes to standard output, everything said about it (notes, progress, summaries, errors) to standard error, so a
+pipe carries data only. A table is drawn when standard output is a terminal; otherwise the same rows come as lines of
+tab-separated fields without a heading, ready for cut and awk. rich is imported only where something is drawn.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Row = Sequence[object]
+
+
+class Columns:
+    """The headings of a table; those named in `numbers` are aligned to the right."""
+
+    def __init__(self, *names: str, numbers: Sequence[str] = ()) -> None:
+        assert set(numbers) <= set(names)
+        self.names = names
+        self.numbers = frozenset(numbers)
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def print_rows(columns: Columns, rows: Sequence[Row], *, title: str = "") -> None:
+    """A table on a terminal, tab-separated lines elsewhere."""
+    if not is_terminal():
+        for row in rows:
+            print_line("\t".join(_plain(cell) for cell in row))
+        return
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    for name in columns.names:
+        table.add_column(name, justify="right" if name in columns.numbers else "left")
+    for row in rows:
+        # Text, not str: a topic's setting or a message's key must not be read as markup.
+        table.add_row(*(Text(printable(_drawn(cell))) for cell in row))
+    _console().print(table)
+
+
+class RowStream:
+    """Rows of a table whose length is not known before, each printed at once; widths are a guess that holds mostly."""
+
+    def __init__(self, names: Sequence[str], widths: Sequence[int], *, indent: str = "") -> None:
+        self._names = names
+        self._widths = widths
+        self._indent = indent
+        self._drawn = is_terminal()
+        self._begun = False
+
+    def print_row(self, row: Row) -> None:
+        if not self._drawn:
+            print_line("\t".join(_plain(cell) for cell in row))
+            return
+        if not self._begun:
+            print_line(self._aligned(self._names))
+            self._begun = True
+        print_line(self._aligned([printable("-" if cell is None else str(cell)) for cell in row]))
+
+    def _aligned(self, cells: Sequence[str]) -> str:
+        padded = [cell.ljust(width) for cell, width in zip(cells, self._widths, strict=True)]
+        return self._indent + "  ".join(padded).rstrip()
+
+
+def print_line(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def print_heading(text: str) -> None:
+    """A heading stands only where tables are drawn; lines for programs have none."""
+    if is_terminal():
+        from rich.text import Text
+
+        _console().print(Text(printable(text), style="bold"))
+
+
+def print_json(document: object) -> None:
+    """One document, indented; for data whose whole extent is known."""
+    print_line(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def json_line(document: Mapping[str, object]) -> str:
+    """One document on one line; for data that streams."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def note(text: str, *, style: str = "") -> None:
+    """Say something about the data, on standard error."""
+    if not sys.stderr.isatty():
+        sys.stderr.write(text + "\n")
+        return
+    from rich.text import Text
+
+    _console(stderr=True).print(Text(printable(text), style=style), soft_wrap=True)
+
+
+def print_error(message: str, hint: str = "") -> None:
+    note(f"error: {message}", style="bold red")
+    if hint:
+        note(f"  {hint}")
+
+
+def printable(text: str) -> str:
+    """Show control characters instead of obeying them: a message must not steer the reader's terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+class Progress(Protocol):
+    def advance(self, amount: int) -> None: ...
+
+    def describe(self, text: str) -> None: ...
+
+
+@contextmanager
+def progress(description: str, *, total: int | None, unit: str = "bytes") -> Iterator[Progress]:
+    """A bar (a pulse when `total` is None) on standard error while it is a terminal; otherwise nothing."""
+    if not sys.stderr.isatty():
+        yield _NoProgress()
+        return
+    from rich import progress as bars
+
+    amount = bars.DownloadColumn(binary_units=True) if unit == "bytes" else _count_column(unit)
+    bar = bars.Progress(
+        bars.TextColumn("{task.description}", markup=False),
+        bars.BarColumn(),
+        amount,
+        bars.TimeElapsedColumn(),
+        console=_console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        yield _Bar(bar, bar.add_task(description, total=total))
+
+
+def _count_column(unit: str) -> Any:
+    from rich.progress import TextColumn
+
+    return TextColumn("{task.completed:,.0f} " + unit)
+
+
+class _NoProgress:
+    def advance(self, amount: int) -> None:
+        pass
+
+    def describe(self, text: str) -> None:
+        pass
+
+
+class _Bar:
+    def __init__(self, bar: Any, task: Any) -> None:
+        self._bar = bar
+        self._task = task
+
+    def advance(self, amount: int) -> None:
+        self._bar.advance(self._task, amount)
+
+    def describe(self, text: str) -> None:
+        self._bar.update(self._task, description=text)
+
+
+def _plain(cell: object) -> str:
+    # A tab or newline inside a field would break the line's shape.
+    return printable("" if cell is None else str(cell))
+
+
+def _drawn(cell: object) -> str:
+    if cell is None:
+        return "-"
+    return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)
+
+
+def _console(*, stderr: bool = False) -> "Console":
+    from rich.console import Console
+
+    # Made per use, so that it follows sys.stdout where a test or a caller has replaced it.
+    return Console(stderr=stderr, highlight=False)
+
+
+def human_bytes(size: int) -> str:
+    """4096 -> '4.0 KiB'."""
+    amount = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{size} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"

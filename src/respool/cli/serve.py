@@ -1,0 +1,102 @@
+"""`respool serve`: gather the flags that were given and hand over to the node."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from respool.cli import options, output
+from respool.cli.errors import CliError, NotFound
+
+EPILOG = (
+    "Settings come from flags, then RESPOOL_<NAME> in the environment, then the file, then defaults. "
+    "It runs until Ctrl-C or SIGTERM, and prints one line when it accepts clients.\n\n"
+    "Examples:\n"
+    "  respool serve\n"
+    "  respool serve --data /var/lib/respool --listen 127.0.0.1:9092 --metrics 127.0.0.1:9100\n"
+    "  respool serve --config respool.toml --set num_partitions=4 --print-config"
+)
+
+
+def serve(
+    *,
+    data: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The data folder. Default: ./respool-data")
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Accept clients here; port 0 picks one. Default: 127.0.0.1:9092",
+        ),
+    ] = None,
+    advertised: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="The address clients are told, where it differs from --listen.",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="Read settings from this file.")
+    ] = None,
+    insecure: Annotated[
+        bool | None,
+        options.flag(
+            "--insecure",
+            text="Allow listening beyond this machine although nothing authenticates clients.",
+        ),
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics here.")
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Any setting by its name; may be repeated."
+        ),
+    ] = None,
+    print_config: Annotated[
+        bool, options.flag("--print-config", text="Print the settings in force as TOML, and end.")
+    ] = False,
+) -> None:
+    """Run a broker."""
+    given: dict[str, str | bool | None] = {
+        "data": data,
+        "listen": listen,
+        "advertised": advertised,
+        "insecure": insecure,
+        "metrics_listen": metrics,
+        "log_level": log_level,
+    }
+    flags: dict[str, str | bool] = dict(options.parse_assignments(settings))
+    flags |= {name: value for name, value in given.items() if value is not None}
+    if config is not None and not config.is_file():
+        raise NotFound(f"there is no settings file {str(config)!r}")
+
+    from respool.model.errors import RespoolError, SettingsError
+    from respool.node.config import load_settings
+
+    try:
+        loaded = load_settings(file=config, environ=os.environ, flags=flags)
+    except SettingsError as error:
+        raise CliError(
+            str(error), hint="see all settings with: respool serve --print-config"
+        ) from error
+    if print_config:
+        from respool.cli.settings_text import as_toml
+
+        output.print_line(as_toml(loaded))
+        return
+
+    from respool.node.node import run
+
+    try:
+        code = run(loaded)
+    except RespoolError as error:
+        raise CliError(f"the broker could not start: {error}") from error
+    raise typer.Exit(code)

@@ -1,0 +1,312 @@
+"""`respool topic`: create, list, describe, alter and delete topics."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from respool.cli import options, output
+from respool.cli.errors import CliError, ExitCode, NotFound, UsageError
+from respool.cli.times import format_duration_ms
+
+if TYPE_CHECKING:
+    from respool.cli.kafka import Cluster, OffsetRange, Setting, TopicInfo
+
+app = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.", show_default=False)]
+Names = Annotated[
+    list[str], typer.Argument(metavar="NAME...", help="The topics.", show_default=False)
+]
+
+
+@app.command(
+    epilog="Examples:\n"
+    "  respool topic create rides --partitions 4\n"
+    "  respool topic create audit --set retention.ms=-1 --set respool.flush=always --if-not-exists"
+)
+def create(
+    name: Name,
+    *,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="How many partitions.", show_default="the broker's num_partitions"
+        ),
+    ] = None,
+    settings: options.Set = None,
+    if_not_exists: Annotated[
+        bool, options.flag("--if-not-exists", text="Do nothing when there is such a topic.")
+    ] = False,
+    as_json: options.Json = False,
+    broker: options.Broker = options.DEFAULT_BROKER,
+) -> None:
+    """Create a topic."""
+    from respool.cli.kafka import Cluster, TopicExists
+
+    wanted = options.topic_settings(settings)
+    cluster = Cluster.connect(broker)
+    created = True
+    try:
+        cluster.create_topic(name, partitions=partitions, settings=wanted)
+    except TopicExists as error:
+        if not if_not_exists:
+            raise TopicExists(
+                f"there is a topic {name!r} already",
+                hint=f"see it with: respool topic describe {name}; or use --if-not-exists",
+            ) from error
+        created = False
+    if as_json:
+        output.print_json({"topic": name, "created": created})
+    else:
+        output.note(f"created {name}" if created else f"{name} exists already; nothing changed")
+
+
+@app.command(
+    "list", epilog="Piped, the columns are separated by tabs: respool topic list | cut -f1"
+)
+def list_topics(
+    internal: Annotated[
+        bool,
+        options.flag(
+            "--internal", text="Also the broker's own topics, such as __consumer_offsets."
+        ),
+    ] = False,
+    as_json: options.Json = False,
+    broker: options.Broker = options.DEFAULT_BROKER,
+) -> None:
+    """List topics: name, partitions, messages and how long they are kept."""
+    from respool.cli.kafka import Cluster
+
+    cluster = Cluster.connect(broker)
+    topics = [
+        topic for _, topic in sorted(cluster.topics().items()) if internal or not topic.is_internal
+    ]
+    ranges = cluster.ranges(topics)
+    settings = cluster.settings([topic.name for topic in topics])
+    rows = [_list_row(topic, ranges, settings[topic.name]) for topic in topics]
+    if as_json:
+        names = ("topic", "partitions", "messages", "retention")
+        output.print_json([dict(zip(names, row, strict=True)) for row in rows])
+        return
+    columns = output.Columns(
+        "topic", "partitions", "messages", "retention", numbers=["partitions", "messages"]
+    )
+    output.print_rows(columns, rows)
+    if not rows:
+        output.note("no topics yet; create one with: respool topic create NAME")
+
+
+@app.command(
+    epilog="Examples:\n  respool topic describe rides\n  respool topic describe rides --json"
+)
+def describe(
+    names: Names,
+    *,
+    as_json: options.Json = False,
+    broker: options.Broker = options.DEFAULT_BROKER,
+) -> None:
+    """Show topics whole: settings and who set them, partitions, and what an acknowledgement promises."""
+    from respool.cli.kafka import Cluster
+
+    cluster = Cluster.connect(broker)
+    descriptions = [_describe(cluster, name) for name in dict.fromkeys(names)]
+    if as_json:
+        output.print_json(descriptions)
+        return
+    for description in descriptions:
+        _print_description(description)
+
+
+@app.command(
+    epilog="Examples:\n"
+    "  respool topic alter rides --set retention.ms=30d --unset segment.bytes\n"
+    "  respool topic alter rides --partitions 8"
+)
+def alter(
+    name: Name,
+    *,
+    settings: options.Set = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SETTING", help="Go back to the broker's default; may be repeated."),
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Grow to this many partitions; it cannot shrink.")
+    ] = None,
+    as_json: options.Json = False,
+    broker: options.Broker = options.DEFAULT_BROKER,
+) -> None:
+    """Change a topic's settings, or add partitions."""
+    wanted = options.topic_settings(settings)
+    both = sorted(set(wanted) & set(unset or ()))
+    if both:
+        raise UsageError(f"{', '.join(both)} cannot be both --set and --unset")
+    if not wanted and not unset and partitions is None:
+        raise UsageError(
+            "nothing to change", hint="give --set NAME=VALUE, --unset NAME or --partitions N"
+        )
+    from respool.cli.kafka import Cluster
+
+    cluster = Cluster.connect(broker)
+    topic = cluster.topic(name)
+    if partitions is not None:
+        _check_growth(topic, partitions)
+    # Settings first: a wrong one is refused before partitions are added, which cannot be taken back.
+    if wanted or unset:
+        cluster.alter_topic(name, settings=wanted, unset=unset or [])
+    if partitions is not None and partitions > len(topic.leaders):
+        cluster.grow_topic(name, partitions=partitions)
+    if as_json:
+        output.print_json(_describe(cluster, name))
+    else:
+        output.note(f"altered {name}")
+
+
+@app.command(epilog="Example:\n  respool topic delete rides --yes")
+def delete(
+    names: Names,
+    *,
+    yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
+    as_json: options.Json = False,
+    broker: options.Broker = options.DEFAULT_BROKER,
+) -> None:
+    """Delete topics and all their messages. On a terminal it asks first; elsewhere it needs --yes."""
+    from respool.cli.kafka import Cluster
+
+    cluster = Cluster.connect(broker)
+    topics = [cluster.topic(name) for name in dict.fromkeys(names)]
+    if not yes and not _confirmed(cluster, topics):
+        output.note("nothing deleted")
+        raise typer.Exit(ExitCode.FAILED)
+    failed: list[CliError] = []
+    for topic in topics:
+        try:
+            cluster.delete_topic(topic.name)
+        except NotFound:
+            # Somebody else was faster; it is gone, which is what was asked for.
+            pass
+        except CliError as error:
+            failed.append(
+                CliError(f"{topic.name} was not deleted: {error.message}", hint=error.hint)
+            )
+            continue
+        if not as_json:
+            output.note(f"deleted {topic.name}")
+    if failed:
+        for failure in failed[:-1]:
+            output.print_error(failure.message, failure.hint)
+        raise failed[-1]
+    if as_json:
+        output.print_json({"deleted": [topic.name for topic in topics]})
+
+
+def promise(settings: Sequence["Setting"]) -> str:
+    """What acks=all means for this topic, in words."""
+    values = {setting.name: setting.value for setting in settings}
+    match values.get("respool.flush"):
+        case "always":
+            return "acks=all answers after the data is on disk (fdatasync)"
+        case "interval":
+            every_ms = values.get("respool.flush.interval.ms", "?")
+            return (
+                f"acks=all answers from the page cache; synced every {every_ms} ms: "
+                "a power cut may lose up to that"
+            )
+        case "os":
+            return "acks=all answers from the page cache; the operating system decides when: Kafka's promise"
+        case _:
+            return "unknown: this broker does not have respool.flush, so it is not a Respool broker"
+
+
+def _list_row(
+    topic: "TopicInfo",
+    ranges: dict[tuple[str, int], "OffsetRange"],
+    settings: Sequence["Setting"],
+) -> tuple[str, int, int, str]:
+    messages = sum(held.messages for (name, _), held in ranges.items() if name == topic.name)
+    return topic.name, len(topic.leaders), messages, _retention(settings)
+
+
+def _retention(settings: Sequence["Setting"]) -> str:
+    values = {setting.name: setting.value for setting in settings}
+    kept_ms, kept_bytes = (
+        int(values.get("retention.ms", -1)),
+        int(values.get("retention.bytes", -1)),
+    )
+    limits = []
+    if kept_ms >= 0:
+        limits.append(format_duration_ms(kept_ms))
+    if kept_bytes >= 0:
+        limits.append(f"{output.human_bytes(kept_bytes)} per partition")
+    return " or ".join(limits) or "for ever"
+
+
+def _describe(cluster: "Cluster", name: str) -> dict[str, object]:
+    topic = cluster.topic(name)
+    ranges = cluster.ranges([topic])
+    settings = cluster.settings([name])[name]
+    partitions = []
+    for number in topic.partitions:
+        held = ranges.get((name, number))
+        partitions.append(
+            {
+                "partition": number,
+                "leader": topic.leaders[number],
+                "start_offset": held.start if held else None,
+                "end_offset": held.end if held else None,
+                "messages": held.messages if held else None,
+            }
+        )
+    return {
+        "topic": name,
+        "promise": promise(settings),
+        "settings": [
+            {"name": each.name, "value": each.value, "source": each.source} for each in settings
+        ],
+        "partitions": partitions,
+    }
+
+
+def _print_description(description: dict[str, object]) -> None:
+    name, settings, partitions = (description[key] for key in ("topic", "settings", "partitions"))
+    assert isinstance(settings, list)
+    assert isinstance(partitions, list)
+    setting_rows = [(each["name"], each["value"], each["source"]) for each in settings]
+    partition_rows = [tuple(each.values()) for each in partitions]
+    if not output.is_terminal():
+        # One shape for every line: topic, what the line is about, then its fields.
+        output.print_rows(output.Columns(), [(name, "promise", description["promise"])])
+        output.print_rows(output.Columns(), [(name, "setting", *row) for row in setting_rows])
+        output.print_rows(output.Columns(), [(name, "partition", *row) for row in partition_rows])
+        return
+    output.print_heading(f"topic {name}")
+    output.print_line(f"promise: {description['promise']}")
+    output.print_rows(output.Columns("setting", "value", "source"), setting_rows)
+    columns = ("partition", "leader", "start offset", "end offset", "messages")
+    output.print_rows(output.Columns(*columns, numbers=columns), partition_rows)
+
+
+def _check_growth(topic: "TopicInfo", partitions: int) -> None:
+    have = len(topic.leaders)
+    if partitions < have:
+        raise UsageError(
+            f"{topic.name} has {have} partitions and cannot shrink to {partitions}: the messages in the others "
+            "would be lost, and keys would move",
+            hint=f"create a topic with {partitions} partitions and copy: "
+            f"respool consume {topic.name} --json | respool produce NEW --json-lines --repartition",
+        )
+
+
+def _confirmed(cluster: "Cluster", topics: Sequence["TopicInfo"]) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "deleting a topic deletes its messages, and there is no terminal to ask on",
+            hint="add --yes when you are sure",
+        )
+    ranges = cluster.ranges(topics)
+    for topic in topics:
+        messages = sum(held.messages for (name, _), held in ranges.items() if name == topic.name)
+        output.note(f"{topic.name}: {len(topic.leaders)} partitions, {messages:,} messages")
+    return typer.confirm("Delete all of it?", err=True)

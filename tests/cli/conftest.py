@@ -1,0 +1,48 @@
+"""A command line to run in this process, librdkafka's own broker, and a cluster of dictionaries."""
+
+import io
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from cli.fake_cluster import FakeCluster
+from cli.running import Ended, Run
+from respool.cli import kafka
+from respool.cli.main import main
+
+
+@pytest.fixture
+def run(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run one command line, with pipes for standard input, output and error."""
+
+    def run(*arguments: str, stdin: bytes = b"") -> Ended:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = main(list(arguments))
+        out, err = capsysbinary.readouterr()
+        return Ended(int(code), out.decode("utf-8", "backslashreplace"), err.decode())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def mock_broker() -> Iterator[str]:
+    """librdkafka's own broker: it keeps messages in memory, and makes any topic with four partitions on first use."""
+    logger = logging.getLogger("tests.cli.mock_broker")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    host = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "none"}, logger=logger)
+    broker = next(iter(host.list_topics(timeout=10).brokers.values()))
+    yield f"{broker.host}:{broker.port}"
+    # The broker lives as long as this client does.
+    del host
+
+
+@pytest.fixture
+def fake_cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """What commands get when they connect: the parts of a cluster that the mock broker does not have."""
+    cluster = FakeCluster()
+    monkeypatch.setattr(kafka.Cluster, "connect", cluster.connected_to)
+    return cluster

@@ -1,0 +1,101 @@
+"""Topics in a dictionary, behind the same methods as `respool.cli.kafka.Cluster`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from respool.cli.errors import CliError, NotFound
+from respool.cli.kafka import OffsetRange, Setting, TopicExists, TopicInfo
+
+DEFAULTS = {
+    "respool.flush": "always",
+    "respool.flush.interval.ms": "1000",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+}
+
+
+@dataclass
+class FakeTopic:
+    # What each partition holds; None: nobody leads it.
+    ranges: list[OffsetRange | None]
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+class FakeCluster:
+    def __init__(self) -> None:
+        self.broker = ""
+        self.held: dict[str, FakeTopic] = {}
+        self.refuses_to_delete: set[str] = set()
+
+    def connected_to(self, broker: str) -> Self:
+        self.broker = broker
+        return self
+
+    def add(self, name: str, *ranges: tuple[int, int] | None, **settings: str) -> None:
+        self.held[name] = FakeTopic(
+            [OffsetRange(start=each[0], end=each[1]) if each else None for each in ranges],
+            {key.replace("_", "."): value for key, value in settings.items()},
+        )
+
+    def topics(self) -> dict[str, TopicInfo]:
+        return {
+            name: TopicInfo(
+                name=name,
+                leaders={n: None if held is None else 1 for n, held in enumerate(topic.ranges)},
+            )
+            for name, topic in self.held.items()
+        }
+
+    def topic(self, name: str) -> TopicInfo:
+        if name not in self.held:
+            raise NotFound(f"there is no topic {name!r}")
+        return self.topics()[name]
+
+    def ranges(self, topics: Iterable[TopicInfo]) -> dict[tuple[str, int], OffsetRange]:
+        return {
+            (topic.name, number): held
+            for topic in topics
+            for number, held in enumerate(self.held[topic.name].ranges)
+            if held is not None
+        }
+
+    def settings(self, topics: Sequence[str]) -> dict[str, list[Setting]]:
+        found: dict[str, list[Setting]] = {}
+        for name in topics:
+            own = self.held[name].settings
+            found[name] = [
+                Setting(
+                    name=key, value=own.get(key, value), source="topic" if key in own else "default"
+                )
+                for key, value in sorted(DEFAULTS.items())
+            ]
+        return found
+
+    def create_topic(
+        self, name: str, *, partitions: int | None, settings: Mapping[str, str]
+    ) -> None:
+        if name in self.held:
+            raise TopicExists("Topic exists")
+        self.held[name] = FakeTopic(
+            [OffsetRange(start=0, end=0)] * (partitions or 1), dict(settings)
+        )
+
+    def grow_topic(self, name: str, *, partitions: int) -> None:
+        held = self.held[name].ranges
+        assert partitions > len(held)
+        held += [OffsetRange(start=0, end=0)] * (partitions - len(held))
+
+    def alter_topic(self, name: str, *, settings: Mapping[str, str], unset: Sequence[str]) -> None:
+        unknown = sorted({*settings, *unset} - set(DEFAULTS))
+        if unknown:
+            raise CliError(f"unknown topic setting {unknown[0]!r}")
+        own = self.held[name].settings
+        own.update(settings)
+        for key in unset:
+            own.pop(key, None)
+
+    def delete_topic(self, name: str) -> None:
+        if name in self.refuses_to_delete:
+            raise CliError("the broker's settings do not allow this")
+        del self.held[name]

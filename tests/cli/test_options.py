@@ -1,0 +1,50 @@
+import pytest
+
+from respool.cli.errors import UsageError
+from respool.cli.options import parse_assignments, parse_pairs, topic_settings
+
+
+def test_assignments_split_at_the_first_equals_sign() -> None:
+    assert parse_assignments(["a=1", "b=x=y", "c="]) == {"a": "1", "b": "x=y", "c": ""}
+    assert parse_assignments(None) == {}
+
+
+@pytest.mark.parametrize("pair", ["retention.ms", "=5", ""])
+def test_what_is_no_assignment_is_refused(pair: str) -> None:
+    with pytest.raises(UsageError, match="is not NAME=VALUE"):
+        parse_assignments([pair])
+
+
+def test_one_setting_cannot_have_two_values() -> None:
+    with pytest.raises(UsageError, match="given twice: '1' and '2'"):
+        parse_assignments(["a=1", "a=2"])
+
+
+def test_headers_may_repeat_and_keep_their_order() -> None:
+    assert parse_pairs(["a=1", "b=2", "a=3"], option="--header") == [
+        ("a", "1"),
+        ("b", "2"),
+        ("a", "3"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pair", "sent"),
+    [
+        ("retention.ms=7d", "604800000"),
+        ("retention.ms=1 hour", "3600000"),
+        ("retention.ms=-1", "-1"),
+        ("retention.ms=5000", "5000"),
+        ("segment.bytes=64MiB", "67108864"),
+        ("segment.bytes=1k", "1024"),
+        ("segment.bytes=many", "many"),
+        ("cleanup.policy=delete", "delete"),
+    ],
+)
+def test_times_and_sizes_of_settings_may_have_units(pair: str, sent: str) -> None:
+    assert list(topic_settings([pair]).values()) == [sent]
+
+
+def test_a_time_setting_that_is_no_time_is_refused_before_the_broker_is_asked() -> None:
+    with pytest.raises(UsageError, match=r"retention\.ms"):
+        topic_settings(["retention.ms=long"])
