@@ -49,7 +49,7 @@ fuzz: setup
 	RESPOOL_FUZZ=long $(BIN)/python -m pytest -m long -n auto
 
 bench: setup
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench $(ARGS)
 
 # Hashes and no index address, for every Python we support.
 lock: setup

@@ -1,0 +1,73 @@
+"""`python -m bench`: run the row families that are asked for, one after the other, and print their tables."""
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import fetch, flood, growth, idle, latency, librdkafka, produce, profiling
+from bench.broker_process import free_bytes
+from bench.report import Report
+from bench.scale import DEFAULT, FULL, GB, KB, QUICK, Scale, size_text
+
+FAMILIES: dict[str, Callable[[Scale, Report], None]] = {
+    "produce": produce.run,
+    "fetch": fetch.run,
+    "librdkafka": librdkafka.run,
+    "growth": growth.run,
+    "idle": idle.run,
+    "flood": flood.run,
+    "latency": latency.run,
+}
+# Beyond the largest single cell: what the page cache and other programs want at the same time.
+FREE_BYTES_MIN = 8 * GB
+
+
+def main() -> None:
+    options = _parser().parse_args()
+    scale = QUICK if options.quick else FULL if options.full else DEFAULT
+    report = Report(settings={"scale": scale.name, "seconds a figure": scale.seconds})
+    if free_bytes() < FREE_BYTES_MIN:
+        raise SystemExit(
+            f"bench wants {size_text(FREE_BYTES_MIN)} of free disk, there are {size_text(free_bytes())}"
+        )
+    report.print_head()
+    began = time.perf_counter()
+    if options.profile:
+        profiling.run(scale, report, batch_bytes=options.batch_kb * KB, flush=options.flush)
+    else:
+        for name in options.only or FAMILIES:
+            FAMILIES[name](scale, report)
+    report.progress(f"took {time.perf_counter() - began:.0f} s")
+    if options.json is not None:
+        report.write_json(options.json)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Figures and ratios of a running broker; nothing is asserted.",
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=FAMILIES,
+        metavar="NAME",
+        help=f"one of {', '.join(FAMILIES)}; may be repeated",
+    )
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--quick", action="store_true", help="fewer and shorter figures")
+    sizes.add_argument("--full", action="store_true", help="longer figures, and a log of 20 GB")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    parser.add_argument("--profile", action="store_true", help="profile the produce path instead")
+    parser.add_argument(
+        "--batch-kb", type=int, default=16, metavar="KB", help="with --profile: the batches' size"
+    )
+    parser.add_argument(
+        "--flush", choices=("always", "os"), default="os", help="with --profile: the topic's flush"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    main()
