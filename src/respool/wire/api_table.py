@@ -1,0 +1,87 @@
+"""The APIs this broker serves, and in which versions. One line each; clients are told exactly this table.
+
+Advertise only what is truly served: clients pick the newest version both sides know and then rely on all of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+
+
+class Api(IntEnum):
+    """Kafka's numbers for them."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    INCREMENTAL_ALTER_CONFIGS = 44
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiSpec:
+    key: Api
+    # As Kafka's documentation spells it.
+    name: str
+    # Served versions, both inclusive.
+    version_min: int
+    version_max: int
+    # What clients are told is the oldest version; with Produce it is a useful lie.
+    advertised_min: int
+
+    def serves(self, version: int) -> bool:
+        return self.version_min <= version <= self.version_max
+
+
+def _row(
+    key: Api, name: str, version_min: int, version_max: int, *, advertised_min: int | None = None
+) -> ApiSpec:
+    return ApiSpec(
+        key=key,
+        name=name,
+        version_min=version_min,
+        version_max=version_max,
+        advertised_min=version_min if advertised_min is None else advertised_min,
+    )
+
+
+_ROWS = (
+    # librdkafka before 2.11.1 turns features off when Produce does not start at 0, though it never sends
+    # a version below 3 (KAFKA-18659).
+    _row(Api.PRODUCE, "Produce", 3, 11, advertised_min=0),
+    _row(Api.FETCH, "Fetch", 4, 17),
+    _row(Api.LIST_OFFSETS, "ListOffsets", 1, 11),
+    _row(Api.METADATA, "Metadata", 0, 13),
+    _row(Api.API_VERSIONS, "ApiVersions", 0, 4),
+    _row(Api.CREATE_TOPICS, "CreateTopics", 2, 7),
+    _row(Api.DELETE_TOPICS, "DeleteTopics", 1, 6),
+    _row(Api.DELETE_RECORDS, "DeleteRecords", 0, 2),
+    _row(Api.INIT_PRODUCER_ID, "InitProducerId", 0, 5),
+    _row(Api.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4),
+    _row(Api.DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4),
+    _row(Api.ALTER_CONFIGS, "AlterConfigs", 0, 2),
+    _row(Api.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4),
+    _row(Api.CREATE_PARTITIONS, "CreatePartitions", 0, 3),
+    _row(Api.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1),
+    _row(Api.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2),
+    _row(Api.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0),
+    _row(Api.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1),
+    _row(Api.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0),
+)
+
+API_TABLE: Mapping[int, ApiSpec] = MappingProxyType({row.key: row for row in _ROWS})
