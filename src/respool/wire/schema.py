@@ -1,0 +1,78 @@
+"""kio's message classes, seen as data: what a class's fields are, in the order they go over the wire.
+
+kio has one dataclass per message and version, with Kafka's own type names in the fields' metadata. Here each becomes
+a tuple of `FieldSchema`, from which `decode.py` makes readers and `shape.py` makes builders.
+"""
+
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+from kio.index import load_request_schema, load_response_schema
+
+# A kio entity, and a class of kio's. kio has protocols for them, but none that knows the fields.
+Entity = Any
+EntityClass = Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldSchema:
+    name: str
+    # Kafka's word for the type (of the items, for an array): "int32", "string", ... and "struct" for a nested class.
+    kind: str
+    struct: EntityClass | None
+    is_array: bool
+    # Whether null may be sent for it (for the array itself, for an array).
+    is_nullable: bool
+    # Tagged fields come last, in flexible versions only, and may be left out (KIP-482).
+    tag: int | None
+    # `MISSING` where Kafka names no default.
+    default: Any
+
+    @property
+    def has_default(self) -> bool:
+        return self.default is not MISSING
+
+
+@cache
+def schema_of(entity_class: EntityClass) -> tuple[FieldSchema, ...]:
+    return tuple(_field_schema(item) for item in fields(entity_class))
+
+
+def is_flexible(entity_class: EntityClass) -> bool:
+    """Whether lengths are varints and structs end with tagged fields."""
+    return bool(entity_class.__flexible__)
+
+
+def request_class(key: int, version: int) -> EntityClass:
+    return load_request_schema(key, version)
+
+
+def response_class(key: int, version: int) -> EntityClass:
+    return load_response_schema(key, version)
+
+
+def _field_schema(item: Any) -> FieldSchema:
+    declared, is_nullable = _without_none(item.type)
+    is_array = get_origin(declared) is tuple
+    if is_array:
+        # Items are never null on the wire. kio types those of uuid arrays so, because its zero uuid is None.
+        declared, _ = _without_none(get_args(declared)[0])
+    struct = declared if is_dataclass(declared) else None
+    return FieldSchema(
+        name=item.name,
+        kind="struct" if struct is not None else item.metadata["kafka_type"],
+        struct=struct,
+        is_array=is_array,
+        is_nullable=is_nullable,
+        tag=item.metadata.get("tag"),
+        default=item.default,
+    )
+
+
+def _without_none(declared: Any) -> tuple[Any, bool]:
+    if get_origin(declared) not in {UnionType, Union}:
+        return declared, False
+    (rest,) = (option for option in get_args(declared) if option is not NoneType)
+    return rest, True
