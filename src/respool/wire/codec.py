@@ -1,0 +1,150 @@
+"""Frames -> requests, and replies -> frames, for every API of the table.
+
+```
+request   | api key 2 | version 2 | correlation id 4 | client id, length 2 | [tagged fields] | body ...
+reply     | size 4 | correlation id 4 | [tagged fields] | body ...
+```
+Tagged fields are there in flexible versions (header 2 of a request, header 1 of a reply). Two oddities: the client id's
+length has 2 bytes in every version, and a reply to ApiVersions never has tagged fields in its header, because a client
+must be able to read it before it knows what the broker speaks (KIP-511).
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from struct import Struct
+from typing import Any, NamedTuple
+
+from kio.serial import entity_writer
+
+from respool.model.errors import UnsupportedVersion
+from respool.wire.api_table import API_TABLE, Api, ApiSpec
+from respool.wire.decode import EntityDecoder, decoder_of
+from respool.wire.errors import RequestMalformed, UnsupportedApi
+from respool.wire.schema import Entity, EntityClass, is_flexible, request_class, response_class
+from respool.wire.shape import shape
+from respool.wire.walk import skip_tagged_fields
+
+_HEAD = Struct(">hhi")
+_CLIENT_ID_LENGTH = Struct(">h")
+_CLIENT_ID_AT = _HEAD.size + _CLIENT_ID_LENGTH.size
+_REPLY_HEAD = Struct(">ii")
+_FALLBACK = Struct(">iihihhh")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Request:
+    api: ApiSpec
+    version: int
+    correlation_id: int
+    client_id: str | None
+    # An entity of kio's class for this API and version; it shares no memory with the frame.
+    body: Entity
+    # Bytes of the frame it came in, without the frame's size.
+    size: int
+
+
+def decode_request(frame: memoryview) -> Request:
+    """Read a whole request from a read-only view. Bytes after the body are ignored, as Kafka's own broker ignores them.
+
+    Raises:
+        UnsupportedApi: the API is not in the table, or not in this version.
+        RequestMalformed: header or body are not what they should be.
+    """
+    assert frame.readonly
+    try:
+        key, version, correlation_id = _HEAD.unpack_from(frame)
+        route = _ROUTES.get((key, version))
+        if route is None:
+            route = _find_route(key, version, correlation_id)
+        position = _CLIENT_ID_AT
+        (length,) = _CLIENT_ID_LENGTH.unpack_from(frame, _HEAD.size)
+        client_id = None
+        if length >= 0:
+            position += length
+            client_id = str(frame[_CLIENT_ID_AT:position], "utf-8")
+        if route.is_flexible:
+            # Nearly always there are none, which is one zero byte.
+            position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
+    except (struct.error, IndexError, ValueError) as error:
+        raise RequestMalformed(
+            f"no request header in a frame of {len(frame)} bytes: {error}"
+        ) from None
+    return Request(
+        api=route.api,
+        version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+        body=route.decoder.decode(frame, position),
+        size=len(frame),
+    )
+
+
+def encode_reply(request: Request, fields: Mapping[str, Any]) -> bytes:
+    """Make the whole reply frame, its size included, from fields as `shape` takes them.
+
+    Raises:
+        TypeError: the fields are not what the reply needs.
+    """
+    reply_class, header_bytes, write = _reply_form(request.api.key, request.version)
+    buffer = BytesIO()
+    buffer.write(b"\0" * header_bytes)
+    write(buffer, shape(reply_class, fields))
+    frame = buffer.getbuffer()
+    _REPLY_HEAD.pack_into(frame, 0, len(frame) - 4, request.correlation_id)
+    frame.release()
+    return buffer.getvalue()
+
+
+def api_versions_fallback(correlation_id: int) -> bytes:
+    """The whole reply to an ApiVersions request too new for us: version 0, so that every client can read it.
+
+    It says UNSUPPORTED_VERSION and which versions of ApiVersions there are; the client then asks again (KIP-511).
+    """
+    spec = API_TABLE[Api.API_VERSIONS]
+    return _FALLBACK.pack(
+        _FALLBACK.size - 4,
+        correlation_id,
+        UnsupportedVersion.code,
+        1,
+        spec.key,
+        spec.advertised_min,
+        spec.version_max,
+    )
+
+
+class _Route(NamedTuple):
+    api: ApiSpec
+    is_flexible: bool
+    decoder: EntityDecoder
+
+
+# Filled as versions are asked for: importing all of kio's classes takes about half a second.
+_ROUTES: dict[tuple[int, int], _Route] = {}
+
+
+def _find_route(key: int, version: int, correlation_id: int) -> _Route:
+    spec = API_TABLE.get(key)
+    if spec is None or not spec.serves(version):
+        raise UnsupportedApi(key=key, version=version, correlation_id=correlation_id)
+    body_class = request_class(key, version)
+    route = _Route(
+        api=spec,
+        is_flexible=is_flexible(body_class.__header_schema__),
+        decoder=decoder_of(body_class),
+    )
+    _ROUTES[key, version] = route
+    return route
+
+
+@cache
+def _reply_form(
+    key: int, version: int
+) -> tuple[EntityClass, int, Callable[[BytesIO, Entity], None]]:
+    """The reply's class, the bytes before its body, and what writes the body."""
+    reply_class = response_class(key, version)
+    # An empty section of tagged fields is one zero byte.
+    header_bytes = _REPLY_HEAD.size + (1 if is_flexible(reply_class.__header_schema__) else 0)
+    return reply_class, header_bytes, entity_writer(reply_class)
