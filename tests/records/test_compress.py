@@ -167,7 +167,7 @@ def test_a_higher_level_is_passed_on_to_the_codec(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize(("codec", "level"), [(Codec.GZIP, 6), (Codec.LZ4, 1), (Codec.ZSTD, 3)])
-def test_without_a_level_kafkas_default_is_taken(codec: Codec, level: int) -> None:
+def test_without_a_level_the_usual_one_is_taken(codec: Codec, level: int) -> None:
     assert compress(codec, TEXT) == compress(codec, TEXT, level) != compress(codec, TEXT, 9)
 
 
@@ -275,6 +275,26 @@ def test_a_header_that_announces_gigabytes_gets_no_memory_for_them(
     with pytest.raises((CorruptMessage, MessageTooLarge)):
         decompress(codec, data, limit=LIMIT)
     assert max(rooms, default=0) <= LIMIT
+
+
+def test_a_snappy_block_that_cannot_hold_what_it_announces_gets_no_memory_at_all(
+    rooms: list[int],
+) -> None:
+    announced = b"\x80\x80\x3c"
+    for data in (announced + b"\x00a", xerial(announced + b"\x00a")):
+        with pytest.raises(CorruptMessage, match="5 bytes cannot hold 983040"):
+            decompress(Codec.SNAPPY, data, limit=LIMIT)
+    assert rooms == []
+
+
+def test_a_snappy_block_may_hold_as_much_as_the_format_can() -> None:
+    # A literal of one byte, then copies of 64 bytes in three bytes each.
+    copies = 1000
+    size = 1 + 64 * copies
+    header = bytes([size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14])
+    assert decompress(Codec.SNAPPY, header + b"\x00a" + b"\xfe\x01\x00" * copies, limit=LIMIT) == (
+        b"a" * size
+    )
 
 
 def test_an_announced_size_that_is_not_true_is_corrupt() -> None:

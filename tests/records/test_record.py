@@ -136,6 +136,12 @@ def test_compaction_may_have_left_no_record_at_all(codec: Codec) -> None:
     assert read_records(empty, limit=LIMIT) == []
 
 
+def test_fewer_records_than_none_are_corrupt() -> None:
+    header = batch_of(build_batch(THREE)).header
+    with pytest.raises(CorruptMessage, match="-1 records"):
+        read_records(seal(header._replace(record_count=-1), b""), limit=LIMIT)
+
+
 @pytest.mark.parametrize(
     ("deltas", "last_offset_delta"),
     [((0, 2, 1), 2), ((0, 0, 1), 2), ((-1, 0, 1), 2), ((0, 1, 3), 2), ((1, 2, 3), 2)],

@@ -423,6 +423,9 @@ def test_a_stored_batch_may_be_what_no_client_may_send(fields: dict[str, int]) -
         patched(GOOD, CRC_AT, bytes(4)),
         patched(GOOD, len(GOOD) - 1, b"\xff"),
         patched(GOOD, 8, length_field(48)),
+        # The checksum does not cover the length.
+        patched(GOOD, 8, length_field(len(GOOD) - LENGTH_BYTES + 1)),
+        patched(GOOD, 8, length_field(len(GOOD) - LENGTH_BYTES - 1)),
         GOOD[:-1],
         GOOD + b"\x00",
         changed_bytes(GOOD, base_offset=-1),

@@ -24,7 +24,7 @@ import cramjam
 from respool.model.errors import CorruptMessage, MessageTooLarge, UnsupportedCompressionType
 from respool.records.batch import Codec
 
-# Kafka's own defaults (KIP-390). LZ4's is its fast mode; from 3 on, levels mean the slow one.
+# Kafka's own defaults, but LZ4's: who takes LZ4 wants its fast mode, and from 3 on levels mean the slow one.
 GZIP_LEVEL = 6
 LZ4_LEVEL = 1
 ZSTD_LEVEL = 3
@@ -60,7 +60,7 @@ def codec_of(bits: int) -> Codec:
 
 
 def compress(codec: Codec, data: Data, level: int | None = None) -> bytes:
-    """Compress as a producer would; `level` is on the codec's own scale, None is Kafka's default."""
+    """Compress as a producer would; `level` is on the codec's own scale, None is the usual one."""
     match codec_of(codec):
         case Codec.NONE:
             return bytes(data)

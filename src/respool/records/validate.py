@@ -89,7 +89,7 @@ def _refuse_length(header: BatchHeader, size: int) -> Never:
 
 
 def _check_header(header: BatchHeader) -> None:
-    # Unpacked at once: reading a dozen fields by name would cost as much as the checksum.
+    # Unpacked at once: on this path, a dozen reads by name would show.
     (
         base_offset, _, _, _, _, attributes, last_offset_delta, base_timestamp, max_timestamp,
         producer_id, producer_epoch, base_sequence, record_count,
