@@ -8,6 +8,7 @@ the loop's thread that must not be paid with.
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -39,6 +40,9 @@ class ThreadOffload:
         done: asyncio.Future[T] = loop.create_future()
         self._jobs.put((work, done, loop))
         return await done
+
+    def lock(self) -> AbstractContextManager[object]:
+        return threading.Lock()
 
     def close(self) -> None:
         """Do all that was handed over, also when nobody waits for it any more, and end the threads. It blocks."""

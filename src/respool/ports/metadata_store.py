@@ -2,12 +2,16 @@
 
 The shape is etcd's, so that one node on SQLite and many on etcd are the same to the broker. A store has one revision
 that grows by one with each successful transaction that changes something; a key remembers the revision that last
-changed it.
+changed it. All changes of one transaction have its revision and are seen together.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+# Larger ones are refused; etcd's own limit is 1.5 MiB for a whole request.
+KEY_BYTES_MAX = 1024
+VALUE_BYTES_MAX = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,14 @@ class GuardFailed(Exception):
     """A guarded key has another revision; nothing was written. Read again and decide again."""
 
 
+class LeaseExpired(Exception):
+    """There is no such lease any more; nothing was written, and what it held is gone."""
+
+
+class EntryTooLarge(Exception):
+    """A key or a value is larger than the store takes; nothing was written."""
+
+
 class StoreUnavailable(Exception):
     """The store did not answer. A transaction's outcome is then unknown: read before acting."""
 
@@ -54,7 +66,9 @@ class CompactedRevision(Exception):
 
 
 class MetadataStore(Protocol):
-    async def get(self, key: str) -> StoredValue | None: ...
+    async def get(self, key: str) -> StoredValue | None:
+        """What the key holds, or None when there is no such key."""
+        ...
 
     async def snapshot(self, prefix: str) -> Snapshot: ...
 
@@ -66,10 +80,14 @@ class MetadataStore(Protocol):
         deletes: Sequence[str] = (),
         lease: int | None = None,
     ) -> int:
-        """Write all or nothing and return the revision of it. Keys put with a `lease` vanish when it expires.
+        """Write all or nothing and return the revision of it; the current one when nothing had to change.
+
+        Keys put with a `lease` vanish when it expires; put without one, they no longer hang on any.
 
         Raises:
             GuardFailed: a guard does not hold.
+            LeaseExpired: the lease has run out.
+            EntryTooLarge: a key or value is too large.
             StoreUnavailable: no answer came.
         """
         ...
@@ -83,12 +101,16 @@ class MetadataStore(Protocol):
         """
         ...
 
-    async def grant_lease(self, ttl_ms: int) -> int: ...
+    async def grant_lease(self, ttl_ms: int) -> int:
+        """A new lease that expires when it is not renewed for so long."""
+        ...
 
     async def keep_alive(self, lease: int) -> bool:
         """Renew the lease; False when it has expired already."""
         ...
 
-    async def revoke_lease(self, lease: int) -> None: ...
+    async def revoke_lease(self, lease: int) -> None:
+        """End the lease now, and with it the keys that hang on it; nothing happens when it is gone."""
+        ...
 
     async def close(self) -> None: ...

@@ -1,6 +1,7 @@
 """Work that would block the event loop, done elsewhere."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -12,4 +13,8 @@ class Offload(Protocol):
 
         The number of works under way is bounded; the rest wait their turn.
         """
+        ...
+
+    def lock(self) -> AbstractContextManager[object]:
+        """A new lock, for what two works at the same time must not do both."""
         ...

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -26,6 +27,10 @@ class InlineOffload:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._held.append(lambda: _run_into(done, work))
         return await done
+
+    def lock(self) -> AbstractContextManager[object]:
+        # One work at a time, so there is nothing to keep apart.
+        return nullcontext()
 
     def hold(self) -> None:
         self._holding = True

@@ -1,0 +1,151 @@
+"""The broker: its rooms wired together, over ports. It has no socket; `dispatch.handle` is how requests come in."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from respool.broker.catalog import Catalog
+from respool.broker.fetch_sessions import FetchSessions
+from respool.broker.flusher import Flusher
+from respool.broker.housekeeping import Housekeeping
+from respool.broker.leftovers import Leftovers
+from respool.broker.memory import MemoryBudget
+from respool.broker.partitions import Partitions
+from respool.broker.producer_ids import ProducerIds
+from respool.broker.topics import Topics
+from respool.log.data_folder import DataFolder, cluster_id_text
+from respool.model.cluster import BrokerEndpoint, ClusterImage
+from respool.model.ids import BrokerId
+from respool.model.settings import Settings
+from respool.ports.clock import Clock
+from respool.ports.dice import Dice
+from respool.ports.disk import Disk
+from respool.ports.metadata_store import MetadataStore
+from respool.ports.metrics import Metrics
+from respool.ports.offload import Offload
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Everything outside, as ports."""
+
+    clock: Clock
+    disk: Disk
+    store: MetadataStore
+    offload: Offload
+    metrics: Metrics
+    dice: Dice
+
+
+class Broker:
+    def __init__(self, settings: Settings, world: World) -> None:
+        self.settings = settings
+        self.world = world
+        self.clock = world.clock
+        self.offload = world.offload
+        self.id = BrokerId(settings.broker_id)
+        self.memory = MemoryBudget(settings.memory_bytes_max)
+        self.catalog = Catalog(store=world.store, settings=settings, dice=world.dice)
+        self.producer_ids = ProducerIds(world.store)
+        self.fetch_sessions = FetchSessions(
+            sessions_max=settings.fetch_sessions_max, dice=world.dice
+        )
+        # One thread stays free for cold reads while all else syncs.
+        self.flusher = Flusher(world.offload, workers_max=max(1, settings.io_threads - 1))
+        self.leftovers = Leftovers(disk=world.disk, offload=world.offload)
+        self._background: set[asyncio.Task[Any]] = set()
+        # Set when something that must not happen did; the node stops the process then.
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.catalog.image
+
+    async def start(self) -> None:
+        """Open the data folder and every partition in it.
+
+        Raises:
+            StorageError: the folder as a whole cannot be used.
+        """
+        self.folder = await self.offload.run(
+            lambda: DataFolder.open(
+                disk=self.world.disk,
+                broker_id=self.id,
+                new_cluster_id=cluster_id_text(self._new_uuid()),
+                producer_expiration_ms=self.settings.producer_id_expiration_ms,
+                guard=self.offload.lock(),
+            )
+        )
+        self.partitions = Partitions(
+            folder=self.folder, offload=self.offload, clock=self.clock, syncs=self.flusher
+        )
+        self.topics = Topics(
+            catalog=self.catalog, partitions=self.partitions, leftovers=self.leftovers
+        )
+        self.housekeeping = Housekeeping(
+            partitions=self.partitions,
+            folder=self.folder,
+            leftovers=self.leftovers,
+            offload=self.offload,
+            clock=self.clock,
+            settings=self.settings,
+        )
+        host, port = self.settings.advertised_address or self.settings.listen_address
+        await self.catalog.load(cluster_id=self.folder.cluster_id, me=self._endpoint(host, port))
+        if not self.folder.was_clean:
+            await self.catalog.bump_leader_epochs()
+        await self.partitions.open_topics((topic, 0) for topic in self.image.topics.values())
+        await self.offload.run(lambda: self.folder.put_strays_aside(self.partitions.names()))
+        self.leftovers.delete_later(self.folder.leftovers(), delay_ms=0)
+        self.spawn(self.housekeeping.run_retention())
+        self.spawn(self.housekeeping.run_checkpoints())
+
+    def on_listening(self, host: str, port: int) -> None:
+        """Clients are told the advertised address; without one, the address that was bound."""
+        if self.settings.advertised_address is None:
+            self.catalog.on_listening(self._endpoint(host, port))
+
+    async def stop(self) -> None:
+        """Sync and close everything, so that the next start reads no logs. No request may come in any more."""
+        for task in tuple(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        self.flusher.stop_timers()
+        await self.flusher.drain()
+        await self.leftovers.stop()
+        high_watermarks = self.partitions.high_watermarks()
+        offline = [one.name for one in self.partitions if not one.is_online]
+        logs = self.partitions.detach_all()
+        # A log that failed must be recovered at the next start: then the stop was not clean.
+        await self.offload.run(
+            lambda: self.folder.close(logs, high_watermarks, is_clean=not offline)
+        )
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Run something in the background that the broker owns. Its failure is the broker's."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._on_background_done)
+        return task
+
+    def fail(self, error: BaseException) -> None:
+        """An invariant is broken. Serving on could spread the damage, so the broker stops."""
+        logger.critical("the broker stops: an invariant is broken", exc_info=error)
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+    def _on_background_done(self, task: "asyncio.Task[Any]") -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+
+    def _endpoint(self, host: str, port: int) -> BrokerEndpoint:
+        return BrokerEndpoint(id=self.id, host=host, port=port, rack=self.settings.rack or None)
+
+    def _new_uuid(self) -> UUID:
+        return self.world.dice.uuid()

@@ -1,0 +1,66 @@
+"""A request -> the handler named for its API. The one place that looks at what a handler could not handle."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from respool.broker.broker import Broker
+from respool.broker.handlers import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    fetch,
+    incremental_alter_configs,
+    init_producer_id,
+    list_config_resources,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from respool.broker.outcome import Outcome
+from respool.wire.api_table import Api
+from respool.wire.codec import Request
+
+logger = logging.getLogger(__name__)
+
+Handler: TypeAlias = Callable[[Request, Broker], Outcome]
+
+HANDLERS: Mapping[int, Handler] = {
+    Api.PRODUCE: produce.produce,
+    Api.FETCH: fetch.fetch,
+    Api.LIST_OFFSETS: list_offsets.list_offsets,
+    Api.METADATA: metadata.metadata,
+    Api.API_VERSIONS: api_versions.api_versions,
+    Api.CREATE_TOPICS: create_topics.create_topics,
+    Api.DELETE_TOPICS: delete_topics.delete_topics,
+    Api.DELETE_RECORDS: delete_records.delete_records,
+    Api.INIT_PRODUCER_ID: init_producer_id.init_producer_id,
+    Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.offset_for_leader_epoch,
+    Api.DESCRIBE_CONFIGS: describe_configs.describe_configs,
+    Api.ALTER_CONFIGS: alter_configs.alter_configs,
+    Api.DESCRIBE_LOG_DIRS: describe_log_dirs.describe_log_dirs,
+    Api.CREATE_PARTITIONS: create_partitions.create_partitions,
+    Api.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.incremental_alter_configs,
+    Api.DESCRIBE_CLUSTER: describe_cluster.describe_cluster,
+    Api.DESCRIBE_PRODUCERS: describe_producers.describe_producers,
+    Api.LIST_CONFIG_RESOURCES: list_config_resources.list_config_resources,
+    Api.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.describe_topic_partitions,
+}
+
+
+def handle(request: Request, broker: Broker) -> Outcome:
+    """Start a request and return its outcome.
+
+    Raises:
+        CloseConnection: no reply can say what is wrong.
+    """
+    return HANDLERS[request.api.key](request, broker)

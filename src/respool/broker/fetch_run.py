@@ -1,0 +1,262 @@
+"""One fetch request under way: read its partitions, wait for more when there is too little, encode the answer.
+
+Bytes in memory are read on the loop; bytes that must come from the disk are read in another thread. Memory for the
+reply is bounded by what the budget has left: with none left, the fetch waits like one that finds no data.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from respool.broker.broker import Broker
+from respool.broker.commit_waiters import FetchWaiter
+from respool.broker.fetch_sessions import FetchScope, FetchTarget
+from respool.broker.outcome import Reply
+from respool.broker.partition import Partition
+from respool.model.errors import (
+    RequestError,
+    StorageError,
+    StorageFailed,
+    UnknownTopicId,
+    UnsupportedCompressionType,
+)
+from respool.model.ids import ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId
+from respool.ports.disk import NotCached
+from respool.records.batch import HEADER_BYTES, Codec, read_header
+from respool.wire.hot_replies import FetchedPartition, FetchedTopic, encode_fetch_reply
+
+ZSTD_FROM_FETCH_VERSION = 10
+# With less than this left in the budget a reply waits for others to be sent.
+ROOM_MIN = 64 * 1024
+
+
+@dataclass(slots=True)
+class FetchAnswer:
+    partitions: list[tuple[FetchTarget, FetchedPartition]] = field(default_factory=list)
+    record_bytes: int = 0
+    has_error: bool = False
+    # Partitions whose log could not be read. They go offline when the answer is encoded: the
+    # read may have happened in another thread, and a partition's state belongs to the loop.
+    failures: list[tuple[Partition, StorageError]] = field(default_factory=list)
+
+
+class FetchRun:
+    def __init__(
+        self,
+        *,
+        broker: Broker,
+        scope: FetchScope,
+        version: int,
+        correlation_id: int,
+        bytes_min: int,
+        bytes_max: int,
+        wait_max_s: float,
+    ) -> None:
+        self._broker = broker
+        self._scope = scope
+        self._version = version
+        self._correlation_id = correlation_id
+        self._bytes_min = bytes_min
+        self._bytes_max = min(bytes_max, broker.settings.fetch_bytes_max)
+        self._wait_max_s = wait_max_s
+
+    @property
+    def has_room(self) -> bool:
+        memory = self._broker.memory
+        return memory.available >= min(ROOM_MIN, memory.limit)
+
+    def is_enough(self, answer: FetchAnswer) -> bool:
+        # Without partitions there is nothing to wait for.
+        return (
+            answer.record_bytes >= self._bytes_min
+            or answer.has_error
+            or not self._wait_max_s
+            or not self._scope.targets
+        )
+
+    def read(self, *, cached_only: bool) -> FetchAnswer:
+        """Read every partition once, as far as the limits go.
+
+        Raises:
+            NotCached: `cached_only`, and some bytes must come from the disk.
+        """
+        answer = FetchAnswer()
+        limit = min(self._bytes_max, max(ROOM_MIN, self._broker.memory.available))
+        for target in self._scope.targets:
+            left = limit - answer.record_bytes
+            fetched = self._read_target(target, answer, left, cached_only=cached_only)
+            answer.record_bytes += len(fetched.records)
+            answer.has_error = answer.has_error or fetched.error_code != 0
+            answer.partitions.append((target, fetched))
+        return answer
+
+    def _read_target(
+        self, target: FetchTarget, answer: FetchAnswer, left: int, *, cached_only: bool
+    ) -> FetchedPartition:
+        try:
+            partition = self._find(target)
+        except RequestError as error:
+            return _failed(target, error)
+        try:
+            return self._read_partition(
+                partition, target, left, is_first=not answer.record_bytes, cached_only=cached_only
+            )
+        except RequestError as error:
+            return _failed(target, error)
+        except StorageError as error:
+            answer.failures.append((partition, error))
+            return _failed(target, StorageFailed(f"{partition.name}: {error}"))
+
+    def _read_partition(
+        self,
+        partition: Partition,
+        target: FetchTarget,
+        left: int,
+        *,
+        is_first: bool,
+        cached_only: bool,
+    ) -> FetchedPartition:
+        partition.check_leader_epoch(target.leader_epoch)
+        log = partition.log
+        high_watermark = partition.high_watermark
+        diverging = self._diverging_epoch(partition, target)
+        records = b""
+        if diverging is None:
+            # The first batch comes whole even if it is larger than any limit: else a consumer
+            # would ask for it forever.
+            records = log.read(
+                Offset(target.fetch_offset),
+                max_offset=high_watermark,
+                bytes_max=min(left, target.bytes_max),
+                at_least_one=is_first,
+                cached_only=cached_only,
+            )
+            self._check_codec(records)
+        return FetchedPartition(
+            target.partition,
+            0,
+            high_watermark,
+            high_watermark,
+            log.log_start,
+            records,
+            diverging_epoch=diverging,
+        )
+
+    def _find(self, target: FetchTarget) -> Partition:
+        name = target.topic
+        if isinstance(name, str):
+            return self._broker.partitions.find(name, target.partition)
+        topic = self._broker.image.topics_by_id.get(TopicId(name))
+        if topic is None:
+            raise UnknownTopicId(f"there is no topic with id {name}")
+        return self._broker.partitions.find(topic.name, target.partition)
+
+    def _diverging_epoch(self, partition: Partition, target: FetchTarget) -> tuple[int, int] | None:
+        """Where the reader's log and ours part, if they do (KIP-595); only replicas ask."""
+        if target.last_fetched_epoch < 0:
+            return None
+        epoch, end = partition.log.end_of_epoch(LeaderEpoch(target.last_fetched_epoch))
+        if epoch < target.last_fetched_epoch or end < target.fetch_offset:
+            return epoch, end
+        return None
+
+    def _check_codec(self, records: bytes) -> None:
+        if self._version >= ZSTD_FROM_FETCH_VERSION or len(records) < HEADER_BYTES:
+            return
+        if read_header(records).codec_bits == Codec.ZSTD:
+            raise UnsupportedCompressionType(
+                f"zstd needs Fetch version {ZSTD_FROM_FETCH_VERSION}, the request has {self._version}"
+            )
+
+    async def answer_from_disk(self) -> Reply:
+        answer = await self._broker.offload.run(lambda: self.read(cached_only=False))
+        return self.encode(answer)
+
+    async def answer_when_room(self) -> Reply:
+        """The memory for replies is taken: wait until some is given back, at most as long as for data."""
+        loop = asyncio.get_running_loop()
+        room: asyncio.Future[None] = loop.create_future()
+        deadline = loop.call_later(self._wait_max_s, _settle, room)
+        try:
+            while not self.has_room and not room.done():
+                woken: asyncio.Future[None] = loop.create_future()
+                self._broker.memory.when_room(partial(_settle, woken))
+                await asyncio.wait([room, woken], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            deadline.cancel()
+        return await self._read_and_encode() if self.has_room else self.encode(FetchAnswer())
+
+    async def answer_when_more(self, answer: FetchAnswer) -> Reply:
+        """Long polling: sleep until enough bytes are committed, something changes, or the time is up."""
+        waiter = FetchWaiter(bytes_wanted=self._bytes_min - answer.record_bytes)
+        partitions = list(self._partitions())
+        for partition in partitions:
+            partition.add_fetch_waiter(waiter)
+        deadline = asyncio.get_running_loop().call_later(self._wait_max_s, waiter.wake)
+        try:
+            await waiter.ready
+        finally:
+            deadline.cancel()
+            for partition in partitions:
+                partition.remove_fetch_waiter(waiter)
+        return await self._read_and_encode()
+
+    async def _read_and_encode(self) -> Reply:
+        try:
+            return self.encode(self.read(cached_only=True))
+        except NotCached:
+            return await self.answer_from_disk()
+
+    def _partitions(self) -> Iterator[Partition]:
+        for target in self._scope.targets:
+            try:
+                yield self._find(target)
+            except RequestError:
+                # Its error is in the answer already; there is nothing to wait for.
+                continue
+
+    def encode(self, answer: FetchAnswer) -> Reply:
+        for partition, error in answer.failures:
+            partition.go_offline(error)
+        topics: dict[object, list[FetchedPartition]] = {}
+        for target, fetched in answer.partitions:
+            if self._scope.is_incremental and not _has_news(target, fetched):
+                continue
+            target.told_high_watermark = fetched.high_watermark
+            target.told_log_start = fetched.log_start_offset
+            topics.setdefault(target.topic, []).append(fetched)
+            if fetched.records:
+                self._scope.on_served(target)
+        return encode_fetch_reply(
+            self._correlation_id,
+            self._version,
+            [_fetched_topic(topic, partitions) for topic, partitions in topics.items()],
+            session_id=self._scope.session_id,
+        )
+
+
+def _failed(target: FetchTarget, error: RequestError) -> FetchedPartition:
+    return FetchedPartition(target.partition, error.code, -1, -1, -1, b"")
+
+
+def _has_news(target: FetchTarget, fetched: FetchedPartition) -> bool:
+    return bool(
+        fetched.records
+        or fetched.error_code
+        or fetched.diverging_epoch
+        or fetched.high_watermark != target.told_high_watermark
+        or fetched.log_start_offset != target.told_log_start
+    )
+
+
+def _fetched_topic(topic: object, partitions: list[FetchedPartition]) -> FetchedTopic:
+    if isinstance(topic, str):
+        return FetchedTopic(topic, ZERO_TOPIC_ID, partitions)
+    assert isinstance(topic, type(ZERO_TOPIC_ID))
+    return FetchedTopic("", topic, partitions)
+
+
+def _settle(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

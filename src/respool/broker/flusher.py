@@ -1,0 +1,91 @@
+"""Group commit: one fdatasync for all batches that wait, off the event loop.
+
+A partition that needs syncing enrols once; a worker takes every enrolled partition, syncs their files in one trip to
+another thread, and tells them. Whatever is appended meanwhile enrols again and goes with the next trip, so the busier
+the broker, the more batches share one sync.
+"""
+
+import asyncio
+import math
+from functools import partial
+
+from respool.broker.partition import Partition, PartitionSync
+from respool.model.errors import StorageError
+from respool.ports.offload import Offload
+
+
+class Flusher:
+    def __init__(self, offload: Offload, *, workers_max: int) -> None:
+        self._offload = offload
+        self._workers_max = workers_max
+        # Enrolled and not yet taken by a worker. A dict for its order.
+        self._enrolled: dict[Partition, None] = {}
+        # Taken by a worker. A partition is never with two: its syncs must finish in order.
+        self._under_way: set[Partition] = set()
+        self._workers: set[asyncio.Task[None]] = set()
+        # Partitions with respool.flush=interval that have something to sync when the time comes.
+        self._timers: dict[Partition, asyncio.TimerHandle] = {}
+
+    def request_sync(self, partition: Partition) -> None:
+        """Sync what the partition has appended so far, soon."""
+        if partition in self._enrolled:
+            return
+        self._enrolled[partition] = None
+        if partition not in self._under_way and len(self._workers) < self._workers_max:
+            worker = asyncio.get_running_loop().create_task(self._work())
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+
+    def request_sync_within(self, partition: Partition, delay_ms: int) -> None:
+        """Sync what the partition will have appended by then; asking again before then adds nothing."""
+        if partition not in self._timers:
+            loop = asyncio.get_running_loop()
+            self._timers[partition] = loop.call_later(delay_ms / 1000, self._on_interval, partition)
+
+    def _on_interval(self, partition: Partition) -> None:
+        del self._timers[partition]
+        self.request_sync(partition)
+
+    def stop_timers(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    async def drain(self) -> None:
+        """Return when everything enrolled before has been synced."""
+        while self._workers:
+            await asyncio.gather(*self._workers)
+
+    async def _work(self) -> None:
+        while free := [one for one in self._enrolled if one not in self._under_way]:
+            syncs = self._begin(free)
+            if not syncs:
+                continue
+            errors = await self._offload.run(partial(_sync_all, syncs))
+            for sync, error in zip(syncs, errors, strict=True):
+                self._under_way.discard(sync.partition)
+                sync.partition.finish_sync(sync, error)
+
+    def _begin(self, free: list[Partition]) -> list[PartitionSync]:
+        """Begin a fair share of what is enrolled, so that the other workers find some too."""
+        share = math.ceil(len(free) / self._workers_max)
+        syncs = []
+        for partition in free[:share]:
+            del self._enrolled[partition]
+            sync = partition.begin_sync()
+            if sync is not None:
+                self._under_way.add(partition)
+                syncs.append(sync)
+        return syncs
+
+
+def _sync_all(syncs: list[PartitionSync]) -> list[StorageError | None]:
+    return [_sync(sync) for sync in syncs]
+
+
+def _sync(sync: PartitionSync) -> StorageError | None:
+    try:
+        sync.pending.run()
+    except StorageError as error:
+        return error
+    return None

@@ -1,0 +1,85 @@
+"""Fetch (key 1): record bytes as they lie in the log, or a wait until there are some."""
+
+from respool.broker.broker import Broker
+from respool.broker.fetch_run import FetchRun
+from respool.broker.fetch_sessions import FINAL_EPOCH, FetchScope, FetchTarget, TopicRef
+from respool.broker.outcome import CloseConnection, Outcome
+from respool.model.errors import RequestError
+from respool.model.ids import ZERO_TOPIC_ID
+from respool.ports.disk import NotCached
+from respool.wire.codec import Request
+from respool.wire.hot_replies import encode_fetch_reply
+
+TOPIC_IDS_FROM_VERSION = 13
+
+
+def fetch(request: Request, broker: Broker) -> Outcome:
+    _refuse_followers(request)
+    try:
+        scope = _scope(request, broker)
+    except RequestError as error:
+        return encode_fetch_reply(
+            request.correlation_id, request.version, [], error_code=error.code
+        )
+    run = FetchRun(
+        broker=broker,
+        scope=scope,
+        version=request.version,
+        correlation_id=request.correlation_id,
+        bytes_min=request.body.min_bytes,
+        bytes_max=request.body.max_bytes,
+        wait_max_s=max(0.0, request.body.max_wait.total_seconds()),
+    )
+    if not run.has_room:
+        return run.answer_when_room()
+    try:
+        answer = run.read(cached_only=True)
+    except NotCached:
+        return run.answer_from_disk()
+    if run.is_enough(answer):
+        return run.encode(answer)
+    return run.answer_when_more(answer)
+
+
+def _refuse_followers(request: Request) -> None:
+    body = request.body
+    state = getattr(body, "replica_state", None)
+    replica_id = state.replica_id if state is not None else body.replica_id
+    if replica_id >= 0:
+        raise CloseConnection(f"fetch as replica {replica_id}: this broker has no followers")
+
+
+def _scope(request: Request, broker: Broker) -> FetchScope:
+    body = request.body
+    by_id = request.version >= TOPIC_IDS_FROM_VERSION
+    targets = [
+        FetchTarget(
+            topic=_ref(topic, by_id=by_id),
+            partition=one.partition,
+            fetch_offset=one.fetch_offset,
+            bytes_max=one.partition_max_bytes,
+            leader_epoch=getattr(one, "current_leader_epoch", -1),
+            last_fetched_epoch=getattr(one, "last_fetched_epoch", -1),
+        )
+        for topic in body.topics
+        for one in topic.partitions
+    ]
+    forgotten = [
+        (_ref(topic, by_id=by_id), partition)
+        for topic in getattr(body, "forgotten_topics_data", ())
+        for partition in topic.partitions
+    ]
+    return broker.fetch_sessions.scope(
+        session_id=getattr(body, "session_id", 0),
+        epoch=getattr(body, "session_epoch", FINAL_EPOCH),
+        targets=targets,
+        forgotten=forgotten,
+        uses_topic_ids=by_id,
+        now_ms=broker.clock.monotonic_ms(),
+    )
+
+
+def _ref(topic: object, *, by_id: bool) -> TopicRef:
+    if by_id:
+        return getattr(topic, "topic_id", None) or ZERO_TOPIC_ID
+    return str(getattr(topic, "topic", ""))

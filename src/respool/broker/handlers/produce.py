@@ -1,0 +1,227 @@
+"""Produce (key 0): append each partition's batch, then answer as `acks` asks.
+
+The appends happen here and now, in the order the requests came in; only the reply may wait. So the requests of one
+connection are pipelined: while one waits for its sync, the next ones are appended and share the sync after it.
+
+- acks=0: no reply; an error closes the connection, since the client listens for nothing else.
+- acks=1: the reply goes out as soon as the batch is in the log.
+- acks=-1: the reply goes out when the batch is committed: below the high watermark.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from respool.broker.admission import admit, check_size, recompression_for
+from respool.broker.broker import Broker
+from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined, Reply
+from respool.broker.partition import Partition
+from respool.model.errors import (
+    InvalidRequiredAcks,
+    NotEnoughReplicas,
+    RequestError,
+    RequestTimedOut,
+)
+from respool.model.ids import Offset
+from respool.model.topic_config import TimestampType
+from respool.records.batch import RecordBatch
+from respool.records.validate import recompress
+from respool.wire.codec import Request
+from respool.wire.hot_replies import ProducedPartition, encode_produce_reply
+
+ACKS_ALL = -1
+NOT_APPENDED = Offset(-1)
+
+
+def produce(request: Request, broker: Broker) -> Outcome:
+    now_ms = broker.clock.now_ms()
+    writes = [
+        _Write(topic.name, data.index, data.records)
+        for topic in request.body.topic_data
+        for data in topic.partition_data
+    ]
+    for write in writes:
+        write.admit(request, broker, now_ms)
+    if any(write.needs_recompression for write in writes):
+        return _produce_recompressed(request, broker, writes, now_ms)
+    return _append_and_answer(request, writes, now_ms)
+
+
+async def _produce_recompressed(
+    request: Request, broker: Broker, writes: list["_Write"], now_ms: int
+) -> Reply:
+    """A topic wants another codec than the producer's: that work is done off the loop, before any append."""
+    await broker.offload.run(lambda: _recompress_all(writes))
+    outcome = _append_and_answer(request, writes, now_ms)
+    return await outcome.reply if isinstance(outcome, Pipelined) else outcome
+
+
+def _append_and_answer(request: Request, writes: list["_Write"], now_ms: int) -> Reply | Pipelined:
+    acks = request.body.acks
+    for write in writes:
+        write.append(acks, now_ms)
+    if acks == 0:
+        _close_on_error(writes)
+        return NO_REPLY
+    if acks == ACKS_ALL:
+        answer = _CommittedAnswer(request, writes)
+        if answer.is_waiting:
+            return Pipelined(answer.reply)
+    return [_encode(request, writes)]
+
+
+def _recompress_all(writes: Iterable["_Write"]) -> None:
+    for write in writes:
+        write.recompress()
+
+
+@dataclass(slots=True)
+class _Write:
+    """One partition's batch on its way into the log, and what became of it."""
+
+    topic: str
+    index: int
+    records: bytes | None
+    partition: Partition | None = None
+    batch: RecordBatch | None = None
+    error: RequestError | None = None
+    base_offset: int = -1
+    next_offset: Offset = NOT_APPENDED
+    log_append_time_ms: int = -1
+    needs_recompression: bool = False
+
+    def admit(self, request: Request, broker: Broker, now_ms: int) -> None:
+        try:
+            if request.body.acks not in (0, 1, ACKS_ALL):
+                raise InvalidRequiredAcks(f"acks={request.body.acks} is not 0, 1 or -1")
+            self.partition = partition = broker.partitions.find(self.topic, self.index)
+            config = partition.config
+            self.batch = admit(self.records, config, now_ms=now_ms, version=request.version)
+            self.needs_recompression = recompression_for(self.batch, config) is not None
+        except RequestError as error:
+            self.error = error
+
+    def recompress(self) -> None:
+        if self.error is not None or self.partition is None or self.batch is None:
+            return
+        config = self.partition.config
+        codec = recompression_for(self.batch, config)
+        if codec is None:
+            return
+        try:
+            # A batch may not unpack to more than a request could have carried uncompressed.
+            self.batch = recompress(self.batch, codec, limit=UNPACKED_BYTES_MAX)
+            check_size(self.batch, config)
+        except RequestError as error:
+            self.error = error
+
+    def append(self, acks: int, now_ms: int) -> None:
+        partition, batch = self.partition, self.batch
+        if self.error is not None or partition is None or batch is None:
+            return
+        try:
+            if acks == ACKS_ALL:
+                _check_replicas(partition)
+            appended = partition.append(batch, now_ms=now_ms)
+        except RequestError as error:
+            self.error = error
+            return
+        self.base_offset = appended.base_offset
+        self.next_offset = Offset(appended.last_offset + 1)
+        if partition.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+            self.log_append_time_ms = now_ms
+
+
+# The most a compressed batch may grow to when its topic asks for another codec.
+UNPACKED_BYTES_MAX = 100 * 1024 * 1024
+
+
+def _check_replicas(partition: Partition) -> None:
+    have, needed = partition.in_sync_replicas, partition.config.min_insync_replicas
+    if have < needed:
+        raise NotEnoughReplicas(
+            f"{partition.name}: {have} replicas in sync, min.insync.replicas is {needed}"
+        )
+
+
+class _CommittedAnswer:
+    """The reply to an acks=all request: sent when every batch in it is committed, failed or out of time."""
+
+    def __init__(self, request: Request, writes: list[_Write]) -> None:
+        loop = asyncio.get_running_loop()
+        self._request = request
+        self._writes = writes
+        self.reply: asyncio.Future[Reply] = loop.create_future()
+        self._outstanding = 0
+        for write in writes:
+            if write.error is None and write.partition is not None:
+                listener = _Outstanding(self, write)
+                if write.partition.wait_for_commit(write.next_offset, listener):
+                    self._outstanding += 1
+        if self._outstanding:
+            self._timer = loop.call_later(
+                max(0.0, request.body.timeout.total_seconds()), self._on_timeout
+            )
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._outstanding > 0
+
+    def on_one_done(self) -> None:
+        self._outstanding -= 1
+        if not self._outstanding:
+            self._timer.cancel()
+            self._answer()
+
+    def _on_timeout(self) -> None:
+        for write in self._writes:
+            partition = write.partition
+            if write.error is None and partition and partition.high_watermark < write.next_offset:
+                write.error = RequestTimedOut(f"{partition.name}: not committed in time")
+        self._answer()
+
+    def _answer(self) -> None:
+        # The client may be gone (cancelled) or have been told of the time-out before.
+        if not self.reply.done():
+            self.reply.set_result([_encode(self._request, self._writes)])
+
+
+class _Outstanding:
+    __slots__ = ("_answer", "_write")
+
+    def __init__(self, answer: _CommittedAnswer, write: _Write) -> None:
+        self._answer = answer
+        self._write = write
+
+    def on_committed(self) -> None:
+        self._answer.on_one_done()
+
+    def on_failed(self, error: RequestError) -> None:
+        self._write.error = error
+        self._answer.on_one_done()
+
+
+def _close_on_error(writes: Iterable[_Write]) -> None:
+    for write in writes:
+        if write.error is not None:
+            raise CloseConnection(
+                f"produce with acks=0 to {write.topic}-{write.index} failed: {write.error.message}"
+            )
+
+
+def _encode(request: Request, writes: Iterable[_Write]) -> bytes:
+    topics: dict[str, list[ProducedPartition]] = {}
+    for write in writes:
+        topics.setdefault(write.topic, []).append(_result(write))
+    return encode_produce_reply(request.correlation_id, request.version, list(topics.items()))
+
+
+def _result(write: _Write) -> ProducedPartition:
+    if write.error is not None:
+        return ProducedPartition(
+            write.index, write.error.code, -1, error_message=write.error.message
+        )
+    assert write.partition is not None
+    return ProducedPartition(
+        write.index, 0, write.base_offset, write.log_append_time_ms, write.partition.log_start
+    )

@@ -1,0 +1,75 @@
+"""What a broker does on its own, now and then: retention, checkpoints, forgetting silent producers."""
+
+import asyncio
+import logging
+from typing import NoReturn
+
+from respool.broker.leftovers import Leftovers
+from respool.broker.partition import Partition
+from respool.broker.partitions import Partitions
+from respool.log.data_folder import DataFolder
+from respool.model.errors import StorageError
+from respool.model.settings import Settings
+from respool.ports.clock import Clock
+from respool.ports.offload import Offload
+
+logger = logging.getLogger(__name__)
+
+
+class Housekeeping:
+    def __init__(
+        self,
+        *,
+        partitions: Partitions,
+        folder: DataFolder,
+        leftovers: Leftovers,
+        offload: Offload,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        self._partitions = partitions
+        self._folder = folder
+        self._leftovers = leftovers
+        self._offload = offload
+        self._clock = clock
+        self._settings = settings
+
+    async def run_retention(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(self._settings.retention_check_ms / 1000)
+            for partition in self._partitions:
+                self.clean(partition)
+                # Rolling and renaming take a little time each; requests go in between.
+                await asyncio.sleep(0)
+
+    async def run_checkpoints(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(self._settings.checkpoint_ms / 1000)
+            await self.checkpoint()
+
+    def clean(self, partition: Partition) -> None:
+        """Roll, expire and forget what is due in one partition."""
+        if not partition.is_online:
+            return
+        now_ms = self._clock.now_ms()
+        log = partition.log
+        try:
+            log.roll_if_due(now_ms)
+            removed = log.apply_retention(now_ms=now_ms, high_watermark=partition.high_watermark)
+            log.expire_producers(now_ms)
+        except StorageError as error:
+            partition.go_offline(error)
+            return
+        for segment in removed:
+            logger.info("%s: removed %s, out of retention", partition.name, segment)
+            self._leftovers.run_later(segment.delete, delay_ms=log.config.file_delete_delay_ms)
+
+    async def checkpoint(self) -> None:
+        """Write down how far logs are synced and committed, so that a crash costs little to recover."""
+        logs = self._partitions.online_logs()
+        high_watermarks = self._partitions.high_watermarks()
+        try:
+            await self._offload.run(lambda: self._folder.write_checkpoints(logs, high_watermarks))
+        except StorageError as error:
+            # Without it the next start after a crash scans more; nothing is lost.
+            logger.warning("could not write the checkpoints: %s", error)

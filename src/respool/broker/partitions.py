@@ -1,0 +1,115 @@
+"""The partitions this broker holds: opened, found by name, closed, deleted."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from respool.broker.partition import Partition, SyncRequests
+from respool.log.data_folder import DataFolder
+from respool.log.partition_log import PartitionLog
+from respool.model.cluster import TopicImage
+from respool.model.errors import StorageError, UnknownTopicOrPartition
+from respool.model.ids import Offset, TopicPartition
+from respool.ports.clock import Clock
+from respool.ports.offload import Offload
+
+logger = logging.getLogger(__name__)
+
+# Opening a log may mean scanning it; a few at a time keep the disk busy without flooding it.
+OPENING_AT_ONCE = 8
+
+
+class Partitions:
+    def __init__(
+        self, *, folder: DataFolder, offload: Offload, clock: Clock, syncs: SyncRequests
+    ) -> None:
+        self._folder = folder
+        self._offload = offload
+        self._clock = clock
+        self._syncs = syncs
+        self._partitions: dict[tuple[str, int], Partition] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(tuple(self._partitions.values()))
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def names(self) -> set[TopicPartition]:
+        return {one.name for one in self}
+
+    def find(self, topic: str, partition: int) -> Partition:
+        found = self._partitions.get((topic, partition))
+        if found is None:
+            raise UnknownTopicOrPartition(f"there is no partition {topic}-{partition} here")
+        return found
+
+    def is_online(self, topic: str, partition: int) -> bool:
+        found = self._partitions.get((topic, partition))
+        return found is not None and found.is_online
+
+    async def open_topic(self, topic: TopicImage, *, first: int = 0) -> None:
+        """Open the topic's partitions from number `first` on. One that cannot be opened is there, and offline."""
+        await self.open_topics([(topic, first)])
+
+    async def open_topics(self, topics: Iterable[tuple[TopicImage, int]]) -> None:
+        turns = asyncio.Semaphore(OPENING_AT_ONCE)
+        async with asyncio.TaskGroup() as group:
+            for topic, first in topics:
+                for number in range(first, len(topic.partitions)):
+                    group.create_task(self._open(topic, number, turns))
+
+    async def _open(self, topic: TopicImage, number: int, turns: asyncio.Semaphore) -> None:
+        name = TopicPartition(topic.name, number)
+        async with turns:
+            log = await self._offload.run(lambda: self._open_log(name, topic))
+        partition = Partition(
+            name=name,
+            topic_id=topic.id,
+            leader_epoch=topic.partitions[number].leader_epoch,
+            log=log,
+            syncs=self._syncs,
+        )
+        self._partitions[name] = partition
+
+    def _open_log(self, name: TopicPartition, topic: TopicImage) -> PartitionLog | StorageError:
+        try:
+            log = self._folder.open_partition(
+                name, topic_id=topic.id, config=topic.config, now_ms=self._clock.now_ms()
+            )
+            log.on_leader_epoch(topic.partitions[name.partition].leader_epoch)
+        except StorageError as error:
+            logger.error("%s cannot be opened and is offline: %s", name, error)
+            return error
+        return log
+
+    async def remove_topic(self, topic: TopicImage) -> list[str]:
+        """Take the partitions out of service at once; return what is to be deleted from disk."""
+        leftovers = []
+        for number in range(len(topic.partitions)):
+            partition = self._partitions.pop((topic.name, number), None)
+            if partition is None:
+                continue
+            remove = partial(self._folder.remove_partition, partition.name, partition.detach())
+            path = await self._offload.run(remove)
+            if path is not None:
+                leftovers.append(path)
+        return leftovers
+
+    def high_watermarks(self) -> dict[TopicPartition, Offset]:
+        return {one.name: one.high_watermark for one in self if one.is_online}
+
+    def online_logs(self) -> dict[TopicPartition, PartitionLog]:
+        return {one.name: one.log for one in self if one.is_online}
+
+    def detach_all(self) -> dict[TopicPartition, PartitionLog]:
+        """Take every partition out of service for closing; those offline stay behind."""
+        logs = {}
+        for partition in self:
+            was_online = partition.is_online
+            log = partition.detach()
+            if was_online and log is not None:
+                logs[partition.name] = log
+        self._partitions.clear()
+        return logs

@@ -1,0 +1,99 @@
+"""Topics as clients change them: the catalog says so first, then the partitions follow.
+
+One change at a time. If the broker dies in between, the catalog is right: at the next start partitions it names are
+opened, and folders it does not name are put aside.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from respool.broker.catalog import Catalog
+from respool.broker.leftovers import Leftovers
+from respool.broker.partitions import Partitions
+from respool.model.cluster import TopicImage
+from respool.model.errors import TopicAlreadyExists, UnknownTopicId
+from respool.model.ids import TopicId
+
+
+class Topics:
+    def __init__(self, *, catalog: Catalog, partitions: Partitions, leftovers: Leftovers) -> None:
+        self._catalog = catalog
+        self._partitions = partitions
+        self._leftovers = leftovers
+        self._changing = asyncio.Lock()
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partition_count: int = -1,
+        replication_factor: int = -1,
+        overrides: Mapping[str, str] | None = None,
+        assignment: Mapping[int, Iterable[int]] | None = None,
+        validate_only: bool = False,
+    ) -> TopicImage:
+        async with self._changing:
+            topic = await self._catalog.create_topic(
+                name,
+                partition_count=partition_count,
+                replication_factor=replication_factor,
+                overrides=overrides or {},
+                assignment=assignment,
+                validate_only=validate_only,
+            )
+            if not validate_only:
+                await self._partitions.open_topic(topic)
+            return topic
+
+    async def create_if_missing(self, name: str) -> TopicImage:
+        """Auto-creation: two clients asking at once get one topic with one id."""
+        try:
+            return await self.create(name)
+        except TopicAlreadyExists:
+            return self._catalog.topic(name)
+
+    async def add_partitions(
+        self,
+        name: str,
+        *,
+        partition_count: int,
+        assignments: Iterable[Iterable[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        async with self._changing:
+            have = len(self._catalog.topic(name).partitions)
+            topic = await self._catalog.add_partitions(
+                name,
+                partition_count=partition_count,
+                assignments=assignments,
+                validate_only=validate_only,
+            )
+            if not validate_only:
+                await self._partitions.open_topic(topic, first=have)
+
+    async def change_overrides(
+        self,
+        name: str,
+        rewrite: Callable[[TopicImage], Mapping[str, str]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Give the topic the settings that `rewrite` makes of those it has."""
+        async with self._changing:
+            overrides = rewrite(self._catalog.topic(name))
+            changed = await self._catalog.set_overrides(
+                name, overrides, validate_only=validate_only
+            )
+            if validate_only:
+                return
+            for number in range(len(changed.partitions)):
+                self._partitions.find(name, number).update_config(changed.config)
+
+    async def delete(self, name: str, *, topic_id: TopicId) -> None:
+        """Delete the topic, if it is still the one with that id: another may have come under its name."""
+        async with self._changing:
+            if self._catalog.topic(name).id != topic_id:
+                raise UnknownTopicId(f"the topic {name!r} with id {topic_id} was just deleted")
+            topic = await self._catalog.delete_topic(name)
+            paths = await self._partitions.remove_topic(topic)
+            self._leftovers.delete_later(paths, delay_ms=topic.config.file_delete_delay_ms)

@@ -1,0 +1,104 @@
+"""The broker in the real world: drivers put into ports, a socket in front, signals that stop it."""
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import sys
+from contextlib import ExitStack
+
+import uvloop
+
+from respool.broker.broker import Broker, World
+from respool.drivers.clock import SystemClock
+from respool.drivers.dice import SystemDice
+from respool.drivers.disk import LocalDisk
+from respool.drivers.folder_lock import FolderLock
+from respool.drivers.offload import ThreadOffload
+from respool.drivers.prometheus import PrometheusMetrics
+from respool.drivers.sqlite_store import SqliteStore
+from respool.model.errors import RespoolError
+from respool.model.settings import Settings
+from respool.server.listener import Listener
+
+logger = logging.getLogger(__name__)
+
+METADATA_FILE = "metadata.sqlite"
+EXIT_BROKEN_INVARIANT = 70
+
+
+def run(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT; return the process's exit code."""
+    _set_up_logging(settings.log_level)
+    _allow_many_files()
+    try:
+        exit_code: int = uvloop.run(_serve(settings))
+    except (RespoolError, OSError) as error:
+        print(f"respool: {error}", file=sys.stderr)  # noqa: T201 - the last word before the exit
+        return 1
+    return exit_code
+
+
+async def _serve(settings: Settings) -> int:
+    loop = asyncio.get_running_loop()
+    asked_to_stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked_to_stop.set)
+    with ExitStack() as stack:
+        os.makedirs(settings.data, exist_ok=True)
+        lock = FolderLock(settings.data)
+        stack.callback(lock.release)
+        clock = SystemClock()
+        store = SqliteStore(os.path.join(settings.data, METADATA_FILE), clock=clock)
+        offload = ThreadOffload(settings.io_threads)
+        stack.callback(offload.close)
+        metrics = PrometheusMetrics()
+        stack.callback(metrics.close)
+        if settings.metrics_address is not None:
+            metrics.serve(*settings.metrics_address)
+        world = World(
+            clock=clock,
+            disk=LocalDisk(settings.data),
+            store=store,
+            offload=offload,
+            metrics=metrics,
+            dice=SystemDice(),
+        )
+        try:
+            return await _serve_until_stopped(Broker(settings, world), asked_to_stop)
+        finally:
+            await store.close()
+
+
+async def _serve_until_stopped(broker: Broker, asked_to_stop: asyncio.Event) -> int:
+    await broker.start()
+    listener = Listener(broker)
+    host, port = await listener.start()
+    broker.on_listening(host, port)
+    # Scripts and tests wait for this line; it is the only one on standard output.
+    print(f"respool listening on {host}:{port}", flush=True)  # noqa: T201
+    broker.failed.add_done_callback(lambda _: asked_to_stop.set())
+    await asked_to_stop.wait()
+    if broker.failed.done():
+        # No clean stop: the next start must look at the logs again.
+        return EXIT_BROKEN_INVARIANT
+    logger.info("stopping: finishing what is under way")
+    await listener.stop()
+    await broker.stop()
+    logger.info("stopped cleanly")
+    return 0
+
+
+def _set_up_logging(level: str) -> None:
+    logging.basicConfig(
+        level=level.upper(),
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+    )
+
+
+def _allow_many_files() -> None:
+    """Each partition keeps a few files open; the soft limit is often 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

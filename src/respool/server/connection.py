@@ -1,0 +1,277 @@
+"""One client's connection: bytes in, requests to the broker in order, replies out in order.
+
+What holds a connection back, each on its own:
+- a request under way whose effects are not there yet: the next one must see them (`_current`)
+- too many pipelined requests waiting for their replies
+- the client does not take its replies (`pause_writing`): their memory is charged to the broker's budget
+- the budget has no memory for a larger receive buffer
+Held back, it parses no further request; when its receive buffer is full it stops reading, and TCP tells the client.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, Protocol, cast
+
+from respool.broker.broker import Broker
+from respool.broker.dispatch import handle
+from respool.broker.outcome import CloseConnection, Pipelined, Reply
+from respool.wire.api_table import Api
+from respool.wire.codec import Request, api_versions_fallback, decode_request
+from respool.wire.errors import ProtocolViolation, UnsupportedApi
+from respool.wire.frames import FrameReader
+from respool.wire.session import ReplySlot, Session
+
+logger = logging.getLogger(__name__)
+
+
+class ConnectionOwner(Protocol):
+    """Who opened the connection's door: counts connections and keeps their tasks."""
+
+    def on_connected(self, connection: "Connection") -> bool:
+        """Whether there is room for it."""
+        ...
+
+    def on_disconnected(self, connection: "Connection") -> None: ...
+
+    def own(self, task: "asyncio.Task[Reply]") -> None: ...
+
+    def on_request(self, request: Request) -> None: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, *, broker: Broker, owner: ConnectionOwner) -> None:
+        self._broker = broker
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._reader = FrameReader(frame_bytes_max=broker.settings.frame_bytes_max)
+        self._session = Session()
+        self._pipelined_max = broker.settings.requests_pipelined_max
+        self._current: asyncio.Task[Reply] | None = None
+        self._is_writing_paused = False
+        self._is_reading_paused = False
+        self._is_closing = False
+        # Memory held from the budget: what the receive buffer grew by, and replies not yet taken.
+        self._bytes_grown = 0
+        self._bytes_unsent = 0
+        self._is_waiting_for_memory = False
+        self.peer = "unknown"
+        self.last_active = self._loop.time()
+
+    # The transport's calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports do all that asyncio's do, without being of its class.
+        self._transport = transport = cast("asyncio.Transport", transport)
+        address = transport.get_extra_info("peername")
+        self.peer = address[0] if isinstance(address, tuple) else str(address)
+        # Every write is tried at once; what the kernel does not take pauses this connection.
+        transport.set_write_buffer_limits(high=0)
+        if not self._owner.on_connected(self):
+            self._is_closing = True
+            transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_closing = True
+        if self._current is not None and self._is_fetching():
+            # Nobody waits for the bytes any more. Other requests run to their end: half a topic
+            # creation must not stay behind.
+            self._current.cancel()
+        self._broker.memory.give(self._bytes_grown + self._bytes_unsent)
+        self._bytes_grown = self._bytes_unsent = 0
+        self._owner.on_disconnected(self)
+        if error is not None:
+            logger.debug("connection from %s lost: %s", self.peer, error)
+
+    def get_buffer(self, _size_hint: int) -> memoryview:
+        return self._reader.get_buffer()
+
+    def buffer_updated(self, count: int) -> None:
+        self.last_active = self._loop.time()
+        self._reader.on_received(count)
+        self._proceed()
+
+    def pause_writing(self) -> None:
+        self._is_writing_paused = True
+        self._charge_unsent()
+
+    def resume_writing(self) -> None:
+        self._is_writing_paused = False
+        self.last_active = self._loop.time()
+        self._broker.memory.give(self._bytes_unsent)
+        self._bytes_unsent = 0
+        self._proceed()
+
+    # The owner's calls.
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether requests are under way or replies are unsent."""
+        return self._current is not None or self._session.waiting > 0 or self._is_writing_paused
+
+    @property
+    def is_mid_frame(self) -> bool:
+        return self._reader.is_mid_frame
+
+    def shrink(self) -> None:
+        """Called now and then: give back what a large request needed."""
+        given_back = self._reader.maybe_shrink()
+        if given_back:
+            self._bytes_grown -= given_back
+            self._broker.memory.give(given_back)
+
+    def stop_taking_requests(self) -> None:
+        """Begin to close: what is under way is finished and answered."""
+        self._is_closing = True
+        if self._transport.is_closing():
+            return
+        self._pause_reading()
+        # A fetch may wait for data long after we are gone; its client will ask again.
+        if self._is_fetching() or not self.is_busy:
+            self._transport.close()
+
+    def close(self, reason: str, *, level: int = logging.WARNING) -> None:
+        """Drop the connection; nothing more can be said on it."""
+        if self._is_closing and self._transport.is_closing():
+            return
+        logger.log(level, "closed the connection from %s: %s", self.peer, reason)
+        self._is_closing = True
+        self._transport.abort()
+
+    # Requests.
+
+    def _proceed(self) -> None:
+        """Handle whole requests until something holds the connection back, then send what is ready."""
+        try:
+            while not self._is_held_back():
+                frame = self._reader.next_frame()
+                if frame is None:
+                    break
+                self._start(frame)
+        except ProtocolViolation as error:
+            self._send_ready()
+            self.close(str(error))
+            return
+        self._send_ready()
+        self._adjust_reading()
+
+    def _is_held_back(self) -> bool:
+        return (
+            self._current is not None
+            or self._is_writing_paused
+            or self._is_closing
+            or self._session.waiting >= self._pipelined_max
+        )
+
+    def _start(self, frame: memoryview) -> None:
+        try:
+            request = decode_request(frame)
+        except UnsupportedApi as error:
+            if error.key != Api.API_VERSIONS:
+                raise
+            self._session.open_reply().fill([api_versions_fallback(error.correlation_id)])
+            return
+        self._owner.on_request(request)
+        slot = self._session.open_reply()
+        try:
+            outcome = handle(request, self._broker)
+        except CloseConnection as error:
+            self.close(str(error))
+            return
+        except AssertionError as error:
+            self._broker.fail(error)
+            self.close("the broker stops")
+            return
+        except Exception:
+            logger.exception("%s failed; closing the connection from %s", request, self.peer)
+            self.close(f"{request.api.name} failed unexpectedly")
+            return
+        if isinstance(outcome, Pipelined):
+            outcome.reply.add_done_callback(partial(self._on_pipelined_reply, slot))
+        elif isinstance(outcome, Coroutine):
+            self._run(request, slot, outcome)
+        else:
+            slot.fill(outcome)
+
+    def _run(self, request: Request, slot: ReplySlot, work: Coroutine[Any, Any, Reply]) -> None:
+        task = self._loop.create_task(work, name=request.api.key.name)
+        self._current = task
+        self._owner.own(task)
+        task.add_done_callback(partial(self._on_current_done, request, slot))
+
+    def _on_pipelined_reply(self, slot: ReplySlot, reply: "asyncio.Future[Reply]") -> None:
+        slot.fill(reply.result())
+        if self._session.waiting + 1 >= self._pipelined_max:
+            self._proceed()
+        else:
+            self._send_ready()
+
+    def _on_current_done(
+        self, request: Request, slot: ReplySlot, task: "asyncio.Task[Reply]"
+    ) -> None:
+        self._current = None
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            slot.fill(task.result())
+            self._proceed()
+        elif isinstance(error, AssertionError):
+            self._broker.fail(error)
+        elif isinstance(error, CloseConnection):
+            self.close(str(error))
+        else:
+            logger.error("%s failed", request, exc_info=error)
+            self.close(f"{request.api.name} failed unexpectedly")
+
+    def _is_fetching(self) -> bool:
+        return self._current is not None and self._current.get_name() == Api.FETCH.name
+
+    # Replies and flow.
+
+    def _send_ready(self) -> None:
+        ready = self._session.take_ready()
+        if ready and not self._transport.is_closing():
+            self._transport.writelines(ready)
+            if self._is_writing_paused:
+                self._charge_unsent()
+        if self._is_closing and not self.is_busy and not self._transport.is_closing():
+            self._transport.close()
+
+    def _charge_unsent(self) -> None:
+        unsent = self._transport.get_write_buffer_size()
+        if unsent > self._bytes_unsent:
+            self._broker.memory.take(unsent - self._bytes_unsent)
+            self._bytes_unsent = unsent
+
+    def _adjust_reading(self) -> None:
+        if self._is_closing:
+            return
+        growth = self._reader.growth_wanted
+        if (growth and not self._grow_buffer(growth)) or self._reader.is_full:
+            self._pause_reading()
+        elif self._is_reading_paused:
+            self._is_reading_paused = False
+            self._transport.resume_reading()
+
+    def _grow_buffer(self, growth: int) -> bool:
+        if self._is_waiting_for_memory:
+            return False
+        if not self._broker.memory.try_take(growth):
+            self._is_waiting_for_memory = True
+            self._broker.memory.when_room(self._on_room)
+            return False
+        self._bytes_grown += growth
+        self._reader.grow()
+        return True
+
+    def _on_room(self) -> None:
+        self._is_waiting_for_memory = False
+        if not self._is_closing:
+            self._adjust_reading()
+
+    def _pause_reading(self) -> None:
+        if not self._is_reading_paused:
+            self._is_reading_paused = True
+            self._transport.pause_reading()

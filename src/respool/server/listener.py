@@ -1,0 +1,138 @@
+"""The door clients come in by: accepts, counts, and closes connections that are idle or never finish a request."""
+
+import asyncio
+import logging
+from collections import Counter
+from contextlib import suppress
+from typing import NoReturn
+
+from respool.broker.broker import Broker
+from respool.broker.outcome import Reply
+from respool.ports.metrics import Counter as MetricCounter
+from respool.server.connection import Connection
+from respool.wire.codec import Request
+
+logger = logging.getLogger(__name__)
+
+SWEEP_INTERVAL_S = 1.0
+BACKLOG = 1024
+
+
+class Listener:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._settings = broker.settings
+        self._connections: set[Connection] = set()
+        self._per_address: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[Reply]] = set()
+        # When each connection's unfinished frame was first seen unfinished.
+        self._mid_frame_since: dict[Connection, float] = {}
+        self._server: asyncio.Server | None = None
+        # Set whenever the last connection has gone; waited for only while stopping.
+        self._all_gone = asyncio.Event()
+        self._metrics = metrics = broker.world.metrics
+        self._requests: dict[int, tuple[MetricCounter, MetricCounter]] = {}
+        self._connected = metrics.gauge("respool_connections", "Client connections now open.")
+        self._refused = metrics.counter(
+            "respool_connections_refused_total", "Connections closed because a limit was reached."
+        )
+
+    async def start(self) -> tuple[str, int]:
+        """Listen, and return the address that was bound."""
+        host, port = self._settings.listen_address
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Connection(broker=self._broker, owner=self),
+            host,
+            port,
+            backlog=BACKLOG,
+            reuse_address=True,
+        )
+        self._broker.spawn(self._sweep_forever())
+        bound = self._server.sockets[0].getsockname()
+        return bound[0], bound[1]
+
+    async def stop(self) -> None:
+        """Accept nobody, finish what is under way within the grace time, then close the rest."""
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self._connections):
+            connection.stop_taking_requests()
+        if self._connections:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), self._settings.stop_grace_ms / 1000)
+        for connection in tuple(self._connections):
+            connection.close("the broker stops", level=logging.INFO)
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # What connections tell.
+
+    def on_connected(self, connection: Connection) -> bool:
+        self._connections.add(connection)
+        self._all_gone.clear()
+        self._per_address[connection.peer] += 1
+        self._connected.set(len(self._connections))
+        limit = self._limit_reached(connection.peer)
+        if limit is not None:
+            self._refused.inc()
+            logger.warning("refused a connection from %s: %s", connection.peer, limit)
+        return limit is None
+
+    def on_disconnected(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self._mid_frame_since.pop(connection, None)
+        self._per_address[connection.peer] -= 1
+        if not self._per_address[connection.peer]:
+            del self._per_address[connection.peer]
+        if not self._connections:
+            self._all_gone.set()
+        self._connected.set(len(self._connections))
+
+    def own(self, task: "asyncio.Task[Reply]") -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def on_request(self, request: Request) -> None:
+        counters = self._requests.get(request.api.key)
+        if counters is None:
+            name = request.api.name
+            counters = self._requests[request.api.key] = (
+                self._metrics.counter("respool_requests_total", "Requests received.", api=name),
+                self._metrics.counter(
+                    "respool_request_bytes_total", "Bytes of requests received.", api=name
+                ),
+            )
+        requests, received = counters
+        requests.inc()
+        received.inc(request.size)
+
+    def _limit_reached(self, address: str) -> str | None:
+        if len(self._connections) > self._settings.connections_max:
+            return f"connections_max = {self._settings.connections_max}"
+        limit = self._settings.connections_per_address_max
+        if self._per_address[address] > limit:
+            return f"connections_per_address_max = {limit}"
+        return None
+
+    # Sweeping.
+
+    async def _sweep_forever(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(SWEEP_INTERVAL_S)
+            self.sweep(asyncio.get_running_loop().time())
+
+    def sweep(self, now: float) -> None:
+        """Close what has been idle or half-way through a frame for too long."""
+        idle_s = self._settings.connection_idle_ms / 1000
+        arrival_s = self._settings.frame_arrival_ms / 1000
+        for connection in tuple(self._connections):
+            connection.shrink()
+            if connection.is_mid_frame and not connection.is_busy:
+                since = self._mid_frame_since.setdefault(connection, now)
+                if now - since > arrival_s:
+                    connection.close(f"a request did not arrive whole within {arrival_s:.0f} s")
+            else:
+                self._mid_frame_since.pop(connection, None)
+                if now - connection.last_active > idle_s and not connection.is_busy:
+                    connection.close(f"idle for {idle_s:.0f} s", level=logging.DEBUG)
