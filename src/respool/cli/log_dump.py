@@ -19,6 +19,7 @@ from respool.cli.log_files import (
 )
 from respool.cli.message_format import bytes_to_json, for_terminal
 from respool.cli.times import format_ms
+from respool.log.checkpoint_text import parse_number
 from respool.log.producer_snapshot import decode_entries
 from respool.model.errors import RequestError
 from respool.records.batch import Codec
@@ -251,12 +252,14 @@ def _snapshot_entries(path: Path) -> tuple[tuple[str, ...], Iterator[tuple[objec
 def _checkpoint_entries(path: Path) -> tuple[tuple[str, ...], Iterator[tuple[object, ...]]]:
     try:
         names, entries = read_checkpoint(path)
+        # A topic may be named 7; the other fields are numbers.
+        rows: list[tuple[object, ...]] = [
+            tuple(
+                word if name == "topic" else parse_number(word)
+                for name, word in zip(names, entry, strict=True)
+            )
+            for entry in entries
+        ]
     except ValueError as error:
         raise CliError(f"{path}: {error}") from error
-    # A topic may be named 7; only the other fields are numbers.
-    return names, (
-        tuple(
-            word if name == "topic" else int(word) for name, word in zip(names, entry, strict=True)
-        )
-        for entry in entries
-    )
+    return names, iter(rows)

@@ -10,10 +10,14 @@ from itertools import pairwise
 from pathlib import Path
 
 from respool.cli import output
+from respool.cli.errors import NotFound, UsageError
 from respool.cli.log_files import FileKind, kind_of, read_checkpoint
 from respool.cli.segment_check import REMEDY_INDEX, Finding, OffsetOrder, SegmentCheck
+from respool.log.checkpoint_text import parse_number
 from respool.log.producer_snapshot import decode_entries
 
+# A data folder has it from its first start on, topics or not.
+DATA_FOLDER_MARK = "meta.properties"
 REMEDY_SNAPSHOT = (
     "stop the broker and delete this file: producers' state is read from the .log instead"
 )
@@ -75,7 +79,11 @@ class Report:
 
 
 def verify_paths(paths: Sequence[Path]) -> Report:
-    """Check files, partitions' folders and data folders. An index is checked together with its `.log`."""
+    """Check files, partitions' folders and data folders. An index is checked together with its `.log`.
+
+    Raises:
+        NotFound, UsageError: a folder holds no log, or a file is none of a log.
+    """
     report = Report()
     groups = [group for path in paths for group in _gather(path)]
     total = sum(each.stat().st_size for group in groups for each in group if _is_log(each))
@@ -89,6 +97,11 @@ def verify_paths(paths: Sequence[Path]) -> Report:
 def _gather(path: Path) -> list[list[Path]]:
     """The log files there, those of one partition together."""
     if path.is_file():
+        if kind_of(path) is None:
+            raise UsageError(
+                f"{path.name!r} is no log file",
+                hint="give a data folder, a partition's folder or a .log",
+            )
         beside = [path.with_suffix(suffix) for suffix in (".log", ".index", ".timeindex")]
         if path in beside:
             return [[each for each in beside if each.is_file()]]
@@ -98,6 +111,11 @@ def _gather(path: Path) -> list[list[Path]]:
     groups = [
         _log_files_in(each) for each in folders if not each.name.endswith(("-delete", "-stray"))
     ]
+    if not any(groups) and not (path / DATA_FOLDER_MARK).exists():
+        raise NotFound(
+            f"there is no log in {str(path)!r}",
+            hint="give a data folder or a partition's folder in it",
+        )
     return [group for group in groups if group]
 
 
@@ -166,7 +184,9 @@ def _checkpoint_problem(path: Path) -> str:
     try:
         names, entries = read_checkpoint(path)
         # Every field but a topic's name is a number.
-        numbers = [[int(word) for word in entry[names[0] == "topic" :]] for entry in entries]
+        numbers = [
+            [parse_number(word) for word in entry[names[0] == "topic" :]] for entry in entries
+        ]
     except ValueError as error:
         return str(error)
     if names[0] == "epoch":

@@ -45,6 +45,10 @@ def main(arguments: list[str] | None = None) -> int:
         # exit has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
+    except OSError as error:
+        # A file that may not be read, a disk that is full: the system's words are the best there are.
+        output.print_error(f"{error.filename or 'failed'}: {error.strerror or error}")
+        return ExitCode.FAILED
 
 
 def _run(arguments: list[str] | None) -> int:

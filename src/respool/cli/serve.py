@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from respool.cli import options, output
-from respool.cli.errors import CliError, NotFound
+from respool.cli.errors import CliError, NotFound, UsageError
 
 EPILOG = (
     "Settings come from flags, then RESPOOL_<NAME> in the environment, then the file, then defaults. "
@@ -74,7 +74,11 @@ def serve(
         "log_level": log_level,
     }
     flags: dict[str, str | bool] = dict(options.parse_assignments(settings))
-    flags |= {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():
+        if value is not None:
+            if name in flags:
+                raise UsageError(f"{name} is given by a flag and by --set")
+            flags[name] = value
     if config is not None and not config.is_file():
         raise NotFound(f"there is no settings file {str(config)!r}")
 

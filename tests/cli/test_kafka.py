@@ -1,0 +1,121 @@
+import builtins
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cli.running import Run
+from respool.cli.errors import BrokerUnreachable, CliError, ExitCode, NotFound, UsageError
+from respool.cli.kafka import Cluster, KafkaError, TopicExists, reason, to_cli_error
+
+
+@pytest.fixture
+def mute_port() -> Iterator[int]:
+    """Something that accepts connections and closes them: no Kafka broker."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def test_when_nobody_listens_the_error_says_so_and_how_to_start_one(run: Run) -> None:
+    port = free_port()
+    for command in (
+        ["topic", "list"],
+        ["consume", "rides"],
+        ["produce", "rides", "-m", "x"],
+    ):
+        ended = run(*command, "--broker", f"127.0.0.1:{port}")
+        assert ended.code == ExitCode.UNREACHABLE
+        assert f"no broker at 127.0.0.1:{port}" in ended.err
+        assert "connection refused" in ended.err
+        assert "respool serve" in ended.err
+
+
+def test_the_broker_comes_from_the_environment_too(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    monkeypatch.setenv("RESPOOL_BROKER", f"127.0.0.1:{port}")
+    assert f"no broker at 127.0.0.1:{port}" in run("topic", "list").err
+
+
+def test_one_of_several_brokers_is_enough(mock_broker: str) -> None:
+    cluster = Cluster.connect(f"127.0.0.1:{free_port()},{mock_broker}")
+    assert isinstance(cluster.topics(), dict)
+
+
+def test_what_does_not_speak_kafka_is_told_apart_from_nobody(
+    mute_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("respool.cli.kafka.CONNECT_SECONDS", 1.0)
+    with pytest.raises(BrokerUnreachable, match="does not answer as a Kafka broker"):
+        Cluster.connect(f"127.0.0.1:{mute_port}")
+
+
+@pytest.mark.parametrize("address", ["localhost", "host:port", ":9092", "127.0.0.1:70000"])
+def test_an_address_that_is_none_is_a_usage_error(address: str) -> None:
+    with pytest.raises(UsageError, match="not HOST:PORT"):
+        Cluster.connect(address)
+
+
+def test_an_unknown_host_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "create_connection", unknown)
+    with pytest.raises(BrokerUnreachable, match="the name 'nowhere' is unknown"):
+        Cluster.connect("nowhere:9092")
+
+
+@pytest.mark.parametrize(
+    ("code", "family"),
+    [
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, NotFound),
+        (KafkaError._UNKNOWN_TOPIC, NotFound),
+        (KafkaError.TOPIC_ALREADY_EXISTS, TopicExists),
+        (KafkaError._TRANSPORT, BrokerUnreachable),
+        (KafkaError._TIMED_OUT, BrokerUnreachable),
+        (KafkaError.POLICY_VIOLATION, CliError),
+    ],
+)
+def test_kafka_s_errors_become_ours_and_keep_their_words(code: int, family: type[CliError]) -> None:
+    error = to_cli_error(KafkaError(code, "because of that"), "127.0.0.1:9092")
+    assert type(error) is family
+    assert "because of that" in error.message
+
+
+def test_a_reason_names_the_error_s_code() -> None:
+    assert reason(KafkaError(KafkaError.POLICY_VIOLATION, "no")) == "no (POLICY_VIOLATION)"
+
+
+def test_without_the_client_library_the_error_says_what_to_install(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_import = builtins.__import__
+
+    def without_client(name: str, *arguments: Any, **named: Any) -> Any:
+        if name.startswith("confluent_kafka"):
+            raise ImportError(name)
+        return real_import(name, *arguments, **named)
+
+    monkeypatch.delitem(sys.modules, "respool.cli.kafka")
+    monkeypatch.setattr(builtins, "__import__", without_client)
+    ended = run("topic", "list")
+    assert ended.code == 1
+    assert "pip install 'respool[client]'" in ended.err
+
+
+def test_offsets_of_every_partition_are_asked_for(run: Run, mock_broker: str) -> None:
+    run("produce", "ranged", "-b", mock_broker, "-m", "a", "-m", "b", "-p", "3")
+    cluster = Cluster.connect(mock_broker)
+    topic = cluster.topic("ranged")
+    assert topic.partitions == [0, 1, 2, 3]
+    ranges = cluster.ranges([topic])
+    assert [ranges["ranged", number].messages for number in topic.partitions] == [0, 0, 0, 2]

@@ -1,0 +1,128 @@
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import respool
+from cli.running import Run
+from respool.cli.errors import EXIT_CODE_MEANING, ExitCode
+from respool.cli.main import main
+
+RESPOOL = [sys.executable, "-c", "import sys; from respool.cli.main import main; sys.exit(main())"]
+
+COMMANDS = [
+    ["serve"],
+    ["produce"],
+    ["consume"],
+    ["topic", "create"],
+    ["topic", "list"],
+    ["topic", "describe"],
+    ["topic", "alter"],
+    ["topic", "delete"],
+    ["log", "dump"],
+    ["log", "verify"],
+]
+
+
+def test_the_version_is_the_package_s(run: Run) -> None:
+    assert run("--version").out == f"respool {respool.__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_an_example(run: Run, command: list[str]) -> None:
+    ended = run(*command, "--help")
+    assert ended.code == 0
+    assert f"respool {' '.join(command)}" in ended.out.replace("\n", " ")
+    assert "xample" in ended.out or "respool topic list | cut" in ended.out
+
+
+def test_every_command_that_prints_data_has_json(run: Run) -> None:
+    for command in COMMANDS:
+        if command != ["serve"]:
+            assert "--json" in run(*command, "--help").out
+
+
+def test_the_exit_codes_are_documented(run: Run) -> None:
+    shown = run("--help").out
+    for code in ExitCode:
+        assert re.search(rf"\b{code.value}  {re.escape(EXIT_CODE_MEANING[code])}", shown)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["topic", "lst"], ["consume"], ["log", "dump"]]
+)
+def test_a_wrong_command_line_ends_with_2(run: Run, arguments: list[str]) -> None:
+    ended = run(*arguments)
+    assert ended.code == ExitCode.USAGE
+    assert ended.err
+    assert ended.out == ""
+
+
+def test_help_and_version_import_nothing_heavy() -> None:
+    script = (
+        "import sys; from respool.cli.main import main; main(['--version']);"
+        "print(' '.join(sorted({name.split('.')[0] for name in sys.modules})));"
+        "print(' '.join(name for name in sys.modules if name.startswith('respool.')))"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    _, packages, rooms = shown.stdout.splitlines()
+    assert not {"confluent_kafka", "kio", "uvloop", "asyncio", "cramjam", "rich"} & set(
+        packages.split()
+    )
+    assert all(name.startswith("respool.cli") for name in rooms.split())
+
+
+def test_ctrl_c_ends_with_130_and_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("respool.cli.kafka.Cluster.connect", interrupt)
+    assert main(["topic", "list"]) == ExitCode.INTERRUPTED
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_read_is_an_error_without_a_traceback(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    path = tmp_path / "leader-epoch-checkpoint"
+    path.touch()
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    ended = run("log", "dump", str(path))
+    assert (ended.code, ended.err) == (1, f"error: {path}: Permission denied\n")
+
+
+def test_a_pipe_closed_by_its_reader_is_no_failure(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "leader-epoch-checkpoint"
+    lines = [f"{n} {n}" for n in range(200_000)]
+    checkpoint.write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")
+    process = subprocess.Popen(
+        [*RESPOOL, "log", "dump", str(checkpoint)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == b"0\t0\n"
+    process.stdout.close()
+    with process.stderr:
+        said = process.stderr.read()
+    assert (process.wait(), said) == (ExitCode.OK, b"")
+
+
+def test_help_into_a_closed_pipe_is_no_failure() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run([*RESPOOL, "--help"], stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (ExitCode.OK, b"")

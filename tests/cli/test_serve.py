@@ -1,0 +1,129 @@
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cli.running import Run
+from respool.cli.settings_text import as_toml
+from respool.model.errors import DataFolderInUse, SettingsError
+from respool.model.settings import Settings
+
+
+class FakeNode:
+    """Stands in for `respool.node`: remembers what it was asked, and ends at once."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Any] = {}
+        self.ran: list[Settings] = []
+        self.ends_with: int | Exception = 0
+
+    def load_settings(
+        self, *, file: Path | None, environ: Mapping[str, str], flags: Mapping[str, str | bool]
+    ) -> Settings:
+        self.asked = {"file": file, "environ": environ, "flags": dict(flags)}
+        if "nonsense" in flags:
+            raise SettingsError("there is no setting 'nonsense'")
+        return Settings(listen=str(flags.get("listen", "127.0.0.1:9092")))
+
+    def run(self, settings: Settings) -> int:
+        self.ran.append(settings)
+        if isinstance(self.ends_with, Exception):
+            raise self.ends_with
+        return self.ends_with
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> FakeNode:
+    node = FakeNode()
+    config = SimpleNamespace(load_settings=node.load_settings)
+    monkeypatch.setitem(sys.modules, "respool.node.config", config)
+    runner = SimpleNamespace(run=node.run)
+    monkeypatch.setitem(sys.modules, "respool.node.node", runner)
+    return node
+
+
+def test_only_the_flags_that_were_given_are_passed_on(run: Run, node: FakeNode) -> None:
+    assert run("serve").code == 0
+    assert node.asked["flags"] == {}
+    assert node.asked["file"] is None
+    assert "PATH" in node.asked["environ"]
+    assert len(node.ran) == 1
+
+
+def test_every_flag_has_its_setting(run: Run, node: FakeNode, tmp_path: Path) -> None:
+    file = tmp_path / "respool.toml"
+    file.touch()
+    ended = run(
+        "serve", "--data", "d", "--listen", "127.0.0.1:0", "--advertised", "broker:1", "--insecure",
+        "--metrics", "127.0.0.1:2", "--log-level", "debug", "--set", "num_partitions=4",
+        "--config", str(file),
+    )  # fmt: skip
+    assert ended.code == 0
+    assert node.asked["file"] == file
+    assert node.asked["flags"] == {
+        "data": "d",
+        "listen": "127.0.0.1:0",
+        "advertised": "broker:1",
+        "insecure": True,
+        "metrics_listen": "127.0.0.1:2",
+        "log_level": "debug",
+        "num_partitions": "4",
+    }
+    assert set(node.asked["flags"]) <= {name for name in vars(Settings()) if name[0] != "_"} | {
+        "topic"
+    }
+
+
+def test_how_the_broker_ended_is_the_exit_code(run: Run, node: FakeNode) -> None:
+    node.ends_with = 70
+    assert run("serve").code == 70
+
+
+def test_a_wrong_setting_is_told_and_nothing_is_started(run: Run, node: FakeNode) -> None:
+    ended = run("serve", "--set", "nonsense=1")
+    assert ended.code == 1
+    assert "there is no setting 'nonsense'" in ended.err
+    assert node.ran == []
+
+
+def test_a_broker_that_cannot_start_says_why(run: Run, node: FakeNode) -> None:
+    node.ends_with = DataFolderInUse("another process has the folder")
+    ended = run("serve")
+    assert ended.code == 1
+    assert "another process has the folder" in ended.err
+
+
+def test_a_missing_settings_file_is_not_found(run: Run, node: FakeNode) -> None:
+    assert run("serve", "--config", "missing.toml").code == 3
+    assert node.ran == []
+
+
+def test_a_setting_given_by_flag_and_by_set_is_refused(run: Run, node: FakeNode) -> None:
+    ended = run("serve", "--listen", "127.0.0.1:1", "--set", "listen=127.0.0.1:2")
+    assert ended.code == 2
+    assert "listen" in ended.err
+    assert node.ran == []
+
+
+def test_print_config_prints_toml_and_starts_nothing(run: Run, node: FakeNode) -> None:
+    ended = run("serve", "--listen", "127.0.0.1:7", "--print-config")
+    assert ended.code == 0
+    assert tomllib.loads(ended.out)["listen"] == "127.0.0.1:7"
+    assert node.ran == []
+
+
+def test_printed_settings_are_the_settings() -> None:
+    settings = Settings(
+        data='a "quoted" \\ path\x7f', num_partitions=3, insecure=True, topic={"retention.ms": "5"}
+    )
+    assert Settings(**tomllib.loads(as_toml(settings))) == settings
+
+
+def test_every_printed_setting_stands_under_its_meaning() -> None:
+    lines = as_toml(Settings()).splitlines()
+    at = lines.index('listen = "127.0.0.1:9092"')
+    assert lines[at - 1].startswith("# HOST:PORT to accept clients on")
