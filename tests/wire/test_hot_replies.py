@@ -115,8 +115,9 @@ def endpoint_fields(nodes: list[NodeEndpoint]) -> list[dict[str, Any]]:
     return [node._asdict() for node in nodes]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-@settings(max_examples=examples(60, long=3_000), deadline=None)
+@settings(max_examples=examples(60, long=1_000), deadline=None)
 @given(
     topics=st.lists(st.tuples(texts, st.lists(produced, max_size=3)), max_size=3),
     throttle_ms=int32,
@@ -144,8 +145,9 @@ def test_a_produce_reply_is_byte_for_byte_what_kio_writes(
     assert encode_produce_reply(11, version, topics, throttle_ms, nodes) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-@settings(max_examples=examples(60, long=3_000), deadline=None)
+@settings(max_examples=examples(60, long=1_000), deadline=None)
 @given(
     topics=fetched_topics,
     throttle_ms=int32,
@@ -192,6 +194,7 @@ def test_a_fetch_reply_is_byte_for_byte_what_kio_writes(
     assert b"".join(buffers) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 @settings(max_examples=examples(10, long=200), deadline=None)
 @given(topics=fetched_topics)

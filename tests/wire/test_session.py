@@ -73,6 +73,7 @@ def test_a_second_reply_to_one_request_is_a_mistake_and_changes_nothing() -> Non
     assert session.take_ready() == [b"once"]
 
 
+@pytest.mark.long
 @settings(max_examples=examples(200, long=5_000), deadline=None)
 @given(st.data())
 def test_replies_leave_in_the_order_of_their_requests_whenever_they_are_filled_or_taken(

@@ -154,6 +154,7 @@ def test_a_duration_of_a_request_is_read_back_as_it_was_on_the_wire() -> None:
     ]
 
 
+@pytest.mark.long
 @settings(max_examples=examples(300, long=5_000), deadline=None)
 @given(st.data())
 def test_any_reply_is_shaped_back_from_its_own_fields(data: st.DataObject) -> None:

@@ -155,6 +155,7 @@ def test_tagged_fields_count_as_items() -> None:
         skip_tagged_fields(memoryview(many), 0)
 
 
+@pytest.mark.long
 @settings(max_examples=examples(400, long=10_000), deadline=None)
 @given(st.data())
 def test_a_walk_over_any_valid_message_ends_where_it_ends(data: st.DataObject) -> None:
