@@ -15,6 +15,8 @@ def test_a_held_folder_is_refused_and_the_holder_named(tmp_path: Path) -> None:
     with pytest.raises(DataFolderInUse, match=rf"{folder} is in use by process {os.getpid()}"):
         FolderLock(folder)
     held.release()
+    with FolderLock(folder), pytest.raises(DataFolderInUse):
+        FolderLock(folder)
     FolderLock(folder).release()
 
 

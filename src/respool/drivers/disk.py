@@ -16,6 +16,7 @@ from respool.drivers.disk_files import (
     LocalLogFile,
     LocalMappedFile,
     failure,
+    sync_folder,
     write_all,
 )
 from respool.model.errors import DiskFailed
@@ -100,7 +101,7 @@ class LocalDisk:
             write_all(descriptor.fd, [content], position=0)
             os.fsync(descriptor.fd)
             os.rename(temporary, target)
-            _sync_folder(os.path.dirname(target))
+            sync_folder(os.path.dirname(target))
         except OSError as error:
             with suppress(OSError):
                 os.unlink(temporary)
@@ -127,7 +128,7 @@ class LocalDisk:
 
     def sync_folder(self, path: str) -> None:
         try:
-            _sync_folder(self._full(path))
+            sync_folder(self._full(path))
         except OSError as error:
             raise failure("sync folder", path, error) from error
 
@@ -144,8 +145,3 @@ class LocalDisk:
     def _open(self, path: str) -> Descriptor:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         return Descriptor(os.open(self._full(path), flags, FILE_MODE))
-
-
-def _sync_folder(full: str) -> None:
-    descriptor = Descriptor(os.open(full, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-    os.fsync(descriptor.fd)

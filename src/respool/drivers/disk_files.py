@@ -210,6 +210,12 @@ def write_all(fd: int, buffers: Buffers, *, position: int) -> int:
     return written
 
 
+def sync_folder(full_path: str) -> None:
+    """Put the names in a folder on the disk."""
+    descriptor = Descriptor(os.open(full_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    os.fsync(descriptor.fd)
+
+
 def failure(call: str, path: str, error: OSError) -> StorageError:
     """The operating system's error in our words: a full disk, or a broken one."""
     kind = DiskFull if error.errno in _NO_ROOM else DiskFailed

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from typing import Self
 
 from respool.drivers.disk_files import FILE_MODE, Descriptor, failure
 from respool.model.errors import DataFolderInUse
@@ -30,6 +31,12 @@ class FolderLock:
         except OSError as error:
             raise failure("lock", path, error) from error
         self._descriptor: Descriptor | None = descriptor
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def release(self) -> None:
         self._descriptor = None

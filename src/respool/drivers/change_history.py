@@ -1,0 +1,48 @@
+"""The latest changes of a metadata store, by revision, for those who watch."""
+
+from collections.abc import Sequence
+
+from respool.ports.metadata_store import CompactedRevision, KeyChanged
+
+
+class ChangeHistory:
+    """Bounded: the oldest revisions are forgotten first. The latest is kept, however large."""
+
+    def __init__(self, *, revision: int, changes_max: int, bytes_max: int) -> None:
+        # The newest revision, and the newest one that is forgotten; those in between follow without gaps.
+        self.revision = revision
+        self.compacted = revision
+        self._by_revision: dict[int, Sequence[KeyChanged]] = {}
+        self._changes_left = changes_max
+        self._bytes_left = bytes_max
+
+    def add(self, changes: Sequence[KeyChanged]) -> None:
+        """The changes of the next revision."""
+        self.revision += 1
+        assert changes
+        assert all(change.revision == self.revision for change in changes)
+        self._by_revision[self.revision] = changes
+        self._changes_left -= len(changes)
+        self._bytes_left -= _size(changes)
+        while (self._changes_left < 0 or self._bytes_left < 0) and len(self._by_revision) > 1:
+            self.compacted += 1
+            forgotten = self._by_revision.pop(self.compacted)
+            self._changes_left += len(forgotten)
+            self._bytes_left += _size(forgotten)
+
+    def at(self, revision: int) -> Sequence[KeyChanged]:
+        """What changed at this revision, in the order it was written.
+
+        Raises:
+            CompactedRevision: it is forgotten.
+        """
+        assert revision <= self.revision
+        if revision <= self.compacted:
+            raise CompactedRevision(
+                f"changes up to revision {self.compacted} are forgotten, asked for {revision}"
+            )
+        return self._by_revision[revision]
+
+
+def _size(changes: Sequence[KeyChanged]) -> int:
+    return sum(len(change.key) + len(change.value or b"") for change in changes)
