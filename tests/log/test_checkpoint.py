@@ -133,12 +133,12 @@ def test_nothing_is_written_when_nothing_changed() -> None:
     assert disk.counters.replaced_files == written
 
 
-def test_a_damaged_file_is_replaced_by_the_next_change_even_to_nothing() -> None:
+def test_a_damaged_file_is_replaced_by_the_next_change() -> None:
     disk = a_disk()
     disk.replace_file(RECOVERY_POINT, b"rubbish")
     kept = KeptOffsets(a_checkpoint(disk))
-    kept.forget([ORDERS_0])
-    assert a_checkpoint(disk).read() == {}
+    kept.update({ORDERS_0: Offset(5)})
+    assert a_checkpoint(disk).read() == {ORDERS_0: 5}
 
 
 def test_after_a_failed_write_the_old_offsets_hold_and_the_next_change_writes_again() -> None:
@@ -153,3 +153,33 @@ def test_after_a_failed_write_the_old_offsets_hold_and_the_next_change_writes_ag
     disk.replace_file(RECOVERY_POINT, b"0\n1\norders 0 9\n")
     kept.update({ORDERS_0: Offset(5)})
     assert a_checkpoint(disk).read() == {ORDERS_0: 5}
+
+
+def test_what_a_failed_write_may_have_said_is_forgotten_for_sure() -> None:
+    disk = a_disk()
+    kept = KeptOffsets.read(a_checkpoint(disk))
+    disk.faults.fail("replace")
+    with pytest.raises(DiskFailed):
+        kept.update({ORDERS_0: Offset(9)})
+    assert ORDERS_0 not in kept
+    # It came through all the same.
+    disk.replace_file(RECOVERY_POINT, b"0\n1\norders 0 9\n")
+    kept.forget([ORDERS_0])
+    assert a_checkpoint(disk).read() == {}
+
+
+def test_what_is_forgotten_soon_is_gone_at_once_and_in_the_file_with_the_next_change() -> None:
+    disk = a_disk()
+    kept = KeptOffsets.read(a_checkpoint(disk))
+    kept.update({ORDERS_0: Offset(5), ORDERS_1: Offset(6)})
+    kept.forget_soon([ORDERS_0])
+    assert ORDERS_0 not in kept
+    # Who forgets another does not care.
+    kept.forget([DASHED])
+    assert a_checkpoint(disk).read() == {ORDERS_0: 5, ORDERS_1: 6}
+    # Whoever must be sure asks again.
+    kept.forget([ORDERS_0])
+    assert a_checkpoint(disk).read() == {ORDERS_1: 6}
+    kept.forget_soon([ORDERS_1])
+    kept.update({})
+    assert a_checkpoint(disk).read() == {}

@@ -9,7 +9,8 @@ Three of them are kept:
 A damaged file is not the end: each can be done without, at a price its reader must know.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Self
 
 from respool.log.checkpoint_text import decode_lines, encode_lines, parse_number
@@ -48,14 +49,18 @@ class OffsetCheckpoint:
 
 
 class KeptOffsets:
-    """A checkpoint and the same offsets in memory. It writes when they would differ, and only then."""
+    """A checkpoint and its offsets in memory. It writes when the file would say something else, and only then."""
 
-    def __init__(self, checkpoint: OffsetCheckpoint) -> None:
-        """Start with nothing, whatever the file says; the next change replaces it."""
+    def __init__(
+        self,
+        checkpoint: OffsetCheckpoint,
+        offsets: Mapping[TopicPartition, Offset] = MappingProxyType({}),
+    ) -> None:
         self._checkpoint = checkpoint
-        self._offsets: dict[TopicPartition, Offset] = {}
-        # The file may say something else: it was damaged, or a write failed and may have come through all the same.
-        self._file_is_unsure = True
+        self._offsets = dict(offsets)
+        self._is_written = True
+        # Partitions the file may speak of: more than one thinks, when a failed write came through all the same.
+        self._may_be_in_file = set(offsets)
 
     @classmethod
     def read(cls, checkpoint: OffsetCheckpoint) -> Self:
@@ -64,10 +69,7 @@ class KeptOffsets:
         Raises:
             CheckpointDamaged: as `OffsetCheckpoint.read`.
         """
-        kept = cls(checkpoint)
-        kept._offsets = checkpoint.read()
-        kept._file_is_unsure = False
-        return kept
+        return cls(checkpoint, checkpoint.read())
 
     def get(self, partition: TopicPartition) -> Offset:
         """The partition's offset; 0, where every log begins, when none was written."""
@@ -81,18 +83,29 @@ class KeptOffsets:
 
     def update(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Take these over and leave the other partitions' as they are."""
-        self._replace({**self._offsets, **offsets})
+        updated = {**self._offsets, **offsets}
+        if updated != self._offsets or not self._is_written:
+            self._write(updated)
 
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        gone = set(partitions)
-        self._replace({one: at for one, at in self._offsets.items() if one not in gone})
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Say nothing of these any more, in the file either when this returns."""
+        self.forget_soon(partitions)
+        if not self._may_be_in_file.isdisjoint(partitions):
+            self._write(self._offsets)
 
-    def _replace(self, offsets: dict[TopicPartition, Offset]) -> None:
-        if offsets == self._offsets and not self._file_is_unsure:
-            return
-        self._file_is_unsure = True
+    def forget_soon(self, partitions: Collection[TopicPartition]) -> None:
+        """Say nothing of these any more; the file follows with the next change."""
+        gone = self._offsets.keys() & set(partitions)
+        if gone:
+            self._offsets = {one: at for one, at in self._offsets.items() if one not in gone}
+            self._is_written = False
+
+    def _write(self, offsets: dict[TopicPartition, Offset]) -> None:
+        self._is_written = False
+        self._may_be_in_file.update(offsets)
         self._checkpoint.write(offsets)
-        self._file_is_unsure = False
+        self._is_written = True
+        self._may_be_in_file = set(offsets)
         self._offsets = offsets
 
 

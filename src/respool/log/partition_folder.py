@@ -8,14 +8,13 @@ for its deletion: all as in Kafka.
 import re
 from uuid import UUID
 
+from respool.log.file_names import FILE_NAME_BYTES_MAX
 from respool.log.uuid_text import uuid_from_text, uuid_to_text
 from respool.model.errors import InvalidTopic
 from respool.model.ids import TopicId, TopicPartition, check_topic_name
 
 METADATA_NAME = "partition.metadata"
-DELETED = "-delete"
 STRAY = "-stray"
-_NAME_LENGTH_MAX = 255
 _PARTITION_MAX = 2**31 - 1
 _FOLDER = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
 
@@ -39,7 +38,7 @@ def parse_folder_name(name: str) -> TopicPartition | None:
 def name_aside(name: str, *, tag: UUID, suffix: str) -> str:
     """The folder's name out of use. What is too long for a file's name is cut from the topic's."""
     ending = f".{tag.hex}{suffix}"
-    return name[: _NAME_LENGTH_MAX - len(ending)] + ending
+    return name[: FILE_NAME_BYTES_MAX - len(ending)] + ending
 
 
 def encode_metadata(topic_id: TopicId) -> bytes:

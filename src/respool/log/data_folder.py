@@ -1,0 +1,271 @@
+"""The data folder as a whole: whose it is, which partitions lie in it, and how far each may be believed.
+
+```
+meta.properties                      whose folder this is (folder_identity.py)
+.kafka_cleanshutdown                 there: the last stop was clean, logs need not be read at the start
+recovery-point-offset-checkpoint     below these offsets the logs are synced (checkpoint.py)
+log-start-offset-checkpoint          below these offsets the logs are deleted
+replication-offset-checkpoint        high watermarks
+<topic>-<partition>/                 a log (partition_folder.py, partition_log.py)
+```
+What must stay true at every moment the power may go:
+
+- The marker exists only while every log is synced to its end and the recovery points say so. So it is removed, durably,
+  before `open` returns, and written last by `close`.
+- A recovery point lies at or below what is synced. After a log is cut back, `write_checkpoints` must come before the
+  next append, or a crash would trust new bytes below the old point.
+- A checkpoint speaks of the log that lies in the folder, never of an earlier one under the same name. So what it says
+  is forgotten, durably, before a folder is made anew.
+
+Every method may block on the disk: call it off the event loop. Calls may come from several threads at once when `guard`
+is a lock; it is not held while a log is recovered, so that many can be at the same time.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Self
+from uuid import UUID
+
+from respool.log.file_names import FOLDER_DELETED
+from respool.log.folder_checkpoints import FolderCheckpoints
+from respool.log.folder_identity import IDENTITY_NAME, FolderIdentity
+from respool.log.partition_folder import STRAY, folder_name
+from respool.log.partition_folders import ROOT, PartitionFolders
+from respool.log.partition_log import PartitionLog
+from respool.log.uuid_text import uuid_to_text
+from respool.model.errors import DataFolderMismatch, StorageError
+from respool.model.ids import BrokerId, Offset, TopicId, TopicPartition
+from respool.model.topic_config import DAY_MS, TopicConfig
+from respool.ports.disk import Disk
+
+logger = logging.getLogger(__name__)
+
+CLEAN_MARKER = ".kafka_cleanshutdown"
+# Kafka reads a broker epoch from it; -1 is its word for none.
+_CLEAN_MARKER_CONTENT = b'{"version":"0","broker_epoch":"-1"}'
+
+
+class DataFolder:
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        identity: FolderIdentity,
+        producer_expiration_ms: int,
+        guard: AbstractContextManager[object],
+    ) -> None:
+        """Use `open`."""
+        self._disk = disk
+        self._producer_expiration_ms = producer_expiration_ms
+        self._guard = guard
+        self._folders = PartitionFolders(disk)
+        self._checkpoints = FolderCheckpoints(disk)
+        # Partitions that may have changed since the start; None for a log that could not be opened.
+        self._opened: dict[TopicPartition, PartitionLog | None] = {}
+        self._is_closed = False
+        self.cluster_id = identity.cluster_id
+        # No log has changed since it was closed. What damaged a checkpoint may have damaged more.
+        self.was_clean = disk.exists(CLEAN_MARKER) and not self._checkpoints.any_is_damaged
+
+    @classmethod
+    def open(
+        cls,
+        *,
+        disk: Disk,
+        broker_id: BrokerId,
+        new_cluster_id: str,
+        cluster_id: str | None = None,
+        producer_expiration_ms: int = DAY_MS,
+        guard: AbstractContextManager[object] | None = None,
+    ) -> Self:
+        """Take the folder over, or make an empty one ours: under `cluster_id` if given, else `new_cluster_id`.
+
+        Raises:
+            DataFolderMismatch: the folder belongs to another broker or cluster, or is laid out differently.
+        """
+        folder = cls(
+            disk=disk,
+            identity=_identity(disk, broker_id, cluster_id, new_cluster_id),
+            producer_expiration_ms=producer_expiration_ms,
+            guard=guard or nullcontext(),
+        )
+        folder._start()
+        return folder
+
+    def open_partition(
+        self, name: TopicPartition, *, topic_id: TopicId, config: TopicConfig, now_ms: int
+    ) -> PartitionLog:
+        """Open the partition's log, recovered as far as it needs to be, or a new one.
+
+        A folder of that name that belongs to another topic is put aside: not read, not deleted.
+
+        Raises:
+            StorageError: this log cannot be had. It concerns no other: the caller goes on without this partition, and
+                the next stop will not count as clean.
+        """
+        assert not self._is_closed
+        points = self._checkpoints.recovery_points
+        with self._guard:
+            # Opened a second time it is no longer as the last stop left it.
+            untouched = name not in self._opened
+            self._opened[name] = None
+            self._prepare(name, topic_id)
+            clean = self.was_clean and untouched and name in points
+        log = PartitionLog.open(
+            disk=self._disk,
+            folder=folder_name(name),
+            config=config,
+            now_ms=now_ms,
+            log_start=self._checkpoints.log_starts.get(name),
+            recovery_point=points.get(name),
+            clean=clean,
+            producer_expiration_ms=self._producer_expiration_ms,
+        )
+        # A log that lost its end is refused: grown again, it would be believed up to the old point.
+        assert log.synced_end >= points.get(name)
+        self._opened[name] = log
+        return log
+
+    def high_watermark(self, name: TopicPartition) -> Offset:
+        """The high watermark as last written down. The log may have lost its end since: trust it up to `log_end`."""
+        return self._checkpoints.high_watermarks.get(name)
+
+    def partition_folders(self) -> list[TopicPartition]:
+        """The partitions that have a folder here, in use or not."""
+        return self._folders.names()
+
+    def remove_partition(self, name: TopicPartition, log: PartitionLog | None) -> str | None:
+        """Put the partition's folder out of use; return its path, to be deleted when its readers are done.
+
+        `log` is None when it could not be opened. Returns None when there is no folder.
+        """
+        with self._guard:
+            path: str | None
+            if log is None:
+                path = self._folders.put_aside(name, FOLDER_DELETED)
+            else:
+                path = log.delete().path
+                self._disk.sync_folder(ROOT)
+            self._opened.pop(name, None)
+            # Not written here: deleting a topic of a thousand partitions would write three thousand files.
+            self._checkpoints.forget_soon([name])
+        return path
+
+    def put_strays_aside(self, known: Collection[TopicPartition]) -> list[str]:
+        """Put aside the folders of all partitions but the known: the cluster has no such partition here any more.
+
+        They are renamed, not deleted: a metadata store restored from an old backup would look the same.
+        """
+        paths = []
+        with self._guard:
+            strays = [name for name in self._folders.names() if name not in known]
+            for name in strays:
+                path = self._folders.put_aside(name, STRAY)
+                assert path is not None
+                paths.append(path)
+                self._opened.pop(name, None)
+                logger.warning("%s is not a partition here; its folder is now %s", name, path)
+            self._checkpoints.forget_soon(strays)
+        return paths
+
+    def leftovers(self) -> list[str]:
+        """Folders of removed partitions that are still to be deleted."""
+        return self._folders.with_suffix(FOLDER_DELETED)
+
+    def write_checkpoints(
+        self,
+        logs: Mapping[TopicPartition, PartitionLog],
+        high_watermarks: Mapping[TopicPartition, Offset],
+    ) -> None:
+        """Write down how far these logs are synced, where they start and how far they are committed.
+
+        Nothing is synced here. Partitions not named keep what was written before. The mappings must not change
+        meanwhile.
+        """
+        with self._guard:
+            self._checkpoints.write(self._current(logs), high_watermarks)
+
+    def close(
+        self,
+        logs: Mapping[TopicPartition, PartitionLog],
+        high_watermarks: Mapping[TopicPartition, Offset],
+        *,
+        is_clean: bool = True,
+    ) -> bool:
+        """Close the logs and leave the folder so that the next start need not read them; say whether it need not.
+
+        It must when `is_clean` is False, when a log does not close, or when one that was opened is not among `logs`:
+        its end may not be on the disk then.
+        """
+        with self._guard:
+            assert not self._is_closed
+            self._is_closed = True
+            # The order is what makes the marker true: logs, what refers to them, marker.
+            closed = {name for name, log in logs.items() if _close(name, log)}
+            self._checkpoints.write(self._current(logs), high_watermarks)
+            if not is_clean or not self._are_all_clean(closed):
+                return False
+            self._disk.replace_file(CLEAN_MARKER, _CLEAN_MARKER_CONTENT)
+            return True
+
+    def _start(self) -> None:
+        # A crash may have come between the removal of a partition and the writing down of that.
+        self._checkpoints.forget_soon(self._checkpoints.names() - set(self._folders.names()))
+        if self._disk.exists(CLEAN_MARKER):
+            self._disk.delete(CLEAN_MARKER)
+            self._disk.sync_folder(ROOT)
+
+    def _prepare(self, name: TopicPartition, topic_id: TopicId) -> None:
+        """See to it that the partition has a folder of this topic, and that the checkpoints mean that one."""
+        found = self._folders.topic_id(name)
+        if found == topic_id:
+            return
+        if found is not None:
+            path = self._folders.put_aside(name, STRAY)
+            logger.warning("%s was of an earlier topic %s; it is now %s", name, found, path)
+        self._checkpoints.forget([name])
+        self._folders.make(name, topic_id)
+
+    def _current(
+        self, logs: Mapping[TopicPartition, PartitionLog]
+    ) -> dict[TopicPartition, PartitionLog]:
+        """Without those that were removed, or made anew, after the caller had collected the logs."""
+        return {name: log for name, log in logs.items() if self._opened.get(name) is log}
+
+    def _are_all_clean(self, closed: set[TopicPartition]) -> bool:
+        untouched = set(self._folders.names()) - self._opened.keys()
+        return self._opened.keys() <= closed and (self.was_clean or not untouched)
+
+
+def cluster_id_text(uuid: UUID) -> str:
+    """A new cluster's id, as Kafka writes one."""
+    return uuid_to_text(uuid)
+
+
+def _identity(
+    disk: Disk, broker_id: BrokerId, cluster_id: str | None, new_cluster_id: str
+) -> FolderIdentity:
+    data = disk.read_file(IDENTITY_NAME)
+    if data is not None:
+        identity = FolderIdentity.decode(data)
+        identity.check(cluster_id=cluster_id, broker_id=broker_id)
+        return identity
+    # It is written before anything else, so a folder with logs and without it was not left so by us.
+    if PartitionFolders(disk).names():
+        raise DataFolderMismatch(
+            f"the data folder holds partitions but no {IDENTITY_NAME}: put that file back, or use another folder"
+        )
+    identity = FolderIdentity(cluster_id=cluster_id or new_cluster_id, broker_id=broker_id)
+    disk.replace_file(IDENTITY_NAME, identity.encode())
+    return identity
+
+
+def _close(name: TopicPartition, log: PartitionLog) -> bool:
+    """Close the log; say whether all of it is synced."""
+    try:
+        log.close()
+    except StorageError as error:
+        logger.warning("%s did not close, and is recovered at the next start: %s", name, error)
+        return False
+    return log.synced_end == log.log_end
