@@ -86,13 +86,21 @@ class Partitions:
 
     async def remove_topic(self, topic: TopicImage) -> list[str]:
         """Take the partitions out of service at once; return what is to be deleted from disk."""
-        leftovers = []
+        removed = []
         for number in range(len(topic.partitions)):
             partition = self._partitions.pop((topic.name, number), None)
-            if partition is None:
+            if partition is not None:
+                removed.append((partition.name, partition.detach()))
+        leftovers = []
+        for name, log in removed:
+            try:
+                path = await self._offload.run(partial(self._folder.remove_partition, name, log))
+            except StorageError as error:
+                # The catalog does not name it any more, so the next start puts it aside.
+                logger.warning(
+                    "%s is deleted, but its folder stays until a restart: %s", name, error
+                )
                 continue
-            remove = partial(self._folder.remove_partition, partition.name, partition.detach())
-            path = await self._offload.run(remove)
             if path is not None:
                 leftovers.append(path)
         return leftovers

@@ -5,14 +5,16 @@ opened, and folders it does not name are put aside.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 
 from respool.broker.catalog import Catalog
 from respool.broker.leftovers import Leftovers
 from respool.broker.partitions import Partitions
 from respool.model.cluster import TopicImage
-from respool.model.errors import TopicAlreadyExists, UnknownTopicId
+from respool.model.errors import RequestTimedOut, TopicAlreadyExists, UnknownTopicId
 from respool.model.ids import TopicId
+from respool.ports.metadata_store import StoreUnavailable
 
 
 class Topics:
@@ -32,7 +34,7 @@ class Topics:
         assignment: Mapping[int, Iterable[int]] | None = None,
         validate_only: bool = False,
     ) -> TopicImage:
-        async with self._changing:
+        async with self._change():
             topic = await self._catalog.create_topic(
                 name,
                 partition_count=partition_count,
@@ -60,7 +62,7 @@ class Topics:
         assignments: Iterable[Iterable[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        async with self._changing:
+        async with self._change():
             have = len(self._catalog.topic(name).partitions)
             topic = await self._catalog.add_partitions(
                 name,
@@ -79,7 +81,7 @@ class Topics:
         validate_only: bool = False,
     ) -> None:
         """Give the topic the settings that `rewrite` makes of those it has."""
-        async with self._changing:
+        async with self._change():
             overrides = rewrite(self._catalog.topic(name))
             changed = await self._catalog.set_overrides(
                 name, overrides, validate_only=validate_only
@@ -89,11 +91,20 @@ class Topics:
             for number in range(len(changed.partitions)):
                 self._partitions.find(name, number).update_config(changed.config)
 
-    async def delete(self, name: str, *, topic_id: TopicId) -> None:
-        """Delete the topic, if it is still the one with that id: another may have come under its name."""
-        async with self._changing:
-            if self._catalog.topic(name).id != topic_id:
+    async def delete(self, name: str, *, topic_id: TopicId | None = None) -> None:
+        """Delete the topic, if it still is the one with that id: another may have come under its name."""
+        async with self._change():
+            if topic_id not in (None, self._catalog.topic(name).id):
                 raise UnknownTopicId(f"the topic {name!r} with id {topic_id} was just deleted")
             topic = await self._catalog.delete_topic(name)
             paths = await self._partitions.remove_topic(topic)
             self._leftovers.delete_later(paths, delay_ms=topic.config.file_delete_delay_ms)
+
+    @asynccontextmanager
+    async def _change(self) -> AsyncIterator[None]:
+        """One change at a time. Whether one was made that the store did not confirm is known after the next start."""
+        async with self._changing:
+            try:
+                yield
+            except StoreUnavailable as error:
+                raise RequestTimedOut(f"the metadata store does not answer: {error}") from error
