@@ -1,0 +1,34 @@
+"""Fixtures shared by the tests of the broker."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.running_broker import RunningBroker, StartBroker
+from respool.model.settings import Settings
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StartBroker]:
+    """Start a broker with settings of the test's own."""
+    # The metadata store leaves an empty file called ":memory:" where it runs.
+    monkeypatch.chdir(tmp_path)
+    started: list[RunningBroker] = []
+
+    with asyncio.Runner() as runner:
+
+        def start(**settings: Any) -> RunningBroker:
+            started.append(RunningBroker(runner, Settings(**settings)))
+            return started[-1]
+
+        yield start
+        for one in started:
+            one.stop()
+
+
+@pytest.fixture
+def running_broker(start_broker: StartBroker) -> RunningBroker:
+    return start_broker()

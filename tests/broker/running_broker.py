@@ -1,0 +1,166 @@
+"""A broker without a machine: its disk, clock, threads and dice are simulated; requests and replies are real bytes."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, TypeAlias, TypeVar
+
+from broker.wire_client import decode_reply, encode_request
+from respool.broker.broker import Broker, World
+from respool.broker.dispatch import handle
+from respool.broker.outcome import Pipelined, Reply
+from respool.drivers.dice import SystemDice
+from respool.drivers.sqlite_store import SqliteStore
+from respool.model.errors import DiskFailed
+from respool.model.settings import Settings
+from respool.records.build import NewRecord, build_batch
+from respool.sim.clock import SimClock
+from respool.sim.disk import SimDisk
+from respool.sim.metrics import SimMetrics
+from respool.sim.offload import InlineOffload
+from respool.wire.api_table import Api
+from respool.wire.codec import decode_request
+
+T = TypeVar("T")
+
+PRODUCE_VERSION = 9
+LIST_OFFSETS_VERSION = 7
+LATEST = -1
+EARLIEST = -2
+
+
+class RunningBroker:
+    """A started broker and a client of it. Between calls time stands still."""
+
+    def __init__(self, runner: asyncio.Runner, settings: Settings) -> None:
+        self._runner = runner
+        self.disk = SimDisk(Random(7))
+        self.clock = SimClock()
+        self.offload = InlineOffload()
+        self.store = SqliteStore(":memory:", clock=self.clock, offload=InlineOffload())
+        self.broker = runner.run(self._start(settings))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+    def ask(self, api: Api, version: int, **fields: Any) -> Any:
+        """Send a request as bytes and read the reply's bytes."""
+        reply = self.run(self._answer(encode_request(api, version, **fields)))
+        return decode_reply(api, version, b"".join(reply))
+
+    def ask_at_once(self, *requests: tuple[Api, int, dict[str, Any]]) -> list[Any]:
+        """Send requests on as many connections at the same time."""
+
+        async def answer_all() -> list[Reply]:
+            frames = [encode_request(api, version, **fields) for api, version, fields in requests]
+            return await asyncio.gather(*map(self._answer, frames))
+
+        return [
+            decode_reply(api, version, b"".join(reply))
+            for (api, version, _), reply in zip(requests, self.run(answer_all()), strict=True)
+        ]
+
+    def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Begin something and go as far with it as it goes without waiting for the outside."""
+
+        async def begin() -> asyncio.Task[T]:
+            task = asyncio.ensure_future(work)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return task
+
+        return self.run(begin())
+
+    def finish(self, task: "asyncio.Task[T]") -> T:
+        async def wait() -> T:
+            return await task
+
+        return self.run(wait())
+
+    def create_topic(self, name: str, *, partitions: int = 1, **overrides: str) -> Any:
+        """Create a topic behind the handlers' back; settings with `_` for `.`."""
+        return self.run(
+            self.broker.topics.create(
+                name,
+                partition_count=partitions,
+                overrides={key.replace("_", "."): value for key, value in overrides.items()},
+            )
+        )
+
+    def produce(
+        self, topic: str, partition: int = 0, *, values: tuple[bytes, ...] = (b"v",), **batch: Any
+    ) -> int:
+        """Append one batch with acks=all and return its base offset."""
+        now_ms = self.clock.now_ms()
+        records = [NewRecord(value=value, timestamp_ms=now_ms) for value in values]
+        data = {"index": partition, "records": build_batch(records, **batch)}
+        reply = self.ask(
+            Api.PRODUCE,
+            PRODUCE_VERSION,
+            transactional_id=None,
+            acks=-1,
+            timeout=1000,
+            topic_data=[{"name": topic, "partition_data": [data]}],
+        )
+        (answer,) = reply.responses[0].partition_responses
+        assert answer.error_code == 0, answer
+        return int(answer.base_offset)
+
+    def offset(self, topic: str, partition: int = 0, *, at: int) -> int:
+        """The offset ListOffsets gives for LATEST or EARLIEST."""
+        wish = {"partition_index": partition, "current_leader_epoch": -1, "timestamp": at}
+        reply = self.ask(
+            Api.LIST_OFFSETS,
+            LIST_OFFSETS_VERSION,
+            replica_id=-1,
+            isolation_level=0,
+            topics=[{"name": topic, "partitions": [wish]}],
+        )
+        return int(reply.topics[0].partitions[0].offset)
+
+    def take_offline(self, topic: str, partition: int = 0) -> None:
+        found = self.broker.partitions.find(topic, partition)
+        self.run(self._call(lambda: found.go_offline(DiskFailed("as the test wants it"))))
+
+    def restart(self, *, crash: bool = False) -> None:
+        """Stop the broker, or cut its power, and start it again on what is left."""
+        if crash:
+            self.disk.crash()
+        else:
+            self.run(self.broker.stop())
+        settings = self.broker.settings
+        self.disk = self.disk.reopen()
+        self.broker = self._runner.run(self._start(settings))
+
+    def stop(self) -> None:
+        self.run(self.broker.stop())
+        self.run(self.store.close())
+
+    async def _start(self, settings: Settings) -> Broker:
+        broker = Broker(
+            settings,
+            World(
+                clock=self.clock,
+                disk=self.disk,
+                store=self.store,
+                offload=self.offload,
+                metrics=SimMetrics(),
+                dice=SystemDice(),
+            ),
+        )
+        await broker.start()
+        return broker
+
+    async def _answer(self, frame: memoryview) -> Reply:
+        outcome = handle(decode_request(frame), self.broker)
+        if isinstance(outcome, Pipelined):
+            return await outcome.reply
+        if isinstance(outcome, Coroutine):
+            return await outcome
+        return outcome
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        return work()
+
+
+StartBroker: TypeAlias = Callable[..., RunningBroker]
