@@ -1,0 +1,50 @@
+"""DescribeCluster (key 60): the brokers there are and who is the controller."""
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from respool.broker.handlers.error_fields import error_fields
+from respool.broker.outcome import Reply
+from respool.model.errors import MismatchedEndpointType, RequestError, UnsupportedEndpointType
+from respool.wire.codec import Request, encode_reply
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def describe_cluster(request: Request, broker: Broker) -> Reply:
+    image = broker.image
+    fields = {
+        "throttle_time": 0,
+        "endpoint_type": BROKERS,
+        "cluster_id": image.cluster_id,
+    }
+    try:
+        _check_endpoint_type(getattr(request.body, "endpoint_type", BROKERS))
+    except RequestError as error:
+        return [encode_reply(request, {**fields, **error_fields(error), "brokers": ()})]
+    fields |= {
+        **error_fields(None),
+        "controller_id": image.controller,
+        "brokers": [
+            {
+                "broker_id": one.id,
+                "host": one.host,
+                "port": one.port,
+                "rack": one.rack,
+                # A broker that answers is not fenced.
+                "is_fenced": False,
+            }
+            for one in image.brokers.values()
+        ],
+        "cluster_authorized_operations": (
+            CLUSTER_OPERATIONS if request.body.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    }
+    return [encode_reply(request, fields)]
+
+
+def _check_endpoint_type(endpoint_type: int) -> None:
+    if endpoint_type == CONTROLLERS:
+        raise MismatchedEndpointType("this is an endpoint of a broker, not of a controller")
+    if endpoint_type != BROKERS:
+        raise UnsupportedEndpointType(f"there is no endpoint type {endpoint_type}")

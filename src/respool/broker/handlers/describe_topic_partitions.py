@@ -1,0 +1,106 @@
+"""DescribeTopicPartitions (key 75): topics and their partitions in pages, for clusters too large for one Metadata.
+
+Topics come sorted by name. A reply holds at most so many partitions as the client and `PARTITIONS_MAX` allow; its
+cursor names the first that did not fit, and the client's next request begins there. The Java admin client and Spark's
+driver ask this before anything else when it is advertised.
+"""
+
+from collections.abc import Iterable
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.authorized_operations import TOPIC_OPERATIONS
+from respool.broker.handlers.leadership import leadership
+from respool.broker.handlers.unknown_topic import why_unknown
+from respool.broker.outcome import Reply
+from respool.model.errors import InvalidRequest, RequestError
+from respool.wire.codec import Request, encode_reply
+from respool.wire.metadata_reply import MetadataPartition
+
+# Kafka's max.request.partition.size.limit.
+PARTITIONS_MAX = 2_000
+
+
+def describe_topic_partitions(request: Request, broker: Broker) -> Reply:
+    body = request.body
+    try:
+        names = _names_from_cursor(request, broker)
+    except RequestError as error:
+        topics = [_refused(topic.name, error) for topic in body.topics]
+        return [encode_reply(request, {"throttle_time": 0, "topics": topics})]
+    page = _Page(broker, max(1, min(body.response_partition_limit, PARTITIONS_MAX)))
+    for name in names:
+        # The topic the last page ended in may be gone: then the next one is told from its beginning.
+        is_begun = body.cursor is not None and name == body.cursor.topic_name
+        page.add(name, first=body.cursor.partition_index if is_begun else 0)
+        if page.next_cursor is not None:
+            break
+    fields = {"throttle_time": 0, "topics": page.topics, "next_cursor": page.next_cursor}
+    return [encode_reply(request, fields)]
+
+
+def _names_from_cursor(request: Request, broker: Broker) -> list[str]:
+    """The topics asked for that were not told yet, sorted. No topic named means all of them."""
+    body = request.body
+    cursor = body.cursor
+    wanted: Iterable[str] = {topic.name for topic in body.topics} or broker.image.topics
+    if cursor is None:
+        return sorted(wanted)
+    if body.topics and cursor.topic_name not in wanted:
+        raise InvalidRequest(f"the cursor's topic {cursor.topic_name!r} is not asked for")
+    if cursor.partition_index < 0:
+        raise InvalidRequest(f"the cursor's partition is {cursor.partition_index}")
+    return sorted(name for name in wanted if name >= cursor.topic_name)
+
+
+class _Page:
+    def __init__(self, broker: Broker, partitions_max: int) -> None:
+        self._broker = broker
+        self._room = partitions_max
+        self.topics: list[dict[str, object]] = []
+        # The first partition that did not fit; None while all do.
+        self.next_cursor: dict[str, object] | None = None
+
+    def add(self, name: str, *, first: int) -> None:
+        """Add the topic's partitions from `first` on, as far as there is room; else say where to go on."""
+        if self._room == 0:
+            self.next_cursor = {"topic_name": name, "partition_index": 0}
+            return
+        topic = self._broker.image.topics.get(name)
+        if topic is None:
+            self.topics.append(_refused(name, why_unknown(name)))
+            return
+        end = min(first + self._room, len(topic.partitions))
+        partitions = [
+            _partition_fields(one) for one in leadership(self._broker, topic, range(first, end))
+        ]
+        self._room -= len(partitions)
+        self.topics.append(
+            {
+                "error_code": 0,
+                "name": name,
+                "topic_id": topic.id,
+                "is_internal": topic.internal,
+                "partitions": partitions,
+                "topic_authorized_operations": TOPIC_OPERATIONS,
+            }
+        )
+        if end < len(topic.partitions):
+            self.next_cursor = {"topic_name": name, "partition_index": end}
+
+
+def _partition_fields(partition: MetadataPartition) -> dict[str, object]:
+    return {
+        "error_code": partition.error_code,
+        "partition_index": partition.partition,
+        "leader_id": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": partition.replicas,
+        "isr_nodes": partition.isr,
+        "eligible_leader_replicas": (),
+        "last_known_elr": (),
+        "offline_replicas": partition.offline_replicas,
+    }
+
+
+def _refused(name: str, error: RequestError) -> dict[str, object]:
+    return {"error_code": error.code, "name": name, "topic_id": None, "partitions": ()}

@@ -1,0 +1,139 @@
+"""Metadata (key 3): which brokers there are, which topics, and who leads their partitions.
+
+Every client asks this first and often. Asking for a topic by name may create it, if the client and the settings allow.
+
+| version | all topics | none       | asked by                                                   |
+|---------|------------|------------|------------------------------------------------------------|
+| 0       | empty list | -          | name                                                       |
+| 1 to 11 | null       | empty list | name; 10 and 11 have a field for ids that Kafka never served |
+| 12 on   | null       | empty list | name, or id where there is one                             |
+"""
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.authorized_operations import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+)
+from respool.broker.handlers.leadership import leadership
+from respool.broker.handlers.unknown_topic import why_unknown
+from respool.broker.outcome import Outcome, Reply
+from respool.model.cluster import TopicImage
+from respool.model.errors import (
+    InvalidRequest,
+    RequestError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from respool.model.ids import TopicId
+from respool.wire.codec import Request
+from respool.wire.metadata_reply import MetadataBroker, MetadataTopic, encode_metadata_reply
+
+TOPIC_IDS_FROM_VERSION = 12
+
+# How a topic was asked for, and what became of it.
+Asked: TypeAlias = str | TopicId | None
+Answer: TypeAlias = tuple[Asked, TopicImage | RequestError]
+
+
+def metadata(request: Request, broker: Broker) -> Outcome:
+    body = request.body
+    if body.topics is None or (request.version == 0 and not body.topics):
+        return _reply(request, broker, [(one.name, one) for one in broker.image.topics.values()])
+    asked = list(dict.fromkeys(_asked(one, request.version) for one in body.topics))
+    may_create = broker.settings.auto_create_topics and getattr(
+        body, "allow_auto_topic_creation", True
+    )
+    if may_create and any(isinstance(one, str) and one not in broker.image.topics for one in asked):
+        return _create_and_reply(request, broker, asked)
+    return _reply(request, broker, [(one, _find(broker, one)) for one in asked])
+
+
+async def _create_and_reply(request: Request, broker: Broker, asked: Iterable[Asked]) -> Reply:
+    answers = [(one, await _find_or_create(broker, one)) for one in asked]
+    return _reply(request, broker, answers)
+
+
+async def _find_or_create(broker: Broker, asked: Asked) -> TopicImage | RequestError:
+    found = _find(broker, asked)
+    if not isinstance(found, UnknownTopicOrPartition) or not isinstance(asked, str):
+        return found
+    try:
+        return await broker.topics.create_if_missing(asked)
+    except RequestError as error:
+        return error
+
+
+def _asked(topic: Any, version: int) -> Asked:
+    topic_id = getattr(topic, "topic_id", None)
+    if topic_id is None:
+        return topic.name  # type: ignore[no-any-return]
+    return TopicId(topic_id) if version >= TOPIC_IDS_FROM_VERSION else None
+
+
+def _find(broker: Broker, asked: Asked) -> TopicImage | RequestError:
+    image = broker.image
+    if asked is None:
+        return InvalidRequest("a topic is asked for by its name; from version 12 on also by its id")
+    if isinstance(asked, str):
+        return image.topics.get(asked) or why_unknown(asked)
+    return image.topics_by_id.get(asked) or UnknownTopicId(f"there is no topic with id {asked}")
+
+
+def _reply(request: Request, broker: Broker, answers: Iterable[Answer]) -> Reply:
+    image = broker.image
+    body = request.body
+    topic_operations = (
+        TOPIC_OPERATIONS
+        if getattr(body, "include_topic_authorized_operations", False)
+        else NOT_ASKED
+    )
+    cluster_operations = (
+        CLUSTER_OPERATIONS
+        if getattr(body, "include_cluster_authorized_operations", False)
+        else NOT_ASKED
+    )
+    frame = encode_metadata_reply(
+        request.correlation_id,
+        request.version,
+        brokers=[
+            MetadataBroker(one.id, one.host, one.port, one.rack) for one in image.brokers.values()
+        ],
+        cluster_id=image.cluster_id,
+        controller_id=image.controller,
+        topics=[
+            _told(broker, found, topic_operations)
+            if isinstance(found, TopicImage)
+            else _refused(asked, found, request.version)
+            for asked, found in answers
+        ],
+        cluster_authorized_operations=cluster_operations,
+    )
+    return [frame]
+
+
+def _told(broker: Broker, topic: TopicImage, operations: int) -> MetadataTopic:
+    return MetadataTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.internal,
+        partitions=leadership(broker, topic, range(len(topic.partitions))),
+        authorized_operations=operations,
+    )
+
+
+def _refused(asked: Asked, error: RequestError, version: int) -> MetadataTopic:
+    name = asked if isinstance(asked, str) else None
+    return MetadataTopic(
+        error_code=error.code,
+        # Before ids could be asked for, a reply's name could not be null.
+        name="" if name is None and version < TOPIC_IDS_FROM_VERSION else name,
+        topic_id=None if isinstance(asked, str) else asked,
+        is_internal=False,
+        partitions=(),
+        authorized_operations=NOT_ASKED,
+    )
