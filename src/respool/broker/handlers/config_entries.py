@@ -1,0 +1,182 @@
+"""Settings as the config APIs show them: value, where it comes from, what else it could have come from.
+
+A topic's setting comes from the topic itself, else from the `topic` table of the broker's settings, else it is Kafka's
+default. The table's entries are known to Kafka's tools under the broker's names for them: `retention.ms` of a topic is
+`log.retention.ms` of a broker.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from respool.model.cluster import TopicImage
+from respool.model.settings import Settings
+from respool.model.topic_config import CONFIG_RULES, ConfigKind, TopicConfig
+
+
+class Source(IntEnum):
+    """Where a value comes from, in Kafka's numbers."""
+
+    TOPIC = 1
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class ValueType(IntEnum):
+    """What a value is, in Kafka's numbers."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    LIST = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synonym:
+    """A place the value could come from; the first of them is where it does come from."""
+
+    name: str
+    value: str
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    name: str
+    value: str
+    read_only: bool
+    synonyms: tuple[Synonym, ...]
+    type: ValueType
+    doc: str
+
+    @property
+    def source(self) -> Source:
+        return self.synonyms[0].source
+
+
+def topic_entries(topic: TopicImage, settings: Settings) -> Iterator[ConfigEntry]:
+    """Every setting of a topic."""
+    values = topic.config.as_text
+    for name, rule in CONFIG_RULES.items():
+        synonyms = _broker_synonyms(name, settings)
+        if name in topic.overrides:
+            own = Synonym(name=name, value=values[name], source=Source.TOPIC)
+            synonyms = (own, *synonyms)
+        yield ConfigEntry(
+            name=name,
+            value=values[name],
+            read_only=False,
+            synonyms=synonyms,
+            type=_TYPE_OF_KIND[rule.kind],
+            doc=rule.doc,
+        )
+
+
+def broker_entries(settings: Settings) -> Iterator[ConfigEntry]:
+    """Every setting of the broker: read when it starts, so none can be changed from here."""
+    for field in dataclasses.fields(Settings):
+        if field.name == "topic":
+            continue
+        value = getattr(settings, field.name)
+        name = BROKER_NAMES.get(field.name) or "respool." + field.name.replace("_", ".")
+        is_default = value == field.default
+        synonym = Synonym(
+            name=name,
+            value=_text(field.name, value),
+            source=Source.DEFAULT if is_default else Source.STATIC_BROKER,
+        )
+        yield ConfigEntry(
+            name=name,
+            value=synonym.value,
+            read_only=True,
+            synonyms=(synonym,),
+            type=_type_of(field.name, value),
+            doc=field.metadata["doc"],
+        )
+    values = settings.topic_defaults.as_text
+    for name, rule in CONFIG_RULES.items():
+        yield ConfigEntry(
+            name=TOPIC_DEFAULT_NAMES.get(name, name),
+            value=values[name],
+            read_only=True,
+            synonyms=_broker_synonyms(name, settings),
+            type=_TYPE_OF_KIND[rule.kind],
+            doc=rule.doc,
+        )
+
+
+def _broker_synonyms(topic_setting: str, settings: Settings) -> tuple[Synonym, ...]:
+    name = TOPIC_DEFAULT_NAMES.get(topic_setting, topic_setting)
+    default = Synonym(
+        name=name, value=_KAFKA_DEFAULTS.as_text[topic_setting], source=Source.DEFAULT
+    )
+    if topic_setting not in settings.topic:
+        return (default,)
+    value = settings.topic_defaults.as_text[topic_setting]
+    return Synonym(name=name, value=value, source=Source.STATIC_BROKER), default
+
+
+def _text(field_name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if field_name in {"listen", "advertised"} and value:
+        # Kafka's tools expect to find a protocol in front of an address.
+        return f"PLAINTEXT://{value}"
+    return str(value)
+
+
+def _type_of(name: str, value: object) -> ValueType:
+    if isinstance(value, bool):
+        return ValueType.BOOLEAN
+    if isinstance(value, int):
+        return ValueType.LONG if name.endswith(("_ms", "_bytes_max")) else ValueType.INT
+    return ValueType.STRING
+
+
+_KAFKA_DEFAULTS = TopicConfig()
+
+_TYPE_OF_KIND = {
+    ConfigKind.INT: ValueType.INT,
+    ConfigKind.LONG: ValueType.LONG,
+    ConfigKind.STRING: ValueType.STRING,
+    ConfigKind.LIST: ValueType.LIST,
+}
+
+# What Kafka calls a broker's default for a topic setting, where the names differ.
+TOPIC_DEFAULT_NAMES: Mapping[str, str] = {
+    "cleanup.policy": "log.cleanup.policy",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": "log.roll.ms",
+}
+
+# Settings that mean what one of Kafka's means, and its name. The others are shown as `respool.<name>`.
+BROKER_NAMES: Mapping[str, str] = {
+    "data": "log.dirs",
+    "listen": "listeners",
+    "advertised": "advertised.listeners",
+    "broker_id": "node.id",
+    "rack": "broker.rack",
+    "auto_create_topics": "auto.create.topics.enable",
+    "num_partitions": "num.partitions",
+    "connections_max": "max.connections",
+    "connections_per_address_max": "max.connections.per.ip",
+    "connection_idle_ms": "connections.max.idle.ms",
+    "frame_bytes_max": "socket.request.max.bytes",
+    "fetch_bytes_max": "fetch.max.bytes",
+    "fetch_sessions_max": "max.incremental.fetch.session.cache.slots",
+    "retention_check_ms": "log.retention.check.interval.ms",
+    "checkpoint_ms": "log.flush.offset.checkpoint.interval.ms",
+    "producer_id_expiration_ms": "producer.id.expiration.ms",
+}

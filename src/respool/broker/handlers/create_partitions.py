@@ -1,0 +1,36 @@
+"""CreatePartitions (key 37): give topics more partitions. What is in the log stays where it is."""
+
+from collections import Counter
+from typing import Any
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_fields
+from respool.broker.outcome import Reply
+from respool.model.errors import InvalidRequest, RequestError
+from respool.wire.codec import Request, encode_reply
+
+
+async def create_partitions(request: Request, broker: Broker) -> Reply:
+    body = request.body
+    times_named = Counter(topic.name for topic in body.topics)
+    results = []
+    for topic in {topic.name: topic for topic in body.topics}.values():
+        error: RequestError | None = None
+        try:
+            if times_named[topic.name] > 1:
+                raise InvalidRequest(f"the topic {topic.name!r} is in the request more than once")
+            await _add(broker, topic, validate_only=body.validate_only)
+        except RequestError as refused:
+            error = refused
+        results.append({"name": topic.name, **error_fields(error)})
+    return [encode_reply(request, {"throttle_time": 0, "results": results})]
+
+
+async def _add(broker: Broker, topic: Any, *, validate_only: bool) -> None:
+    assignments = topic.assignments
+    await broker.topics.add_partitions(
+        topic.name,
+        partition_count=topic.count,
+        assignments=None if assignments is None else [one.broker_ids for one in assignments],
+        validate_only=validate_only,
+    )

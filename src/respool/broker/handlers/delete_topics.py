@@ -1,0 +1,79 @@
+"""DeleteTopics (key 20): by name, and from version 6 on also by id.
+
+A topic named twice, be it once by name and once by id, is not deleted: the request contradicts itself.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_fields
+from respool.broker.outcome import Reply
+from respool.model.cluster import TopicImage
+from respool.model.errors import (
+    InvalidRequest,
+    RequestError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from respool.model.ids import TopicId
+from respool.wire.codec import Request, encode_reply
+
+
+class _Asked(NamedTuple):
+    """How the client refers to a topic: by exactly one of the two."""
+
+    name: str | None
+    topic_id: TopicId | None
+
+
+async def delete_topics(request: Request, broker: Broker) -> Reply:
+    asked = _asked(request)
+    topics = {one: _find(broker, one) for one in asked}
+    times_named = Counter(asked)
+    times_meant = Counter(one.id for one in topics.values() if isinstance(one, TopicImage))
+    results = []
+    for one, topic in topics.items():
+        error: RequestError | None = None
+        try:
+            if isinstance(topic, RequestError):
+                raise topic
+            if times_named[one] > 1 or times_meant[topic.id] > 1:
+                raise InvalidRequest(f"the topic {topic.name!r} is in the request more than once")
+            await broker.topics.delete(topic.name, topic_id=topic.id)
+        except RequestError as refused:
+            error = refused
+        results.append({**_reference(one, topic), **error_fields(error)})
+    return [encode_reply(request, {"throttle_time": 0, "responses": results})]
+
+
+def _asked(request: Request) -> list[_Asked]:
+    names = getattr(request.body, "topic_names", None)
+    if names is not None:
+        return [_Asked(name, None) for name in names]
+    return [_Asked(one.name, one.topic_id) for one in request.body.topics]
+
+
+def _find(broker: Broker, asked: _Asked) -> TopicImage | RequestError:
+    name, topic_id = asked
+    if (name is None) == (topic_id is None):
+        return InvalidRequest(
+            "a topic is named by its name or its id, not by "
+            + ("neither" if name is None else "both")
+        )
+    if name is not None:
+        return broker.image.topics.get(name) or UnknownTopicOrPartition(
+            f"there is no topic {name!r}"
+        )
+    assert topic_id is not None
+    return broker.image.topics_by_id.get(topic_id) or UnknownTopicId(
+        f"there is no topic with id {topic_id}"
+    )
+
+
+def _reference(asked: _Asked, topic: TopicImage | RequestError) -> Mapping[str, object]:
+    """Name and id, as far as they are known."""
+    if isinstance(topic, TopicImage):
+        return {"name": topic.name, "topic_id": topic.id}
+    return asked._asdict()
