@@ -1,0 +1,29 @@
+"""AlterConfigs (key 33): replace everything that is set for a topic. Old clients have only this one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.config_resources import change_each
+from respool.broker.outcome import Reply
+from respool.model.errors import InvalidRequest
+from respool.wire.codec import Request
+
+
+async def alter_configs(request: Request, broker: Broker) -> Reply:
+    async def change(resource: Any) -> None:
+        overrides = _overrides(resource)
+        await broker.topics.change_overrides(
+            resource.resource_name,
+            lambda _topic: overrides,
+            validate_only=request.body.validate_only,
+        )
+
+    return await change_each(request, broker, change)
+
+
+def _overrides(resource: Any) -> Mapping[str, str]:
+    null = [config.name for config in resource.configs if config.value is None]
+    if null:
+        raise InvalidRequest(f"no value given for {', '.join(null)}")
+    return {config.name: config.value for config in resource.configs}

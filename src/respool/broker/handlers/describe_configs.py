@@ -1,0 +1,70 @@
+"""DescribeConfigs (key 32): the settings of topics, and of this broker."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.config_entries import ConfigEntry, broker_entries, topic_entries
+from respool.broker.handlers.config_resources import ResourceType, check_is_this_broker
+from respool.broker.handlers.error_fields import error_fields
+from respool.broker.handlers.unknown_topic import why_unknown
+from respool.broker.outcome import Reply
+from respool.model.errors import InvalidRequest, RequestError
+from respool.wire.codec import Request, encode_reply
+
+
+def describe_configs(request: Request, broker: Broker) -> Reply:
+    body = request.body
+    with_synonyms = body.include_synonyms
+    with_doc = getattr(body, "include_documentation", False)
+    results = []
+    for resource in body.resources:
+        error: RequestError | None = None
+        configs: list[dict[str, object]] = []
+        try:
+            configs = [
+                _entry_fields(entry, with_synonyms=with_synonyms, with_doc=with_doc)
+                for entry in _entries(broker, resource)
+                # None named means all; a name that is no setting is left out.
+                if not resource.configuration_keys or entry.name in resource.configuration_keys
+            ]
+        except RequestError as refused:
+            error = refused
+        results.append(
+            {
+                **error_fields(error),
+                "resource_type": resource.resource_type,
+                "resource_name": resource.resource_name,
+                "configs": configs,
+            }
+        )
+    return [encode_reply(request, {"throttle_time": 0, "results": results})]
+
+
+def _entries(broker: Broker, resource: Any) -> Iterator[ConfigEntry]:
+    name = resource.resource_name
+    if resource.resource_type == ResourceType.TOPIC:
+        topic = broker.image.topics.get(name)
+        if topic is None:
+            raise why_unknown(name)
+        return topic_entries(topic, broker.settings)
+    if resource.resource_type == ResourceType.BROKER:
+        check_is_this_broker(name, broker)
+        return broker_entries(broker.settings)
+    raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")
+
+
+def _entry_fields(entry: ConfigEntry, *, with_synonyms: bool, with_doc: bool) -> dict[str, object]:
+    synonyms = entry.synonyms if with_synonyms else ()
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "read_only": entry.read_only,
+        "config_source": entry.source,
+        "is_sensitive": False,
+        "synonyms": [
+            {"name": one.name, "value": one.value, "source": one.source} for one in synonyms
+        ],
+        "config_type": entry.type,
+        "documentation": entry.doc if with_doc else None,
+    }

@@ -1,0 +1,41 @@
+"""ListConfigResources (key 74): what has settings that DescribeConfigs could show.
+
+Version 0 was ListClientMetricsResources, and there are no client metrics here. From version 1 on the client says which
+types it wants; none means all (KIP-1142).
+"""
+
+from collections.abc import Iterator
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.config_resources import ResourceType
+from respool.broker.outcome import Reply
+from respool.model.errors import UnsupportedVersion
+from respool.wire.codec import Request, encode_reply
+
+_KNOWN: frozenset[int] = frozenset(ResourceType)
+
+
+def list_config_resources(request: Request, broker: Broker) -> Reply:
+    if request.version == 0:
+        types: tuple[int, ...] = (ResourceType.CLIENT_METRICS,)
+    else:
+        types = request.body.resource_types or tuple(ResourceType)
+    is_known = _KNOWN.issuperset(types)
+    fields = {
+        "throttle_time": 0,
+        "error_code": 0 if is_known else UnsupportedVersion.code,
+        "config_resources": [
+            {"resource_name": name, "resource_type": one}
+            for one in dict.fromkeys(types)
+            for name in _names(broker, one)
+            if is_known
+        ],
+    }
+    return [encode_reply(request, fields)]
+
+
+def _names(broker: Broker, resource_type: int) -> Iterator[str]:
+    if resource_type == ResourceType.TOPIC:
+        yield from broker.image.topics
+    elif resource_type == ResourceType.BROKER:
+        yield from map(str, broker.image.brokers)

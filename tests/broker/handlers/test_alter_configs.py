@@ -1,0 +1,260 @@
+"""AlterConfigs and IncrementalAlterConfigs, in every version: a resource is changed as a whole or not at all."""
+
+from typing import Any
+
+import pytest
+
+from broker.running_broker import RunningBroker, StartBroker
+from broker.wire_client import versions
+from respool.wire.api_table import Api
+
+UNKNOWN_TOPIC = 3
+INVALID_CONFIG = 40
+INVALID_REQUEST = 42
+
+TOPIC, BROKER, LOGGER = 2, 4, 8
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+BOTH = (Api.ALTER_CONFIGS, Api.INCREMENTAL_ALTER_CONFIGS)
+both_in_every_version = pytest.mark.parametrize(
+    ("api", "version"), [(api, version) for api in BOTH for version in versions(api)]
+)
+every_version = pytest.mark.parametrize("version", versions(Api.ALTER_CONFIGS))
+every_incremental_version = pytest.mark.parametrize(
+    "version", versions(Api.INCREMENTAL_ALTER_CONFIGS)
+)
+
+Change = tuple[str, str | None] | tuple[str, str | None, int]
+
+
+def resource(kind: int, name: str, *changes: Change) -> dict[str, Any]:
+    """Each change: a setting, its value, and for the incremental API what to do (set it, if not said)."""
+    configs = [
+        {"name": one[0], "value": one[1], "config_operation": one[2] if len(one) > 2 else SET}
+        for one in changes
+    ]
+    return {"resource_type": kind, "resource_name": name, "configs": configs}
+
+
+def ask(
+    broker: RunningBroker, api: Api, version: int, *resources: Any, validate_only: bool = False
+) -> list[int]:
+    """Ask for the changes and return the error codes."""
+    if api is Api.ALTER_CONFIGS:
+        resources = tuple(
+            {
+                **one,
+                "configs": [
+                    {k: v for k, v in c.items() if k != "config_operation"} for c in one["configs"]
+                ],
+            }
+            for one in resources
+        )
+    reply = broker.ask(api, version, resources=resources, validate_only=validate_only)
+    assert [(one.resource_type, one.resource_name) for one in reply.responses] == [
+        (one["resource_type"], one["resource_name"]) for one in resources
+    ]
+    assert all(bool(one.error_message) == bool(one.error_code) for one in reply.responses)
+    return [int(one.error_code) for one in reply.responses]
+
+
+def overrides(broker: RunningBroker, topic: str = "rides") -> dict[str, str]:
+    return dict(broker.broker.image.topics[topic].overrides)
+
+
+@both_in_every_version
+def test_a_setting_takes_effect_at_once_and_stays(
+    running_broker: RunningBroker, api: Api, version: int
+) -> None:
+    running_broker.create_topic("rides", partitions=2)
+
+    assert ask(
+        running_broker, api, version, resource(TOPIC, "rides", ("retention.ms", "1000"))
+    ) == [0]
+
+    for number in range(2):
+        assert running_broker.broker.partitions.find("rides", number).config.retention_ms == 1000
+    running_broker.restart(crash=True)
+    assert overrides(running_broker) == {"retention.ms": "1000"}
+    assert running_broker.broker.partitions.find("rides", 0).config.retention_ms == 1000
+
+
+@both_in_every_version
+def test_validate_only_changes_nothing(
+    running_broker: RunningBroker, api: Api, version: int
+) -> None:
+    running_broker.create_topic("rides", segment_bytes="4096")
+
+    codes = ask(
+        running_broker,
+        api,
+        version,
+        resource(TOPIC, "rides", ("retention.ms", "1000")),
+        resource(TOPIC, "nobody", ("retention.ms", "1000")),
+        validate_only=True,
+    )
+
+    assert codes == [0, UNKNOWN_TOPIC]
+    assert overrides(running_broker) == {"segment.bytes": "4096"}
+
+
+@both_in_every_version
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ([("retention.ms", "1000"), ("segment.bytes", "many")], INVALID_CONFIG),
+        ([("retention.ms", "1000"), ("no.such", "1")], INVALID_CONFIG),
+        ([("retention.ms", "1000"), ("segment.bytes", None)], INVALID_REQUEST),
+        ([("retention.ms", "1000"), ("retention.ms", "2000")], INVALID_REQUEST),
+    ],
+)
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_one_bad_setting_keeps_the_whole_topic_as_it_was(
+    running_broker: RunningBroker,
+    *,
+    api: Api,
+    version: int,
+    changes: list[Change],
+    code: int,
+    validate_only: bool,
+) -> None:
+    running_broker.create_topic("rides", segment_bytes="4096")
+    wanted = resource(TOPIC, "rides", *changes)
+
+    assert ask(running_broker, api, version, wanted, validate_only=validate_only) == [code]
+
+    assert overrides(running_broker) == {"segment.bytes": "4096"}
+
+
+@both_in_every_version
+def test_each_resource_is_answered_for_in_the_order_of_the_request(
+    running_broker: RunningBroker, api: Api, version: int
+) -> None:
+    running_broker.create_topic("rides")
+    change = ("retention.ms", "1000")
+
+    codes = ask(
+        running_broker,
+        api,
+        version,
+        resource(TOPIC, "nobody", change),
+        resource(LOGGER, "1", change),
+        resource(77, "rides", change),
+        resource(TOPIC, "rides", change),
+    )
+
+    assert codes == [UNKNOWN_TOPIC, INVALID_REQUEST, INVALID_REQUEST, 0]
+
+
+@both_in_every_version
+def test_a_resource_named_twice_is_not_changed(
+    running_broker: RunningBroker, api: Api, version: int
+) -> None:
+    running_broker.create_topic("rides")
+
+    codes = ask(
+        running_broker,
+        api,
+        version,
+        resource(TOPIC, "rides", ("retention.ms", "1000")),
+        resource(TOPIC, "rides", ("segment.bytes", "4096")),
+    )
+
+    assert codes == [INVALID_REQUEST, INVALID_REQUEST]
+    assert overrides(running_broker) == {}
+
+
+@both_in_every_version
+@pytest.mark.parametrize("name", ["1", "", "2", "one"])
+def test_a_brokers_settings_cannot_be_changed_from_outside(
+    running_broker: RunningBroker, api: Api, version: int, name: str
+) -> None:
+    before = running_broker.broker.settings
+
+    codes = ask(running_broker, api, version, resource(BROKER, name, ("num.partitions", "9")))
+
+    assert codes == [INVALID_REQUEST]
+    assert running_broker.broker.settings == before
+
+
+@every_version
+def test_alter_configs_unsets_what_it_does_not_name(
+    running_broker: RunningBroker, version: int
+) -> None:
+    running_broker.create_topic("rides", segment_bytes="4096")
+
+    ask(running_broker, Api.ALTER_CONFIGS, version, resource(TOPIC, "rides", ("retention.ms", "1")))
+    assert overrides(running_broker) == {"retention.ms": "1"}
+
+    ask(running_broker, Api.ALTER_CONFIGS, version, resource(TOPIC, "rides"))
+    assert overrides(running_broker) == {}
+
+
+def incremental(broker: RunningBroker, version: int, *changes: Change) -> int:
+    (code,) = ask(
+        broker, Api.INCREMENTAL_ALTER_CONFIGS, version, resource(TOPIC, "rides", *changes)
+    )
+    return code
+
+
+@every_incremental_version
+def test_incremental_changes_leave_the_others_alone(
+    running_broker: RunningBroker, version: int
+) -> None:
+    running_broker.create_topic("rides", segment_bytes="4096", segment_ms="99")
+
+    changes: list[Change] = [("retention.ms", "1000"), ("segment.ms", None, DELETE)]
+    assert incremental(running_broker, version, *changes) == 0
+
+    assert overrides(running_broker) == {"segment.bytes": "4096", "retention.ms": "1000"}
+
+
+@every_incremental_version
+def test_a_setting_that_is_not_set_can_be_unset(start_broker: StartBroker, version: int) -> None:
+    broker = start_broker(topic={"retention.ms": "5000"})
+    broker.create_topic("rides", retention_ms="1000")
+
+    changes: list[Change] = [("retention.ms", None, DELETE), ("segment.ms", "ignored", DELETE)]
+    assert incremental(broker, version, *changes) == 0
+
+    assert broker.broker.partitions.find("rides", 0).config.retention_ms == 5000
+
+
+@every_incremental_version
+def test_lists_are_added_to_and_taken_from(running_broker: RunningBroker, version: int) -> None:
+    running_broker.create_topic("rides")
+
+    assert incremental(running_broker, version, ("cleanup.policy", "delete", APPEND)) == 0
+    assert overrides(running_broker) == {"cleanup.policy": "delete"}
+    assert incremental(running_broker, version, ("cleanup.policy", "compact", SUBTRACT)) == 0
+    assert overrides(running_broker) == {"cleanup.policy": "delete"}
+    # What is left must be a value that can be.
+    assert (
+        incremental(running_broker, version, ("cleanup.policy", "delete", SUBTRACT))
+        == INVALID_CONFIG
+    )
+    assert overrides(running_broker) == {"cleanup.policy": "delete"}
+
+
+@every_incremental_version
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+@pytest.mark.parametrize("name", ["retention.ms", "compression.type", "no.such"])
+def test_what_is_no_list_is_not_added_to(
+    running_broker: RunningBroker, version: int, operation: int, name: str
+) -> None:
+    running_broker.create_topic("rides")
+
+    assert incremental(running_broker, version, (name, "1", operation)) == INVALID_CONFIG
+
+    assert overrides(running_broker) == {}
+
+
+@every_incremental_version
+def test_an_operation_that_does_not_exist_is_refused(
+    running_broker: RunningBroker, version: int
+) -> None:
+    running_broker.create_topic("rides")
+
+    assert incremental(running_broker, version, ("retention.ms", "1", 9)) == INVALID_REQUEST
+
+    assert overrides(running_broker) == {}

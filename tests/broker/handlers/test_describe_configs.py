@@ -1,0 +1,171 @@
+"""DescribeConfigs, in every version: the value, and where it comes from."""
+
+from typing import Any
+
+import pytest
+
+from broker.running_broker import RunningBroker, StartBroker
+from broker.wire_client import versions
+from respool.model.topic_config import CONFIG_RULES
+from respool.wire.api_table import Api
+
+VERSIONS = versions(Api.DESCRIBE_CONFIGS)
+UNKNOWN_TOPIC = 3
+INVALID_TOPIC = 17
+INVALID_REQUEST = 42
+
+TOPIC, BROKER, LOGGER = 2, 4, 8
+FROM_TOPIC, FROM_SETTINGS, FROM_DEFAULT = 1, 4, 5
+BOOLEAN, STRING, INT, LONG, LIST = 1, 2, 3, 5, 7
+
+every_version = pytest.mark.parametrize("version", VERSIONS)
+
+
+def ask(
+    broker: RunningBroker,
+    version: int,
+    *resources: tuple[int, str],
+    keys: Any = None,
+    **flags: bool,
+) -> Any:
+    flags = {"include_synonyms": False, "include_documentation": False, **flags}
+    wanted = [
+        {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+        for kind, name in resources
+    ]
+    results = broker.ask(Api.DESCRIBE_CONFIGS, version, resources=wanted, **flags).results
+    assert [(one.resource_type, one.resource_name) for one in results] == list(resources)
+    return results
+
+
+@every_version
+def test_a_topic_has_every_setting(running_broker: RunningBroker, version: int) -> None:
+    running_broker.create_topic("rides")
+
+    (result,) = ask(running_broker, version, (TOPIC, "rides"))
+
+    assert (result.error_code, result.error_message) == (0, None)
+    assert {one.name for one in result.configs} == set(CONFIG_RULES)
+    assert not any(one.read_only or one.is_sensitive for one in result.configs)
+
+
+@every_version
+def test_a_value_comes_from_the_topic_the_settings_or_the_default(
+    start_broker: StartBroker, version: int
+) -> None:
+    broker = start_broker(topic={"retention.ms": "5000", "segment.bytes": "4096"})
+    broker.create_topic("rides", retention_ms="1000")
+
+    (result,) = ask(broker, version, (TOPIC, "rides"), include_synonyms=True)
+
+    entries = {one.name: one for one in result.configs}
+    assert synonyms(entries["retention.ms"]) == [
+        ("retention.ms", "1000", FROM_TOPIC),
+        ("log.retention.ms", "5000", FROM_SETTINGS),
+        ("log.retention.ms", "604800000", FROM_DEFAULT),
+    ]
+    assert synonyms(entries["segment.bytes"]) == [
+        ("log.segment.bytes", "4096", FROM_SETTINGS),
+        ("log.segment.bytes", "1073741824", FROM_DEFAULT),
+    ]
+    assert synonyms(entries["respool.flush"]) == [("respool.flush", "always", FROM_DEFAULT)]
+    for entry in result.configs:
+        assert (entry.value, entry.config_source) == synonyms(entry)[0][1:]
+
+
+def synonyms(entry: Any) -> list[tuple[str, str, int]]:
+    return [(one.name, one.value, one.source) for one in entry.synonyms]
+
+
+@every_version
+def test_synonyms_and_documentation_are_told_to_those_who_ask(
+    running_broker: RunningBroker, version: int
+) -> None:
+    running_broker.create_topic("rides")
+
+    (quiet,) = ask(running_broker, version, (TOPIC, "rides"))
+    (asked,) = ask(running_broker, version, (TOPIC, "rides"), include_documentation=True)
+
+    assert all(one.synonyms == () for one in quiet.configs)
+    if version >= 3:
+        assert all(one.documentation is None for one in quiet.configs)
+        assert all(one.documentation for one in asked.configs)
+
+
+@pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 3])
+def test_types_are_told(running_broker: RunningBroker, version: int) -> None:
+    running_broker.create_topic("rides")
+
+    topic, broker = ask(running_broker, version, (TOPIC, "rides"), (BROKER, "1"))
+
+    types = {one.name: one.config_type for one in (*topic.configs, *broker.configs)}
+    assert types["cleanup.policy"] == LIST
+    assert types["compression.type"] == STRING
+    assert types["segment.bytes"] == INT
+    assert types["retention.ms"] == LONG
+    assert types["auto.create.topics.enable"] == BOOLEAN
+    assert types["num.partitions"] == INT
+
+
+@every_version
+def test_only_the_named_settings_are_told(running_broker: RunningBroker, version: int) -> None:
+    running_broker.create_topic("rides")
+
+    (some,) = ask(running_broker, version, (TOPIC, "rides"), keys=["retention.ms", "no.such"])
+    (every,) = ask(running_broker, version, (TOPIC, "rides"), keys=[])
+
+    assert [one.name for one in some.configs] == ["retention.ms"]
+    assert {one.name for one in every.configs} == set(CONFIG_RULES)
+
+
+@every_version
+@pytest.mark.parametrize("name", ["3", ""])
+def test_a_brokers_settings_are_told_under_kafkas_names_and_read_only(
+    start_broker: StartBroker, version: int, name: str
+) -> None:
+    broker = start_broker(
+        broker_id=3, num_partitions=5, auto_create_topics=False, topic={"retention.ms": "1000"}
+    )
+
+    (result,) = ask(broker, version, (BROKER, name))
+
+    told = {one.name: (one.value, one.config_source) for one in result.configs}
+    assert len(told) == len(result.configs)
+    assert all(one.read_only for one in result.configs)
+    assert told["node.id"] == ("3", FROM_SETTINGS)
+    assert told["num.partitions"] == ("5", FROM_SETTINGS)
+    assert told["auto.create.topics.enable"] == ("false", FROM_SETTINGS)
+    assert told["log.retention.ms"] == ("1000", FROM_SETTINGS)
+    assert told["message.max.bytes"] == ("1048588", FROM_DEFAULT)
+    assert told["listeners"] == ("PLAINTEXT://127.0.0.1:9092", FROM_DEFAULT)
+    assert told["respool.io.threads"] == ("4", FROM_DEFAULT)
+
+
+@every_version
+def test_each_resource_is_answered_for_in_the_order_of_the_request(
+    running_broker: RunningBroker, version: int
+) -> None:
+    running_broker.create_topic("rides")
+
+    results = ask(
+        running_broker,
+        version,
+        (TOPIC, "nobody"),
+        (TOPIC, "a b"),
+        (BROKER, "2"),
+        (BROKER, "one"),
+        (LOGGER, "1"),
+        (99, "rides"),
+        (TOPIC, "rides"),
+    )
+
+    assert [one.error_code for one in results] == [
+        UNKNOWN_TOPIC,
+        INVALID_TOPIC,
+        INVALID_REQUEST,
+        INVALID_REQUEST,
+        INVALID_REQUEST,
+        INVALID_REQUEST,
+        0,
+    ]
+    assert all(one.error_message and not one.configs for one in results[:-1])
