@@ -1,0 +1,69 @@
+"""DeleteRecords (key 21): give up the oldest records of partitions, up to an offset.
+
+The answer goes out when the new log start is on the disk, so that no restart brings the records back. The files they
+lie in are removed where nothing else is in them.
+"""
+
+from typing import Any
+
+from respool.broker.broker import Broker
+from respool.broker.outcome import Reply
+from respool.broker.partition import Partition
+from respool.model.errors import (
+    InvalidTopic,
+    OffsetOutOfRange,
+    RequestError,
+    StorageError,
+    StorageFailed,
+)
+from respool.model.ids import Offset
+from respool.wire.codec import Request, encode_reply
+
+# Instead of an offset: everything that is committed.
+HIGH_WATERMARK = -1
+NO_LOW_WATERMARK = -1
+
+
+async def delete_records(request: Request, broker: Broker) -> Reply:
+    topics = [
+        {
+            "name": topic.name,
+            "partitions": [await _answer(broker, topic.name, one) for one in topic.partitions],
+        }
+        for topic in request.body.topics
+    ]
+    return [encode_reply(request, {"throttle_time": 0, "topics": topics})]
+
+
+async def _answer(broker: Broker, topic: str, asked: Any) -> dict[str, object]:
+    fields: dict[str, object] = {"partition_index": asked.partition_index}
+    try:
+        if topic in broker.image.topics and broker.image.topics[topic].internal:
+            raise InvalidTopic(f"records of the internal topic {topic!r} cannot be deleted")
+        partition = broker.partitions.find(topic, asked.partition_index)
+        low_watermark = await _delete(broker, partition, asked.offset)
+    except RequestError as error:
+        return {**fields, "error_code": error.code, "low_watermark": NO_LOW_WATERMARK}
+    return {**fields, "error_code": 0, "low_watermark": low_watermark}
+
+
+async def _delete(broker: Broker, partition: Partition, offset: int) -> Offset:
+    """Raise the log start to `offset`, durably, and return where the log starts then."""
+    log = partition.log
+    if offset == HIGH_WATERMARK:
+        offset = partition.high_watermark
+    if not 0 <= offset <= partition.high_watermark:
+        raise OffsetOutOfRange(
+            f"{partition.name}: offset {offset} is not within 0 and the high watermark "
+            f"{partition.high_watermark}"
+        )
+    try:
+        # Below the start there is nothing left to delete. But a retry comes here too, when the log start was raised
+        # and could not be written down: so that is done in any case.
+        if offset > log.log_start:
+            log.raise_log_start(Offset(offset))
+        await broker.offload.run(lambda: broker.folder.write_checkpoints({partition.name: log}, {}))
+    except StorageError as error:
+        raise StorageFailed(f"{partition.name}: {error}") from error
+    broker.housekeeping.clean(partition)
+    return log.log_start

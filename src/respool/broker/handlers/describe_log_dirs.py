@@ -1,0 +1,57 @@
+"""DescribeLogDirs (key 35): how large partitions are on this broker's disk. There is one folder for all."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from respool.broker.broker import Broker
+from respool.broker.outcome import Reply
+from respool.broker.partition import Partition
+from respool.model.errors import StorageError, StorageFailed, UnknownTopicOrPartition
+from respool.wire.codec import Request, encode_reply
+
+UNKNOWN_BYTES = -1
+
+
+async def describe_log_dirs(request: Request, broker: Broker) -> Reply:
+    folder: dict[str, object] = {
+        "error_code": 0,
+        "log_dir": broker.settings.data,
+        "topics": _topics(_wanted(request, broker)),
+        # The size of the disk as a whole is not asked of it.
+        "total_bytes": UNKNOWN_BYTES,
+        "usable_bytes": UNKNOWN_BYTES,
+    }
+    try:
+        folder["usable_bytes"] = await broker.offload.run(broker.world.disk.free_bytes)
+    except StorageError:
+        folder |= {"error_code": StorageFailed.code, "topics": ()}
+    return [encode_reply(request, {"throttle_time": 0, "error_code": 0, "results": [folder]})]
+
+
+def _wanted(request: Request, broker: Broker) -> Iterable[Partition]:
+    """The partitions asked for that are here: what has no log in this folder is left out, as by Kafka."""
+    if request.body.topics is None:
+        yield from broker.partitions
+        return
+    for topic in request.body.topics:
+        for number in topic.partitions:
+            try:
+                yield broker.partitions.find(topic.topic, number)
+            except UnknownTopicOrPartition:
+                continue
+
+
+def _topics(partitions: Iterable[Partition]) -> list[dict[str, object]]:
+    topics = defaultdict(list)
+    for partition in partitions:
+        if partition.is_online:
+            topics[partition.name.topic].append(
+                {
+                    "partition_index": partition.name.partition,
+                    "partition_size": partition.log.size_bytes,
+                    # Both are about a replica that is being moved to another folder.
+                    "offset_lag": 0,
+                    "is_future_key": False,
+                }
+            )
+    return [{"name": name, "partitions": found} for name, found in topics.items()]

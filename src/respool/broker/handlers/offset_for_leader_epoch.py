@@ -1,0 +1,34 @@
+"""OffsetForLeaderEpoch (key 23): where a leader's records end, so that a consumer notices lost ones (KIP-320)."""
+
+from typing import Any
+
+from respool.broker.broker import Broker
+from respool.broker.outcome import Reply
+from respool.model.errors import RequestError
+from respool.wire.codec import Request, encode_reply
+
+
+def offset_for_leader_epoch(request: Request, broker: Broker) -> Reply:
+    topics = [
+        {
+            "topic": topic.topic,
+            "partitions": [_answer(broker, topic.topic, one) for one in topic.partitions],
+        }
+        for topic in request.body.topics
+    ]
+    return [encode_reply(request, {"throttle_time": 0, "topics": topics})]
+
+
+def _answer(broker: Broker, topic: str, asked: Any) -> dict[str, object]:
+    try:
+        partition = broker.partitions.find(topic, asked.partition)
+        partition.check_leader_epoch(asked.current_leader_epoch)
+        leader_epoch, end_offset = partition.log.end_of_epoch(asked.leader_epoch)
+    except RequestError as error:
+        return {"partition": asked.partition, "error_code": error.code}
+    return {
+        "partition": asked.partition,
+        "error_code": 0,
+        "leader_epoch": leader_epoch,
+        "end_offset": end_offset,
+    }
