@@ -7,6 +7,7 @@ import resource
 import signal
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 
 import uvloop
 
@@ -45,6 +46,7 @@ async def _serve(settings: Settings) -> int:
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop.set)
+    settings = replace(settings, data=os.path.abspath(settings.data))
     with ExitStack() as stack:
         os.makedirs(settings.data, exist_ok=True)
         lock = FolderLock(settings.data)

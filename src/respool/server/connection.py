@@ -217,8 +217,9 @@ class Connection(asyncio.BufferedProtocol):
         if error is None:
             slot.fill(task.result())
             self._proceed()
-        elif isinstance(error, AssertionError):
+        elif _is_broken_invariant(error):
             self._broker.fail(error)
+            self.close("the broker stops")
         elif isinstance(error, CloseConnection):
             self.close(str(error))
         else:
@@ -275,3 +276,10 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_reading_paused:
             self._is_reading_paused = True
             self._transport.pause_reading()
+
+
+def _is_broken_invariant(error: BaseException) -> bool:
+    """Whether it is an assertion of ours, maybe of one of several tasks."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(AssertionError) is not None
+    return isinstance(error, AssertionError)

@@ -1,0 +1,303 @@
+"""Fetch, from request bytes to reply bytes: sizes, waiting, sessions, cold reads."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from broker.running_broker import RunningBroker, StartBroker
+from broker.wire_client import decode_reply, encode_request, versions
+from respool.broker.dispatch import handle
+from respool.broker.outcome import CloseConnection
+from respool.records.batch import Codec, RecordBatch
+from respool.records.build import NewRecord, build_batch
+from respool.records.record import read_records
+from respool.records.validate import walk_batches
+from respool.wire.api_table import Api
+from respool.wire.codec import decode_request
+
+OUT_OF_RANGE, UNKNOWN_TOPIC, STORAGE_ERROR, NO_SESSION, BAD_EPOCH = 1, 3, 56, 70, 71
+FENCED, UNKNOWN_EPOCH, BAD_CODEC, UNKNOWN_TOPIC_ID = 74, 75, 76, 100
+BY_NAME, BY_ID = 12, 16
+
+
+def target(
+    partition: int = 0, offset: int = 0, *, bytes_max: int = 1 << 20, **more: Any
+) -> dict[str, Any]:
+    return {
+        "partition": partition,
+        "fetch_offset": offset,
+        "partition_max_bytes": bytes_max,
+        **more,
+    }
+
+
+def wish(
+    *targets: dict[str, Any],
+    topic: str = "rides",
+    topic_id: UUID | None = None,
+    max_wait: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    session: tuple[int, int] = (0, -1),
+    forgotten: tuple[int, ...] = (),
+) -> dict[str, Any]:
+    name = {"topic": topic, "topic_id": topic_id}
+    return {
+        "replica_id": -1,
+        "max_wait": max_wait,
+        "min_bytes": min_bytes,
+        "max_bytes": max_bytes,
+        "isolation_level": 0,
+        "session_id": session[0],
+        "session_epoch": session[1],
+        "topics": [{**name, "partitions": list(targets)}] if targets else [],
+        "forgotten_topics_data": [{**name, "partitions": forgotten}] if forgotten else [],
+        "rack_id": "",
+    }
+
+
+def values(records: bytes) -> list[bytes | None]:
+    data = memoryview(records)
+    return [
+        record.value
+        for position, header in walk_batches(records)
+        for record in read_records(
+            RecordBatch(header, data[position : position + header.size]), limit=1 << 20
+        )
+    ]
+
+
+def only(reply: Any) -> Any:
+    (topic,) = reply.responses
+    (partition,) = topic.partitions
+    return partition
+
+
+@pytest.fixture
+def rides(running_broker: RunningBroker) -> RunningBroker:
+    running_broker.create_topic("rides", partitions=3)
+    return running_broker
+
+
+@pytest.mark.parametrize("version", versions(Api.FETCH))
+def test_every_version_reads_what_was_produced(rides: RunningBroker, version: int) -> None:
+    rides.produce("rides", values=(b"a", b"b"))
+    rides.produce("rides", values=(b"c",))
+    topic_id = rides.broker.image.topics["rides"].id
+    got = only(rides.ask(Api.FETCH, version, **wish(target(), topic_id=topic_id)))
+    assert got.error_code == 0
+    assert got.high_watermark == 3
+    assert values(got.records) == [b"a", b"b", b"c"]
+
+
+def test_a_fetch_inside_a_batch_returns_the_whole_batch(rides: RunningBroker) -> None:
+    rides.produce("rides", values=(b"a", b"b", b"c"))
+    got = only(rides.ask(Api.FETCH, BY_NAME, **wish(target(offset=2))))
+    assert values(got.records) == [b"a", b"b", b"c"]
+
+
+def test_a_batch_larger_than_every_limit_is_returned_whole_once(rides: RunningBroker) -> None:
+    for partition in (0, 1):
+        rides.produce("rides", partition, values=(b"x" * 5_000,))
+    reply = rides.ask(
+        Api.FETCH,
+        BY_NAME,
+        **wish(target(0, bytes_max=10), target(1, bytes_max=10), max_bytes=10),
+    )
+    first, second = reply.responses[0].partitions
+    assert values(first.records) == [b"x" * 5_000]
+    assert not second.records
+
+
+def test_the_brokers_own_limit_holds_too(start_broker: StartBroker) -> None:
+    broker = start_broker(fetch_bytes_max=2_000)
+    broker.create_topic("rides")
+    for _ in range(5):
+        broker.produce("rides", values=(b"x" * 1_000,))
+    assert len(only(broker.ask(Api.FETCH, BY_NAME, **wish(target()))).records) <= 2_000
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (target(offset=-1), OUT_OF_RANGE),
+        (target(offset=2), OUT_OF_RANGE),
+        (target(7), UNKNOWN_TOPIC),
+        (target(current_leader_epoch=3), UNKNOWN_EPOCH),
+    ],
+)
+def test_what_cannot_be_read_is_told_at_once(
+    rides: RunningBroker, asked: dict[str, Any], code: int
+) -> None:
+    rides.produce("rides")
+    got = only(rides.ask(Api.FETCH, BY_NAME, **wish(asked, max_wait=60_000)))
+    assert (got.error_code, got.high_watermark) == (code, -1)
+    assert not got.records
+
+
+def test_after_a_crash_a_reader_that_knows_the_old_leader_is_fenced(rides: RunningBroker) -> None:
+    rides.produce("rides")
+    rides.restart(crash=True)
+    got = only(rides.ask(Api.FETCH, BY_NAME, **wish(target(current_leader_epoch=0))))
+    assert got.error_code == FENCED
+
+
+def test_an_unknown_topic_id_is_told_as_such(rides: RunningBroker) -> None:
+    got = only(rides.ask(Api.FETCH, BY_ID, **wish(target(), topic_id=UUID(int=5))))
+    assert got.error_code == UNKNOWN_TOPIC_ID
+
+
+def test_a_reader_too_old_for_zstd_is_told_so(rides: RunningBroker) -> None:
+    rides.produce("rides", codec=Codec.ZSTD)
+    assert only(rides.ask(Api.FETCH, 9, **wish(target()))).error_code == BAD_CODEC
+    assert only(rides.ask(Api.FETCH, 10, **wish(target()))).error_code == 0
+
+
+def test_nobody_may_fetch_as_a_replica(rides: RunningBroker) -> None:
+    fields = {**wish(target()), "replica_id": 2}
+    with pytest.raises(CloseConnection, match="replica 2"):
+        rides.ask(Api.FETCH, BY_NAME, **fields)
+
+
+def test_without_data_a_fetch_waits_its_time_and_answers_empty(rides: RunningBroker) -> None:
+    got = only(rides.ask(Api.FETCH, BY_NAME, **wish(target(), max_wait=5)))
+    assert (got.error_code, got.high_watermark, got.records or b"") == (0, 0, b"")
+
+
+async def fetch_later(broker: RunningBroker, **fields: Any) -> "asyncio.Future[Any]":
+    """Start a fetch that must wait, and return its reply to come."""
+    outcome = handle(decode_request(encode_request(Api.FETCH, BY_NAME, **fields)), broker.broker)
+    assert asyncio.iscoroutine(outcome)
+    task = asyncio.ensure_future(outcome)
+    await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+def test_a_waiting_fetch_is_answered_by_what_comes_and_not_before(rides: RunningBroker) -> None:
+    async def story() -> Any:
+        waiting = await fetch_later(rides, **wish(target(), max_wait=60_000))
+        rides.offload.hold()
+        frame = encode_request(Api.PRODUCE, 9, **rides_batch(b"news"))
+        outcome = handle(decode_request(frame), rides.broker)
+        await asyncio.sleep(0)
+        # Written but not synced: nobody may see it yet.
+        assert not waiting.done()
+        rides.offload.release()
+        await outcome.reply  # type: ignore[union-attr]
+        return decode_reply(Api.FETCH, BY_NAME, b"".join(await waiting))
+
+    assert values(only(rides.run(story())).records) == [b"news"]
+
+
+def test_a_fetch_that_wants_many_bytes_waits_for_them(rides: RunningBroker) -> None:
+    async def story() -> Any:
+        waiting = await fetch_later(rides, **wish(target(), max_wait=60_000, min_bytes=3_000))
+        for _ in range(3):
+            assert not waiting.done()
+            frame = encode_request(Api.PRODUCE, 9, **rides_batch(b"x" * 1_000))
+            outcome = handle(decode_request(frame), rides.broker)
+            await outcome.reply  # type: ignore[union-attr]
+            await asyncio.sleep(0)
+        return decode_reply(Api.FETCH, BY_NAME, b"".join(await waiting))
+
+    assert len(values(only(rides.run(story())).records)) == 3
+
+
+def test_a_waiting_fetch_is_told_when_its_topic_goes(rides: RunningBroker) -> None:
+    async def story() -> Any:
+        waiting = await fetch_later(rides, **wish(target(), max_wait=60_000))
+        await rides.broker.topics.delete("rides")
+        return decode_reply(Api.FETCH, BY_NAME, b"".join(await waiting))
+
+    assert only(rides.run(story())).error_code == UNKNOWN_TOPIC
+
+
+def test_a_waiting_fetch_is_told_when_its_partition_fails(rides: RunningBroker) -> None:
+    async def story() -> Any:
+        waiting = await fetch_later(rides, **wish(target(), max_wait=60_000))
+        rides.disk.faults.fail("sync", path="rides-0/*.log")
+        frame = encode_request(Api.PRODUCE, 9, **rides_batch(b"lost"))
+        await handle(decode_request(frame), rides.broker).reply  # type: ignore[union-attr]
+        return decode_reply(Api.FETCH, BY_NAME, b"".join(await waiting))
+
+    assert only(rides.run(story())).error_code == STORAGE_ERROR
+
+
+def test_a_cancelled_fetch_leaves_nothing_behind(rides: RunningBroker) -> None:
+    async def story() -> None:
+        waiting = await fetch_later(rides, **wish(target(), max_wait=60_000))
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not rides.broker.partitions.find("rides", 0)._fetches
+
+    rides.run(story())
+
+
+def test_cold_bytes_are_read_elsewhere_and_are_the_same(rides: RunningBroker) -> None:
+    rides.produce("rides", values=(b"old",))
+    rides.disk.make_cold("rides-0/00000000000000000000.log")
+    got = only(rides.ask(Api.FETCH, BY_NAME, **wish(target())))
+    assert values(got.records) == [b"old"]
+
+
+def test_a_log_that_cannot_be_read_takes_its_partition_offline(rides: RunningBroker) -> None:
+    rides.produce("rides")
+    rides.disk.faults.fail("read", path="rides-0/*.log", times=None)
+    assert only(rides.ask(Api.FETCH, BY_NAME, **wish(target()))).error_code == STORAGE_ERROR
+    assert not rides.broker.partitions.find("rides", 0).is_online
+
+
+def test_without_memory_left_a_fetch_waits_for_some(rides: RunningBroker) -> None:
+    rides.produce("rides", values=(b"v",))
+
+    async def story() -> Any:
+        budget = rides.broker.memory
+        budget.take(budget.limit)
+        waiting = await fetch_later(rides, **wish(target(), max_wait=60_000))
+        budget.give(budget.limit)
+        return decode_reply(Api.FETCH, BY_NAME, b"".join(await waiting))
+
+    assert values(only(rides.run(story())).records) == [b"v"]
+
+
+def test_a_session_tells_only_what_is_new(rides: RunningBroker) -> None:
+    rides.produce("rides", 0, values=(b"a",))
+    first = rides.ask(Api.FETCH, BY_NAME, **wish(target(0), target(1), target(2), session=(0, 0)))
+    assert first.session_id > 0
+    assert [one.partition_index for one in first.responses[0].partitions] == [0, 1, 2]
+
+    quiet = rides.ask(
+        Api.FETCH, BY_NAME, **wish(target(0, offset=1), session=(first.session_id, 1))
+    )
+    assert list(quiet.responses) == []
+
+    rides.produce("rides", 2, values=(b"b",))
+    news = rides.ask(Api.FETCH, BY_NAME, **wish(session=(first.session_id, 2)))
+    assert only(news).partition_index == 2
+    assert values(only(news).records) == [b"b"]
+
+    rides.ask(Api.FETCH, BY_NAME, **wish(session=(first.session_id, 3), forgotten=(2,)))
+    gone = rides.ask(Api.FETCH, BY_NAME, **wish(session=(first.session_id, 4)))
+    assert list(gone.responses) == []
+
+
+def test_a_session_out_of_step_is_told_so(rides: RunningBroker) -> None:
+    first = rides.ask(Api.FETCH, BY_NAME, **wish(target(), session=(0, 0)))
+    assert (
+        rides.ask(Api.FETCH, BY_NAME, **wish(session=(first.session_id, 9))).error_code == BAD_EPOCH
+    )
+    assert rides.ask(Api.FETCH, BY_NAME, **wish(session=(12345, 1))).error_code == NO_SESSION
+
+
+def rides_batch(value: bytes) -> dict[str, Any]:
+    records = build_batch([NewRecord(value=value, timestamp_ms=0)])
+    return {
+        "transactional_id": None,
+        "acks": -1,
+        "timeout": 1000,
+        "topic_data": [{"name": "rides", "partition_data": [{"index": 0, "records": records}]}],
+    }

@@ -1,0 +1,210 @@
+"""Group commit, with the thread's work held back so that its order can be told."""
+
+import asyncio
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from respool.broker.flusher import Flusher
+from respool.broker.partition import Partition
+from respool.log.partition_log import PartitionLog
+from respool.model.errors import RequestError, StorageFailed
+from respool.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from respool.model.topic_config import TopicConfig
+from respool.records.build import NewRecord, build_batch
+from respool.records.validate import check_produced
+from respool.sim.disk import SimDisk
+from respool.sim.offload import InlineOffload
+
+DAY_MS = 86_400_000
+
+
+class Told:
+    """A producer that waits for its commit."""
+
+    def __init__(self) -> None:
+        self.committed = 0
+        self.error: RequestError | None = None
+
+    def on_committed(self) -> None:
+        self.committed += 1
+
+    def on_failed(self, error: RequestError) -> None:
+        self.error = error
+
+
+class Bench:
+    """A flusher over a simulated disk, and partitions on it."""
+
+    def __init__(self, *, workers_max: int = 1) -> None:
+        self.disk = SimDisk(Random(3))
+        self.offload = InlineOffload(hold=True)
+        self.flusher = Flusher(self.offload, workers_max=workers_max)
+
+    def partition(self, number: int = 0, **config: str) -> Partition:
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        self.disk.make_folder(f"rides-{number}")
+        log = PartitionLog.open(
+            disk=self.disk,
+            folder=f"rides-{number}",
+            config=TopicConfig.parse(settings),
+            now_ms=0,
+            log_start=Offset(0),
+            recovery_point=Offset(0),
+            clean=False,
+            producer_expiration_ms=DAY_MS,
+        )
+        return Partition(
+            name=TopicPartition("rides", number),
+            topic_id=TopicId(UUID(int=1)),
+            leader_epoch=LeaderEpoch(0),
+            log=log,
+            syncs=self.flusher,
+        )
+
+
+def append(partition: Partition) -> Told:
+    """Append one record; the answer is told when it is committed."""
+    batch = check_produced(build_batch([NewRecord(value=b"v", timestamp_ms=0)]), bytes_max=10_000)
+    appended = partition.append(batch, now_ms=0)
+    told = Told()
+    if not partition.wait_for_commit(Offset(appended.last_offset + 1), told):
+        told.on_committed()
+    return told
+
+
+async def turn() -> None:
+    """Let everything that is ready run."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_one_sync_serves_all_who_came_while_the_one_before_ran() -> None:
+    async def story() -> None:
+        bench = Bench()
+        rides = bench.partition()
+        first = append(rides)
+        await turn()
+        assert bench.offload.held == 1
+
+        late = [append(rides) for _ in range(10)]
+        bench.offload.release(1)
+        await turn()
+        assert first.committed == 1
+        assert [one.committed for one in late] == [0] * 10
+        assert rides.high_watermark == 1
+
+        bench.offload.release(1)
+        await turn()
+        assert [one.committed for one in late] == [1] * 10
+        assert rides.high_watermark == 11
+        assert bench.offload.held == 0
+
+    asyncio.run(story())
+
+
+def test_nobody_reads_or_is_answered_before_the_sync() -> None:
+    async def story() -> None:
+        bench = Bench()
+        rides = bench.partition()
+        told = append(rides)
+        await turn()
+        assert (told.committed, rides.high_watermark, rides.log.log_end) == (0, 0, 1)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("flush", ["os", "interval"])
+def test_a_weaker_promise_commits_at_once(flush: str) -> None:
+    async def story() -> None:
+        bench = Bench()
+        rides = bench.partition(respool_flush=flush)
+        assert append(rides).committed == 1
+        assert rides.high_watermark == 1
+        bench.flusher.stop_timers()
+
+    asyncio.run(story())
+
+
+def test_with_an_interval_the_log_is_synced_when_the_time_has_come() -> None:
+    async def story() -> None:
+        bench = Bench()
+        rides = bench.partition(respool_flush="interval", respool_flush_interval_ms="1")
+        append(rides)
+        append(rides)
+        assert rides.log.synced_end == 0
+        while not bench.offload.held:
+            await asyncio.sleep(0.001)
+        bench.offload.release()
+        await bench.flusher.drain()
+        assert rides.log.synced_end == 2
+
+    asyncio.run(story())
+
+
+def test_partitions_are_synced_together_and_shared_among_the_workers() -> None:
+    async def story() -> None:
+        bench = Bench(workers_max=2)
+        partitions = [bench.partition(number) for number in range(4)]
+        told = [append(partition) for partition in partitions]
+        await turn()
+        assert bench.offload.held == 2
+        bench.offload.release()
+        await bench.flusher.drain()
+        assert [one.committed for one in told] == [1, 1, 1, 1]
+
+    asyncio.run(story())
+
+
+def test_a_failed_sync_takes_its_partition_offline_and_no_other() -> None:
+    async def story() -> None:
+        bench = Bench()
+        bad, good = bench.partition(0), bench.partition(1)
+        bench.disk.faults.fail("sync", path="rides-0/*.log")
+        told = append(bad), append(good)
+        bench.offload.release()
+        await bench.flusher.drain()
+        assert isinstance(told[0].error, StorageFailed)
+        assert (told[0].committed, told[1].committed) == (0, 1)
+        assert not bad.is_online
+        assert good.is_online
+        with pytest.raises(StorageFailed):
+            append(bad)
+
+    asyncio.run(story())
+
+
+def test_a_full_disk_refuses_the_append_and_works_again_when_there_is_room() -> None:
+    async def story() -> None:
+        bench = Bench()
+        bench.offload.release()
+        rides = bench.partition()
+        append(rides)
+        await bench.flusher.drain()
+        bench.disk.faults.capacity_bytes = 0
+        with pytest.raises(StorageFailed, match="full"):
+            append(rides)
+        assert rides.is_online
+        assert rides.log.log_end == 1
+        bench.disk.faults.heal()
+        told = append(rides)
+        await bench.flusher.drain()
+        assert told.committed == 1
+
+    asyncio.run(story())
+
+
+def test_switching_to_the_strong_promise_never_moves_the_high_watermark_back() -> None:
+    async def story() -> None:
+        bench = Bench()
+        rides = bench.partition(respool_flush="os")
+        append(rides)
+        assert rides.high_watermark == 1
+        rides.update_config(TopicConfig())
+        assert rides.high_watermark == 1
+        bench.offload.release()
+        await bench.flusher.drain()
+        assert rides.log.synced_end == 1
+
+    asyncio.run(story())
