@@ -73,6 +73,33 @@ class MessageTooLarge(RequestError):
     code = 10
 
 
+class OffsetMetadataTooLarge(RequestError):
+    """The string committed with an offset is longer than offset.metadata.max.bytes."""
+
+    code = 12
+
+
+class CoordinatorLoadInProgress(RequestError):
+    """The coordinator is still reading its log; the client should ask again."""
+
+    code = 14
+    retriable = True
+
+
+class CoordinatorNotAvailable(RequestError):
+    """Nobody coordinates the group now; the client should look for its coordinator again."""
+
+    code = 15
+    retriable = True
+
+
+class NotCoordinator(RequestError):
+    """Another broker coordinates the group; the client should look for its coordinator again."""
+
+    code = 16
+    retriable = True
+
+
 class InvalidTopic(RequestError):
     """The topic's name cannot be a topic name, or the topic is not for clients to write."""
 
@@ -90,6 +117,42 @@ class InvalidRequiredAcks(RequestError):
     """acks must be 0, 1 or -1 (all)."""
 
     code = 21
+
+
+class IllegalGeneration(RequestError):
+    """The group has gone on to another generation; the member must join again."""
+
+    code = 22
+
+
+class InconsistentGroupProtocol(RequestError):
+    """The member's protocols have nothing in common with the group's."""
+
+    code = 23
+
+
+class InvalidGroupId(RequestError):
+    """There cannot be a group of this name."""
+
+    code = 24
+
+
+class UnknownMemberId(RequestError):
+    """The group has no such member; it must join as a new one."""
+
+    code = 25
+
+
+class InvalidSessionTimeout(RequestError):
+    """The session timeout is outside what the broker allows."""
+
+    code = 26
+
+
+class RebalanceInProgress(RequestError):
+    """The group is being shared out anew; the member must join again."""
+
+    code = 27
 
 
 class InvalidTimestamp(RequestError):
@@ -177,6 +240,18 @@ class StorageFailed(RequestError):
     retriable = True
 
 
+class NonEmptyGroup(RequestError):
+    """The group has members, so it cannot be deleted."""
+
+    code = 68
+
+
+class GroupIdNotFound(RequestError):
+    """There is no group of this name."""
+
+    code = 69
+
+
 class FetchSessionNotFound(RequestError):
     """The fetch session was evicted or never existed; the client starts a new one."""
 
@@ -218,10 +293,41 @@ class OffsetNotAvailable(RequestError):
     retriable = True
 
 
+class MemberIdRequired(RequestError):
+    """The member is new; it must join again with the id it is given here."""
+
+    code = 79
+
+
+class GroupMaxSizeReached(RequestError):
+    """The group has as many members as group.max.size allows."""
+
+    code = 81
+
+
+class FencedInstanceId(RequestError):
+    """Another member has taken this static member's place."""
+
+    code = 82
+
+
+class GroupSubscribedToTopic(RequestError):
+    """The group's members read the topic, so its offsets stay."""
+
+    code = 86
+
+
 class InvalidRecord(RequestError):
     """A record or batch breaks a rule of its topic or of the format."""
 
     code = 87
+
+
+class UnstableOffsetCommit(RequestError):
+    """An open transaction may still change the committed offset; the client should ask again."""
+
+    code = 88
+    retriable = True
 
 
 class UnknownTopicId(RequestError):
@@ -236,6 +342,30 @@ class FetchSessionTopicIdMismatch(RequestError):
 
     code = 106
     retriable = True
+
+
+class FencedMemberEpoch(RequestError):
+    """The coordinator has gone on from the member's epoch; the member must join again."""
+
+    code = 110
+
+
+class UnreleasedInstanceId(RequestError):
+    """The static member's place is taken by one that has not left."""
+
+    code = 111
+
+
+class UnsupportedAssignor(RequestError):
+    """The broker has no such assignor, or the members do not agree on one."""
+
+    code = 112
+
+
+class StaleMemberEpoch(RequestError):
+    """The member's epoch is not the current one; it learns that by its next heartbeat."""
+
+    code = 113
 
 
 class MismatchedEndpointType(RequestError):
