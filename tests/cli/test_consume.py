@@ -14,9 +14,13 @@ MESSAGE = ReadMessage(
 )
 
 
+# An idempotent producer may wait half a second for its id.
+QUICK = ("--acks", "1")
+
+
 def fill(run: Run, broker: str, topic: str, count: int, *, partition: int = 0) -> None:
     lines = b"".join(b"%d\n" % n for n in range(count))
-    assert run("produce", topic, "-b", broker, "-p", str(partition), stdin=lines).code == 0
+    assert run("produce", topic, "-b", broker, "-p", str(partition), *QUICK, stdin=lines).code == 0
 
 
 @pytest.fixture(scope="module")

@@ -46,11 +46,16 @@ def node(monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     return node
 
 
-def test_only_the_flags_that_were_given_are_passed_on(run: Run, node: FakeNode) -> None:
+def test_only_the_flags_that_were_given_are_passed_on(
+    run: Run, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RESPOOL_BROKER", "127.0.0.1:1")
+    monkeypatch.setenv("RESPOOL_NUM_PARTITIONS", "3")
     assert run("serve").code == 0
     assert node.asked["flags"] == {}
     assert node.asked["file"] is None
-    assert "PATH" in node.asked["environ"]
+    assert node.asked["environ"]["RESPOOL_NUM_PARTITIONS"] == "3"
+    assert "RESPOOL_BROKER" not in node.asked["environ"], "that is for the clients"
     assert len(node.ran) == 1
 
 
@@ -118,7 +123,10 @@ def test_print_config_prints_toml_and_starts_nothing(run: Run, node: FakeNode) -
 
 def test_printed_settings_are_the_settings() -> None:
     settings = Settings(
-        data='a "quoted" \\ path\x7f', num_partitions=3, insecure=True, topic={"retention.ms": "5"}
+        data='a "quoted" \\ path\x7f 🚲',
+        num_partitions=3,
+        insecure=True,
+        topic={"retention.ms": "5"},
     )
     assert Settings(**tomllib.loads(as_toml(settings))) == settings
 

@@ -8,7 +8,7 @@ from cli.fake_cluster import FakeCluster
 from cli.running import Run
 from respool.cli.kafka import Setting
 from respool.cli.main import main
-from respool.cli.topic import promise
+from respool.cli.topic import promise, with_unit
 
 
 class Terminal(io.StringIO):
@@ -116,6 +116,20 @@ def test_every_flush_has_its_promise_in_words(flush: str, words: str) -> None:
     if flush:
         settings.append(Setting(name="respool.flush", value=flush, source="topic"))
     assert promise(settings) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("retention.ms", "604800000", "604800000 (7d)"),
+        ("retention.ms", "-1", "-1"),
+        ("segment.bytes", "1048576", "1048576 (1.0 MiB)"),
+        ("message.timestamp.before.max.ms", "9223372036854775807", "9223372036854775807"),
+        ("min.insync.replicas", "100000", "100000"),
+    ],
+)
+def test_times_and_sizes_are_shown_with_units_to_people(name: str, value: str, shown: str) -> None:
+    assert with_unit(name, value) == shown
 
 
 def test_alter_sets_and_unsets_and_grows(run: Run, fake_cluster: FakeCluster) -> None:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 100 * 1024 * 1024
 MESSAGE_BYTES_MAX = LINE_BYTES_MAX
 PROGRESS_EVERY = 1_000
+FLUSH_STEP_SECONDS = 0.5
+# Somebody who pressed Ctrl-C wants to leave, but what is on its way should be accounted for.
+AFTER_CTRL_C_SECONDS = 5.0
 
 
 class Acks(StrEnum):
@@ -140,7 +143,8 @@ def produce(
         repartition=repartition,
         null_marker=null_marker,
     )
-    if file is not None and not file.is_file():
+    # A pipe may be named too, such as /dev/stdin.
+    if file is not None and (not file.exists() or file.is_dir()):
         raise NotFound(f"there is no file {str(file)!r}")
 
     from respool.cli.kafka import Cluster
@@ -362,12 +366,16 @@ class Sender:
         self._summary.bytes += len(message)
 
     def _finish(self) -> int:
-        """Wait until every message has its report; a second Ctrl-C stops waiting. Returns how many have none."""
+        """Wait until every message has its report; Ctrl-C stops the waiting. Returns how many have none."""
+        patience = AFTER_CTRL_C_SECONDS if self._summary.interrupted else self._timeout + 1
+        deadline = time.monotonic() + patience
         try:
-            return int(self._producer.flush(self._timeout + 1))
+            # In short steps, because the library does not notice Ctrl-C while it waits.
+            while len(self._producer) and time.monotonic() < deadline:
+                self._producer.flush(FLUSH_STEP_SECONDS)
         except KeyboardInterrupt:
             self._summary.interrupted = True
-            return len(self._producer)
+        return len(self._producer)
 
 
 def _open_input(
@@ -378,7 +386,7 @@ def _open_input(
         return iter([text.encode() for text in messages]), None
     if file is not None:
         source = stack.enter_context(file.open("rb"))
-        return read_lines(source), file.stat().st_size
+        return read_lines(source), file.stat().st_size if file.is_file() else None
     if sys.stdin.isatty():
         output.note("one message per line; Ctrl-D ends", style="dim")
     return read_lines(sys.stdin.buffer), None

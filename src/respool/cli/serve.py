@@ -85,8 +85,10 @@ def serve(
     from respool.model.errors import RespoolError, SettingsError
     from respool.node.config import load_settings
 
+    # The client commands' own variable, which is no setting of a broker.
+    environ = {name: text for name, text in os.environ.items() if name != options.BROKER_VARIABLE}
     try:
-        loaded = load_settings(file=config, environ=os.environ, flags=flags)
+        loaded = load_settings(file=config, environ=environ, flags=flags)
     except SettingsError as error:
         raise CliError(
             str(error), hint="see all settings with: respool serve --print-config"

@@ -27,6 +27,7 @@ def _key(name: str) -> str:
 
 
 def _value(value: object) -> str:
-    # JSON's strings, numbers and booleans are TOML's too, once DEL, which TOML wants escaped, is.
+    # JSON's strings, numbers and booleans are TOML's too, but for two things: TOML wants DEL escaped, and knows no
+    # surrogate pairs, which JSON would escape an emoji to.
     assert isinstance(value, str | int | bool)
-    return json.dumps(value).replace("\x7f", "\\u007f")
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

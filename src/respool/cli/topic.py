@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
 
+LONG_MAX = 2**63 - 1
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.", show_default=False)]
 Names = Annotated[
     list[str], typer.Argument(metavar="NAME...", help="The topics.", show_default=False)
@@ -283,9 +285,21 @@ def _print_description(description: dict[str, object]) -> None:
         return
     output.print_heading(f"topic {name}")
     output.print_line(f"promise: {description['promise']}")
-    output.print_rows(output.Columns("setting", "value", "source"), setting_rows)
+    shown = [(name, with_unit(name, value), source) for name, value, source in setting_rows]
+    output.print_rows(output.Columns("setting", "value", "source"), shown)
     columns = ("partition", "leader", "start offset", "end offset", "messages")
     output.print_rows(output.Columns(*columns, numbers=columns), partition_rows)
+
+
+def with_unit(name: str, value: str) -> str:
+    """For eyes: `retention.ms` 604800000 -> '604800000 (7d)'; -1 and other words stay as they are."""
+    if not value.isdecimal() or int(value) >= LONG_MAX:
+        return value
+    if name.endswith(".ms") and int(value) >= 1000:
+        return f"{value} ({format_duration_ms(int(value))})"
+    if name.endswith(".bytes") and int(value) >= 1024:
+        return f"{value} ({output.human_bytes(int(value))})"
+    return value
 
 
 def _check_growth(topic: "TopicInfo", partitions: int) -> None:
