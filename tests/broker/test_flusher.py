@@ -208,3 +208,30 @@ def test_switching_to_the_strong_promise_never_moves_the_high_watermark_back() -
         assert rides.log.synced_end == 1
 
     asyncio.run(story())
+
+
+def test_a_sync_asked_for_in_the_turn_in_which_the_last_worker_ends_is_not_forgotten() -> None:
+    # The worker had looked for the last time, but its task still counted as one at work.
+    async def story() -> None:
+        bench = Bench()
+        bench.offload.release()
+        rides = bench.partition()
+        committed = asyncio.Event()
+
+        class Next:
+            def on_committed(self) -> None:
+                committed.set()
+
+            def on_failed(self, error: RequestError) -> None:
+                raise error
+
+        for _ in range(3):
+            committed.clear()
+            batch = check_produced(
+                build_batch([NewRecord(value=b"v", timestamp_ms=0)]), bytes_max=999
+            )
+            appended = rides.append(batch, now_ms=0)
+            assert rides.wait_for_commit(Offset(appended.last_offset + 1), Next())
+            await asyncio.wait_for(committed.wait(), 5)
+
+    asyncio.run(story())

@@ -17,6 +17,7 @@ from respool.model.errors import (
     UnknownTopicOrPartition,
 )
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId, check_topic_name
+from respool.model.internal_topics import is_internal
 from respool.model.settings import Settings
 from respool.model.topic_config import TopicConfig
 from respool.ports.dice import Dice
@@ -209,6 +210,7 @@ class Catalog:
             partitions=tuple(partitions),
             overrides=record.overrides,
             config=self.parse_config(record.overrides),
+            internal=is_internal(name),
         )
 
     def _new_partition(self) -> PartitionImage:

@@ -23,6 +23,9 @@ class Flusher:
         # Taken by a worker. A partition is never with two: its syncs must finish in order.
         self._under_way: set[Partition] = set()
         self._workers: set[asyncio.Task[None]] = set()
+        # How many of them will still look at what is enrolled. Not the number of tasks: one that has
+        # looked for the last time is a task for another turn of the loop, and takes nobody any more.
+        self._working = 0
         # Partitions with respool.flush=interval that have something to sync when the time comes.
         self._timers: dict[Partition, asyncio.TimerHandle] = {}
 
@@ -31,7 +34,8 @@ class Flusher:
         if partition in self._enrolled:
             return
         self._enrolled[partition] = None
-        if partition not in self._under_way and len(self._workers) < self._workers_max:
+        if partition not in self._under_way and self._working < self._workers_max:
+            self._working += 1
             worker = asyncio.get_running_loop().create_task(self._work())
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
@@ -57,14 +61,17 @@ class Flusher:
             await asyncio.gather(*self._workers)
 
     async def _work(self) -> None:
-        while free := [one for one in self._enrolled if one not in self._under_way]:
-            syncs = self._begin(free)
-            if not syncs:
-                continue
-            errors = await self._offload.run(partial(_sync_all, syncs))
-            for sync, error in zip(syncs, errors, strict=True):
-                self._under_way.discard(sync.partition)
-                sync.partition.finish_sync(sync, error)
+        try:
+            while free := [one for one in self._enrolled if one not in self._under_way]:
+                syncs = self._begin(free)
+                if not syncs:
+                    continue
+                errors = await self._offload.run(partial(_sync_all, syncs))
+                for sync, error in zip(syncs, errors, strict=True):
+                    self._under_way.discard(sync.partition)
+                    sync.partition.finish_sync(sync, error)
+        finally:
+            self._working -= 1
 
     def _begin(self, free: list[Partition]) -> list[PartitionSync]:
         """Begin a fair share of what is enrolled, so that the other workers find some too."""

@@ -12,8 +12,14 @@ from respool.broker.catalog import Catalog
 from respool.broker.leftovers import Leftovers
 from respool.broker.partitions import Partitions
 from respool.model.cluster import TopicImage
-from respool.model.errors import RequestTimedOut, TopicAlreadyExists, UnknownTopicId
+from respool.model.errors import (
+    InvalidTopic,
+    RequestTimedOut,
+    TopicAlreadyExists,
+    UnknownTopicId,
+)
 from respool.model.ids import TopicId
+from respool.model.internal_topics import INTERNAL_TOPICS, is_internal
 from respool.ports.metadata_store import StoreUnavailable
 
 
@@ -23,6 +29,8 @@ class Topics:
         self._partitions = partitions
         self._leftovers = leftovers
         self._changing = asyncio.Lock()
+        # Told when topics came, grew or went: groups share their partitions out anew.
+        self.on_changed: Callable[[], None] = lambda: None
 
     async def create(
         self,
@@ -34,6 +42,7 @@ class Topics:
         assignment: Mapping[int, Iterable[int]] | None = None,
         validate_only: bool = False,
     ) -> TopicImage:
+        _refuse_internal(name)
         async with self._change():
             topic = await self._catalog.create_topic(
                 name,
@@ -45,6 +54,21 @@ class Topics:
             )
             if not validate_only:
                 await self._partitions.open_topic(topic)
+                self.on_changed()
+            return topic
+
+    async def create_internal(self, name: str, *, partition_count: int) -> TopicImage:
+        """Create one of the broker's own topics, or return it as it is."""
+        async with self._change():
+            if name in self._catalog.image.topics:
+                return self._catalog.topic(name)
+            topic = await self._catalog.create_topic(
+                name,
+                partition_count=partition_count,
+                replication_factor=-1,
+                overrides=INTERNAL_TOPICS[name],
+            )
+            await self._partitions.open_topic(topic)
             return topic
 
     async def create_if_missing(self, name: str) -> TopicImage:
@@ -62,6 +86,8 @@ class Topics:
         assignments: Iterable[Iterable[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
+        # Which partition looks after a group follows from their number.
+        _refuse_internal(name)
         async with self._change():
             have = len(self._catalog.topic(name).partitions)
             topic = await self._catalog.add_partitions(
@@ -72,6 +98,7 @@ class Topics:
             )
             if not validate_only:
                 await self._partitions.open_topic(topic, first=have)
+                self.on_changed()
 
     async def change_overrides(
         self,
@@ -93,10 +120,12 @@ class Topics:
 
     async def delete(self, name: str, *, topic_id: TopicId | None = None) -> None:
         """Delete the topic, if it still is the one with that id: another may have come under its name."""
+        _refuse_internal(name)
         async with self._change():
             if topic_id not in (None, self._catalog.topic(name).id):
                 raise UnknownTopicId(f"the topic {name!r} with id {topic_id} was just deleted")
             topic = await self._catalog.delete_topic(name)
+            self.on_changed()
             paths = await self._partitions.remove_topic(topic)
             self._leftovers.delete_later(paths, delay_ms=topic.config.file_delete_delay_ms)
 
@@ -108,3 +137,8 @@ class Topics:
                 yield
             except StoreUnavailable as error:
                 raise RequestTimedOut(f"the metadata store does not answer: {error}") from error
+
+
+def _refuse_internal(name: str) -> None:
+    if is_internal(name):
+        raise InvalidTopic(f"{name!r} belongs to the broker; it makes and keeps it by itself")

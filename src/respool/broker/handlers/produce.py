@@ -18,11 +18,13 @@ from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined
 from respool.broker.partition import Partition
 from respool.model.errors import (
     InvalidRequiredAcks,
+    InvalidTopic,
     NotEnoughReplicas,
     RequestError,
     RequestTimedOut,
 )
 from respool.model.ids import Offset
+from respool.model.internal_topics import is_internal
 from respool.model.topic_config import TimestampType
 from respool.records.batch import RecordBatch
 from respool.records.validate import recompress
@@ -94,6 +96,10 @@ class _Write:
         try:
             if request.body.acks not in (0, 1, ACKS_ALL):
                 raise InvalidRequiredAcks(f"acks={request.body.acks} is not 0, 1 or -1")
+            if is_internal(self.topic):
+                raise InvalidTopic(
+                    f"{self.topic!r} belongs to the broker; clients do not write to it"
+                )
             self.partition = partition = broker.partitions.find(self.topic, self.index)
             config = partition.config
             self.batch = admit(self.records, config, now_ms=now_ms, version=request.version)

@@ -1,0 +1,230 @@
+"""A coordinator's machine at work on its partition: decide, append, replay, and answer once it is committed.
+
+The machine itself is pure (`coordination/`). It sees every record of its partition exactly once, in order: those of
+the log while loading, and then each batch right after it was appended.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, Protocol
+
+from respool.broker.partition import Partition
+from respool.broker.shard_timers import ShardTimers
+from respool.coordination.decision import (
+    Answer,
+    CoordinatorRecord,
+    Decision,
+    Ticket,
+    TimerKey,
+)
+from respool.model.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    RequestError,
+    StorageError,
+)
+from respool.ports.clock import Clock
+from respool.ports.offload import Offload
+from respool.records.batch import RecordBatch
+from respool.records.build import NewRecord, build_batch
+from respool.records.record import Record, read_records
+from respool.records.validate import check_produced, walk_batches
+
+logger = logging.getLogger(__name__)
+
+# How much of the log is read and replayed in one go while loading; requests go in between.
+LOAD_BYTES = 1024 * 1024
+# Our own batches are not bounded by what clients may send: one decision is one batch.
+BATCH_BYTES_MAX = 2**31 - 1
+
+
+class Machine(Protocol):
+    """The form of `coordination/`: see `coordination/decision.py`."""
+
+    def decide(self, request: Any, *, ticket: Ticket, now_ms: int) -> Decision: ...
+
+    def on_timer(self, key: TimerKey, *, now_ms: int) -> Decision: ...
+
+    def on_loaded(self, *, now_ms: int) -> Decision: ...
+
+    def replay(self, record: CoordinatorRecord) -> None: ...
+
+
+class _State(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    STOPPED = "stopped"
+
+
+class Shard:
+    def __init__(
+        self, *, partition: Partition, machine: Machine, clock: Clock, offload: Offload
+    ) -> None:
+        self.machine = machine
+        self._partition = partition
+        self._clock = clock
+        self._offload = offload
+        self._state = _State.LOADING
+        self._tickets = itertools.count()
+        # Requests that are decided on or wait in the machine, by ticket.
+        self._waiting: dict[Ticket, asyncio.Future[Any]] = {}
+        self._timers = ShardTimers(clock=clock, on_due=self._on_timer)
+
+    @property
+    def is_active(self) -> bool:
+        return self._state is _State.ACTIVE
+
+    async def load(self) -> None:
+        """Replay the whole partition, then begin to serve."""
+        try:
+            count = await self._replay_log()
+        except (RequestError, StorageError) as error:
+            logger.error("%s: the coordinator cannot load its log: %s", self._partition.name, error)
+            self._state = _State.STOPPED
+            return
+        if self._state is not _State.LOADING:
+            return
+        self._state = _State.ACTIVE
+        if count:
+            logger.info("%s: replayed %d records", self._partition.name, count)
+        self._carry_out(self.machine.on_loaded(now_ms=self._clock.now_ms()))
+
+    def ask(self, request: Any) -> "asyncio.Future[Any]":
+        """Put a request to the machine; its reply comes when it is safe to give.
+
+        Raises:
+            CoordinatorLoadInProgress: ask again soon.
+            NotCoordinator: this broker serves the partition no longer.
+        """
+        self._check_active()
+        ticket = Ticket(next(self._tickets))
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[ticket] = reply
+        self._carry_out(self.machine.decide(request, ticket=ticket, now_ms=self._clock.now_ms()))
+        return reply
+
+    def tell(self, decision: Decision) -> None:
+        """Carry out a decision nobody asked for, such as one about topics that were deleted."""
+        if self.is_active:
+            self._carry_out(decision)
+
+    def stop(self) -> None:
+        """Serve no longer; whoever waits looks for the coordinator anew."""
+        self._state = _State.STOPPED
+        self._timers.stop()
+        self._fail_all(NotCoordinator(f"{self._partition.name} is not served here any more"))
+
+    def _check_active(self) -> None:
+        if self._state is _State.LOADING:
+            raise CoordinatorLoadInProgress(f"{self._partition.name} is being loaded")
+        if self._state is _State.STOPPED:
+            raise NotCoordinator(f"{self._partition.name} is not served here")
+
+    def _on_timer(self, key: TimerKey) -> None:
+        if self.is_active:
+            self._carry_out(self.machine.on_timer(key, now_ms=self._clock.now_ms()))
+
+    def _carry_out(self, decision: Decision) -> None:
+        self._timers.apply(decision.timers)
+        if decision.records and not self._append(decision.records):
+            return
+        if not decision.answers:
+            return
+        # Also without records: the machine has seen what was appended before, and must not tell of
+        # it while it could still be lost.
+        release = _Release(self, decision.answers)
+        if not self._partition.wait_for_commit(self._partition.log.log_end, release):
+            release.on_committed()
+
+    def _append(self, records: tuple[CoordinatorRecord, ...]) -> bool:
+        now_ms = self._clock.now_ms()
+        data = build_batch(
+            [NewRecord(key=one.key, value=one.value, timestamp_ms=now_ms) for one in records]
+        )
+        try:
+            self._partition.append(check_produced(data, bytes_max=BATCH_BYTES_MAX), now_ms=now_ms)
+        except RequestError as error:
+            # The machine may have moved on with what need not survive; only the log knows what does.
+            logger.error("%s: the coordinator stops: %s", self._partition.name, error)
+            self._state = _State.STOPPED
+            self._timers.stop()
+            self._fail_all(CoordinatorNotAvailable(f"{self._partition.name}: {error}"))
+            return False
+        for one in records:
+            self.machine.replay(one)
+        return True
+
+    def answer(self, answers: tuple[Answer, ...]) -> None:
+        for answer in answers:
+            waiting = self._waiting.pop(answer.ticket, None)
+            # The client may have gone meanwhile.
+            if waiting is not None and not waiting.done():
+                waiting.set_result(answer.reply)
+
+    def fail(self, answers: tuple[Answer, ...], error: RequestError) -> None:
+        for answer in answers:
+            waiting = self._waiting.pop(answer.ticket, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(error)
+
+    def _fail_all(self, error: RequestError) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for reply in waiting.values():
+            if not reply.done():
+                reply.set_exception(error)
+
+    async def _replay_log(self) -> int:
+        log = self._partition.log
+        offset, end = log.log_start, log.log_end
+        count = 0
+        while offset < end and self._state is _State.LOADING:
+            read_at = offset
+            data = await self._offload.run(
+                lambda read_at=read_at: log.read(  # type: ignore[misc]
+                    read_at, max_offset=end, bytes_max=LOAD_BYTES, at_least_one=True
+                )
+            )
+            for batch in _batches(data):
+                offset = batch.header.next_offset
+                if batch.header.is_control:
+                    continue
+                for record in read_records(batch, limit=BATCH_BYTES_MAX):
+                    if record.offset >= read_at:
+                        self._replay(record)
+                        count += 1
+            # A compacted log may end in a gap: what is missing there was replaced by something later.
+            if offset == read_at:
+                break
+        return count
+
+    def _replay(self, record: Record) -> None:
+        if record.key is None:
+            logger.warning("%s: a record without a key at %d", self._partition.name, record.offset)
+            return
+        self.machine.replay(CoordinatorRecord(key=record.key, value=record.value))
+
+
+class _Release:
+    """Answers that wait for the high watermark."""
+
+    __slots__ = ("_answers", "_shard")
+
+    def __init__(self, shard: Shard, answers: tuple[Answer, ...]) -> None:
+        self._shard = shard
+        self._answers = answers
+
+    def on_committed(self) -> None:
+        self._shard.answer(self._answers)
+
+    def on_failed(self, error: RequestError) -> None:
+        self._shard.fail(self._answers, CoordinatorNotAvailable(str(error)))
+
+
+def _batches(data: bytes) -> Iterator[RecordBatch]:
+    view = memoryview(data)
+    for position, header in walk_batches(data):
+        yield RecordBatch(header, view[position : position + header.size])

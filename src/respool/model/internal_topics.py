@@ -1,0 +1,22 @@
+"""Topics that belong to the broker: clients may read them, and neither write, create nor delete them."""
+
+from collections.abc import Mapping
+
+from respool.model.topic_config import MIB
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+
+# What they are created with. They keep the latest per key for ever, and are synced before anyone is answered,
+# whatever the broker's defaults for topics are.
+_COORDINATOR_LOG = {
+    "cleanup.policy": "compact",
+    "compression.type": "producer",
+    "respool.flush": "always",
+    "segment.bytes": str(100 * MIB),
+}
+
+INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {CONSUMER_OFFSETS: _COORDINATOR_LOG}
+
+
+def is_internal(name: str) -> bool:
+    return name in INTERNAL_TOPICS
