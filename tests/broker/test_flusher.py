@@ -34,6 +34,19 @@ class Told:
         self.error = error
 
 
+class Waiting:
+    """A producer that goes on in the very turn in which it is told."""
+
+    def __init__(self, done: "asyncio.Future[None]") -> None:
+        self._done = done
+
+    def on_committed(self) -> None:
+        self._done.set_result(None)
+
+    def on_failed(self, error: RequestError) -> None:
+        self._done.set_exception(error)
+
+
 class Bench:
     """A flusher over a simulated disk, and partitions on it."""
 
@@ -216,22 +229,14 @@ def test_a_sync_asked_for_in_the_turn_in_which_the_last_worker_ends_is_not_forgo
         bench = Bench()
         bench.offload.release()
         rides = bench.partition()
-        committed = asyncio.Event()
-
-        class Next:
-            def on_committed(self) -> None:
-                committed.set()
-
-            def on_failed(self, error: RequestError) -> None:
-                raise error
-
         for _ in range(3):
-            committed.clear()
+            committed = asyncio.get_running_loop().create_future()
+
             batch = check_produced(
                 build_batch([NewRecord(value=b"v", timestamp_ms=0)]), bytes_max=999
             )
             appended = rides.append(batch, now_ms=0)
-            assert rides.wait_for_commit(Offset(appended.last_offset + 1), Next())
-            await asyncio.wait_for(committed.wait(), 5)
+            assert rides.wait_for_commit(Offset(appended.last_offset + 1), Waiting(committed))
+            await committed
 
-    asyncio.run(story())
+    asyncio.run(asyncio.wait_for(story(), 5))
