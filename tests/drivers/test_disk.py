@@ -369,6 +369,21 @@ def test_a_map_that_finds_no_room_leaves_the_file_as_it_was(disk: LocalDisk) -> 
     assert bytes(mapped.buffer[:5]) == b"entry"
 
 
+def test_room_that_was_taken_only_in_part_is_given_back(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.map_file("a.index", 100).close()
+
+    def take_a_part(fd: int, position: int, size: int) -> None:
+        os.ftruncate(fd, position + size // 2)
+        raise error(errno.ENOSPC)
+
+    monkeypatch.setattr(os, "posix_fallocate", take_a_part)
+    with pytest.raises(DiskFull):
+        disk.map_file("a.index", 1000)
+    assert disk.size("a.index") == 100
+
+
 def test_a_closed_map_gives_its_descriptors_back(disk: LocalDisk) -> None:
     before = os.listdir("/proc/self/fd")
     mapped = disk.map_file("a.index", 4096)

@@ -311,6 +311,21 @@ def test_a_lease_expires_by_itself_for_those_who_watch(path: str) -> None:
     run(story)
 
 
+def test_a_lease_lasts_exactly_as_long_as_it_was_granted_for(path: str) -> None:
+    async def story() -> None:
+        clock = SimClock()
+        store = SqliteStore(path, clock=clock, offload=InlineOffload())
+        lease = await store.grant_lease(1_000)
+        await store.transact(puts={"/a": b"1"}, lease=lease)
+        clock.advance(999)
+        assert await store.get("/a") is not None
+        clock.advance(1)
+        assert await store.get("/a") is None
+        await store.close()
+
+    run(story)
+
+
 def test_setting_the_wall_clock_expires_nothing(path: str) -> None:
     async def story() -> None:
         clock = SimClock()

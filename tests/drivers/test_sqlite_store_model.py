@@ -33,6 +33,8 @@ from respool.sim.offload import InlineOffload
 
 T = TypeVar("T")
 
+LONG = os.environ.get("RESPOOL_FUZZ") == "long"
+
 KEYS = st.sampled_from(["/a/1", "/a/2", "/b/1", "/b", "/c"])
 VALUES = st.binary(max_size=8)
 
@@ -152,7 +154,8 @@ class StoreMachine(RuleBasedStateMachine):
     def a_watch_has_seen_every_change(self) -> None:
         async def watch() -> list[KeyChanged]:
             changes = self.store.watch("/a", after_revision=self.opened_at)
-            return [await anext(changes) for _ in range(len(expected))]
+            async with asyncio.timeout(10):
+                return [await anext(changes) for _ in range(len(expected))]
 
         expected = [change for change in self.changes if change.key.startswith("/a")]
         seen = self._run(watch())
@@ -201,15 +204,11 @@ class StoreMachine(RuleBasedStateMachine):
         return self.loop.run_until_complete(work)
 
 
+@pytest.mark.long
 def test_the_store_answers_as_a_dict_would() -> None:
     run_state_machine_as_test(
-        StoreMachine, settings=settings(max_examples=25, stateful_step_count=25, deadline=None)
-    )
-
-
-@pytest.mark.long
-@pytest.mark.skipif(os.environ.get("RESPOOL_FUZZ") != "long", reason="make fuzz")
-def test_the_store_answers_as_a_dict_would_for_long() -> None:
-    run_state_machine_as_test(
-        StoreMachine, settings=settings(max_examples=500, stateful_step_count=60, deadline=None)
+        StoreMachine,
+        settings=settings(
+            max_examples=300 if LONG else 60, stateful_step_count=50 if LONG else 25, deadline=None
+        ),
     )

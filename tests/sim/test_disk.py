@@ -1,10 +1,11 @@
 """The simulated disk loses what a real one may lose, and nothing else."""
 
+import os
 from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from respool.model.errors import DiskFailed, DiskFull
@@ -14,6 +15,7 @@ from respool.sim.disk_faults import DiskCall, ProcessGone
 from respool.sim.disk_platter import SECTOR_BYTES
 
 SEEDS = range(200)
+LONG = os.environ.get("RESPOOL_FUZZ") == "long"
 
 
 def outcomes(story: Callable[[SimDisk], None], path: str) -> Iterator[bytes | None]:
@@ -79,6 +81,7 @@ def test_an_unsynced_truncation_may_come_undone() -> None:
     seen = set(outcomes(story, "a.log"))
     assert b"o" * 3000 in seen
     assert b"o" * 1000 + b"n" * 1000 in seen
+    assert any(left is not None and len(left) < 2000 for left in seen)
     for left in seen:
         assert left is not None
         assert 1000 <= len(left) <= 3000
@@ -115,6 +118,8 @@ def test_unsynced_writes_to_a_map_survive_sector_by_sector() -> None:
     assert ends == {(b"o", b"o"), (b"o", b"n"), (b"n", b"o"), (b"n", b"n")}
 
 
+@pytest.mark.long
+@settings(max_examples=5_000 if LONG else 200, deadline=None)
 @given(
     steps=st.lists(
         st.one_of(
@@ -456,6 +461,20 @@ def test_after_a_failed_sync_later_syncs_succeed_and_the_bytes_are_gone() -> Non
         log.sync()
 
     assert set(outcomes(story, "a.log")) == {b"s" * 512 + bytes(1024) + b"n" * 512}
+
+
+def test_what_a_failed_sync_dropped_never_survives_a_power_cut() -> None:
+    def story(disk: SimDisk) -> None:
+        with_synced_name(disk)
+        log = disk.open_log("a.log")
+        log.append([b"d" * 1024])
+        disk.faults.fail("sync")
+        with pytest.raises(DiskFailed):
+            log.sync()
+
+    for left in outcomes(story, "a.log"):
+        assert left is not None
+        assert not any(left)
 
 
 def test_a_page_dropped_by_a_failed_sync_is_stored_once_it_is_written_again() -> None:

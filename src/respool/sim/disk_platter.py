@@ -180,8 +180,8 @@ class _NameChange:
     def store(self) -> None:
         if self.source is not None:
             folder, name = self.source
-            if folder.stored.get(name) is self.node:
-                del folder.stored[name]
+            assert folder.stored[name] is self.node, "what a change builds on is stored before it"
+            del folder.stored[name]
         if self.target is not None:
             folder, name = self.target
             folder.stored[name] = self.node

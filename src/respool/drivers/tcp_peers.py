@@ -1,0 +1,211 @@
+"""Other brokers over TCP: `ports.peers`, one connection to each, many requests under way on it.
+
+A frame is a 4-byte big-endian size and that many bytes. A peer answers in the order it was asked, so the oldest
+waiting request gets the next reply; frames are not looked into. What breaks that order (a deadline passed, a size
+beyond the limit, a reply nobody asked for) ends the connection, and with it every request waiting there. The next
+request connects anew.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from typing import cast
+
+from respool.model.ids import BrokerId
+from respool.ports.peers import PeerUnreachable
+
+Address = tuple[str, int]
+
+_SIZE_BYTES = 4
+
+
+class TcpPeers:
+    """The brokers at these addresses. The mapping is looked at for each request, so its owner may change it."""
+
+    def __init__(
+        self,
+        addresses: Mapping[BrokerId, Address],
+        *,
+        connect_timeout_ms: int = 5_000,
+        request_timeout_ms: int = 30_000,
+        reply_bytes_max: int = 128 * 1024 * 1024,
+        requests_in_flight_max: int = 64,
+    ) -> None:
+        assert requests_in_flight_max >= 1
+        self._addresses = addresses
+        self._connect_timeout_ms = connect_timeout_ms
+        # It counts from the call: waiting for a turn, connecting and the answer must all fit in.
+        self._request_timeout_ms = request_timeout_ms
+        self._reply_bytes_max = reply_bytes_max
+        self._requests_in_flight_max = requests_in_flight_max
+        self._connections: dict[BrokerId, _Connection] = {}
+        # One sender at a time for each peer, in the order of the calls.
+        self._turns: dict[BrokerId, asyncio.Lock] = {}
+        self._closed = False
+
+    async def request(self, broker: BrokerId, frame: bytes) -> bytes:
+        sent_on: _Connection | None = None
+        try:
+            async with asyncio.timeout(self._request_timeout_ms / 1000):
+                async with self._turns.setdefault(broker, asyncio.Lock()):
+                    connection = await self._connection_to(broker)
+                    await connection.wait_for_room()
+                    reply = connection.send(frame)
+                    sent_on = connection
+                return await reply
+        except TimeoutError:
+            why = f"no answer within {self._request_timeout_ms} ms"
+            if sent_on is not None:
+                # Its reply may still come, to be taken for that of the next request.
+                sent_on.drop(why)
+            raise PeerUnreachable(f"broker {broker}: {why}") from None
+
+    async def close(self) -> None:
+        """End all connections; requests waiting there fail."""
+        self._closed = True
+        for connection in self._connections.values():
+            connection.drop("closed by this broker")
+        for connection in list(self._connections.values()):
+            await connection.gone.wait()
+
+    async def _connection_to(self, broker: BrokerId) -> "_Connection":
+        if self._closed:
+            raise PeerUnreachable(f"broker {broker}: connections are closed")
+        address = self._addresses.get(broker)
+        if address is None:
+            raise PeerUnreachable(f"broker {broker}: no address is known for it")
+        connection = self._connections.get(broker)
+        if connection is not None and connection.address != address:
+            connection.drop(f"it is now at {address[0]}:{address[1]}")
+        if connection is None or connection.ended:
+            connection = await self._connect(broker, address)
+            self._connections[broker] = connection
+        return connection
+
+    async def _connect(self, broker: BrokerId, address: Address) -> "_Connection":
+        connection = _Connection(
+            broker,
+            address,
+            reply_bytes_max=self._reply_bytes_max,
+            requests_in_flight_max=self._requests_in_flight_max,
+        )
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_ms / 1000):
+                await loop.create_connection(lambda: connection, *address)
+        except TimeoutError:
+            why = f"no connection within {self._connect_timeout_ms} ms"
+            raise PeerUnreachable(f"{connection}: {why}") from None
+        except OSError as error:
+            raise PeerUnreachable(f"{connection}: {error.strerror or error}") from error
+        if self._closed:
+            connection.drop("closed by this broker")
+        return connection
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: requests out, replies in, matched by their order."""
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        address: Address,
+        *,
+        reply_bytes_max: int,
+        requests_in_flight_max: int,
+    ) -> None:
+        self.address = address
+        # Why no more requests are taken; empty while it lives.
+        self.ended = ""
+        # Set when the socket is closed too.
+        self.gone = asyncio.Event()
+        self._broker = broker
+        self._reply_bytes_max = reply_bytes_max
+        self._requests_in_flight_max = requests_in_flight_max
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[asyncio.Future[bytes]] = deque()
+        self._received = bytearray()
+        self._paused = False
+        self._room = asyncio.Event()
+
+    def __str__(self) -> str:
+        host, port = self.address
+        return f"broker {self._broker} at {host}:{port}"
+
+    async def wait_for_room(self) -> None:
+        """Return when one more request may be sent.
+
+        Raises:
+            PeerUnreachable: the connection ended meanwhile.
+        """
+        while not self.ended and (
+            self._paused or len(self._waiting) >= self._requests_in_flight_max
+        ):
+            self._room.clear()
+            await self._room.wait()
+        if self.ended:
+            raise PeerUnreachable(f"{self}: {self.ended}")
+
+    def send(self, frame: bytes) -> "asyncio.Future[bytes]":
+        assert self._transport is not None
+        self._transport.writelines((len(frame).to_bytes(_SIZE_BYTES), frame))
+        reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        # One who is cancelled stays in the queue: the reply still comes, and is thrown away.
+        self._waiting.append(reply)
+        return reply
+
+    def drop(self, why: str) -> None:
+        """End the connection at once, and fail all who wait."""
+        self._end(why)
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- asyncio.Protocol --------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Not asserted: uvloop's transports are none of asyncio's classes.
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        while len(received) >= _SIZE_BYTES and not self.ended:
+            size = int.from_bytes(received[:_SIZE_BYTES], signed=True)
+            if not 0 <= size <= self._reply_bytes_max:
+                self.drop(f"reply of {size} bytes, limit {self._reply_bytes_max}")
+                return
+            if not self._waiting:
+                self.drop("it sent a reply that nobody asked for")
+                return
+            end = _SIZE_BYTES + size
+            if len(received) < end:
+                return
+            reply = bytes(memoryview(received)[_SIZE_BYTES:end])
+            del received[:end]
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(reply)
+            self._room.set()
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._room.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = getattr(exc, "strerror", None) or str(exc or "")
+        self._end(f"the connection broke: {reason}" if reason else "it closed the connection")
+        self.gone.set()
+
+    def _end(self, why: str) -> None:
+        if self.ended:
+            return
+        self.ended = why
+        self._received.clear()
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(PeerUnreachable(f"{self}: {why}"))
+        self._waiting.clear()
+        self._room.set()

@@ -1,0 +1,374 @@
+"""Requests to a tiny server of our own: answers come back in order, or the one who asked is told why not."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvloop
+
+from respool.drivers.tcp_peers import TcpPeers
+from respool.model.ids import BrokerId
+from respool.ports.peers import Peers, PeerUnreachable
+
+ONE, TWO = BrokerId(1), BrokerId(2)
+
+Talk = Callable[["Visit"], Awaitable[None]]
+
+
+class Visit:
+    """A connection, as the server sees it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def frame(self) -> bytes:
+        size = int.from_bytes(await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+    def answer(self, frame: bytes) -> None:
+        self.writer.write(len(frame).to_bytes(4) + frame)
+
+
+async def echo(visit: Visit) -> None:
+    while True:
+        visit.answer(b"echo " + await visit.frame())
+
+
+class Server:
+    def __init__(self) -> None:
+        self.visits: list[Visit] = []
+        self.port = 0
+
+
+@asynccontextmanager
+async def serving(talk: Talk) -> AsyncIterator[Server]:
+    made = Server()
+
+    async def visited(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        visit = Visit(reader, writer)
+        made.visits.append(visit)
+        try:
+            await talk(visit)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(visited, "127.0.0.1", 0)
+    made.port = server.sockets[0].getsockname()[1]
+    try:
+        yield made
+    finally:
+        server.close()
+        for visit in made.visits:
+            visit.writer.transport.abort()
+        await server.wait_closed()
+
+
+@asynccontextmanager
+async def peers_of(*servers: Server, **limits: int) -> AsyncIterator[TcpPeers]:
+    addresses = {
+        BrokerId(number): ("127.0.0.1", server.port)
+        for number, server in enumerate(servers, start=1)
+    }
+    peers = TcpPeers(addresses, **limits)
+    try:
+        yield peers
+    finally:
+        await peers.close()
+
+
+Run = Callable[[Callable[[], Awaitable[None]]], None]
+
+
+@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Tell a story on the plain loop and on the one the broker runs on."""
+
+    def run(story: Callable[[], Awaitable[None]]) -> None:
+        async def tell() -> None:
+            async with asyncio.timeout(60):
+                await story()
+
+        request.param(tell())
+
+    return run
+
+
+async def outcome(request: Awaitable[bytes]) -> bytes | str:
+    try:
+        return await request
+    except PeerUnreachable as error:
+        return str(error)
+
+
+def test_a_reply_comes_back(run: Run) -> None:
+    async def story() -> None:
+        async with serving(echo) as server, peers_of(server) as peers:
+            port: Peers = peers
+            assert await port.request(ONE, b"hello") == b"echo hello"
+            assert await port.request(ONE, b"") == b"echo "
+
+    run(story)
+
+
+def test_requests_share_one_connection_and_are_answered_in_order(run: Run) -> None:
+    async def story() -> None:
+        async with serving(echo) as server, peers_of(server, requests_in_flight_max=3) as peers:
+            asked = [peers.request(ONE, b"%d" % number) for number in range(50)]
+            assert await asyncio.gather(*asked) == [b"echo %d" % number for number in range(50)]
+            assert len(server.visits) == 1
+
+    run(story)
+
+
+def test_requests_are_sent_before_earlier_ones_are_answered_up_to_the_limit(run: Run) -> None:
+    async def story() -> None:
+        under_way: list[int] = []
+
+        async def hold_three(visit: Visit) -> None:
+            held = [await visit.frame() for _ in range(3)]
+            while held:
+                under_way.append(len(peers._connections[ONE]._waiting))
+                visit.answer(b"echo " + held.pop(0))
+                held.append(await visit.frame())
+
+        async with (
+            serving(hold_three) as server,
+            peers_of(server, requests_in_flight_max=3) as peers,
+        ):
+            asked = [asyncio.create_task(peers.request(ONE, b"%d" % n)) for n in range(10)]
+            assert await asyncio.gather(*asked[:7]) == [b"echo %d" % n for n in range(7)]
+            assert under_way[0] == 3
+            assert max(under_way) == 3
+        for request in asked[8:]:
+            assert "closed" in str(await outcome(request))
+
+    run(story)
+
+
+def test_a_reply_may_come_in_pieces_and_replies_may_come_together(run: Run) -> None:
+    async def dribble(visit: Visit) -> None:
+        first, second = await visit.frame(), await visit.frame()
+        data = b"".join(len(part).to_bytes(4) + part for part in (first * 3, second * 3))
+        for piece in (data[:2], data[2:6], data[6:7], data[7:]):
+            visit.writer.write(piece)
+            await visit.writer.drain()
+            await asyncio.sleep(0)
+
+    async def story() -> None:
+        async with serving(dribble) as server, peers_of(server) as peers:
+            replies = await asyncio.gather(*(peers.request(ONE, frame) for frame in (b"ab", b"cd")))
+            assert replies == [b"ababab", b"cdcdcd"]
+
+    run(story)
+
+
+def test_peers_are_told_apart(run: Run) -> None:
+    async def other(visit: Visit) -> None:
+        while True:
+            await visit.frame()
+            visit.answer(b"I am two")
+
+    async def story() -> None:
+        async with (
+            serving(echo) as one,
+            serving(other) as two,
+            peers_of(one, two) as peers,
+        ):
+            assert await peers.request(TWO, b"x") == b"I am two"
+            assert await peers.request(ONE, b"x") == b"echo x"
+
+    run(story)
+
+
+def test_nobody_listening_is_unreachable(run: Run) -> None:
+    async def story() -> None:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            port = unused.getsockname()[1]
+            peers = TcpPeers({ONE: ("127.0.0.1", port)})
+            with pytest.raises(
+                PeerUnreachable, match=f"broker 1 at 127.0.0.1:{port}: .*refused|Connect call"
+            ):
+                await peers.request(ONE, b"x")
+            with pytest.raises(PeerUnreachable, match="broker 2: no address"):
+                await peers.request(TWO, b"x")
+            await peers.close()
+
+    run(story)
+
+
+def test_a_broken_connection_fails_all_who_wait_and_the_next_request_connects_anew(
+    run: Run,
+) -> None:
+    async def hang_up_first(visit: Visit) -> None:
+        if len(visits) == 1:
+            await visit.frame()
+            await visit.frame()
+            return
+        await echo(visit)
+
+    visits: list[Visit] = []
+
+    async def story() -> None:
+        nonlocal visits
+        async with serving(hang_up_first) as server, peers_of(server) as peers:
+            visits = server.visits
+            failed = await asyncio.gather(
+                outcome(peers.request(ONE, b"1")), outcome(peers.request(ONE, b"2"))
+            )
+            for text in failed:
+                assert f"broker 1 at 127.0.0.1:{server.port}" in str(text)
+            assert await peers.request(ONE, b"3") == b"echo 3"
+            assert len(server.visits) == 2
+
+    run(story)
+
+
+def test_no_answer_in_time_ends_the_connection_so_that_late_replies_reach_nobody(run: Run) -> None:
+    async def answer_late(visit: Visit) -> None:
+        if len(visits) == 1:
+            await visit.frame()
+            await visit.reader.read()
+            return
+        await echo(visit)
+
+    visits: list[Visit] = []
+
+    async def story() -> None:
+        nonlocal visits
+        async with serving(answer_late) as server, peers_of(server, request_timeout_ms=50) as peers:
+            visits = server.visits
+            with pytest.raises(PeerUnreachable, match="broker 1: no answer within 50 ms"):
+                await peers.request(ONE, b"slow")
+            peers._request_timeout_ms = 60_000
+            assert await peers.request(ONE, b"next") == b"echo next"
+            assert len(server.visits) == 2
+
+    run(story)
+
+
+def test_a_connection_that_does_not_come_about_in_time_is_unreachable(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async def never(*args: Any, **kwargs: Any) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", never)
+        peers = TcpPeers({ONE: ("127.0.0.1", 1)}, connect_timeout_ms=10)
+        with pytest.raises(PeerUnreachable, match="no connection within 10 ms"):
+            await peers.request(ONE, b"x")
+
+    run(story)
+
+
+def test_one_who_stops_waiting_does_not_get_others_the_wrong_reply(run: Run) -> None:
+    arrived, go = asyncio.Event(), asyncio.Event()
+
+    async def wait_then_echo(visit: Visit) -> None:
+        frames = [await visit.frame(), await visit.frame()]
+        arrived.set()
+        await go.wait()
+        for frame in frames:
+            visit.answer(b"echo " + frame)
+        await echo(visit)
+
+    async def story() -> None:
+        async with serving(wait_then_echo) as server, peers_of(server) as peers:
+            first = asyncio.create_task(peers.request(ONE, b"1"))
+            second = asyncio.create_task(peers.request(ONE, b"2"))
+            await arrived.wait()
+            first.cancel()
+            go.set()
+            assert await second == b"echo 2"
+            assert first.cancelled()
+            assert await peers.request(ONE, b"3") == b"echo 3"
+            assert len(server.visits) == 1
+
+    run(story)
+
+
+@pytest.mark.parametrize("announced", [1001, 2**31, 2**32 - 1])
+def test_a_reply_beyond_the_limit_is_refused_before_it_is_read(run: Run, announced: int) -> None:
+    async def boast(visit: Visit) -> None:
+        await visit.frame()
+        visit.writer.write(announced.to_bytes(4))
+        await visit.reader.read()
+
+    async def story() -> None:
+        async with serving(boast) as server, peers_of(server, reply_bytes_max=1000) as peers:
+            with pytest.raises(PeerUnreachable, match="limit 1000"):
+                await peers.request(ONE, b"x")
+
+    run(story)
+
+
+def test_a_reply_of_exactly_the_limit_is_taken(run: Run) -> None:
+    async def fill(visit: Visit) -> None:
+        await visit.frame()
+        visit.answer(b"x" * 1000)
+        await visit.reader.read()
+
+    async def story() -> None:
+        async with serving(fill) as server, peers_of(server, reply_bytes_max=1000) as peers:
+            assert await peers.request(ONE, b"x") == b"x" * 1000
+
+    run(story)
+
+
+def test_a_reply_nobody_asked_for_ends_the_connection(run: Run) -> None:
+    async def chatter(visit: Visit) -> None:
+        await visit.frame()
+        visit.answer(b"asked for")
+        visit.answer(b"not asked for")
+        await visit.reader.read()
+
+    async def story() -> None:
+        async with serving(chatter) as server, peers_of(server) as peers:
+            assert await peers.request(ONE, b"1") == b"asked for"
+            await peers._connections[ONE].gone.wait()
+            assert peers._connections[ONE].ended == "it sent a reply that nobody asked for"
+            assert await peers.request(ONE, b"2") == b"asked for"
+            assert len(server.visits) == 2
+
+    run(story)
+
+
+def test_a_peer_that_moved_is_asked_at_its_new_address(run: Run) -> None:
+    async def story() -> None:
+        async with serving(echo) as old, serving(echo) as new:
+            addresses = {ONE: ("127.0.0.1", old.port)}
+            peers = TcpPeers(addresses)
+            await peers.request(ONE, b"x")
+            addresses[ONE] = ("127.0.0.1", new.port)
+            await peers.request(ONE, b"x")
+            assert (len(old.visits), len(new.visits)) == (1, 1)
+            await peers.close()
+
+    run(story)
+
+
+def test_closing_fails_those_who_wait_and_later_requests(run: Run) -> None:
+    arrived = asyncio.Event()
+
+    async def silent(visit: Visit) -> None:
+        await visit.frame()
+        arrived.set()
+        await visit.reader.read()
+
+    async def story() -> None:
+        async with serving(silent) as server:
+            async with peers_of(server) as peers:
+                waiting = asyncio.create_task(outcome(peers.request(ONE, b"x")))
+                await arrived.wait()
+            assert "closed by this broker" in str(await waiting)
+            with pytest.raises(PeerUnreachable, match="closed"):
+                await peers.request(ONE, b"x")
+
+    run(story)
