@@ -1,0 +1,115 @@
+"""Topics that nobody made: created on first use, unless the broker or the client says no."""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError as AiokafkaError
+from confluent_kafka import KafkaError
+from kafka import KafkaProducer
+from kafka.errors import KafkaError as KafkaPythonError
+
+from support.all_clients import each_client
+from support.broker_process import BrokerProcess
+from support.confluent_client import ConfluentClient, Deliveries, consumer, producer
+from support.kcat_client import KCAT, MISSING, KcatFailed, kcat
+from support.message import KafkaClient, Message
+from support.topics import Topics
+
+pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("auto-creation")]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    settings = {"num_partitions": 3}
+    with BrokerProcess(tmp_path_factory.mktemp("generous") / "data", settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that creates only what it is told to."""
+    settings = {"auto_create_topics": False}
+    with BrokerProcess(tmp_path_factory.mktemp("strict") / "data", settings) as running:
+        yield running
+
+
+def names(broker: BrokerProcess) -> set[str]:
+    return set(Topics(broker.address).admin.list_topics(timeout=10).topics)
+
+
+@pytest.mark.parametrize("client", each_client())
+def test_writing_to_a_topic_creates_it_with_the_brokers_number_of_partitions(
+    broker: BrokerProcess, topics: Topics, client: KafkaClient
+) -> None:
+    topic = f"made-by-{client.name}"
+    client.write(broker.address, (topic, 2), [Message(value=b"v")], idempotent=False)
+    assert len(topics.admin.list_topics(topic, timeout=10).topics[topic].partitions) == 3
+    assert client.bounds(broker.address, (topic, 2)) == (0, 1)
+
+
+def test_a_client_that_does_not_want_to_create_topics_is_told_there_is_none(
+    broker: BrokerProcess,
+) -> None:
+    reader = consumer(broker.address, allow_auto_create_topics=False)
+    answer = reader.list_topics("not-made", timeout=10).topics["not-made"]
+    reader.close()
+    assert answer.error is not None
+    assert answer.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    assert "not-made" not in names(broker)
+
+
+def test_a_strict_broker_refuses_confluents_producer(strict: BrokerProcess) -> None:
+    sender = producer(
+        strict.address, message_timeout_ms=3_000, topic_metadata_propagation_max_ms=100
+    )
+    told = Deliveries()
+    sender.produce("unknown", b"v", on_delivery=told)
+    assert not sender.flush(10)
+    assert [error.code() for error in told.errors] == [KafkaError.UNKNOWN_TOPIC_OR_PART]
+    assert "unknown" not in names(strict)
+
+
+def test_a_strict_broker_refuses_kafka_pythons_producer(strict: BrokerProcess) -> None:
+    sender = KafkaProducer(bootstrap_servers=strict.address, max_block_ms=500)
+    with pytest.raises(KafkaPythonError):
+        sender.send("unknown", b"v").get(10)
+    sender.close()
+    assert "unknown" not in names(strict)
+
+
+def test_a_strict_broker_refuses_aiokafkas_producer(strict: BrokerProcess) -> None:
+    async def send() -> None:
+        sender = AIOKafkaProducer(bootstrap_servers=strict.address, request_timeout_ms=500)
+        await sender.start()
+        try:
+            await sender.send("unknown", b"v")
+        finally:
+            await sender.stop()
+
+    with pytest.raises(AiokafkaError):
+        asyncio.run(send())
+    assert "unknown" not in names(strict)
+
+
+@pytest.mark.skipif(KCAT is None, reason=MISSING)
+def test_a_strict_broker_refuses_kcat(strict: BrokerProcess) -> None:
+    with pytest.raises(KcatFailed, match=r"(?i)unknown topic"):
+        kcat(
+            strict.address, "-P", "-t", "unknown", "-Xtopic.metadata.propagation.max.ms=100",
+            "-Xmessage.timeout.ms=3000", given="v\n",
+        )  # fmt: skip
+    assert "unknown" not in names(strict)
+
+
+def test_a_consumer_that_was_there_before_its_topic_reads_it(strict: BrokerProcess) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ConfluentClient().read_from, strict.address, ("late", 0), 0, count=1)
+        Topics(strict.address).create("late")
+        ConfluentClient().write(
+            strict.address, ("late", 0), [Message(value=b"here")], idempotent=False
+        )
+        (received,) = waiting.result(20)
+    assert received.value == b"here"

@@ -1,0 +1,54 @@
+"""What only kcat has: listings as JSON, offsets counted from the end, stretches of time."""
+
+import json
+
+import pytest
+
+from support.broker_process import BrokerProcess
+from support.confluent_client import ConfluentClient
+from support.kcat_client import KCAT, MISSING, kcat
+from support.message import Message
+from support.topics import Topics
+
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.xdist_group("kcat"),
+    pytest.mark.skipif(KCAT is None, reason=MISSING),
+]
+
+T0_MS = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def history(broker: BrokerProcess, topics: Topics) -> str:
+    topic = topics.new("history")
+    messages = [Message(value=b"%d" % n, timestamp_ms=T0_MS + n * 1000) for n in range(10)]
+    ConfluentClient().write(broker.address, (topic, 0), messages, idempotent=False)
+    return topic
+
+
+def read(broker: BrokerProcess, topic: str, *arguments: str) -> list[str]:
+    return kcat(
+        broker.address, "-C", "-q", "-e", "-t", topic, "-Xfetch.wait.max.ms=10", *arguments
+    ).split()
+
+
+def test_the_cluster_is_listed(broker: BrokerProcess, topics: Topics) -> None:
+    topic = topics.new("listed", partitions=2)
+    listed = json.loads(kcat(broker.address, "-L", "-J"))
+    assert [one["name"] for one in listed["brokers"]] == [broker.address]
+    (found,) = [one for one in listed["topics"] if one["topic"] == topic]
+    assert [one["leader"] for one in found["partitions"]] == [1, 1]
+
+
+def test_the_last_messages_are_read(broker: BrokerProcess, history: str) -> None:
+    assert read(broker, history, "-o", "-3") == ["7", "8", "9"]
+
+
+def test_nothing_is_read_from_the_end(broker: BrokerProcess, history: str) -> None:
+    assert read(broker, history, "-o", "end") == []
+
+
+def test_a_stretch_of_time_is_read(broker: BrokerProcess, history: str) -> None:
+    begin, end = f"s@{T0_MS + 2000}", f"e@{T0_MS + 5000}"
+    assert read(broker, history, "-o", begin, "-o", end) == ["2", "3", "4"]

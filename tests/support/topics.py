@@ -1,0 +1,30 @@
+"""Topics for tests, made through one admin client per broker."""
+
+from itertools import count
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+TIMEOUT_S = 15.0
+
+
+class Topics:
+    """Make one topic per story: `topics.new("story", partitions=2, max_message_bytes="1000")`."""
+
+    def __init__(self, address: str) -> None:
+        self.admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+        self._numbers = count()
+
+    def new(self, name: str = "topic", *, partitions: int = 1, **settings: Any) -> str:
+        """Create a topic with a name of its own and return it. Settings with `_` for `.`."""
+        topic = f"{name}-{next(self._numbers)}"
+        self.create(topic, partitions=partitions, **settings)
+        return topic
+
+    def create(self, topic: str, *, partitions: int = 1, **settings: Any) -> None:
+        config = {key.replace("_", "."): str(value) for key, value in settings.items()}
+        wish = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
+        self.admin.create_topics([wish], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
+
+    def delete(self, topic: str) -> None:
+        self.admin.delete_topics([topic], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
