@@ -1,0 +1,262 @@
+"""Where settings come from: a TOML file, then `RESPOOL_<NAME>` in the environment, then the command line.
+
+```toml
+data = "/var/lib/respool"
+frame_bytes_max = "64MiB"            # bytes take k, m, g, t or KiB, MiB, GiB, TiB
+connection_idle_ms = "10m"           # times take ms, s, m, h, d, w, also together: "1h30m"
+
+[topic]                              # defaults for topics, under Kafka's names
+"retention.ms" = "7d"
+segment.bytes = 1073741824           # TOML makes nested tables of this; it means the same
+```
+A later source wins over an earlier one, setting by setting. Every error names the place it came from.
+"""
+
+import difflib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+from respool.model.errors import InvalidConfig, SettingsError
+from respool.model.settings import Settings
+from respool.model.topic_config import CONFIG_RULES, TopicConfig
+
+PREFIX = "RESPOOL_"
+# Variables of ours that are not the broker's settings: the command line's, and the tests'.
+OTHER_VARIABLES = frozenset({"RESPOOL_BROKER", "RESPOOL_FUZZ"})
+
+_TYPES: Mapping[str, Any] = get_type_hints(Settings)
+_NAMES = [item.name for item in fields(Settings) if item.name != "topic"]
+_VARIABLES = {
+    **{PREFIX + name.upper(): name for name in _NAMES},
+    **{f"{PREFIX}TOPIC_{name.upper().replace('.', '_')}": f"topic.{name}" for name in CONFIG_RULES},
+}
+
+_TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
+_TIME_UNITS_MS = {
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 24 * 3_600_000,
+    "w": 7 * 24 * 3_600_000,
+}
+_TIMES = re.compile(r"(?:\d+\s*(?:ms|s|m|h|d|w)\s*)+")
+_TIME = re.compile(r"(\d+)\s*(ms|s|m|h|d|w)")
+_SIZE = re.compile(r"(\d+)\s*(?:([kmgt])(?:ib)?|b)")
+_FACTORS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+def load_settings(
+    *,
+    file: str | os.PathLike[str] | None,
+    environ: Mapping[str, str],
+    flags: Mapping[str, object],
+) -> Settings:
+    """Read all three places and return the settings they make together.
+
+    A flag is named like a setting, or `topic.<Kafka's name>`; None means that it was not given.
+
+    Raises:
+        SettingsError: a name is unknown, a value cannot be, or values contradict each other.
+    """
+    values: dict[str, Any] = {}
+    topic: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    for name, value, source in [*_from_file(file), *_from_environ(environ), *_from_flags(flags)]:
+        if name.startswith("topic."):
+            topic[name.removeprefix("topic.")] = _topic_value(name, value, source)
+        elif name in _NAMES:
+            values[name] = _value(name, value, source)
+        else:
+            raise SettingsError(f"{source}: there is no such setting{_closest(name)}")
+        sources[name] = source
+    try:
+        return Settings(**values, topic=topic)
+    except SettingsError as error:
+        # Each value is right by itself, so the message names the settings that do not go together.
+        words = set(re.findall(r"\w+", str(error)))
+        concerned = [source for name, source in sources.items() if name in words]
+        raise SettingsError(f"{'; '.join(concerned)}: {error}") from None
+
+
+def write_example(settings: Settings) -> str:
+    """All settings as a TOML file that `load_settings` reads back: what is at its default is a comment."""
+    lines = [
+        "# Respool's settings. What is commented out has its default.",
+        f"# Each may also be given as {PREFIX}<NAME> in the environment, or on the command line.",
+    ]
+    for item in fields(Settings):
+        if item.name != "topic":
+            value, default = getattr(settings, item.name), item.default
+            lines += _entry(
+                item.name, value, default, doc=item.metadata["doc"], given=value != default
+            )
+    lines += ["", f"# {Settings.__dataclass_fields__['topic'].metadata['doc']}", "[topic]"]
+    defaults = TopicConfig().as_text
+    for name, rule in CONFIG_RULES.items():
+        default = defaults[name]
+        value = settings.topic.get(name, default)
+        lines += _entry(
+            json.dumps(name), value, default, doc=rule.doc, given=name in settings.topic
+        )
+    return "\n".join(lines) + "\n"
+
+
+# -- the three places ------------------------------------------------------------------------------------------------
+
+Found = tuple[str, object, str]
+
+
+def _from_file(file: str | os.PathLike[str] | None) -> Iterator[Found]:
+    """Every setting in the file: its name, its value, and where it stands."""
+    if file is None:
+        return
+    path = os.fspath(file)
+    try:
+        with open(path, "rb") as opened:
+            content = tomllib.load(opened)
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        # respool.flush and respool.flush.interval.ms cannot be nested tables both.
+        hint = "; put quotes around names with dots" if "overwrite" in str(error) else ""
+        raise SettingsError(f"{path}: {error}{hint}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not UTF-8 text") from error
+    topic = content.pop("topic", {})
+    if not isinstance(topic, dict):
+        raise SettingsError(f"{path}: topic: is a table of settings, not {topic!r}")
+    for name, value in content.items():
+        yield name, value, f"{path}: {name}"
+    seen: set[str] = set()
+    for name, value in _flatten(topic):
+        source = f"{path}: [topic] {name}"
+        if name in seen:
+            raise SettingsError(f"{source}: is given twice, with and without quotes")
+        seen.add(name)
+        yield f"topic.{name}", value, source
+
+
+def _from_environ(environ: Mapping[str, str]) -> Iterator[Found]:
+    for variable in sorted(environ):
+        if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
+            continue
+        name = _VARIABLES.get(variable)
+        if name is None:
+            hint = _closest(variable, _VARIABLES)
+            raise SettingsError(f"environment variable {variable}: there is no such setting{hint}")
+        yield name, environ[variable], f"environment variable {variable}"
+
+
+def _from_flags(flags: Mapping[str, object]) -> Iterator[Found]:
+    for name, value in flags.items():
+        if value is None:
+            continue
+        source = f"command line: {name}"
+        if name == "topic" and isinstance(value, Mapping):
+            for inner, text in _flatten(value):
+                yield f"topic.{inner}", text, f"{source}.{inner}"
+        else:
+            yield name, value, source
+
+
+def _flatten(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
+    """`{"retention": {"ms": 1}}` -> `("retention.ms", 1)`."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{above}{name}.")
+        else:
+            yield above + name, value
+
+
+def _closest(name: str, known: Mapping[str, object] | None = None) -> str:
+    names = list(known or [*_NAMES, *(f"topic.{each}" for each in CONFIG_RULES)])
+    found = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+
+def _value(name: str, value: object, source: str) -> object:
+    kind = _TYPES[name]
+    if kind is str and isinstance(value, str):
+        return value
+    if kind is bool:
+        text = str(value).strip().lower()
+        if text in _TRUE | _FALSE:
+            return text in _TRUE
+        raise SettingsError(f"{source}: {value!r} is neither true nor false")
+    if kind is int and not isinstance(value, bool):
+        if isinstance(value, int):
+            return value
+        if isinstance(value, str):
+            return _number(name, value, source)
+    what = "text" if kind is str else "a whole number"
+    raise SettingsError(f"{source}: {value!r} is not {what}")
+
+
+def _topic_value(name: str, value: object, source: str) -> str:
+    name = name.removeprefix("topic.")
+    rule = CONFIG_RULES.get(name)
+    if rule is None:
+        raise SettingsError(f"{source}: there is no such topic setting{_closest(f'topic.{name}')}")
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = ",".join(value)
+    if isinstance(value, float) or not isinstance(value, str | int):
+        raise SettingsError(f"{source}: {value!r} is neither text nor a whole number")
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if _unit_of(name) and not _is_whole_number(text):
+        text = str(_number(name, text, source))
+    try:
+        rule.parse(text)
+    except InvalidConfig as error:
+        raise SettingsError(f"{source}: {error}") from None
+    return text
+
+
+def _number(name: str, text: str, source: str) -> int:
+    """A whole number, or one with a unit where the setting's name says which kind it is."""
+    if _is_whole_number(text):
+        return int(text)
+    low, unit = text.strip().lower(), _unit_of(name)
+    if unit == "ms" and _TIMES.fullmatch(low):
+        return sum(int(count) * _TIME_UNITS_MS[each] for count, each in _TIME.findall(low))
+    if unit == "bytes" and (size := _SIZE.fullmatch(low)):
+        return int(size[1]) * _FACTORS[size[2] or ""]
+    hint = {
+        "ms": ", nor a time such as 500ms, 10s or 7d",
+        "bytes": ", nor a size such as 512KiB, 100MiB or 1GiB",
+        "": "",
+    }[unit]
+    raise SettingsError(f"{source}: {text!r} is not a whole number{hint}")
+
+
+def _unit_of(name: str) -> str:
+    words = re.split(r"[._]", name)
+    if words[-1] == "ms":
+        return "ms"
+    return "bytes" if "bytes" in words else ""
+
+
+def _is_whole_number(text: str) -> bool:
+    return re.fullmatch(r"\s*[+-]?\d+\s*", text, re.ASCII) is not None
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _entry(name: str, value: object, default: object, *, doc: str, given: bool) -> list[str]:
+    if given:
+        return ["", f"# {doc} Default: {_toml(default)}", f"{name} = {_toml(value)}"]
+    return ["", f"# {doc}", f"# {name} = {_toml(value)}"]
+
+
+def _toml(value: object) -> str:
+    # JSON's strings, whole numbers and booleans are TOML's too, once DEL is escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
