@@ -5,12 +5,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import fetch, flood, growth, idle, latency, librdkafka, produce, profiling
+from bench import fetch, flood, floor, growth, idle, latency, librdkafka, produce, profiling
 from bench.broker_process import free_bytes
 from bench.report import Report
 from bench.scale import DEFAULT, FULL, GB, KB, QUICK, Scale, size_text
 
 FAMILIES: dict[str, Callable[[Scale, Report], None]] = {
+    "floor": floor.run,
     "produce": produce.run,
     "fetch": fetch.run,
     "librdkafka": librdkafka.run,
@@ -34,13 +35,20 @@ def main() -> None:
     report.print_head()
     began = time.perf_counter()
     if options.profile:
-        profiling.run(scale, report, batch_bytes=options.batch_kb * KB, flush=options.flush)
+        profiling.run(report, _profiled_load(scale, options))
     else:
         for name in options.only or FAMILIES:
             FAMILIES[name](scale, report)
     report.progress(f"took {time.perf_counter() - began:.0f} s")
     if options.json is not None:
         report.write_json(options.json)
+
+
+def _profiled_load(scale: Scale, options: argparse.Namespace) -> profiling.Load:
+    batch_bytes = options.batch_kb * KB
+    if options.profile == "fetch":
+        return profiling.fetch_load(scale, batch_bytes=batch_bytes)
+    return profiling.produce_load(scale, batch_bytes=batch_bytes, flush=options.flush)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,7 +67,13 @@ def _parser() -> argparse.ArgumentParser:
     sizes.add_argument("--quick", action="store_true", help="fewer and shorter figures")
     sizes.add_argument("--full", action="store_true", help="longer figures, and a log of 20 GB")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    parser.add_argument("--profile", action="store_true", help="profile the produce path instead")
+    parser.add_argument(
+        "--profile",
+        nargs="?",
+        const="produce",
+        choices=("produce", "fetch"),
+        help="instead: where the broker's time goes",
+    )
     parser.add_argument(
         "--batch-kb", type=int, default=16, metavar="KB", help="with --profile: the batches' size"
     )

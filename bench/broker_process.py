@@ -83,6 +83,8 @@ class BrokerProcess:
         trace: TracebackType | None,
     ) -> None:
         try:
+            if error is not None:
+                error.add_note(f"the broker's last words:\n{self.last_words()}")
             if self.is_running:
                 self.kill()
         finally:
@@ -127,6 +129,9 @@ class BrokerProcess:
         self.port = int(line.rpartition(":")[2])
         return self.start_seconds
 
+    def send_signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
     def stop(self) -> float:
         """Stop cleanly, and return the seconds it took."""
         began = time.perf_counter()
@@ -160,6 +165,14 @@ class BrokerProcess:
             if value.endswith(" kB"):
                 fields[name] = int(value.removesuffix(" kB")) * 1024
         return Memory(resident=fields["VmRSS"], anonymous=fields["RssAnon"])
+
+    def written_bytes(self) -> int:
+        """All bytes it ever wrote, to files and sockets."""
+        for line in Path(f"/proc/{self.pid}/io").read_text().splitlines():
+            name, _, value = line.partition(": ")
+            if name == "wchar":
+                return int(value)
+        raise AssertionError("no wchar in /proc/<pid>/io")
 
     def log_files(self) -> list[Path]:
         return sorted(self.folder.glob("*/*.log"))

@@ -55,7 +55,12 @@ def run(scale: Scale, report: Report) -> None:
                 if batch_bytes == COLD_BATCH_BYTES:
                     broker.forget_cached()
                     one = read(
-                        broker, topic, fetch_bytes=fetch_bytes, seconds=scale.seconds, is_once=True
+                        broker,
+                        topic,
+                        fetch_bytes=fetch_bytes,
+                        seconds=scale.seconds,
+                        is_once=True,
+                        warm_up_seconds=0.0,
                     )
                     table.rows.append(_row(batch_bytes, fetch_bytes, "disk", 1, one))
     table.notes.append(
@@ -73,6 +78,7 @@ def read(
     connections: int = 1,
     offset_first: int = 0,
     is_once: bool = False,
+    warm_up_seconds: float | None = None,
 ) -> Measured:
     return measure(
         broker,
@@ -88,8 +94,7 @@ def read(
             batch_messages=topic.batch_messages,
             seconds=seconds,
             is_once=is_once,
-            # A cold read must not be warmed up.
-            warm_up_seconds=0.0 if is_once else seconds / 5,
+            warm_up_seconds=seconds / 5 if warm_up_seconds is None else warm_up_seconds,
         ),
     )
 

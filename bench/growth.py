@@ -16,6 +16,7 @@ from bench.produce_load import ProduceSpec, window_for
 from bench.report import Column, Report, Table, quantile, ratio
 from bench.requests import INT, Client, FetchFrame, ListOffsetsFrame, connect
 from bench.scale import KB, MB, MESSAGE_BYTES, Scale, size_text
+from bench.warm_memory import WarmMemory
 
 BATCH_BYTES = 16 * KB
 MANY_PARTITIONS_LOG_BYTES = 160 * MB
@@ -103,7 +104,9 @@ def _measure_log(
         report.progress(f"{title}: fetch, starts, produce")
         found["fetch"] = _fetch(scale, broker, topic)
         found |= _restart(broker)
-        found["produce"] = _produce(scale, broker, topic)
+        with WarmMemory(scale.cell_bytes_max) as memory:
+            memory.refill()
+            found["produce"] = _produce(scale, broker, topic, memory)
         found |= _restart_killed(broker)
     return found
 
@@ -177,7 +180,7 @@ def _fetch(scale: Scale, broker: BrokerProcess, topic: FilledTopic) -> float:
     return one.bytes_per_cpu_s / 1e9
 
 
-def _produce(scale: Scale, broker: BrokerProcess, topic: FilledTopic) -> float:
+def _produce(scale: Scale, broker: BrokerProcess, topic: FilledTopic, memory: WarmMemory) -> float:
     one = measure(
         broker,
         ProduceSpec(
@@ -193,6 +196,7 @@ def _produce(scale: Scale, broker: BrokerProcess, topic: FilledTopic) -> float:
             bytes_max=scale.cell_bytes_max,
             warm_up_seconds=scale.seconds / 5,
         ),
+        memory=memory,
     )
     return one.messages_per_cpu_s / 1e6
 

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Self, TypeAlias
 
 from bench.broker_process import ROOT, BrokerProcess, CpuTime
 from bench.fetch_load import FetchSpec, run_fetch
 from bench.produce_load import ProduceSpec, run_produce
+from bench.warm_memory import WarmMemory
 
 Spec: TypeAlias = ProduceSpec | FetchSpec
 
@@ -102,9 +104,11 @@ class LoadClient:
         return line
 
 
-def measure(broker: BrokerProcess, spec: Spec) -> Measured:
-    """Run one load against a broker."""
-    return _measure(broker, LoadClient.of(spec))
+def measure(broker: BrokerProcess, spec: Spec, *, memory: WarmMemory | None = None) -> Measured:
+    """Run one load against a broker, which finds the warm memory free for its log."""
+    if memory is None:
+        return _measure(broker, LoadClient.of(spec))
+    return _measure(broker, LoadClient.of(spec), lambda: memory.let_go(broker.written_bytes))
 
 
 def measure_command(broker: BrokerProcess, *command: str) -> Measured:
@@ -112,13 +116,18 @@ def measure_command(broker: BrokerProcess, *command: str) -> Measured:
     return _measure(broker, LoadClient(*command))
 
 
-def _measure(broker: BrokerProcess, client: LoadClient) -> Measured:
+def _measure(
+    broker: BrokerProcess,
+    client: LoadClient,
+    meanwhile: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Measured:
     try:
         client.wait_until_ready()
         before = broker.cpu()
-        client.go()
-        result = client.wait_for_result()
-        spent = broker.cpu() - before
+        with meanwhile():
+            client.go()
+            result = client.wait_for_result()
+            spent = broker.cpu() - before
     finally:
         client.end()
     return measured(result, spent)

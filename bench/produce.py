@@ -10,6 +10,7 @@ from bench.produce_load import ProduceSpec, window_for
 from bench.report import Column, Report, Table, megabytes, millions, percent, ratio
 from bench.requests import Client
 from bench.scale import BATCH_BYTES, KB, MB, MESSAGE_BYTES, Scale, size_text
+from bench.warm_memory import WarmMemory
 
 TOPIC = "bench"
 ACKS_ALL = -1
@@ -33,6 +34,12 @@ COLUMNS = (
 
 
 def run(scale: Scale, report: Report) -> None:
+    with WarmMemory(scale.cell_bytes_max) as memory:
+        table = _table(scale, report, memory)
+    report.add(table)
+
+
+def _table(scale: Scale, report: Report, memory: WarmMemory) -> Table:
     table = Table("produce", "Produce: 100-byte messages, prebuilt batches, pipelined", COLUMNS)
     for batch_bytes, acks, flush, connections in _cells(scale):
         acks_text = "all" if acks == ACKS_ALL else str(acks)
@@ -40,7 +47,14 @@ def run(scale: Scale, report: Report) -> None:
             f"produce {size_text(batch_bytes)} acks={acks_text} flush={flush} x{connections}"
         )
         runs = [
-            one_run(scale, batch_bytes=batch_bytes, acks=acks, flush=flush, connections=connections)
+            one_run(
+                scale,
+                memory,
+                batch_bytes=batch_bytes,
+                acks=acks,
+                flush=flush,
+                connections=connections,
+            )
             for _ in range(scale.repeats)
         ]
         middle = _middle(runs)
@@ -58,7 +72,7 @@ def run(scale: Scale, report: Report) -> None:
         + ", ".join(f"{window_for(size)} requests of {size_text(size)}" for size in BATCH_BYTES)
         + "; one batch a request, idempotence off."
     )
-    report.add(table)
+    return table
 
 
 def _cells(scale: Scale) -> Iterator[tuple[int, int, str, int]]:
@@ -70,42 +84,49 @@ def _cells(scale: Scale) -> Iterator[tuple[int, int, str, int]]:
 
 
 def one_run(
+    scale: Scale, memory: WarmMemory, *, batch_bytes: int, acks: int, flush: str, connections: int
+) -> Measured:
+    """Produce to a new topic of a new broker."""
+    memory.refill()
+    with BrokerProcess() as broker:
+        with Client(broker.host, broker.port) as client:
+            client.create_topic(TOPIC, settings={"respool.flush": flush})
+        return measure(
+            broker,
+            produce_spec(
+                scale,
+                broker,
+                batch_bytes=batch_bytes,
+                acks=acks,
+                connections=connections,
+                seconds=scale.seconds,
+            ),
+            memory=memory,
+        )
+
+
+def produce_spec(
     scale: Scale,
+    broker: BrokerProcess,
     *,
     batch_bytes: int,
     acks: int,
-    flush: str,
     connections: int,
-    broker: BrokerProcess | None = None,
-) -> Measured:
-    """Produce to a new topic, of a new broker unless one is given."""
-    if broker is None:
-        with BrokerProcess() as own:
-            return one_run(
-                scale,
-                batch_bytes=batch_bytes,
-                acks=acks,
-                flush=flush,
-                connections=connections,
-                broker=own,
-            )
-    with Client(broker.host, broker.port) as client:
-        client.create_topic(TOPIC, settings={"respool.flush": flush})
-    return measure(
-        broker,
-        ProduceSpec(
-            host=broker.host,
-            port=broker.port,
-            topic=TOPIC,
-            acks=acks,
-            batch_bytes=batch_bytes,
-            message_bytes=MESSAGE_BYTES,
-            connections=connections,
-            window=window_for(batch_bytes),
-            seconds=scale.seconds,
-            bytes_max=scale.cell_bytes_max,
-            warm_up_seconds=scale.seconds / 5,
-        ),
+    seconds: float,
+    warm_up_seconds: float | None = None,
+) -> ProduceSpec:
+    return ProduceSpec(
+        host=broker.host,
+        port=broker.port,
+        topic=TOPIC,
+        acks=acks,
+        batch_bytes=batch_bytes,
+        message_bytes=MESSAGE_BYTES,
+        connections=connections,
+        window=window_for(batch_bytes),
+        seconds=seconds,
+        bytes_max=scale.cell_bytes_max,
+        warm_up_seconds=seconds / 5 if warm_up_seconds is None else warm_up_seconds,
     )
 
 

@@ -1,4 +1,4 @@
-"""Where the broker's time goes while it appends: its Python functions by cProfile, its machine code by perf if there.
+"""Where the broker's time goes under load: its Python functions by cProfile, its machine code by perf if there.
 
 cProfile makes every call dearer, so a function that calls many small ones looks worse than it is: read the shares, not
 the seconds. perf costs nothing, but sees all of Python as one interpreter.
@@ -7,72 +7,96 @@ the seconds. perf costs nothing, but sees all of Python as one interpreter.
 import cProfile
 import pstats
 import shutil
+import signal
 import subprocess
 import sys
-import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.broker_process import BENCH_FOLDER, BrokerProcess
-from bench.load_client import measure
-from bench.produce import ACKS_ALL, TOPIC
-from bench.produce_load import ProduceSpec, window_for
+from bench.fetch import read
+from bench.filling import fill
+from bench.load_client import Measured, measure
+from bench.produce import ACKS_ALL, TOPIC, produce_spec
 from bench.report import Column, Report, Table, percent_fine
 from bench.requests import Client
-from bench.scale import MESSAGE_BYTES, Scale, size_text
+from bench.scale import MB, Scale, size_text
+from bench.warm_memory import WarmMemory
 
 FUNCTIONS_SHOWN = 40
-SYMBOLS_SHOWN = 25
+SYMBOLS_SHOWN = 30
+SECONDS_MIN = 3.0
 SERVE_PROFILED = "bench.profiling"
 
 
-def run(
-    scale: Scale, report: Report, *, batch_bytes: int, flush: str, acks: int = ACKS_ALL
-) -> None:
-    title = f"produce {size_text(batch_bytes)}, acks={acks}, flush={flush}"
-    report.progress(f"profile of {title}")
-    dump = BENCH_FOLDER / "profile.pstats"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What the broker does while it is looked at."""
+
+    title: str
+    prepare: Callable[[BrokerProcess], Callable[[], Measured]]
+
+
+def produce_load(scale: Scale, *, batch_bytes: int, flush: str) -> Load:
+    def prepare(broker: BrokerProcess) -> Callable[[], Measured]:
+        with Client(broker.host, broker.port) as client:
+            client.create_topic(TOPIC, settings={"respool.flush": flush})
+        spec = produce_spec(
+            scale,
+            broker,
+            batch_bytes=batch_bytes,
+            acks=ACKS_ALL,
+            connections=1,
+            seconds=max(SECONDS_MIN, scale.seconds),
+            # What is not counted must not be looked at either.
+            warm_up_seconds=0.0,
+        )
+
+        def go() -> Measured:
+            with WarmMemory(spec.bytes_max) as memory:
+                memory.refill()
+                return measure(broker, spec, memory=memory)
+
+        return go
+
+    return Load(title=f"produce {size_text(batch_bytes)}, flush={flush}", prepare=prepare)
+
+
+def fetch_load(scale: Scale, *, batch_bytes: int) -> Load:
+    def prepare(broker: BrokerProcess) -> Callable[[], Measured]:
+        topic = fill(broker, log_bytes=scale.fetch_log_bytes, batch_bytes=batch_bytes)
+        seconds = max(SECONDS_MIN, scale.seconds)
+        return lambda: read(broker, topic, fetch_bytes=1 * MB, seconds=seconds, warm_up_seconds=0.0)
+
+    return Load(title=f"fetch 1 MB of {size_text(batch_bytes)} batches", prepare=prepare)
+
+
+def run(report: Report, load: Load) -> None:
+    report.progress(f"profile: {load.title}")
     BENCH_FOLDER.mkdir(exist_ok=True)
-    command = (sys.executable, "-m", SERVE_PROFILED, str(dump))
-    with BrokerProcess(command=command) as broker:
-        requests = _load(scale, broker, batch_bytes=batch_bytes, flush=flush, acks=acks)
-        broker.stop()
-    report.add(_function_table(title, dump, requests))
-    dump.unlink()
+    report.add(_function_table(load))
     if shutil.which("perf") is None:
         report.progress("perf is not installed: no profile of the machine code")
         return
-    with BrokerProcess() as broker:
-        report.add(
-            _symbol_table(scale, title, broker, batch_bytes=batch_bytes, flush=flush, acks=acks)
-        )
+    report.add(_symbol_table(load))
 
 
-def _load(scale: Scale, broker: BrokerProcess, *, batch_bytes: int, flush: str, acks: int) -> int:
-    with Client(broker.host, broker.port) as client:
-        client.create_topic(TOPIC, settings={"respool.flush": flush})
-    one = measure(
-        broker,
-        ProduceSpec(
-            host=broker.host,
-            port=broker.port,
-            topic=TOPIC,
-            acks=acks,
-            batch_bytes=batch_bytes,
-            message_bytes=MESSAGE_BYTES,
-            window=window_for(batch_bytes),
-            seconds=max(3.0, scale.seconds),
-            bytes_max=scale.cell_bytes_max,
-        ),
-    )
-    return one.requests
-
-
-def _function_table(title: str, dump: Path, requests: int) -> Table:
+def _function_table(load: Load) -> Table:
+    dump = BENCH_FOLDER / "profile.pstats"
+    command = (sys.executable, "-m", SERVE_PROFILED, str(dump))
+    with BrokerProcess(command=command) as broker:
+        go = load.prepare(broker)
+        broker.send_signal(signal.SIGUSR1)
+        one = go()
+        broker.send_signal(signal.SIGUSR2)
+        broker.stop()
     stats = pstats.Stats(str(dump)).stats  # type: ignore[attr-defined]
+    dump.unlink()
     own_time_all = sum(own for _, _, own, _, _ in stats.values())
     table = Table(
         "profile",
-        f"cProfile of the broker's loop: {title}, {requests:,} requests",
+        f"cProfile of the broker's loop: {load.title}",
         (
             Column("function", "function"),
             Column("share", "own time", percent_fine),
@@ -88,11 +112,15 @@ def _function_table(title: str, dump: Path, requests: int) -> Table:
             {
                 "function": f"{place}{name}",
                 "share": own / own_time_all,
-                "own_us": own / requests * 1e6,
-                "cumulative_us": cumulative / requests * 1e6,
-                "calls": calls / requests,
+                "own_us": own / one.requests * 1e6,
+                "cumulative_us": cumulative / one.requests * 1e6,
+                "calls": calls / one.requests,
             }
         )
+    table.notes.append(
+        "The event loop, its system calls for sockets included, is the time of `run` in runners.py or of no function."
+    )
+    table.notes.append(f"{one.requests:,} requests.")
     return table
 
 
@@ -105,20 +133,20 @@ def _short(file: str) -> str:
     return path.name
 
 
-def _symbol_table(
-    scale: Scale, title: str, broker: BrokerProcess, *, batch_bytes: int, flush: str, acks: int
-) -> Table:
+def _symbol_table(load: Load) -> Table:
     data = BENCH_FOLDER / "perf.data"
-    perf = subprocess.Popen(
-        ["perf", "record", "-q", "-F", "999", "-p", str(broker.pid), "-o", str(data)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        _load(scale, broker, batch_bytes=batch_bytes, flush=flush, acks=acks)
-    finally:
-        perf.terminate()
-        perf.wait()
+    with BrokerProcess() as broker:
+        go = load.prepare(broker)
+        perf = subprocess.Popen(
+            ["perf", "record", "-q", "-F", "999", "-p", str(broker.pid), "-o", str(data)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            one = go()
+        finally:
+            perf.terminate()
+            perf.wait()
     listing = subprocess.run(
         ["perf", "report", "-i", str(data), "--stdio", "-q", "--sort", "comm,dso,symbol"],
         capture_output=True,
@@ -128,13 +156,17 @@ def _symbol_table(
     data.unlink(missing_ok=True)
     table = Table(
         "profile-native",
-        f"perf of all the broker's threads: {title}",
+        f"perf of all the broker's threads: {load.title}",
         (Column("share", "share"), Column("symbol", "thread, library, symbol")),
     )
     for line in listing.splitlines():
         share, _, symbol = line.strip().partition(" ")
         if share.endswith("%") and len(table.rows) < SYMBOLS_SHOWN:
-            table.rows.append({"share": share, "symbol": " ".join(symbol.split())})
+            table.rows.append({"share": share, "symbol": " ".join(symbol.split()).rstrip(" -")})
+    table.notes.append(
+        f"{one.cpu_s_per_request * 1e6:.1f} us of broker CPU a request, not slowed by cProfile; "
+        f"{one.messages_per_cpu_s / 1e6:.2f} M messages, {one.bytes_per_cpu_s / 1e9:.2f} GB per CPU-s."
+    )
     return table
 
 
@@ -144,9 +176,11 @@ def main() -> None:
     from respool.cli.main import main as respool
 
     profile = cProfile.Profile()
-    assert threading.current_thread() is threading.main_thread()
+    # The start is no part of the picture: the parent says when to look.
+    signal.signal(signal.SIGUSR1, lambda *_: profile.enable())
+    signal.signal(signal.SIGUSR2, lambda *_: profile.disable())
     try:
-        profile.runcall(respool)
+        respool()
     finally:
         profile.dump_stats(dump)
 
