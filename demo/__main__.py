@@ -44,9 +44,9 @@ def _run(address: str, progress: Progress) -> int:
     warehouse = Reader(address, "warehouse", batch=500)
     pricing_bar = progress.add_task("pricing reads fast", total=EVENTS)
     warehouse_bar = progress.add_task("warehouse reads slowly", total=EVENTS)
-    while pricing.count < EVENTS or warehouse.count < EVENTS:
-        progress.update(pricing_bar, completed=pricing.read_some())
-        progress.update(warehouse_bar, completed=warehouse.read_some())
+    while warehouse.count < EVENTS:
+        progress.update(pricing_bar, completed=pricing.read_up_to(EVENTS))
+        progress.update(warehouse_bar, completed=warehouse.read_up_to(EVENTS))
 
     # A new fraud model: go back three days and read again. The other reader does not notice.
     back_to_ms = now_ms - 3 * DAY_MS
@@ -57,8 +57,10 @@ def _run(address: str, progress: Progress) -> int:
     pricing.rewind_to(back_to_ms)
     again_bar = progress.add_task("pricing again, from 3 days ago", total=expected)
     while pricing.count < expected:
-        progress.update(again_bar, completed=pricing.read_some())
+        progress.update(again_bar, completed=pricing.read_up_to(expected))
     progress.stop()
+    pricing.close()
+    warehouse.close()
     return _report(
         {
             "events published": (EVENTS, EVENTS),
@@ -82,7 +84,10 @@ class Reader:
         self.count = self.finished = self.out_of_order = 0
         self._consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
 
-    def read_some(self) -> int:
+    def read_up_to(self, total: int) -> int:
+        """Read a batch, unless all is read; return how many were read in all."""
+        if self.count == total:
+            return total
         for message in self._consumer.consume(self._batch, timeout=1.0):
             if message.error():
                 raise SystemExit(f"reading failed: {message.error()}")
@@ -94,6 +99,9 @@ class Reader:
         self._consumer.assign(self._consumer.offsets_for_times(wanted, timeout=10))
         self._last_step.clear()
         self.count = self.finished = 0
+
+    def close(self) -> None:
+        self._consumer.close()
 
     def _count(self, ride: bytes, value: bytes) -> None:
         step = next(number for number, name in enumerate(STEPS) if name.encode() in value)

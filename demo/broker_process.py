@@ -12,7 +12,7 @@ OPTIONS = ("--listen", "127.0.0.1:0", "--log-level", "warning")
 def broker(data: str) -> Iterator[str]:
     """Yield HOST:PORT of a broker that is ready; stop it cleanly at the end."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "respool.cli.main", "serve", "--data", data, *OPTIONS],
+        [sys.executable, "-m", "respool.cli", "serve", "--data", data, *OPTIONS],
         stdout=subprocess.PIPE,
         text=True,
     )
