@@ -46,7 +46,19 @@ class TimestampType(StrEnum):
 
 
 class CleanupPolicy(StrEnum):
+    """What happens to what is old. Both may be set: newest per key, and none of it older than the retention."""
+
     DELETE = "delete"
+    COMPACT = "compact"
+
+
+class CleanupPolicies(tuple[CleanupPolicy, ...]):
+    """The policies of one topic, in the order they were given; written with commas."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ",".join(self)
 
 
 class ConfigKind(StrEnum):
@@ -54,6 +66,7 @@ class ConfigKind(StrEnum):
 
     INT = "int"
     LONG = "long"
+    DOUBLE = "double"
     STRING = "string"
     LIST = "list"
 
@@ -91,6 +104,33 @@ def _one_of(kind: ConfigKind, words: type[StrEnum], doc: str) -> dict[str, Confi
     return {"rule": ConfigRule(kind=kind, doc=doc, parse=parse)}
 
 
+def _fraction(doc: str) -> dict[str, ConfigRule]:
+    def parse(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            raise InvalidConfig(f"{text!r} is not a number") from None
+        # Not "outside": a NaN is neither.
+        if not 0 <= number <= 1:
+            raise InvalidConfig(f"{number} is not within 0 and 1")
+        return number
+
+    return {"rule": ConfigRule(kind=ConfigKind.DOUBLE, doc=doc, parse=parse)}
+
+
+def _policies(doc: str) -> dict[str, ConfigRule]:
+    def parse(text: str) -> CleanupPolicies:
+        # A word given twice says nothing new.
+        words = dict.fromkeys(word.strip() for word in text.split(","))
+        try:
+            return CleanupPolicies(map(CleanupPolicy, words))
+        except ValueError:
+            known = ", ".join(CleanupPolicy)
+            raise InvalidConfig(f"{text!r} is not one of: {known}; or both with a comma") from None
+
+    return {"rule": ConfigRule(kind=ConfigKind.LIST, doc=doc, parse=parse)}
+
+
 def _int(low: int, high: int, doc: str) -> dict[str, ConfigRule]:
     return _whole_number(ConfigKind.INT, low, high, doc)
 
@@ -103,10 +143,11 @@ def _long(low: int, high: int, doc: str) -> dict[str, ConfigRule]:
 class TopicConfig:
     """All settings of one topic, parsed and within their limits."""
 
-    cleanup_policy: CleanupPolicy = field(
-        default=CleanupPolicy.DELETE,
-        metadata=_one_of(
-            ConfigKind.LIST, CleanupPolicy, "What happens to old segments: they are deleted."
+    cleanup_policy: CleanupPolicies = field(
+        default=CleanupPolicies((CleanupPolicy.DELETE,)),
+        metadata=_policies(
+            "What happens to what is old: 'delete' removes segments by age and size, 'compact' keeps the newest "
+            "record of every key, 'compact,delete' does both."
         ),
     )
     compression_type: CompressionType = field(
@@ -117,6 +158,15 @@ class TopicConfig:
             "The codec batches are stored in; 'producer' keeps what the producer chose.",
         ),
     )
+    delete_retention_ms: int = field(
+        default=DAY_MS,
+        metadata=_long(
+            0,
+            LONG_MAX,
+            "With 'compact': how long a deletion (a key with no value) is still shown to readers once it is the only "
+            "record of its key.",
+        ),
+    )
     file_delete_delay_ms: int = field(
         default=MINUTE_MS,
         metadata=_long(0, LONG_MAX, "How long a removed file stays before it is deleted."),
@@ -124,6 +174,14 @@ class TopicConfig:
     index_interval_bytes: int = field(
         default=4096,
         metadata=_int(0, INT_MAX, "How many bytes of log lie between two index entries."),
+    )
+    max_compaction_lag_ms: int = field(
+        default=LONG_MAX,
+        metadata=_long(
+            1,
+            LONG_MAX,
+            "With 'compact': a record older than this is compacted, however few there are.",
+        ),
     )
     max_message_bytes: int = field(
         default=1_048_588,
@@ -147,6 +205,18 @@ class TopicConfig:
             ConfigKind.STRING,
             TimestampType,
             "Whose time a record carries: the producer's, or the broker's at the append.",
+        ),
+    )
+    min_cleanable_dirty_ratio: float = field(
+        default=0.5,
+        metadata=_fraction(
+            "With 'compact': how much of a log must be new since the last compaction for the next one."
+        ),
+    )
+    min_compaction_lag_ms: int = field(
+        default=0,
+        metadata=_long(
+            0, LONG_MAX, "With 'compact': a record younger than this is not compacted away."
         ),
     )
     min_insync_replicas: int = field(
@@ -211,7 +281,30 @@ class TopicConfig:
                 values[name.replace(".", "_")] = rule.parse(text)
             except InvalidConfig as error:
                 raise InvalidConfig(f"{name}: {error}") from None
-        return dataclasses.replace(base or cls(), **values)
+        config = dataclasses.replace(base or cls(), **values)
+        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+            raise InvalidConfig(
+                f"min.compaction.lag.ms = {config.min_compaction_lag_ms} is above "
+                f"max.compaction.lag.ms = {config.max_compaction_lag_ms}"
+            )
+        return config
+
+    @property
+    def is_compacted(self) -> bool:
+        """Only the newest record of each key is kept."""
+        return CleanupPolicy.COMPACT in self.cleanup_policy
+
+    @property
+    def has_retention(self) -> bool:
+        """Segments are removed by age and size."""
+        return CleanupPolicy.DELETE in self.cleanup_policy
+
+    @property
+    def segment_age_ms_max(self) -> int:
+        """When a new segment is started for age. Only finished segments are compacted, so the lag counts too."""
+        if self.is_compacted:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
 
     @cached_property
     def as_text(self) -> Mapping[str, str]:

@@ -30,6 +30,7 @@ class ValueType(IntEnum):
     STRING = 2
     INT = 3
     LONG = 5
+    DOUBLE = 6
     LIST = 7
 
 
@@ -140,6 +141,7 @@ _KAFKA_DEFAULTS = TopicConfig()
 _TYPE_OF_KIND = {
     ConfigKind.INT: ValueType.INT,
     ConfigKind.LONG: ValueType.LONG,
+    ConfigKind.DOUBLE: ValueType.DOUBLE,
     ConfigKind.STRING: ValueType.STRING,
     ConfigKind.LIST: ValueType.LIST,
 }
@@ -147,12 +149,16 @@ _TYPE_OF_KIND = {
 # What Kafka calls a broker's default for a topic setting, where the names differ.
 TOPIC_DEFAULT_NAMES: Mapping[str, str] = {
     "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
     "file.delete.delay.ms": "log.segment.delete.delay.ms",
     "index.interval.bytes": "log.index.interval.bytes",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
     "max.message.bytes": "message.max.bytes",
     "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
     "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
     "retention.bytes": "log.retention.bytes",
     "retention.ms": "log.retention.ms",
     "segment.bytes": "log.segment.bytes",
