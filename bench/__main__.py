@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import fetch, flood, floor, growth, idle, latency, librdkafka, produce, profiling
-from bench.broker_process import free_bytes
+from bench.broker_process import BrokerFailed, free_bytes
+from bench.load_client import LoadFailed
 from bench.report import Report
+from bench.requests import RequestFailed
 from bench.scale import DEFAULT, FULL, GB, KB, QUICK, Scale, size_text
 
 FAMILIES: dict[str, Callable[[Scale, Report], None]] = {
@@ -34,14 +36,26 @@ def main() -> None:
         )
     report.print_head()
     began = time.perf_counter()
+    failed: list[str] = []
     if options.profile:
         profiling.run(report, _profiled_load(scale, options))
     else:
-        for name in options.only or FAMILIES:
-            FAMILIES[name](scale, report)
+        failed = [name for name in options.only or FAMILIES if not _run(name, scale, report)]
     report.progress(f"took {time.perf_counter() - began:.0f} s")
     if options.json is not None:
         report.write_json(options.json)
+    if failed:
+        raise SystemExit(f"not measured: {', '.join(failed)}")
+
+
+def _run(name: str, scale: Scale, report: Report) -> bool:
+    """Measure one family; when it fails, say why and let the others go on."""
+    try:
+        FAMILIES[name](scale, report)
+    except (BrokerFailed, LoadFailed, RequestFailed, OSError) as error:
+        report.progress(f"{name} FAILED: {error}\n" + "\n".join(getattr(error, "__notes__", [])))
+        return False
+    return True
 
 
 def _profiled_load(scale: Scale, options: argparse.Namespace) -> profiling.Load:

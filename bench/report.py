@@ -54,7 +54,7 @@ class Report:
 
     def progress(self, text: str) -> None:
         """What is being measured now; kept apart from the figures."""
-        self._err.print(f"[dim]  {text}[/dim]")
+        self._err.print(f"  {text}", style="dim", markup=False)
 
     def add(self, table: Table) -> None:
         self._tables.append(table)
