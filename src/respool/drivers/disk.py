@@ -46,10 +46,10 @@ class LocalDisk:
             raise failure("open", path, error) from error
         return LocalLogFile(path, descriptor, size, self._cached_reads)
 
-    def map_file(self, path: str, size: int) -> LocalMappedFile:
+    def map_file(self, path: str, size: int | None) -> LocalMappedFile:
         existed = self.exists(path)
         try:
-            return LocalMappedFile(path, self._open(path), size)
+            return LocalMappedFile(path, self._open(path, create=size is not None), size)
         except OSError as error:
             if not existed:
                 with suppress(OSError):
@@ -142,6 +142,6 @@ class LocalDisk:
     def _full(self, path: str) -> str:
         return os.path.join(self._root, *names_of(path))
 
-    def _open(self, path: str) -> Descriptor:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    def _open(self, path: str, *, create: bool = True) -> Descriptor:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return Descriptor(os.open(self._full(path), flags, FILE_MODE))

@@ -5,6 +5,7 @@ import mmap
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from respool.model.errors import DiskFailed, DiskFull, StorageError
 from respool.ports.disk import NotCached
@@ -101,6 +102,12 @@ class LocalLogFile:
             self._failed = f"an earlier sync failed: {error.strerror}"
             raise failure("sync", self._path, error) from error
 
+    def forget_cached(self) -> None:
+        descriptor = self._writable("forget")
+        # A hint, but one that Linux follows for pages that are clean and mapped by nobody.
+        with suppress(OSError, AttributeError):
+            os.posix_fadvise(descriptor.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def truncate(self, size: int) -> None:
         assert 0 <= size <= self._size, f"truncate to {size}, the file has {self._size} bytes"
         descriptor = self._writable("truncate")
@@ -151,10 +158,13 @@ class LocalMappedFile:
     blocks at once, and a full disk shows there, as DiskFull.
     """
 
-    def __init__(self, path: str, descriptor: Descriptor, size: int) -> None:
+    def __init__(self, path: str, descriptor: Descriptor, size: int | None) -> None:
         self._path = path
         self._descriptor: Descriptor | None = descriptor
-        _set_size(descriptor.fd, size)
+        if size is None:
+            size = os.fstat(descriptor.fd).st_size
+        else:
+            _set_size(descriptor.fd, size)
         self._view = _view_of(descriptor.fd, size)
         self._failed = ""
 

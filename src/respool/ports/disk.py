@@ -57,6 +57,13 @@ class LogFile(Protocol):
         """
         ...
 
+    def forget_cached(self) -> None:
+        """Let later reads show what is on the disk, after a `sync`, and not what memory holds of the file.
+
+        A sync that failed in an earlier process leaves pages in memory that look well and were never written.
+        """
+        ...
+
     def truncate(self, size: int) -> None:
         """Cut the file; `size` is at most what it is now. On the disk only after `sync`."""
         ...
@@ -90,8 +97,11 @@ class Disk(Protocol):
         """Open a log file, creating it empty when it is not there."""
         ...
 
-    def map_file(self, path: str, size: int) -> MappedFile:
-        """Map a file, creating or resizing it to `size` bytes (zero-filled)."""
+    def map_file(self, path: str, size: int | None) -> MappedFile:
+        """Map a file, creating or resizing it to `size` bytes (zero-filled).
+
+        With None it must be there and stays as it is: for a reader beside whoever resizes it.
+        """
         ...
 
     def make_folder(self, path: str) -> None:

@@ -86,12 +86,15 @@ class SimDisk:
             raise DiskFailed(f"open {path}: it is a folder")
         return SimLogFile(self._process, path, file)
 
-    def map_file(self, path: str, size: int) -> SimMappedFile:
+    def map_file(self, path: str, size: int | None) -> SimMappedFile:
         self._process.begin("map", path)
         node = self._find(path)
         if isinstance(node, PlatterFolder):
             raise DiskFailed(f"map {path}: it is a folder")
+        if node is None and size is None:
+            raise DiskFailed(f"map {path}: no such file")
         file = node or PlatterFile()
+        size = len(file.seen) if size is None else size
         self._process.take_room(path, size - len(file.seen))
         if node is None:
             self._platter.create(self._place(path), file)

@@ -58,6 +58,10 @@ class SimLogFile:
         self._process.counters.syncs += 1
         _sync(self._process, self._path, self._file)
 
+    def forget_cached(self) -> None:
+        self._check_open("forget")
+        self._file.evict()
+
     def truncate(self, size: int) -> None:
         assert 0 <= size <= self.size, f"truncate to {size}, the file has {self.size} bytes"
         self._check_open("truncate")
