@@ -1,0 +1,65 @@
+"""What lies in a partition's folder when it is opened, tidied: half-done work of an earlier process is removed."""
+
+from dataclasses import dataclass
+
+from respool.log.file_names import (
+    LEFTOVERS,
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    TIME_INDEX,
+    parse_offset_name,
+)
+from respool.log.segment import Segment
+from respool.log.segment_indexes import IndexSettings, index_paths
+from respool.log.snapshot_files import SnapshotFiles
+from respool.model.ids import Offset
+from respool.ports.disk import Disk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFolder:
+    # Oldest first. None is opened yet.
+    segments: list[Segment]
+    snapshots: SnapshotFiles
+
+    @classmethod
+    def open(cls, disk: Disk, folder: str, settings: IndexSettings, *, now_ms: int) -> "LogFolder":
+        """Look at names and sizes; no file is read."""
+        found: dict[str, list[Offset]] = {LOG: [], OFFSET_INDEX: [], TIME_INDEX: [], SNAPSHOT: []}
+        for name in disk.list_folder(folder):
+            parsed = parse_offset_name(name)
+            if name.endswith(LEFTOVERS):
+                disk.delete(f"{folder}/{name}")
+            elif parsed is not None and parsed[1] in found:
+                found[parsed[1]].append(parsed[0])
+        _delete_orphans(disk, folder, found)
+        segments = [
+            Segment(
+                disk,
+                folder,
+                base_offset,
+                settings,
+                size=disk.size(f"{folder}/{base_offset:020d}{LOG}"),
+                now_ms=now_ms,
+            )
+            for base_offset in found[LOG]
+        ]
+        return cls(segments=segments, snapshots=SnapshotFiles(disk, folder, found[SNAPSHOT]))
+
+
+def delete_segment(disk: Disk, folder: str, segment: Segment) -> None:
+    """Delete a segment's files at once, durably."""
+    for path in (segment.path, *index_paths(folder, segment.base_offset)):
+        disk.delete(path)
+    # Before the next is deleted: names that come back after a power cut must not leave a gap.
+    disk.sync_folder(folder)
+
+
+def _delete_orphans(disk: Disk, folder: str, found: dict[str, list[Offset]]) -> None:
+    """An index whose log is gone belongs to a segment whose removal was interrupted."""
+    logs = set(found[LOG])
+    for kind in (OFFSET_INDEX, TIME_INDEX):
+        for offset in found[kind]:
+            if offset not in logs:
+                disk.delete(f"{folder}/{offset:020d}{kind}")

@@ -1,0 +1,458 @@
+"""One partition on one disk: batches go in at the end, and come out by offset and by time.
+
+```
+log_start                      synced_end        log_end
+    |--- segment ---|--- segment ---|--- active segment ---|
+```
+Below `synced_end` all is on the disk; between it and `log_end` a power cut may take it. A batch's bytes are stored as
+they came, with base offset and leader epoch written over its first bytes.
+
+One thread owns the log and calls everything here. Other threads may call `read`, the two time lookups and
+`PendingSync.run` meanwhile: what they need is replaced as a whole and never changed in place.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from respool.log.epoch_file import EpochFile
+from respool.log.log_loader import LoadedLog, LogLoader
+from respool.log.log_walk import replay_producers
+from respool.log.pending_sync import PendingSync, SyncLedger
+from respool.log.producer_state import ProducerState
+from respool.log.read_batches import read_batches
+from respool.log.recovery import Recovery
+from respool.log.removal import RemovedLog, RemovedSegment, remove_log, remove_segment
+from respool.log.retention import count_expired
+from respool.log.roll import RollRule
+from respool.log.segment import Segment
+from respool.log.segment_indexes import IndexSettings
+from respool.log.segments import LogPoint
+from respool.log.time_lookup import TimestampedOffset, find_first_at_or_after, find_latest
+from respool.log.truncation import Truncation
+from respool.model.errors import OffsetOutOfRange
+from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
+from respool.model.topic_config import TimestampType, TopicConfig
+from respool.ports.disk import Disk
+from respool.records.batch import LENGTH_BYTES, STAMP_BYTES, RecordBatch, stamp
+
+__all__ = [
+    "Appended",
+    "PartitionLog",
+    "PendingSync",
+    "Recovery",
+    "RemovedLog",
+    "RemovedSegment",
+    "TimestampedOffset",
+]
+
+
+class Appended(NamedTuple):
+    base_offset: Offset
+    last_offset: Offset
+    # The producer had sent this batch before; the offsets are those it got then.
+    is_duplicate: bool
+    # The broker's time, where the topic keeps that; else -1.
+    log_append_time_ms: int
+
+
+class PartitionLog:
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        folder: str,
+        config: TopicConfig,
+        loaded: LoadedLog,
+        producer_expiration_ms: int,
+    ) -> None:
+        """Use `open`."""
+        self._disk = disk
+        self._folder = folder
+        self.config = config
+        self._index_settings = IndexSettings.of(config)
+        # What opening had to repair; None after a clean stop.
+        self.recovery = loaded.recovery
+        # Readers in other threads see these three as they were at one moment each. Each is replaced
+        # as a whole, in an order that keeps older ones usable with newer ones.
+        self._segments = loaded.segments
+        self._end = LogPoint(loaded.log_end, self._segments.active, self._segments.active.size)
+        self._synced = self._end
+        # The first offset that exists. Invariant: not beyond `log_end`, and never going down
+        # except by truncation.
+        self.log_start = loaded.log_start
+        self._producers = loaded.producers
+        self._epochs = EpochFile(disk, folder, loaded.epochs)
+        self._snapshots = loaded.snapshots
+        self._ledger = SyncLedger(disk, folder, self._snapshots)
+        self._producer_expiration_ms = producer_expiration_ms
+        self._roll_rule = self._rule_of(self._segments.active)
+
+    @classmethod
+    def open(
+        cls,
+        *,
+        disk: Disk,
+        folder: str,
+        config: TopicConfig,
+        now_ms: int,
+        log_start: Offset,
+        recovery_point: Offset,
+        clean: bool,
+        producer_expiration_ms: int,
+    ) -> "PartitionLog":
+        """Open the log in that folder, or begin one there at `log_start`.
+
+        `recovery_point` is a `synced_end` written down earlier, and `clean` says that it was the last one: `close`
+        returned, and nothing was done since. After that nothing is read here; after a crash the log is checked from
+        the recovery point on.
+
+        Raises:
+            SegmentCorrupt: something below the recovery point is damaged or missing. Nothing was cut.
+        """
+        loader = LogLoader(
+            disk=disk,
+            folder=folder,
+            settings=IndexSettings.of(config),
+            now_ms=now_ms,
+            producer_expiration_ms=producer_expiration_ms,
+        )
+        loaded = loader.load(log_start=log_start, recovery_point=recovery_point, clean=clean)
+        return cls(
+            disk=disk,
+            folder=folder,
+            config=config,
+            loaded=loaded,
+            producer_expiration_ms=producer_expiration_ms,
+        )
+
+    @property
+    def log_end(self) -> Offset:
+        """The offset the next record gets."""
+        return self._end.offset
+
+    @property
+    def synced_end(self) -> Offset:
+        """Everything before this offset is on the disk."""
+        return self._synced.offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    def update_config(self, config: TopicConfig) -> None:
+        """Take over changed settings. The active segment keeps the indexes it has."""
+        self.config = config
+        self._index_settings = IndexSettings.of(config)
+        self._roll_rule = self._rule_of(self._segments.active)
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def append(self, batch: RecordBatch, *, leader_epoch: LeaderEpoch, now_ms: int) -> Appended:
+        """Write a checked batch at the end, unless its producer has sent it before.
+
+        Raises:
+            OutOfOrderSequence, InvalidProducerEpoch: it does not follow what its producer sent last.
+            DiskFull, DiskFailed: it could not be written. As with the others, the log is as it was.
+        """
+        header = batch.header
+        has_producer = header.producer_id >= 0
+        if has_producer and (duplicate := self._producers.check(header)) is not None:
+            is_ours = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+            timestamp = duplicate.timestamp if is_ours else NO_TIMESTAMP
+            return Appended(duplicate.base_offset, duplicate.last_offset, True, timestamp)
+        if self._ledger.failure is not None:
+            self._ledger.check()
+        base_offset, segment, position = self._end
+        last_offset = Offset(base_offset + header.last_offset_delta)
+        max_timestamp = header.max_timestamp
+        size = header.length + LENGTH_BYTES
+        if position and self._roll_rule.is_due_for(
+            segment, size=size, last_offset=last_offset, max_timestamp=max_timestamp, now_ms=now_ms
+        ):
+            segment = self._roll(now_ms)
+        if not segment.is_writable:
+            segment.make_writable(log_end=base_offset)
+        if leader_epoch > self._epochs.latest:
+            self.on_leader_epoch(leader_epoch)
+
+        segment.append(
+            (
+                stamp(header, base_offset=base_offset, leader_epoch=leader_epoch),
+                memoryview(batch.data)[STAMP_BYTES:],
+            ),
+            size=size,
+            last_offset=last_offset,
+            max_timestamp=max_timestamp,
+            now_ms=now_ms,
+        )
+        # It is written; nothing below can fail.
+        self._end = LogPoint(Offset(last_offset + 1), segment, segment.size)
+        if has_producer:
+            self._producers.update(header, base_offset=base_offset)
+        timestamp = max_timestamp if header.is_log_append_time else NO_TIMESTAMP
+        return Appended(base_offset, last_offset, False, timestamp)
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Begin a new segment when the active one has become too old; say whether that was so."""
+        if not self._roll_rule.is_due_at(self._segments.active, now_ms):
+            return False
+        self._roll(now_ms)
+        return True
+
+    def on_leader_epoch(self, epoch: LeaderEpoch) -> None:
+        """A leader begins here with the next offset; on the disk when this returns, even if it never writes."""
+        self._epochs.begin(epoch, self.log_end)
+
+    def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+        """The largest epoch here not after `epoch`, and the offset where it ends."""
+        return self._epochs.end_of(epoch, log_end=self.log_end)
+
+    def epoch_at(self, offset: Offset) -> LeaderEpoch:
+        """The epoch of the leader that wrote there, or will."""
+        return self._epochs.epoch_at(offset)
+
+    def active_producers(self) -> Iterable[ProducerState]:
+        return self._producers.active()
+
+    def expire_producers(self, now_ms: int) -> None:
+        self._producers.expire(now_ms)
+
+    # -- reading: also from other threads ----------------------------------------------------------------------------
+
+    def read(
+        self,
+        offset: Offset,
+        *,
+        max_offset: Offset,
+        bytes_max: int,
+        at_least_one: bool,
+        cached_only: bool = False,
+    ) -> bytes:
+        """Batches as they are stored, from the one that holds `offset` on: that may begin before it.
+
+        There is nothing in it of a batch that ends at `max_offset` or later. It ends after `bytes_max` bytes, maybe
+        within a batch, or where a segment ends. A first batch larger than that comes whole with `at_least_one`, and not
+        at all without.
+
+        Raises:
+            OffsetOutOfRange: the log does not reach there, or not any more.
+            NotCached: `cached_only`, and something would have to come from the disk.
+            SegmentCorrupt, DiskFailed: the disk does not have what it should.
+        """
+        # The end first: segments replaced after it still hold every offset up to it.
+        end, synced, segments = self._end, self._synced, self._segments
+        first_offset = max(self.log_start, segments.first.base_offset)
+        if not first_offset <= offset <= end.offset:
+            raise OffsetOutOfRange(f"offset {offset}, the log has {first_offset} to {end.offset}")
+        max_offset = min(max_offset, end.offset)
+        if offset >= max_offset:
+            return b""
+        return read_batches(
+            segments,
+            offset,
+            end=end,
+            synced=synced,
+            max_offset=max_offset,
+            bytes_max=bytes_max,
+            at_least_one=at_least_one,
+            cached_only=cached_only,
+        )
+
+    def first_at_or_after(
+        self, timestamp_ms: int, *, max_offset: Offset
+    ) -> TimestampedOffset | None:
+        """The first record before `max_offset` whose time is that or later."""
+        return find_first_at_or_after(
+            self._segments,
+            timestamp_ms,
+            log_start=self.log_start,
+            max_offset=min(max_offset, self.log_end),
+        )
+
+    def latest_timestamp(self, *, max_offset: Offset) -> TimestampedOffset | None:
+        """Of the records before `max_offset`, the first with the largest time."""
+        return find_latest(
+            self._segments, log_start=self.log_start, max_offset=min(max_offset, self.log_end)
+        )
+
+    # -- on the disk -------------------------------------------------------------------------------------------------
+
+    def begin_sync(self) -> PendingSync | None:
+        """What is to be put on the disk now; None when all is there.
+
+        Raises:
+            DiskFailed: an earlier sync failed.
+        """
+        if self._synced.offset == self._end.offset and self._ledger.is_empty:
+            self._ledger.check()
+            return None
+        return self._ledger.begin(self._end)
+
+    def finish_sync(self, done: PendingSync) -> None:
+        """That work has run: everything before its end is on the disk."""
+        # One begun before a truncation says nothing about what was appended after it.
+        if not done.belongs_to(self._ledger):
+            return
+        self._ledger.finish(done)
+        if done.end.offset >= self._synced.offset:
+            self._synced = done.end
+
+    def close(self) -> None:
+        """Put all on the disk, such that the next start needs to read nothing, and let go of the files.
+
+        Nobody may be reading.
+        """
+        active = self._segments.active
+        try:
+            self._ledger.check()
+            if active.is_writable or self._snapshots.newest != self.log_end:
+                active.finish()
+                snapshot = self._producers.encode_snapshot()
+                self._ledger.on_finished(active, end=self.log_end, snapshot=snapshot)
+            self._sync_now()
+            for segment in self._segments.all:
+                segment.save_indexes()
+        finally:
+            for segment in self._segments.all:
+                segment.release()
+
+    def delete(self) -> RemovedLog:
+        """Rename the folder out of use. Readers that have the log go on reading; nobody else may use it again."""
+        return remove_log(self._disk, self._folder)
+
+    # -- cutting off at the start ------------------------------------------------------------------------------------
+
+    def raise_log_start(self, offset: Offset) -> None:
+        """Forget the records before `offset`, which is committed. Retention removes their segments."""
+        assert offset <= self.log_end, f"log start {offset} beyond {self.log_end}"
+        if offset <= self.log_start:
+            return
+        self.log_start = offset
+        # Their file may keep the old ones: they are cut at the next opening too.
+        self._epochs.truncate_start(offset)
+        self._producers.forget_before(offset)
+
+    def apply_retention(self, *, now_ms: int, high_watermark: Offset) -> list[RemovedSegment]:
+        """Take the segments out of the log that need not be kept; delete what is returned later, off the loop.
+
+        Called now and then, it also lets go of the files of segments that nobody has read since.
+        """
+        self._release_idle()
+        expired = count_expired(
+            self._segments,
+            config=self.config,
+            log_start=self.log_start,
+            log_end=self.log_end,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
+        if not expired:
+            return []
+        if expired == len(self._segments):
+            self._roll(now_ms)
+        segments = self._segments.without_first(expired)
+        log_start = segments.first.base_offset
+        if self.synced_end < log_start or segments.first is self._segments.active:
+            # Only what is on the disk is removed, and only when its successor is: whatever of this a
+            # power cut undoes, the log has no gap and does not end before the synced end.
+            self._sync_now()
+        if self.synced_end == log_start:
+            # Not to hold on to a file that is to be deleted.
+            self._synced = LogPoint(log_start, segments.first, 0)
+        removed = self._segments.all[:expired]
+        self.raise_log_start(log_start)
+        self._segments = segments
+        return [self._remove(segment) for segment in removed]
+
+    def _release_idle(self) -> None:
+        unsynced = self._ledger.finished
+        for segment in self._segments.all:
+            if segment not in unsynced:
+                segment.release_if_idle()
+
+    def _remove(self, segment: Segment) -> RemovedSegment:
+        # Segments lose their names one after the other, for sure: else a power cut could leave a gap.
+        self._ledger.sync_names()
+        removed = remove_segment(self._disk, self._folder, segment, self._snapshots)
+        self._ledger.on_names_changed()
+        return removed
+
+    # -- cutting off at the end --------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Cut off the batch that holds `offset` and all after it; on the disk when this returns.
+
+        Before that the caller writes down a recovery point and a log start that are not beyond `offset`, for a log that
+        ends before them is taken for damaged. No sync may be running meanwhile; those begun come to nothing.
+        """
+        if offset >= self.log_end:
+            # No byte goes, but an epoch may (KAFKA-10706).
+            self._epochs.truncate_end(offset)
+        elif offset < self._segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset)
+        else:
+            truncation = Truncation(self._disk, self._folder, self._snapshots)
+            self._segments, log_end = truncation.cut(self._segments, offset)
+            self._start_over_at(log_end, log_start=min(self.log_start, log_end))
+
+    def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """Drop everything and go on at `offset`; on the disk when this returns. The rules are as for `truncate_to`."""
+        truncation = Truncation(self._disk, self._folder, self._snapshots)
+        self._segments = truncation.start_anew(self._segments, offset, self._index_settings)
+        self._epochs.truncate_end(Offset(0))
+        self._start_over_at(offset, log_start=offset)
+
+    def _start_over_at(self, log_end: Offset, *, log_start: Offset) -> None:
+        """Bring all else in line with the segments, which end here now, and put it on the disk."""
+        self.log_start = log_start
+        active = self._segments.active
+        self._end = LogPoint(log_end, active, active.size)
+        self._roll_rule = self._rule_of(active)
+        self._epochs.truncate_end(log_end)
+        replay_from, self._producers = self._snapshots.load(
+            at_most=log_end, expiration_ms=self._producer_expiration_ms
+        )
+        replay_producers(self._producers, self._segments, replay_from, log_end)
+        self._producers.forget_before(log_start)
+        # Syncs begun before may be about bytes that are gone: they come to nothing, and what they were to do is done.
+        self._ledger.is_abandoned = True
+        for segment in self._ledger.finished:
+            if segment in self._segments.all:
+                segment.sync_all()
+        self._ledger = SyncLedger(self._disk, self._folder, self._snapshots)
+        active.sync_log()
+        self._disk.sync_folder(self._folder)
+        self._synced = self._end
+
+    # -- helpers -----------------------------------------------------------------------------------------------------
+
+    def _roll(self, now_ms: int) -> Segment:
+        """Begin a new segment. The old one is completed and put on the disk with the next sync."""
+        old, base_offset = self._segments.active, self.log_end
+        # In this order: a new segment that is begun must be used, or its empty file would lie there as if the log had a
+        # gap. An old one that is finished and then goes on, because there is no room for a new one, does no harm.
+        old.finish()
+        new = Segment.create(
+            self._disk, self._folder, base_offset, self._index_settings, now_ms=now_ms
+        )
+        # The snapshot should know who is silent by now.
+        self._producers.expire(now_ms)
+        self._ledger.on_finished(old, end=base_offset, snapshot=self._producers.encode_snapshot())
+        self._ledger.on_names_changed()
+        self._segments = self._segments.with_new(new)
+        self._end = LogPoint(base_offset, new, 0)
+        self._roll_rule = self._rule_of(new)
+        return new
+
+    def _rule_of(self, segment: Segment) -> RollRule:
+        return RollRule(self.config, folder=self._folder, base_offset=segment.base_offset)
+
+    def _sync_now(self) -> None:
+        """The same as a sync in another thread, for the rare moments that cannot wait for one."""
+        if (pending := self.begin_sync()) is not None:
+            pending.run()
+            self.finish_sync(pending)

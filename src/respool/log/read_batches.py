@@ -1,0 +1,53 @@
+"""Offset -> stored bytes: which segment, from where, and where to stop. Runs in any thread."""
+
+from respool.log.segment import Segment
+from respool.log.segments import LogPoint, Segments
+from respool.model.ids import Offset
+
+
+def read_batches(
+    segments: Segments,
+    offset: Offset,
+    *,
+    end: LogPoint,
+    synced: LogPoint,
+    max_offset: Offset,
+    bytes_max: int,
+    at_least_one: bool,
+    cached_only: bool,
+) -> bytes:
+    """The batches in [offset, max_offset), both of which the segments reach; see `PartitionLog.read`.
+
+    `end` and `synced` are points already known: one of them is where most readers stop.
+    """
+    index = segments.index_of(offset)
+    segment = segments.all[index]
+    first = segment.find(offset, cached_only=cached_only)
+    if first is None:
+        # No batch of this segment reaches that far, so the next one begins with it.
+        index += 1
+        segment = segments.all[index]
+        first = segment.find(offset, cached_only=cached_only)
+        assert first is not None, f"offset {offset} of {end.offset} is in no segment"
+    position, header = first
+    stop = position + (max(bytes_max, header.size) if at_least_one else bytes_max)
+    if segment is not end.segment and max_offset >= segments.end_of(index, log_end=end.offset):
+        stop = min(stop, segment.size)
+    else:
+        for point in (end, synced):
+            if point.offset == max_offset and point.segment is segment:
+                stop = min(stop, point.position)
+                break
+        else:
+            stop = _stop_before(segment, max_offset, stop, cached_only=cached_only)
+    if stop - position < header.size:
+        return b""
+    return segment.read(position, stop - position, cached_only=cached_only)
+
+
+def _stop_before(segment: Segment, max_offset: Offset, stop: int, *, cached_only: bool) -> int:
+    """Move `stop` back to where the batches before `max_offset` end, if it lies beyond."""
+    if stop <= segment.floor_position(max_offset):
+        return stop
+    beyond = segment.find(max_offset, cached_only=cached_only)
+    return min(stop, beyond.position if beyond is not None else segment.size)

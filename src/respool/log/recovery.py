@@ -1,0 +1,184 @@
+"""Making a log whole after a crash: every batch is checked from where the synced part ends, and the rest is cut off.
+
+What may be cut, and what must not be:
+
+- All below `synced_end` was on the disk once. That is the recovery point from the checkpoint, or the newest snapshot's
+  offset, for a snapshot is written only after all before it was synced.
+- Beyond it, a power cut leaves any subset of the sectors that were written: so a bad batch there is what a torn write
+  looks like, and sound batches behind a bad one prove nothing. Batches there may have been synced and acknowledged
+  too, after the last checkpoint; but then they are whole, and so is everything before them. Cutting at the *first* bad
+  batch therefore loses nothing that was acknowledged.
+- Below it, a bad batch or a missing one is damage that no crash explains: a decayed disk, a deleted file. Cutting there
+  would throw away acknowledged records that lie behind it, and readers of this log may have seen them. So nothing
+  is cut: `SegmentCorrupt`, the partition stays offline, and the operator decides (restore a copy, or lower the
+  recovery point and lose what comes after).
+
+One doubt remains. A sector that decays between the last checkpoint and a crash, in the segment being written, looks
+like a torn write, and what comes after it is cut. The checkpoint's interval bounds that.
+
+The scan begins with the segment that holds the last synced offset, at its beginning: its indexes were never synced, or
+only as far as they were when it was still being written. Those of all segments before it were synced with them,
+before any later offset counted as synced.
+
+Every file that was scanned is synced: what `kill -9` left in memory counts as synced only then.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from respool.log.epoch_cache import EpochEntry
+from respool.log.epoch_file import EpochFile
+from respool.log.log_folder import delete_segment
+from respool.log.log_walk import epochs_of, replay_producers
+from respool.log.segment import Segment
+from respool.log.segment_indexes import IndexSettings, SegmentIndexes
+from respool.log.segment_scan import SegmentScan
+from respool.log.segments import Segments
+from respool.log.snapshot_files import SnapshotFiles
+from respool.model.errors import SegmentCorrupt
+from respool.model.ids import NO_TIMESTAMP, Offset
+from respool.ports.disk import Disk
+from respool.records.batch import BatchHeader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """What a recovery did, for the operator."""
+
+    scanned_from: Offset
+    log_end: Offset
+    bytes_cut: int
+    # Why they were cut; empty when nothing was.
+    damage: str
+
+
+class LogRecovery:
+    """Recovers one log, once: `run`, then `put_on_disk`."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        folder: str,
+        settings: IndexSettings,
+        snapshots: SnapshotFiles,
+        producer_expiration_ms: int,
+    ) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._settings = settings
+        self._snapshots = snapshots
+        self._expiration_ms = producer_expiration_ms
+        self._scanned: list[Segment] = []
+        self._log_end = Offset(0)
+
+    def run(self, listed: Segments, *, log_start: Offset, synced_end: Offset) -> Recovery:
+        """Find what is whole and cut off the rest.
+
+        Raises:
+            SegmentCorrupt: that would be something below `synced_end`; nothing was cut.
+        """
+        first = max(listed.index_of(Offset(synced_end - 1)), 0)
+        scan_from = listed.all[first].base_offset
+        for index, segment in enumerate(listed.all[:first]):
+            end = listed.end_of(index, log_end=scan_from)
+            if not segment.size and end > log_start:
+                raise SegmentCorrupt(f"{segment.path} is empty, it had offsets up to {end}")
+        self._replay_from, self.producers = self._snapshots.load(
+            at_most=synced_end, expiration_ms=self._expiration_ms
+        )
+        replay_producers(self.producers, listed, self._replay_from, scan_from)
+        written_down = self._load_epochs(listed, log_start, scan_from)
+
+        damage = self._scan_all(listed.all[first:], scan_from)
+        # What lies below the log's start was deleted: its loss is none.
+        if damage and self._log_end < synced_end and synced_end > log_start:
+            raise SegmentCorrupt(f"{damage}; everything before offset {synced_end} was on the disk")
+        bytes_before = listed.size_bytes
+        self._cut(listed.all[first + len(self._scanned) :])
+        self.segments = Segments([*listed.all[:first], *self._scanned])
+        for entry in written_down:
+            if entry.start_offset == self._log_end:
+                self.epochs.assign(*entry)
+        return Recovery(
+            scanned_from=scan_from,
+            log_end=self._log_end,
+            bytes_cut=bytes_before - self.segments.size_bytes,
+            damage=damage,
+        )
+
+    def put_on_disk(self) -> None:
+        """Sync what was found, so that it may be built on."""
+        for segment in self._scanned:
+            segment.sync_all()
+        self._disk.sync_folder(self._folder)
+        EpochFile(self._disk, self._folder, self.epochs).write()
+        # Last, for it says that all before is on the disk.
+        self._snapshots.write(self._log_end, self.producers.encode_snapshot())
+        self._snapshots.on_written([self._log_end])
+
+    def _load_epochs(
+        self, listed: Segments, log_start: Offset, scan_from: Offset
+    ) -> list[EpochEntry]:
+        """Know the epochs up to where the scan begins; return all that were written down.
+
+        One that has no data is in no header: it is put back where the log ends just where it begins.
+        """
+        found = EpochFile.read(self._disk, self._folder)
+        written_down = found.entries if found is not None else []
+        # The log's start may be back where it was before: then the first epochs were forgotten already.
+        known_from = written_down[0].start_offset if written_down else scan_from
+        self.epochs = epochs_of(listed, log_start, min(known_from, scan_from))
+        for entry in written_down:
+            self.epochs.assign(*entry)
+        self.epochs.truncate_end(scan_from)
+        return written_down
+
+    def _scan_all(self, segments: Sequence[Segment], scan_from: Offset) -> str:
+        """Take in what is sound, and say what is wrong with what follows it."""
+        self._log_end = scan_from
+        for segment in segments:
+            if segment.base_offset != self._log_end:
+                return f"offset {self._log_end} is missing before segment {segment.base_offset}"
+            # Believe the disk and not the memory: pages that an earlier process failed to sync lie there as if
+            # all were well, and no later sync would write them.
+            file = segment.take_file()
+            file.sync()
+            file.forget_cached()
+            scan = SegmentScan(file, segment.base_offset)
+            self._scan(segment, scan)
+            self._scanned.append(segment)
+            self._log_end = scan.next_offset
+            if scan.damage:
+                at = f"{segment.path} at byte {scan.position}, offset {scan.next_offset}"
+                return f"{at}: {scan.damage}"
+        return ""
+
+    def _scan(self, segment: Segment, scan: SegmentScan) -> None:
+        indexes = SegmentIndexes.create(
+            self._disk, self._folder, segment.base_offset, self._settings
+        )
+        first_timestamp = NO_TIMESTAMP
+        for position, header in scan:
+            if not position:
+                first_timestamp = header.max_timestamp
+            indexes.make_room(position)
+            indexes.add(position, header.last_offset, header.max_timestamp)
+            self._replay(header)
+        segment.adopt(indexes, first_timestamp=first_timestamp, size=scan.position)
+
+    def _replay(self, header: BatchHeader) -> None:
+        if header.base_offset >= self._replay_from:
+            self.producers.update(header, base_offset=header.base_offset)
+        if header.leader_epoch > self.epochs.latest:
+            self.epochs.assign(header.leader_epoch, header.base_offset)
+
+    def _cut(self, dropped: Sequence[Segment]) -> None:
+        # The newest first, so that a crash meanwhile leaves no gap.
+        for segment in reversed(dropped):
+            delete_segment(self._disk, self._folder, segment)
+        for segment in self._scanned:
+            if segment.file.size != segment.size:
+                segment.file.truncate(segment.size)
+        for segment in self._scanned[:-1]:
+            segment.finish()

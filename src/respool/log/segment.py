@@ -1,0 +1,424 @@
+"""A piece of the log: one `.log` file with its two indexes, all named by its base offset.
+
+Only the last segment of a log is written to; the others never change again until they are removed as a whole. Nothing
+is opened before it is needed, and what was not needed for a while is let go of: so neither a start nor the number of
+open files grows with what lies on the disk.
+
+The owner's thread writes; others may read meanwhile. They see `size` grow only after the bytes and the index entries
+are there. What a reader opens it shares with other readers, never with the owner: the owner's file knows how long it
+is, and a second one beside it would not.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from respool.log.batch_walk import BatchAt, walk_headers
+from respool.log.file_names import LOG, offset_name
+from respool.log.index_repair import open_indexes, rebuild_indexes, walk_indexed
+from respool.log.segment_indexes import IndexSettings, SegmentIndexes, index_paths
+from respool.log.time_index import TimeEntry, TimeIndex
+from respool.model.errors import SegmentCorrupt
+from respool.model.ids import NO_TIMESTAMP, Offset
+from respool.ports.disk import Disk, LogFile
+from respool.records.batch import RecordBatch
+
+
+class Segment:
+    __slots__ = (
+        "_disk",
+        "_file",
+        "_folder",
+        "_indexes",
+        "_is_used",
+        "_largest",
+        "_read_file",
+        "_read_indexes",
+        "_settings",
+        "base_offset",
+        "created_ms",
+        "first_timestamp",
+        "is_writable",
+        "size",
+        "touched_ms",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        base_offset: Offset,
+        settings: IndexSettings,
+        *,
+        size: int,
+        now_ms: int,
+    ) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._settings = settings
+        # The owner's, since it began to write; readers use them too.
+        self._file: LogFile | None = None
+        self._indexes: SegmentIndexes | None = None
+        # What readers opened, while the owner had not.
+        self._read_file: LogFile | None = None
+        self._read_indexes: SegmentIndexes | None = None
+        # Whether anything was looked up since `release_if_idle` asked last.
+        self._is_used = False
+        # The largest timestamp, where only that was asked for.
+        self._largest: TimeEntry | None = None
+        self.base_offset = base_offset
+        # Bytes of whole batches in the file. A reader takes it before it takes the file: then the
+        # file is at least that long.
+        self.size = size
+        # Whether `append` may be called. Invariant: then the owner's indexes know every batch.
+        self.is_writable = False
+        # The largest timestamp of the first batch: the segment's age counts from there. Known while
+        # the segment is writable; NO_TIMESTAMP when it is empty or that batch has none.
+        self.first_timestamp = NO_TIMESTAMP
+        # When this process began the segment, or found it at its start.
+        self.created_ms = now_ms
+        # When it was last appended to; for what an earlier process appended, not before that.
+        self.touched_ms = now_ms
+
+    @classmethod
+    def create(
+        cls, disk: Disk, folder: str, base_offset: Offset, settings: IndexSettings, *, now_ms: int
+    ) -> "Segment":
+        """Begin an empty segment. Its name is durable when the folder is synced.
+
+        Raises:
+            DiskFull: there is no room for it.
+        """
+        segment = cls(disk, folder, base_offset, settings, size=0, now_ms=now_ms)
+        segment._own_file()
+        return segment
+
+    @property
+    def path(self) -> str:
+        return f"{self._folder}/{offset_name(self.base_offset, LOG)}"
+
+    @property
+    def largest(self) -> TimeEntry:
+        """The largest timestamp, -1 for none, and the last offset of the first batch that has it."""
+        indexes = self._indexes or self._read_indexes
+        if indexes is not None:
+            return indexes.largest
+        if self._largest is None:
+            self._largest = self._read_largest()
+        return self._largest
+
+    @property
+    def retention_timestamp(self) -> int:
+        """What retention goes by: the largest timestamp of the records.
+
+        Where no record has one, Kafka goes by the file's time. We go by the last append we know of, which is never
+        before it: the segment is kept for longer after a restart, and never too short.
+        """
+        timestamp = self.largest.timestamp
+        return timestamp if timestamp >= 0 else self.touched_ms
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def make_writable(self, *, log_end: Offset) -> None:
+        """Get ready for appending behind `log_end`.
+
+        Raises:
+            SegmentCorrupt: the file does not end there.
+            DiskFull: the indexes cannot be given room.
+        """
+        file = self._own_file()
+        if self.size:
+            indexes = self._own_indexes(file)
+            end, largest = self._walk_tail(indexes, file)
+            if end != log_end:
+                raise SegmentCorrupt(f"{self.path} ends at offset {end}, expected {log_end}")
+            if largest.timestamp > indexes.largest.timestamp:
+                indexes.largest = largest
+            indexes.save()
+            indexes.make_writable()
+            first = next(walk_headers(file, 0, self.size))
+            self.first_timestamp = first.header.max_timestamp
+        else:
+            assert self.base_offset == log_end
+            indexes = SegmentIndexes.create(
+                self._disk, self._folder, self.base_offset, self._settings
+            )
+            self.first_timestamp = NO_TIMESTAMP
+        self._indexes = indexes
+        self.is_writable = True
+
+    def append(
+        self,
+        buffers: Sequence[bytes | bytearray | memoryview],
+        *,
+        size: int,
+        last_offset: Offset,
+        max_timestamp: int,
+        now_ms: int,
+    ) -> None:
+        """Write one batch of `size` bytes at the end.
+
+        Raises:
+            DiskFull, DiskFailed: nothing was written.
+        """
+        indexes, file = self._indexes, self._file
+        assert indexes is not None
+        assert file is not None
+        position = self.size
+        indexes.make_room(position)
+        file.append(buffers)
+        indexes.add(position, last_offset, max_timestamp)
+        if not position:
+            self.first_timestamp = max_timestamp
+        self.touched_ms = now_ms
+        self.size = position + size
+
+    @property
+    def is_index_full(self) -> bool:
+        return self._indexes is not None and self._indexes.is_full
+
+    def take_file(self) -> LogFile:
+        """The owner's file, to be scanned and cut; nobody is reading yet."""
+        return self._own_file()
+
+    def adopt(self, indexes: SegmentIndexes, *, first_timestamp: int, size: int) -> None:
+        """Take over what a scan of the whole file has found; ready for appending."""
+        self._indexes = indexes
+        self.first_timestamp = first_timestamp
+        self.size = size
+        self.is_writable = True
+
+    def finish(self) -> None:
+        """Nothing more will be appended: complete the indexes and trim them."""
+        if self.is_writable:
+            assert self._indexes is not None
+            self._indexes.finish()
+            self.is_writable = False
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Cut off the batch that holds `offset` and all behind it."""
+        found = self.find(offset)
+        if found is None:
+            return
+        file = self._own_file()
+        log_end = found.header.base_offset
+        indexes = self._indexes or self._own_indexes(file)
+        indexes.save()
+        indexes.make_writable()
+        self.is_writable = False
+        self._largest = self._read_file = self._read_indexes = None
+        self.size = found.position
+        file.truncate(found.position)
+        indexes.truncate_to(log_end)
+        indexes.finish()
+        self._indexes = None
+        self.make_writable(log_end=log_end)
+
+    # -- looking: also from other threads ----------------------------------------------------------------------------
+
+    def find(self, offset: Offset, *, cached_only: bool = False) -> BatchAt | None:
+        """The first batch that ends with `offset` or later: the one that holds it, where one does."""
+        for batch in self.walk_from(offset, cached_only=cached_only):
+            header = batch[1]
+            if header.base_offset + header.last_offset_delta >= offset:
+                return batch
+        return None
+
+    def floor_position(self, offset: Offset) -> int:
+        """A position with no batch before it that ends with `offset` or later; cheap, and at most an interval away."""
+        entry = self.indexes().offsets.lookup(offset) if self.size else None
+        return entry.position if entry is not None else 0
+
+    def walk_from(self, offset: Offset, *, cached_only: bool = False) -> Iterator[BatchAt]:
+        """Every batch from a little before `offset` to the end of the file.
+
+        An index is a hint: where it leads astray it is made anew from the log.
+
+        Raises:
+            SegmentCorrupt: the log file is damaged.
+            NotCached: `cached_only`, and something would have to come from the disk.
+        """
+        size = self.size
+        if not size:
+            return iter(())
+        file = self.file
+        indexes = self.indexes(cached_only=cached_only)
+        walk = walk_indexed(indexes, file, size, offset, cached_only=cached_only)
+        if walk is not None:
+            return walk
+        if self.is_writable:
+            # These entries were made by this process: then it is the log that is wrong.
+            raise SegmentCorrupt(
+                f"{self.path}: no batch where the index has the one before {offset}"
+            )
+        self._read_indexes = self._rebuilt(file, size)
+        self._indexes = None
+        walk = walk_indexed(self._read_indexes, file, size, offset, cached_only=cached_only)
+        assert walk is not None
+        return walk
+
+    def next_offset(self) -> Offset:
+        """The offset after the last batch, from the file itself."""
+        if not self.size:
+            return self.base_offset
+        return self._walk_tail(self.indexes(), self.file)[0]
+
+    def read(self, position: int, size: int, *, cached_only: bool = False) -> bytes:
+        """Exactly these bytes.
+
+        Raises:
+            SegmentCorrupt: the file ends before.
+            NotCached: `cached_only`, and they would have to come from the disk.
+        """
+        data = self.file.read(position, size, cached_only=cached_only)
+        if len(data) != size:
+            raise SegmentCorrupt(f"{self.path}: {len(data)} of {size} bytes at byte {position}")
+        return data
+
+    def read_batch(self, batch: BatchAt) -> RecordBatch:
+        return RecordBatch(batch.header, self.read(batch.position, batch.header.size))
+
+    @property
+    def file(self) -> LogFile:
+        """The log file, opened at the first need.
+
+        Raises:
+            SegmentCorrupt: it is shorter than it was.
+        """
+        self._is_used = True
+        size = self.size
+        file = self._file or self._read_file
+        if file is None:
+            file = self._disk.open_log(self.path)
+            if file.size < size:
+                return self._file_without_name(file)
+            self._read_file = file
+        return file
+
+    def indexes(self, *, cached_only: bool = False) -> SegmentIndexes:
+        """Both indexes, opened at the first need. The segment is not empty."""
+        size = self.size
+        indexes = self._indexes or self._read_indexes
+        if indexes is None:
+            indexes = open_indexes(
+                self._disk,
+                self._folder,
+                self.base_offset,
+                self._settings,
+                file=self.file,
+                log_bytes=size,
+                cached_only=cached_only,
+            )
+            self._read_indexes = indexes
+        return indexes
+
+    # -- on the disk -------------------------------------------------------------------------------------------------
+
+    def sync_log(self) -> None:
+        """Return when every batch appended before is on the disk. From any thread."""
+        self.file.sync()
+
+    def sync_all(self) -> None:
+        """The same, and the indexes. From any thread."""
+        self.file.sync()
+        indexes = self._indexes
+        if indexes is not None:
+            indexes.sync()
+
+    def keep_open(self) -> None:
+        """Open the log file now, before it loses its name: opening that later would make a new file."""
+        self._own_file()
+
+    def release_if_idle(self) -> None:
+        """Let go of the files if nobody has looked at them since this was asked last.
+
+        Whoever reads from them right now goes on doing so. Everything must be on the disk.
+        """
+        if not self._is_used and not self.is_writable:
+            self.save_indexes()
+            self.release()
+        self._is_used = False
+
+    def release(self) -> None:
+        """Let go of all files; they are opened again when they are needed."""
+        indexes = self._indexes or self._read_indexes
+        if indexes is not None:
+            self._largest = indexes.largest
+        self._file = self._read_file = None
+        self._indexes = self._read_indexes = None
+        self.is_writable = False
+
+    def save_indexes(self) -> None:
+        """Write indexes that had to be made anew to their files."""
+        if self._read_indexes is not None:
+            self._read_indexes.save()
+
+    # -- opening -----------------------------------------------------------------------------------------------------
+
+    def _own_file(self) -> LogFile:
+        if self._file is None:
+            file = self._disk.open_log(self.path)
+            if file.size != self.size:
+                raise SegmentCorrupt(f"{self.path} has {file.size} bytes, there were {self.size}")
+            self._file = file
+        return self._file
+
+    def _file_without_name(self, short: LogFile) -> LogFile:
+        """A file shorter than the segment was opened: is it damaged, or did it lose its name a moment ago?
+
+        1. A reader finds no file open here.   2. The owner opens it, and renames it out of use.
+        3. The reader opens the old name, and so makes a new, empty file.
+        """
+        if self._file is None or short.size:
+            raise SegmentCorrupt(f"{self.path} has {short.size} bytes, there were {self.size}")
+        short.close()
+        self._disk.delete(self.path)
+        return self._file
+
+    def _own_indexes(self, file: LogFile) -> SegmentIndexes:
+        """Indexes nobody else has, and that are right where writing goes on."""
+        indexes = open_indexes(
+            self._disk,
+            self._folder,
+            self.base_offset,
+            self._settings,
+            file=file,
+            log_bytes=self.size,
+        )
+        last = indexes.offsets.last
+        if last is not None and walk_indexed(indexes, file, self.size, last.last_offset) is None:
+            return self._rebuilt(file, self.size)
+        return indexes
+
+    def _rebuilt(self, file: LogFile, size: int) -> SegmentIndexes:
+        return rebuild_indexes(
+            self._disk,
+            self._folder,
+            self.base_offset,
+            self._settings,
+            file=file,
+            log_bytes=size,
+        )
+
+    def _walk_tail(self, indexes: SegmentIndexes, file: LogFile) -> tuple[Offset, TimeEntry]:
+        """Walk the batches from the last index entry on: where they end, and their largest timestamp."""
+        last = indexes.offsets.last
+        end = self.base_offset
+        largest = TimeEntry(NO_TIMESTAMP, self.base_offset)
+        for _, header in walk_headers(file, last.position if last else 0, self.size):
+            if header.max_timestamp > largest.timestamp:
+                largest = TimeEntry(header.max_timestamp, header.last_offset)
+            end = header.next_offset
+        return end, largest
+
+    def _read_largest(self) -> TimeEntry:
+        """The time index's last entry, without keeping the index open: retention asks every partition for it."""
+        if not self.size:
+            return TimeEntry(NO_TIMESTAMP, self.base_offset)
+        times = TimeIndex.open(
+            self._disk,
+            index_paths(self._folder, self.base_offset)[1],
+            base_offset=self.base_offset,
+            bytes_max=self._settings.bytes_max,
+        )
+        if times is None or not times.is_sound() or times.last.timestamp < 0:
+            return self.indexes().largest
+        return times.last

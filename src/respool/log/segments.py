@@ -1,0 +1,77 @@
+"""A log's segments, oldest first, and never none. A change makes a new list: readers go on with the one they have."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from respool.log.segment import Segment
+from respool.model.ids import Offset
+
+
+class LogPoint(NamedTuple):
+    """An offset at which a batch ends, and where that is: three things a reader must see together."""
+
+    offset: Offset
+    segment: Segment
+    position: int
+
+
+class Segments:
+    __slots__ = ("_bases", "_peaks", "all")
+
+    def __init__(self, segments: Sequence[Segment], *, peaks: Sequence[int] = ()) -> None:
+        assert segments, "a log has at least the segment it writes to"
+        self.all = tuple(segments)
+        self._bases = [segment.base_offset for segment in self.all]
+        # For each finished segment the largest timestamp in it and all before it, as far as asked
+        # for. So the first segment that reaches a timestamp is found by bisection, however the
+        # segments' own largest timestamps jump.
+        self._peaks = list(peaks)
+
+    @property
+    def first(self) -> Segment:
+        return self.all[0]
+
+    @property
+    def active(self) -> Segment:
+        """The one that is written to."""
+        return self.all[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum([segment.size for segment in self.all])
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def index_of(self, offset: Offset) -> int:
+        """Which segment holds the offset; -1 when it lies before them all."""
+        return bisect_right(self._bases, offset) - 1
+
+    def end_of(self, index: int, *, log_end: Offset) -> Offset:
+        """The offset after the segment's last one."""
+        return self._bases[index + 1] if index + 1 < len(self._bases) else log_end
+
+    def first_reaching(self, timestamp_ms: int) -> int:
+        """The first segment with a record of that time or later; the active one when no other has any."""
+        peaks = self._peaks
+        if len(peaks) < len(self.all) - 1:
+            peaks = list(peaks)
+            for segment in self.all[len(peaks) : -1]:
+                largest = segment.largest.timestamp
+                peaks.append(max(largest, peaks[-1]) if peaks else largest)
+            # As a whole: other threads may be here too.
+            self._peaks = peaks
+        return bisect_left(peaks, timestamp_ms)
+
+    def with_new(self, segment: Segment) -> "Segments":
+        """The same, and a new one to write to."""
+        assert segment.base_offset > self._bases[-1]
+        return Segments((*self.all, segment), peaks=self._peaks)
+
+    def without_first(self, count: int) -> "Segments":
+        return Segments(self.all[count:])
+
+    def up_to(self, count: int) -> "Segments":
+        """The first `count`; the last of them is the one to write to."""
+        return Segments(self.all[:count], peaks=self._peaks[: count - 1])

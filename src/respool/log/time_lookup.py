@@ -1,0 +1,133 @@
+"""From a time to an offset, exactly: the first record at or after it, the record with the latest.
+
+Producers' timestamps jump, within a batch, between batches and between segments. The indexes and the headers' largest
+timestamps say where a record cannot be; the one batch where it must be is opened.
+"""
+
+from typing import NamedTuple
+
+from respool.log.batch_walk import BatchAt
+from respool.log.segment import Segment
+from respool.log.segments import Segments
+from respool.model.errors import RequestError
+from respool.model.ids import LeaderEpoch, Offset
+from respool.model.topic_config import MIB
+from respool.records.record import iterate_records
+
+# A batch that is larger than this when decompressed is not opened; the lookup then stops at its first record.
+DECOMPRESSED_BYTES_MAX = 128 * MIB
+
+
+class TimestampedOffset(NamedTuple):
+    offset: Offset
+    timestamp: int
+    leader_epoch: LeaderEpoch
+
+
+def find_first_at_or_after(
+    segments: Segments, timestamp_ms: int, *, log_start: Offset, max_offset: Offset
+) -> TimestampedOffset | None:
+    """The first record in [log_start, max_offset) with that time or a later one; None when there is none."""
+    for segment in segments.all[segments.first_reaching(timestamp_ms) :]:
+        if segment.base_offset >= max_offset:
+            return None
+        if not segment.size or segment.largest.timestamp < timestamp_ms:
+            continue
+        indexed = segment.indexes().times.lookup(timestamp_ms)
+        for batch in segment.walk_from(max(indexed, log_start)):
+            header = batch.header
+            if header.next_offset > max_offset:
+                return None
+            if header.max_timestamp < timestamp_ms or header.last_offset < log_start:
+                continue
+            found = _first_record(segment, batch, timestamp_ms, log_start)
+            if found is not None:
+                return found
+    return None
+
+
+def find_latest(
+    segments: Segments, *, log_start: Offset, max_offset: Offset
+) -> TimestampedOffset | None:
+    """The first of the records in [log_start, max_offset) with the largest time; None when none has a time."""
+    best: tuple[int, Segment, BatchAt] | None = None
+    for segment in segments.all:
+        if segment.base_offset >= max_offset or not segment.size:
+            break
+        if best is not None and segment.largest.timestamp <= best[0]:
+            continue
+        found = _latest_batch(segment, log_start, max_offset)
+        if found is not None and (best is None or found[0] > best[0]):
+            best = (found[0], segment, found[1])
+    if best is None or best[0] < 0:
+        return None
+    timestamp, segment, batch = best
+    return _first_record(segment, batch, timestamp, log_start)
+
+
+def _latest_batch(
+    segment: Segment, log_start: Offset, max_offset: Offset
+) -> tuple[int, BatchAt] | None:
+    """The first batch with the segment's largest time, of what lies between the two offsets, and that time."""
+    if log_start <= segment.base_offset:
+        return _latest_before(segment, max_offset)
+    # Records were deleted out of the segment's front, and the indexes still know them: look at every header.
+    best: tuple[int, BatchAt] | None = None
+    for batch in segment.walk_from(log_start):
+        header = batch.header
+        if header.next_offset > max_offset:
+            break
+        if header.last_offset < log_start:
+            continue
+        timestamp = header.max_timestamp
+        if header.base_offset < log_start:
+            timestamp = _latest_left(segment, batch, log_start)
+        if best is None or timestamp > best[0]:
+            best = (timestamp, batch)
+    return best
+
+
+def _latest_before(segment: Segment, offset: Offset) -> tuple[int, BatchAt] | None:
+    """Of the batches that end before `offset`, the first with the largest time, and that time."""
+    # Whenever a batch gets an offset entry, the time index is brought up to date with it. So what the time index
+    # does not know of comes after the last offset entry.
+    timestamp, last_offset = segment.indexes().times.before(offset)
+    batch = segment.find(last_offset) if timestamp >= 0 else None
+    best = (timestamp, batch) if batch is not None else None
+    for following in segment.walk_from(Offset(offset - 1)):
+        header = following.header
+        if header.next_offset > offset:
+            break
+        if best is None or header.max_timestamp > best[0]:
+            best = (header.max_timestamp, following)
+    return best
+
+
+def _latest_left(segment: Segment, batch: BatchAt, log_start: Offset) -> int:
+    """The largest time of the records from `log_start` on."""
+    try:
+        records = iterate_records(segment.read_batch(batch), limit=DECOMPRESSED_BYTES_MAX)
+        return max(one.timestamp for one in records if one.offset >= log_start)
+    except RequestError:
+        return batch.header.max_timestamp
+
+
+def _first_record(
+    segment: Segment, batch: BatchAt, timestamp_ms: int, log_start: Offset
+) -> TimestampedOffset | None:
+    """The batch's first record from `log_start` on with that time or a later one."""
+    header = batch.header
+    try:
+        for record in iterate_records(segment.read_batch(batch), limit=DECOMPRESSED_BYTES_MAX):
+            if record.offset >= log_start and record.timestamp >= timestamp_ms:
+                return TimestampedOffset(record.offset, record.timestamp, header.leader_epoch)
+        if header.base_offset < log_start:
+            # The record that is late enough has been deleted.
+            return None
+    except RequestError:
+        pass
+    # We store what producers send without opening it: it may be nonsense, or no record may have the time its header
+    # claims. That is no damage of ours. Where we cannot know better the header counts, and one such batch does not
+    # make us open all that follow.
+    offset = max(header.base_offset, log_start)
+    return TimestampedOffset(offset, header.max_timestamp, header.leader_epoch)
