@@ -154,7 +154,7 @@ class RunningBroker:
     async def _answer(self, frame: memoryview) -> Reply:
         outcome = handle(decode_request(frame), self.broker)
         if isinstance(outcome, Pipelined):
-            return await outcome.reply
+            return await outcome.wait()
         if isinstance(outcome, Coroutine):
             return await outcome
         return outcome

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from respool.broker.catalog import Catalog
+from respool.broker.deadlines import Deadlines
 from respool.broker.fetch_sessions import FetchSessions
 from respool.broker.flusher import Flusher
 from respool.broker.housekeeping import Housekeeping
@@ -58,6 +59,7 @@ class Broker:
         # One thread stays free for cold reads while all else syncs.
         self.flusher = Flusher(world.offload, workers_max=max(1, settings.io_threads - 1))
         self.leftovers = Leftovers(disk=world.disk, offload=world.offload)
+        self.deadlines = Deadlines()
         self._background: set[asyncio.Task[Any]] = set()
         # Set when something that must not happen did; the node stops the process then.
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -115,6 +117,7 @@ class Broker:
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        self.deadlines.stop()
         self.flusher.stop_timers()
         await self.flusher.drain()
         await self.leftovers.stop()

@@ -10,7 +10,7 @@
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeAlias
 
 from respool.model.errors import RespoolError
@@ -21,10 +21,36 @@ NO_REPLY: Final[Reply] = ()
 
 
 class Pipelined:
-    __slots__ = ("reply",)
+    """A reply to come. Whoever sends it is called at once when it is there, without a turn of the loop."""
 
-    def __init__(self, reply: "asyncio.Future[Reply]") -> None:
-        self.reply = reply
+    __slots__ = ("_on_reply", "_reply")
+
+    def __init__(self) -> None:
+        self._reply: Reply | None = None
+        self._on_reply: Callable[[Reply], None] | None = None
+
+    def then(self, on_reply: Callable[[Reply], None]) -> None:
+        """Call this with the reply; once, and by one only."""
+        assert self._on_reply is None
+        if self._reply is not None:
+            on_reply(self._reply)
+        else:
+            self._on_reply = on_reply
+
+    def settle(self, reply: Reply) -> None:
+        assert self._reply is None
+        self._reply = reply
+        if self._on_reply is not None:
+            self._on_reply(reply)
+
+    @property
+    def is_settled(self) -> bool:
+        return self._reply is not None
+
+    async def wait(self) -> Reply:
+        waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.then(waiting.set_result)
+        return await waiting
 
 
 Outcome: TypeAlias = Reply | Pipelined | Coroutine[Any, Any, Reply]

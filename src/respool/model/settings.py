@@ -82,7 +82,7 @@ class Settings:
         metadata=_setting("Memory for requests and replies under way, over all connections."),
     )
     fetch_bytes_max: int = field(
-        default=32 * MIB, metadata=_setting("The most record bytes in one fetch reply.")
+        default=16 * MIB, metadata=_setting("The most record bytes in one fetch reply.")
     )
     fetch_sessions_max: int = field(
         default=1_000,

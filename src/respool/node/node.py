@@ -12,6 +12,7 @@ from dataclasses import replace
 import uvloop
 
 from respool.broker.broker import Broker, World
+from respool.drivers.allocator import keep_freed_memory
 from respool.drivers.clock import SystemClock
 from respool.drivers.dice import SystemDice
 from respool.drivers.disk import LocalDisk
@@ -33,6 +34,7 @@ def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; return the process's exit code."""
     _set_up_logging(settings.log_level)
     _allow_many_files()
+    keep_freed_memory()
     try:
         exit_code: int = uvloop.run(_serve(settings))
     except (RespoolError, OSError) as error:

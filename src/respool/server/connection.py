@@ -25,6 +25,9 @@ from respool.wire.session import ReplySlot, Session
 
 logger = logging.getLogger(__name__)
 
+# These may wait for minutes, and nothing stays half done when they are given up.
+_WAITING_APIS = frozenset({Api.FETCH.name, Api.JOIN_GROUP.name, Api.SYNC_GROUP.name})
+
 
 class ConnectionOwner(Protocol):
     """Who opened the connection's door: counts connections and keeps their tasks."""
@@ -52,6 +55,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_writing_paused = False
         self._is_reading_paused = False
         self._is_closing = False
+        self._is_sending_soon = False
         # Memory held from the budget: what the receive buffer grew by, and replies not yet taken.
         self._bytes_grown = 0
         self._bytes_unsent = 0
@@ -74,8 +78,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = True
-        if self._current is not None and self._is_fetching():
-            # Nobody waits for the bytes any more. Other requests run to their end: half a topic
+        if self._current is not None and self._is_only_waiting():
+            # Nobody waits for the reply any more. Other requests run to their end: half a topic
             # creation must not stay behind.
             self._current.cancel()
         self._broker.memory.give(self._bytes_grown + self._bytes_unsent)
@@ -127,8 +131,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport.is_closing():
             return
         self._pause_reading()
-        # A fetch may wait for data long after we are gone; its client will ask again.
-        if self._is_fetching() or not self.is_busy:
+        # A fetch may wait for data long after we are gone, a join for other members; the client will ask again.
+        if self._is_only_waiting() or not self.is_busy:
             self._transport.close()
 
     def close(self, reason: str, *, level: int = logging.WARNING) -> None:
@@ -172,6 +176,7 @@ class Connection(asyncio.BufferedProtocol):
                 raise
             self._session.open_reply().fill([api_versions_fallback(error.correlation_id)])
             return
+        request.client_host = f"/{self.peer}"
         self._owner.on_request(request)
         slot = self._session.open_reply()
         try:
@@ -184,11 +189,11 @@ class Connection(asyncio.BufferedProtocol):
             self.close("the broker stops")
             return
         except Exception:
-            logger.exception("%s failed; closing the connection from %s", request, self.peer)
+            logger.exception("%s failed", _describe(request))
             self.close(f"{request.api.name} failed unexpectedly")
             return
         if isinstance(outcome, Pipelined):
-            outcome.reply.add_done_callback(partial(self._on_pipelined_reply, slot))
+            outcome.then(partial(self._on_pipelined_reply, slot))
         elif isinstance(outcome, Coroutine):
             self._run(request, slot, outcome)
         else:
@@ -200,12 +205,17 @@ class Connection(asyncio.BufferedProtocol):
         self._owner.own(task)
         task.add_done_callback(partial(self._on_current_done, request, slot))
 
-    def _on_pipelined_reply(self, slot: ReplySlot, reply: "asyncio.Future[Reply]") -> None:
-        slot.fill(reply.result())
-        if self._session.waiting + 1 >= self._pipelined_max:
-            self._proceed()
-        else:
-            self._send_ready()
+    def _on_pipelined_reply(self, slot: ReplySlot, reply: Reply) -> None:
+        # One sync answers many requests at once: their replies leave with one write, at the end of
+        # this turn of the loop.
+        if slot.fill(reply) and not self._is_sending_soon:
+            self._is_sending_soon = True
+            self._loop.call_soon(self._send_soon)
+
+    def _send_soon(self) -> None:
+        self._is_sending_soon = False
+        # It may have been held back by the number of replies that waited.
+        self._proceed()
 
     def _on_current_done(
         self, request: Request, slot: ReplySlot, task: "asyncio.Task[Reply]"
@@ -223,11 +233,12 @@ class Connection(asyncio.BufferedProtocol):
         elif isinstance(error, CloseConnection):
             self.close(str(error))
         else:
-            logger.error("%s failed", request, exc_info=error)
+            logger.error("%s failed", _describe(request), exc_info=error)
             self.close(f"{request.api.name} failed unexpectedly")
 
-    def _is_fetching(self) -> bool:
-        return self._current is not None and self._current.get_name() == Api.FETCH.name
+    def _is_only_waiting(self) -> bool:
+        """Whether the request under way has done what it does, and waits for others."""
+        return self._current is not None and self._current.get_name() in _WAITING_APIS
 
     # Replies and flow.
 
@@ -283,3 +294,8 @@ def _is_broken_invariant(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(AssertionError) is not None
     return isinstance(error, AssertionError)
+
+
+def _describe(request: Request) -> str:
+    """Enough to find the client, and nothing of what it sent."""
+    return f"{request.api.name} v{request.version} of client {request.client_id!r}"

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from respool.broker.broker import Broker
 from respool.broker.outcome import Reply
-from respool.ports.metrics import Counter as MetricCounter
+from respool.ports.metrics import Metrics
 from respool.server.connection import Connection
 from respool.wire.codec import Request
 
@@ -31,7 +31,7 @@ class Listener:
         # Set whenever the last connection has gone; waited for only while stopping.
         self._all_gone = asyncio.Event()
         self._metrics = metrics = broker.world.metrics
-        self._requests: dict[int, tuple[MetricCounter, MetricCounter]] = {}
+        self._traffic: dict[int, _Traffic] = {}
         self._connected = metrics.gauge("respool_connections", "Client connections now open.")
         self._refused = metrics.counter(
             "respool_connections_refused_total", "Connections closed because a limit was reached."
@@ -94,18 +94,11 @@ class Listener:
         task.add_done_callback(self._tasks.discard)
 
     def on_request(self, request: Request) -> None:
-        counters = self._requests.get(request.api.key)
-        if counters is None:
-            name = request.api.name
-            counters = self._requests[request.api.key] = (
-                self._metrics.counter("respool_requests_total", "Requests received.", api=name),
-                self._metrics.counter(
-                    "respool_request_bytes_total", "Bytes of requests received.", api=name
-                ),
-            )
-        requests, received = counters
-        requests.inc()
-        received.inc(request.size)
+        traffic = self._traffic.get(request.api.key)
+        if traffic is None:
+            traffic = self._traffic[request.api.key] = _Traffic(self._metrics, request.api.name)
+        traffic.requests += 1
+        traffic.bytes += request.size
 
     def _limit_reached(self, address: str) -> str | None:
         if len(self._connections) > self._settings.connections_max:
@@ -126,6 +119,8 @@ class Listener:
         """Close what has been idle or half-way through a frame for too long."""
         idle_s = self._settings.connection_idle_ms / 1000
         arrival_s = self._settings.frame_arrival_ms / 1000
+        for traffic in self._traffic.values():
+            traffic.report()
         for connection in tuple(self._connections):
             connection.shrink()
             if connection.is_mid_frame and not connection.is_busy:
@@ -136,3 +131,22 @@ class Listener:
                 self._mid_frame_since.pop(connection, None)
                 if now - connection.last_active > idle_s and not connection.is_busy:
                     connection.close(f"idle for {idle_s:.0f} s", level=logging.DEBUG)
+
+
+class _Traffic:
+    """Requests of one API since the last sweep: counted in plain numbers, reported now and then."""
+
+    def __init__(self, metrics: Metrics, api: str) -> None:
+        self.requests = 0
+        self.bytes = 0
+        self._requests_total = metrics.counter(
+            "respool_requests_total", "Requests received.", api=api
+        )
+        self._bytes_total = metrics.counter(
+            "respool_request_bytes_total", "Bytes of requests received.", api=api
+        )
+
+    def report(self) -> None:
+        self._requests_total.inc(self.requests)
+        self._bytes_total.inc(self.bytes)
+        self.requests = self.bytes = 0

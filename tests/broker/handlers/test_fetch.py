@@ -186,7 +186,7 @@ def test_a_waiting_fetch_is_answered_by_what_comes_and_not_before(rides: Running
         # Written but not synced: nobody may see it yet.
         assert not waiting.done()
         rides.offload.release()
-        await outcome.reply  # type: ignore[union-attr]
+        await outcome.wait()  # type: ignore[union-attr]
         return decode_reply(Api.FETCH, BY_NAME, b"".join(await waiting))
 
     assert values(only(rides.run(story())).records) == [b"news"]
@@ -199,7 +199,7 @@ def test_a_fetch_that_wants_many_bytes_waits_for_them(rides: RunningBroker) -> N
             assert not waiting.done()
             frame = encode_request(Api.PRODUCE, 9, **rides_batch(b"x" * 1_000))
             outcome = handle(decode_request(frame), rides.broker)
-            await outcome.reply  # type: ignore[union-attr]
+            await outcome.wait()  # type: ignore[union-attr]
             await asyncio.sleep(0)
         return decode_reply(Api.FETCH, BY_NAME, b"".join(await waiting))
 
@@ -220,7 +220,7 @@ def test_a_waiting_fetch_is_told_when_its_partition_fails(rides: RunningBroker) 
         waiting = await fetch_later(rides, **wish(target(), max_wait=60_000))
         rides.disk.faults.fail("sync", path="rides-0/*.log")
         frame = encode_request(Api.PRODUCE, 9, **rides_batch(b"lost"))
-        await handle(decode_request(frame), rides.broker).reply  # type: ignore[union-attr]
+        await handle(decode_request(frame), rides.broker).wait()  # type: ignore[union-attr]
         return decode_reply(Api.FETCH, BY_NAME, b"".join(await waiting))
 
     assert only(rides.run(story())).error_code == STORAGE_ERROR

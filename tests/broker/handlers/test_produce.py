@@ -245,7 +245,7 @@ def test_an_answer_waits_for_the_sync_and_later_requests_do_not_wait_for_it(
         replies = []
         for outcome in outcomes:
             assert isinstance(outcome, Pipelined)
-            replies.append(outcome.reply)
+            replies.append(asyncio.ensure_future(outcome.wait()))
         await asyncio.sleep(0)
         assert rides.broker.partitions.find("rides", 0).log.log_end == 3
         assert not any(reply.done() for reply in replies)
@@ -271,7 +271,7 @@ def test_a_commit_that_does_not_come_in_time_is_told_and_the_record_may_stay(
         frame = encode_request(Api.PRODUCE, VERSION, **request(("rides", 0, batch()), timeout=1))
         outcome = handle(decode_request(frame), rides.broker)
         assert isinstance(outcome, Pipelined)
-        reply = decode_reply(Api.PRODUCE, VERSION, b"".join(await outcome.reply))
+        reply = decode_reply(Api.PRODUCE, VERSION, b"".join(await outcome.wait()))
         assert reply.responses[0].partition_responses[0].error_code == TIMED_OUT
         rides.offload.release()
         await rides.broker.flusher.drain()
@@ -301,7 +301,7 @@ def test_whoever_waits_is_told_when_the_topic_is_deleted(rides: RunningBroker) -
             await asyncio.sleep(0)
         rides.offload.release()
         await deletion
-        return decode_reply(Api.PRODUCE, VERSION, b"".join(await outcome.reply))
+        return decode_reply(Api.PRODUCE, VERSION, b"".join(await outcome.wait()))
 
     reply = rides.run(story())
     assert reply.responses[0].partition_responses[0].error_code == 6

@@ -8,7 +8,6 @@ connection are pipelined: while one waits for its sync, the next ones are append
 - acks=-1: the reply goes out when the batch is committed: below the high watermark.
 """
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -46,7 +45,7 @@ def produce(request: Request, broker: Broker) -> Outcome:
         write.admit(request, broker, now_ms)
     if any(write.needs_recompression for write in writes):
         return _produce_recompressed(request, broker, writes, now_ms)
-    return _append_and_answer(request, writes, now_ms)
+    return _append_and_answer(request, broker, writes, now_ms)
 
 
 async def _produce_recompressed(
@@ -54,11 +53,13 @@ async def _produce_recompressed(
 ) -> Reply:
     """A topic wants another codec than the producer's: that work is done off the loop, before any append."""
     await broker.offload.run(lambda: _recompress_all(writes))
-    outcome = _append_and_answer(request, writes, now_ms)
-    return await outcome.reply if isinstance(outcome, Pipelined) else outcome
+    outcome = _append_and_answer(request, broker, writes, now_ms)
+    return await outcome.wait() if isinstance(outcome, Pipelined) else outcome
 
 
-def _append_and_answer(request: Request, writes: list["_Write"], now_ms: int) -> Reply | Pipelined:
+def _append_and_answer(
+    request: Request, broker: Broker, writes: list["_Write"], now_ms: int
+) -> Reply | Pipelined:
     acks = request.body.acks
     for write in writes:
         write.append(acks, now_ms)
@@ -66,9 +67,9 @@ def _append_and_answer(request: Request, writes: list["_Write"], now_ms: int) ->
         _close_on_error(writes)
         return NO_REPLY
     if acks == ACKS_ALL:
-        answer = _CommittedAnswer(request, writes)
+        answer = _CommittedAnswer(request, broker, writes)
         if answer.is_waiting:
-            return Pipelined(answer.reply)
+            return answer.reply
     return [_encode(request, writes)]
 
 
@@ -153,11 +154,11 @@ def _check_replicas(partition: Partition) -> None:
 class _CommittedAnswer:
     """The reply to an acks=all request: sent when every batch in it is committed, failed or out of time."""
 
-    def __init__(self, request: Request, writes: list[_Write]) -> None:
-        loop = asyncio.get_running_loop()
+    def __init__(self, request: Request, broker: Broker, writes: list[_Write]) -> None:
         self._request = request
         self._writes = writes
-        self.reply: asyncio.Future[Reply] = loop.create_future()
+        self._deadlines = broker.deadlines
+        self.reply = Pipelined()
         self._outstanding = 0
         for write in writes:
             if write.error is None and write.partition is not None:
@@ -165,9 +166,7 @@ class _CommittedAnswer:
                 if write.partition.wait_for_commit(write.next_offset, listener):
                     self._outstanding += 1
         if self._outstanding:
-            self._timer = loop.call_later(
-                max(0.0, request.body.timeout.total_seconds()), self._on_timeout
-            )
+            self._deadlines.add(self, max(0.0, request.body.timeout.total_seconds()))
 
     @property
     def is_waiting(self) -> bool:
@@ -175,21 +174,17 @@ class _CommittedAnswer:
 
     def on_one_done(self) -> None:
         self._outstanding -= 1
-        if not self._outstanding:
-            self._timer.cancel()
-            self._answer()
+        # After a time-out the client has its answer already.
+        if not self._outstanding and not self.reply.is_settled:
+            self._deadlines.remove(self)
+            self.reply.settle([_encode(self._request, self._writes)])
 
-    def _on_timeout(self) -> None:
+    def on_timeout(self) -> None:
         for write in self._writes:
             partition = write.partition
             if write.error is None and partition and partition.high_watermark < write.next_offset:
                 write.error = RequestTimedOut(f"{partition.name}: not committed in time")
-        self._answer()
-
-    def _answer(self) -> None:
-        # The client may be gone (cancelled) or have been told of the time-out before.
-        if not self.reply.done():
-            self.reply.set_result([_encode(self._request, self._writes)])
+        self.reply.settle([_encode(self._request, self._writes)])
 
 
 class _Outstanding:
