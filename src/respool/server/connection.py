@@ -214,7 +214,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send_soon(self) -> None:
         self._is_sending_soon = False
-        # It may have been held back by the number of replies that waited.
+        # First what waits leaves: its number may be what held the next requests back.
+        self._send_ready()
         self._proceed()
 
     def _on_current_done(
@@ -226,6 +227,7 @@ class Connection(asyncio.BufferedProtocol):
         error = task.exception()
         if error is None:
             slot.fill(task.result())
+            self._send_ready()
             self._proceed()
         elif _is_broken_invariant(error):
             self._broker.fail(error)

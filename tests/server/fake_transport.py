@@ -1,0 +1,99 @@
+"""A socket that takes what a test lets it take, and an owner that lets everyone in."""
+
+import asyncio
+from typing import Any
+
+from respool.broker.outcome import Reply
+from respool.server.connection import Connection
+from respool.wire.codec import Request
+
+
+class FakeTransport(asyncio.Transport):
+    """`room` is how many bytes the kernel takes; the rest stays in the transport's buffer."""
+
+    def __init__(self, *, room: int = 1 << 30) -> None:
+        super().__init__({"peername": ("127.0.0.1", 50_000)})
+        self.room = room
+        self.sent = bytearray()
+        self.writes = 0
+        self.is_reading_paused = False
+        self._buffered = bytearray()
+        self._closing = False
+        self._protocol: Connection | None = None
+
+    def attach(self, protocol: Connection) -> None:
+        self._protocol = protocol
+        protocol.connection_made(self)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high == 0
+
+    def writelines(self, list_of_data: Any) -> None:
+        assert not self._closing
+        self.writes += 1
+        was_empty = not self._buffered
+        self._buffered += b"".join(list_of_data)
+        self._drain()
+        if was_empty and self._buffered:
+            assert self._protocol is not None
+            self._protocol.pause_writing()
+
+    def make_room(self, room: int) -> None:
+        self.room += room
+        self._drain()
+        if not self._buffered:
+            assert self._protocol is not None
+            self._protocol.resume_writing()
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._buffered)
+
+    def pause_reading(self) -> None:
+        assert not self.is_reading_paused
+        self.is_reading_paused = True
+
+    def resume_reading(self) -> None:
+        assert self.is_reading_paused
+        self.is_reading_paused = False
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        self._end()
+
+    def abort(self) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        if not self._closing:
+            self._closing = True
+            assert self._protocol is not None
+            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+
+    def _drain(self) -> None:
+        taken = min(self.room, len(self._buffered))
+        self.sent += self._buffered[:taken]
+        del self._buffered[:taken]
+        self.room -= taken
+
+
+class OpenDoor:
+    """A `ConnectionOwner` without limits."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.gone = 0
+        self._tasks: set[asyncio.Task[Reply]] = set()
+
+    def on_connected(self, connection: Connection) -> bool:
+        return True
+
+    def on_disconnected(self, connection: Connection) -> None:
+        self.gone += 1
+
+    def own(self, task: "asyncio.Task[Reply]") -> None:
+        self._tasks.add(task)
+
+    def on_request(self, request: Request) -> None:
+        self.requests.append(request)
