@@ -234,6 +234,9 @@ class FetchedOffset(NamedTuple):
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     metadata: str = ""
     error: RequestError | None = None
+    # Of the topic it was committed for, where that was known: an offset of a deleted topic must not serve a new one of
+    # the same name.
+    topic_id: TopicId = ZERO_TOPIC_ID
 
 
 class FetchedTopic(NamedTuple):

@@ -1,0 +1,182 @@
+"""A committed offset <-> Kafka's record of it in `__consumer_offsets`.
+
+```
+ key, version 0 or 1
+ 0         2
+ | version | group: string | topic: string | partition 4 |
+
+ value
+ 0         2        10
+ | version | offset | leader epoch 4, from version 3 | metadata: string | committed at 8 |
+                    | expires at 8, version 1 only |   tagged fields, from version 4
+```
+Version 4 is flexible; its tag 0 holds the topic's id. Kafka writes version 3 without an id and 1 when the client set
+an expiry, and so do we; with an id we write version 4.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+from uuid import UUID
+
+from respool.coordination.record_bytes import CoordinatorRecordDamaged, RecordReader, RecordWriter
+from respool.model.ids import (
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    ZERO_TOPIC_ID,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+)
+
+OFFSET_KEY_VERSION = 1
+PARTITION_BYTES = 4
+
+_VALUE_VERSION_MAX = 4
+_VERSION_WITH_EXPIRY = 1
+_VERSION_WITH_EPOCH = 3
+_VERSION_FLEXIBLE = 4
+_TAG_TOPIC_ID = 0
+
+# Nearly all values have no metadata, and then a fixed size. Without a topic id, and with one:
+#   0             2        10             14             16             24
+#   | version = 3 | offset | leader epoch | metadata = 0 | committed at |
+#   0             2        10             14             15             23         24      25        26         42
+#   | version = 4 | offset | leader epoch | metadata = 1 | committed at | tags = 1 | tag 0 | size 16 | topic id |
+_PLAIN = Struct(">hqihq")
+_PLAIN_WITH_ID_BYTES = 42
+_ID_BYTES = 16
+
+
+class CommittedOffset(NamedTuple):
+    offset: Offset
+    leader_epoch: LeaderEpoch
+    metadata: str
+    committed_at_ms: int
+    # NO_TIMESTAMP: when the broker's settings say.
+    expires_at_ms: int = NO_TIMESTAMP
+    # ZERO_TOPIC_ID when it was not known.
+    topic_id: TopicId = ZERO_TOPIC_ID
+
+
+def offset_key_prefix(group_id: str, topic: str) -> bytes:
+    """What the keys of a group's offsets in one topic begin with: all but the partition."""
+    writer = RecordWriter(version=OFFSET_KEY_VERSION)
+    writer.string(group_id)
+    writer.string(topic)
+    return writer.done()
+
+
+def read_offset_key(key: bytes) -> tuple[str, str, int]:
+    """The group, topic and partition.
+
+    Raises:
+        CoordinatorRecordDamaged: it is not such a key.
+    """
+    reader = RecordReader(key, what="the key of a committed offset")
+    reader.int16()
+    group_id, topic, partition = reader.string(), reader.string(), reader.int32()
+    reader.end()
+    return group_id, topic, partition
+
+
+def write_offset_value(committed: CommittedOffset) -> bytes:
+    if committed.expires_at_ms != NO_TIMESTAMP:
+        return _write_with_expiry(committed)
+    if committed.topic_id != ZERO_TOPIC_ID:
+        return _write_with_topic_id(committed)
+    writer = RecordWriter(version=_VERSION_WITH_EPOCH)
+    writer.int64(committed.offset)
+    writer.int32(committed.leader_epoch)
+    writer.string(committed.metadata)
+    writer.int64(committed.committed_at_ms)
+    return writer.done()
+
+
+def check_offset_value(value: bytes) -> None:
+    """Make sure that `read_offset_value` will not fail.
+
+    Raises:
+        CoordinatorRecordDamaged: it would.
+    """
+    if not _is_plain(value) and not _is_plain_with_id(value):
+        read_offset_value(value)
+
+
+def read_offset_times(value: bytes) -> tuple[int, int]:
+    """When it was committed and when it expires. For looking through very many values."""
+    if _is_plain(value):
+        return int.from_bytes(value[16:24], "big", signed=True), NO_TIMESTAMP
+    if _is_plain_with_id(value):
+        return int.from_bytes(value[15:23], "big", signed=True), NO_TIMESTAMP
+    committed = read_offset_value(value)
+    return committed.committed_at_ms, committed.expires_at_ms
+
+
+def _is_plain(value: bytes) -> bool:
+    return len(value) == _PLAIN.size and value[:2] == b"\0\3" and value[14:16] == b"\0\0"
+
+
+def _is_plain_with_id(value: bytes) -> bool:
+    return (
+        len(value) == _PLAIN_WITH_ID_BYTES
+        and value[:2] == b"\0\4"
+        and value[14] == 1
+        and value[23:26] == b"\1\0\x10"
+    )
+
+
+def read_offset_value(value: bytes) -> CommittedOffset:
+    """Read any version Kafka has written.
+
+    Raises:
+        CoordinatorRecordDamaged: it is none of them, or cut off.
+    """
+    if _is_plain(value):
+        _, offset, leader_epoch, _, committed_at_ms = _PLAIN.unpack(value)
+        return CommittedOffset(offset, leader_epoch, "", committed_at_ms)
+    reader = RecordReader(value, what="a committed offset")
+    version = reader.int16()
+    if not 0 <= version <= _VALUE_VERSION_MAX:
+        raise reader.damaged(f"version {version} is unknown, the newest is {_VALUE_VERSION_MAX}")
+    reader.is_flexible = version >= _VERSION_FLEXIBLE
+    offset = Offset(reader.int64())
+    leader_epoch = (
+        LeaderEpoch(reader.int32()) if version >= _VERSION_WITH_EPOCH else NO_LEADER_EPOCH
+    )
+    metadata = reader.string()
+    committed_at_ms = reader.int64()
+    expires_at_ms = reader.int64() if version == _VERSION_WITH_EXPIRY else NO_TIMESTAMP
+    topic_id = reader.tagged_fields().get(_TAG_TOPIC_ID, ZERO_TOPIC_ID.bytes)
+    reader.end()
+    if len(topic_id) != _ID_BYTES:
+        raise CoordinatorRecordDamaged(
+            f"a committed offset has a topic id of {len(topic_id)} bytes"
+        )
+    return CommittedOffset(
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata=metadata,
+        committed_at_ms=committed_at_ms,
+        expires_at_ms=expires_at_ms,
+        topic_id=TopicId(UUID(bytes=topic_id)),
+    )
+
+
+def _write_with_expiry(committed: CommittedOffset) -> bytes:
+    # Has no place for the leader epoch, and Kafka drops it too.
+    writer = RecordWriter(version=_VERSION_WITH_EXPIRY)
+    writer.int64(committed.offset)
+    writer.string(committed.metadata)
+    writer.int64(committed.committed_at_ms)
+    writer.int64(committed.expires_at_ms)
+    return writer.done()
+
+
+def _write_with_topic_id(committed: CommittedOffset) -> bytes:
+    writer = RecordWriter(version=_VERSION_FLEXIBLE, is_flexible=True)
+    writer.int64(committed.offset)
+    writer.int32(committed.leader_epoch)
+    writer.string(committed.metadata)
+    writer.int64(committed.committed_at_ms)
+    writer.tagged_fields({_TAG_TOPIC_ID: committed.topic_id.bytes})
+    return writer.done()
