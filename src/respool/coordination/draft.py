@@ -1,0 +1,48 @@
+"""A decision in the making: what it writes, whom it answers, which timers it sets."""
+
+from typing import Any
+
+from respool.coordination.decision import (
+    Answer,
+    CoordinatorRecord,
+    Decision,
+    SetTimer,
+    Ticket,
+    TimerChange,
+    TimerKey,
+)
+
+NOTHING = Decision()
+
+
+class Draft:
+    __slots__ = ("_answers", "_records", "_timers", "now_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        self._records: list[CoordinatorRecord] = []
+        self._answers: list[Answer] = []
+        self._timers: list[TimerChange] = []
+
+    def write(self, key: bytes, value: bytes | None) -> None:
+        self._records.append(CoordinatorRecord(key=key, value=value))
+
+    def discard_records(self) -> None:
+        self._records.clear()
+
+    def answer(self, ticket: Ticket, reply: Any) -> None:
+        self._answers.append(Answer(ticket=ticket, reply=reply))
+
+    def set_timer(self, key: TimerKey, due_at_ms: int) -> None:
+        self._timers.append(SetTimer(key=key, due_at_ms=due_at_ms))
+
+    @property
+    def record_count(self) -> int:
+        return len(self._records)
+
+    def decision(self) -> Decision:
+        return Decision(
+            records=tuple(self._records),
+            answers=tuple(self._answers),
+            timers=tuple(self._timers),
+        )

@@ -1,0 +1,129 @@
+"""Requests about committed offsets: whether the group allows them, then what the offsets say."""
+
+from respool.coordination.classic_group import ClassicGroup
+from respool.coordination.classic_protocol import ClassicProtocol
+from respool.coordination.draft import Draft
+from respool.coordination.group_records import write_group_key
+from respool.coordination.group_settings import GroupSettings
+from respool.coordination.offsets import ExpiryRule, Offsets
+from respool.coordination.record_bytes import fits_a_string
+from respool.coordination.requests import (
+    GroupState,
+    OffsetCommit,
+    OffsetCommitReply,
+    OffsetDelete,
+    OffsetDeleteReply,
+    PartitionResult,
+    TopicResult,
+)
+from respool.model.errors import (
+    GroupIdNotFound,
+    IllegalGeneration,
+    InvalidGroupId,
+    NonEmptyGroup,
+    RequestError,
+    UnknownMemberId,
+)
+
+# So many tombstones in one go; the rest follows at once, with other requests in between.
+EXPIRED_RECORDS_MAX = 5_000
+
+
+class GroupOffsets:
+    def __init__(
+        self, settings: GroupSettings, *, offsets: Offsets, classic: ClassicProtocol
+    ) -> None:
+        self._retention_ms = settings.offsets_retention_ms
+        self._offsets = offsets
+        self._classic = classic
+
+    def commit(self, request: OffsetCommit, draft: Draft) -> OffsetCommitReply:
+        try:
+            self._check_commit(request, draft.now_ms)
+        except RequestError as error:
+            return _refused(request, error)
+        topics = self._offsets.commit(
+            request.group_id, request.topics, retention_ms=request.retention_ms, draft=draft
+        )
+        return OffsetCommitReply(topics=topics)
+
+    def _check_commit(self, request: OffsetCommit, now_ms: int) -> None:
+        group = self._classic.groups.get(request.group_id)
+        if group is not None:
+            self._classic.check_commit(group, request, now_ms)
+        elif request.generation < 0:
+            # A consumer that manages its partitions itself, or a tool. The group is made by this commit.
+            if not fits_a_string(request.group_id):
+                raise InvalidGroupId(f"a group id of {len(request.group_id)} characters")
+        elif self._offsets.has_group(request.group_id):
+            raise UnknownMemberId(f"group {request.group_id} has no members")
+        elif request.knows_member_epochs:
+            raise GroupIdNotFound(f"there is no group {request.group_id}")
+        else:
+            raise IllegalGeneration(f"there is no group {request.group_id}")
+
+    def delete(self, request: OffsetDelete, draft: Draft) -> OffsetDeleteReply:
+        group = self._classic.groups.get(request.group_id)
+        if group is None and not self._offsets.has_group(request.group_id):
+            missing = GroupIdNotFound(f"there is no group {request.group_id}")
+            return OffsetDeleteReply(error=missing)
+        if group is not None and group.members and not group.uses_consumer_protocol:
+            # Nobody can tell what its members read.
+            return OffsetDeleteReply(error=NonEmptyGroup(f"{request.group_id} has members"))
+        topics = self._offsets.delete(
+            request.group_id,
+            request.topics,
+            reads=_reads_nothing if group is None else group.reads,
+            draft=draft,
+        )
+        return OffsetDeleteReply(topics=topics)
+
+    def expire(self, draft: Draft) -> bool:
+        """Take out offsets and groups that nobody has needed for long. Says whether there may be more of them."""
+        group_ids = dict.fromkeys([*self._offsets.group_ids(), *self._classic.groups])
+        for group_id in group_ids:
+            if draft.record_count >= EXPIRED_RECORDS_MAX:
+                return True
+            group = self._classic.groups.get(group_id)
+            rule = _expiry_rule(group)
+            if rule is None:
+                continue
+            are_all_gone = self._offsets.expire(
+                group_id, rule, retention_ms=self._retention_ms, draft=draft
+            )
+            if are_all_gone and group is not None and _may_go(group):
+                draft.write(write_group_key(group_id), None)
+        return False
+
+
+def _refused(request: OffsetCommit, error: RequestError) -> OffsetCommitReply:
+    return OffsetCommitReply(
+        topics=tuple(
+            TopicResult(
+                topic.topic,
+                tuple(PartitionResult(one.partition, error) for one in topic.partitions),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _expiry_rule(group: ClassicGroup | None) -> ExpiryRule | None:
+    """Offsets are kept while a member may go on from them, and for the retention time after that."""
+    if group is None:
+        return ExpiryRule(since_ms=0, reads=_reads_nothing)
+    if group.state is GroupState.EMPTY:
+        since_ms = 0 if group.stored is None else max(0, group.stored.since_ms)
+        return ExpiryRule(since_ms=since_ms, reads=_reads_nothing)
+    if group.state is GroupState.STABLE and group.knows_subscriptions:
+        return ExpiryRule(since_ms=0, reads=group.reads)
+    return None
+
+
+def _may_go(group: ClassicGroup) -> bool:
+    return group.state is GroupState.EMPTY and group.stored is not None and not group.pending_joins
+
+
+def _reads_nothing(topic: str) -> bool:
+    del topic
+    return False

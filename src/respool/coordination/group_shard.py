@@ -1,0 +1,126 @@
+"""The group coordinator's machine for one partition of `__consumer_offsets`: groups, their members and offsets.
+
+See `decision.py` for how it is used. A request is answered by the decision it leads to or, where a member must wait
+for the others, by a later one. `now_ms` is the time since 1970, as it goes into records.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from typing import Any
+
+from respool.coordination.classic_protocol import CLASSIC_TIMER, ClassicProtocol
+from respool.coordination.decision import CoordinatorRecord, Decision, Ticket, TimerKey
+from respool.coordination.draft import Draft
+from respool.coordination.group_admin import GroupAdmin
+from respool.coordination.group_offsets import GroupOffsets
+from respool.coordination.group_records import RecordKind, kind_of, read_group_key
+from respool.coordination.group_settings import GroupSettings
+from respool.coordination.offsets import Offsets
+from respool.coordination.requests import (
+    DeleteGroups,
+    DescribeGroups,
+    FenceGroup,
+    GroupRequest,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetFetchReply,
+    SyncGroup,
+)
+from respool.model.ids import NO_PRODUCER_ID, ProducerId
+from respool.ports.dice import Dice
+
+logger = logging.getLogger(__name__)
+
+EXPIRY_TIMER: TimerKey = ("offset expiry",)
+
+
+class GroupShard:
+    def __init__(self, settings: GroupSettings, *, dice: Dice) -> None:
+        self._check_interval_ms = settings.offsets_retention_check_interval_ms
+        self._offsets = Offsets(metadata_length_max=settings.offset_metadata_max_bytes)
+        self._classic = ClassicProtocol(settings, dice=dice)
+        self._group_offsets = GroupOffsets(settings, offsets=self._offsets, classic=self._classic)
+        self._admin = GroupAdmin(offsets=self._offsets, classic=self._classic)
+        self._skipped_kinds: set[int] = set()
+        # Requests that members wait in, and the most frequent one, make their own decisions.
+        self._deciders: dict[type, Callable[[Any, Ticket, int], Decision]] = {
+            JoinGroup: self._classic.join,
+            SyncGroup: self._classic.sync,
+            Heartbeat: self._classic.heartbeat,
+            LeaveGroup: self._classic.leave,
+        }
+        # The others are answered at once.
+        self._repliers: dict[type, Callable[[Any, Draft], Any]] = {
+            OffsetCommit: self._group_offsets.commit,
+            OffsetFetch: self._fetch_offsets,
+            OffsetDelete: self._group_offsets.delete,
+            ListGroups: lambda request, _: self._admin.list(request),
+            DescribeGroups: lambda request, _: self._admin.describe(request),
+            DeleteGroups: self._admin.delete,
+            FenceGroup: self._admin.fence,
+        }
+
+    def decide(self, request: GroupRequest, *, ticket: Ticket, now_ms: int) -> Decision:
+        decider = self._deciders.get(type(request))
+        if decider is not None:
+            return decider(request, ticket, now_ms)
+        draft = Draft(now_ms)
+        draft.answer(ticket, self._repliers[type(request)](request, draft))
+        return draft.decision()
+
+    def on_timer(self, key: TimerKey, *, now_ms: int) -> Decision:
+        if key[0] == CLASSIC_TIMER:
+            return self._classic.on_timer(key, now_ms)
+        assert key == EXPIRY_TIMER, key
+        draft = Draft(now_ms)
+        has_more = self._group_offsets.expire(draft)
+        draft.set_timer(EXPIRY_TIMER, now_ms if has_more else now_ms + self._check_interval_ms)
+        return draft.decision()
+
+    def on_loaded(self, *, now_ms: int) -> Decision:
+        """The whole log has been replayed: begin to time members and offsets out."""
+        draft = Draft(now_ms)
+        draft.set_timer(EXPIRY_TIMER, now_ms + self._check_interval_ms)
+        self._classic.on_loaded(draft)
+        return draft.decision()
+
+    def on_topics_deleted(self, names: Collection[str], *, now_ms: int) -> Decision:
+        """Offsets of topics that are gone go too: a new topic of the same name begins from nothing."""
+        draft = Draft(now_ms)
+        self._offsets.delete_topics(names, draft=draft)
+        return draft.decision()
+
+    def replay(
+        self, record: CoordinatorRecord, *, producer_id: ProducerId = NO_PRODUCER_ID
+    ) -> None:
+        """Take over what a record says; with a producer id it is part of a transaction.
+
+        Raises:
+            CoordinatorRecordDamaged: it cannot be read.
+        """
+        kind = kind_of(record.key)
+        if RecordKind.OFFSET_OLD <= kind <= RecordKind.OFFSET:
+            self._offsets.replay(record.key, record.value, producer_id=producer_id)
+        elif kind == RecordKind.CLASSIC_GROUP:
+            self._classic.replay(read_group_key(record.key), record.value)
+        elif kind not in self._skipped_kinds:
+            self._skipped_kinds.add(kind)
+            logger.warning("records of kind %d are unknown here and skipped", kind)
+
+    def replay_end_transaction(self, producer_id: ProducerId, *, is_committed: bool) -> None:
+        """A transaction's marker: the offsets committed in it count from now on, or never."""
+        self._offsets.end_transaction(producer_id, is_committed=is_committed)
+
+    def _fetch_offsets(self, request: OffsetFetch, draft: Draft) -> OffsetFetchReply:
+        del draft
+        return OffsetFetchReply(
+            groups=tuple(
+                self._offsets.fetch(asked, require_stable=request.require_stable)
+                for asked in request.groups
+            )
+        )

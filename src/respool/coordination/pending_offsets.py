@@ -1,0 +1,68 @@
+"""Offsets committed inside transactions that are still open: they count once the transaction is committed.
+
+For one partition the record written last wins, whichever transaction ends first: the log is compacted by that order,
+so a restart could not know better. Hence an offset committed later, inside another transaction or outside of any,
+takes those pending before it out.
+"""
+
+from collections.abc import Iterator
+
+from respool.model.ids import ProducerId
+
+
+class PendingOffsets:
+    def __init__(self) -> None:
+        # By key of the record; for each, the producers' values in the order they were written.
+        self._values: dict[bytes, dict[ProducerId, bytes]] = {}
+        # Invariant: exactly the keys above, by producer.
+        self._keys: dict[ProducerId, set[bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._values
+
+    def keys_beginning_with(self, prefix: bytes) -> Iterator[bytes]:
+        return (key for key in list(self._values) if key.startswith(prefix))
+
+    def add(self, producer_id: ProducerId, key: bytes, value: bytes) -> None:
+        values = self._values.setdefault(key, {})
+        values.pop(producer_id, None)
+        values[producer_id] = value
+        self._keys.setdefault(producer_id, set()).add(key)
+
+    def drop(self, key: bytes) -> None:
+        """A newer record makes all pending ones of this key void."""
+        for producer_id in self._values.pop(key, ()):
+            self._forget(producer_id, key)
+
+    def commit(self, producer_id: ProducerId) -> list[tuple[bytes, bytes]]:
+        """End a transaction; return the keys and values that count now."""
+        committed = []
+        for key in sorted(self._keys.get(producer_id, ())):
+            values = self._values[key]
+            for earlier in list(values):
+                if earlier == producer_id:
+                    break
+                self._remove(earlier, key)
+            committed.append((key, values[producer_id]))
+            self._remove(producer_id, key)
+        return committed
+
+    def abort(self, producer_id: ProducerId) -> None:
+        for key in list(self._keys.get(producer_id, ())):
+            self._remove(producer_id, key)
+
+    def _remove(self, producer_id: ProducerId, key: bytes) -> None:
+        values = self._values[key]
+        del values[producer_id]
+        if not values:
+            del self._values[key]
+        self._forget(producer_id, key)
+
+    def _forget(self, producer_id: ProducerId, key: bytes) -> None:
+        keys = self._keys[producer_id]
+        keys.discard(key)
+        if not keys:
+            del self._keys[producer_id]
