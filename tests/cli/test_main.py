@@ -11,7 +11,7 @@ from cli.running import Run
 from respool.cli.errors import EXIT_CODE_MEANING, ExitCode
 from respool.cli.main import main
 
-RESPOOL = [sys.executable, "-c", "import sys; from respool.cli.main import main; sys.exit(main())"]
+RESPOOL = [sys.executable, "-m", "respool.cli"]
 
 COMMANDS = [
     ["serve"],
@@ -75,6 +75,11 @@ def test_help_and_version_import_nothing_heavy() -> None:
         packages.split()
     )
     assert all(name.startswith("respool.cli") for name in rooms.split())
+
+
+def test_as_a_module_it_ends_with_the_command_s_exit_code() -> None:
+    ended = subprocess.run([*RESPOOL, "log", "verify", "missing"], capture_output=True, check=False)
+    assert ended.returncode == ExitCode.NOT_FOUND
 
 
 def test_ctrl_c_ends_with_130_and_without_a_traceback(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cli.running import Run
-from respool.cli.settings_text import as_toml
 from respool.model.errors import DataFolderInUse, SettingsError
 from respool.model.settings import Settings
+from respool.node.config import write_example
 
 
 class FakeNode:
@@ -39,7 +39,7 @@ class FakeNode:
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     node = FakeNode()
-    config = SimpleNamespace(load_settings=node.load_settings)
+    config = SimpleNamespace(load_settings=node.load_settings, write_example=write_example)
     monkeypatch.setitem(sys.modules, "respool.node.config", config)
     runner = SimpleNamespace(run=node.run)
     monkeypatch.setitem(sys.modules, "respool.node.node", runner)
@@ -49,13 +49,11 @@ def node(monkeypatch: pytest.MonkeyPatch) -> FakeNode:
 def test_only_the_flags_that_were_given_are_passed_on(
     run: Run, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RESPOOL_BROKER", "127.0.0.1:1")
     monkeypatch.setenv("RESPOOL_NUM_PARTITIONS", "3")
     assert run("serve").code == 0
     assert node.asked["flags"] == {}
     assert node.asked["file"] is None
     assert node.asked["environ"]["RESPOOL_NUM_PARTITIONS"] == "3"
-    assert "RESPOOL_BROKER" not in node.asked["environ"], "that is for the clients"
     assert len(node.ran) == 1
 
 
@@ -119,19 +117,3 @@ def test_print_config_prints_toml_and_starts_nothing(run: Run, node: FakeNode) -
     assert ended.code == 0
     assert tomllib.loads(ended.out)["listen"] == "127.0.0.1:7"
     assert node.ran == []
-
-
-def test_printed_settings_are_the_settings() -> None:
-    settings = Settings(
-        data='a "quoted" \\ path\x7f 🚲',
-        num_partitions=3,
-        insecure=True,
-        topic={"retention.ms": "5"},
-    )
-    assert Settings(**tomllib.loads(as_toml(settings))) == settings
-
-
-def test_every_printed_setting_stands_under_its_meaning() -> None:
-    lines = as_toml(Settings()).splitlines()
-    at = lines.index('listen = "127.0.0.1:9092"')
-    assert lines[at - 1].startswith("# HOST:PORT to accept clients on")

@@ -15,7 +15,6 @@ def flag(*names: str, text: str) -> Any:
     return typer.Option(*names, metavar="", help=text)
 
 
-BROKER_VARIABLE = "RESPOOL_BROKER"
 DEFAULT_BROKER = "127.0.0.1:9092"
 
 Broker = Annotated[
@@ -23,7 +22,7 @@ Broker = Annotated[
     typer.Option(
         "--broker",
         "-b",
-        envvar=BROKER_VARIABLE,
+        envvar="RESPOOL_BROKER",
         metavar="HOST:PORT",
         help="The broker to talk to; several, with commas, for a cluster.",
     ),

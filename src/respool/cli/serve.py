@@ -61,7 +61,10 @@ def serve(
         ),
     ] = None,
     print_config: Annotated[
-        bool, options.flag("--print-config", text="Print the settings in force as TOML, and end.")
+        bool,
+        options.flag(
+            "--print-config", text="Print the settings in force as a settings file, and end."
+        ),
     ] = False,
 ) -> None:
     """Run a broker."""
@@ -83,20 +86,16 @@ def serve(
         raise NotFound(f"there is no settings file {str(config)!r}")
 
     from respool.model.errors import RespoolError, SettingsError
-    from respool.node.config import load_settings
+    from respool.node.config import load_settings, write_example
 
-    # The client commands' own variable, which is no setting of a broker.
-    environ = {name: text for name, text in os.environ.items() if name != options.BROKER_VARIABLE}
     try:
-        loaded = load_settings(file=config, environ=environ, flags=flags)
+        loaded = load_settings(file=config, environ=os.environ, flags=flags)
     except SettingsError as error:
         raise CliError(
             str(error), hint="see all settings with: respool serve --print-config"
         ) from error
     if print_config:
-        from respool.cli.settings_text import as_toml
-
-        output.print_line(as_toml(loaded))
+        output.print_line(write_example(loaded).rstrip("\n"))
         return
 
     from respool.node.node import run

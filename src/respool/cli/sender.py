@@ -1,0 +1,188 @@
+"""Feeds messages to the client library and keeps account of what became of them."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from respool.cli import output
+from respool.cli.errors import ExitCode
+from respool.cli.kafka import Cluster, KafkaException, reason
+from respool.cli.line_reader import LINE_BYTES_MAX, LineReader, read_lines
+from respool.cli.message_format import BadInput, NewMessage
+
+MESSAGE_BYTES_MAX = LINE_BYTES_MAX
+PROGRESS_EVERY = 1_000
+FLUSH_STEP_SECONDS = 0.5
+# Somebody who pressed Ctrl-C wants to leave, but what is on its way should be accounted for.
+AFTER_CTRL_C_SECONDS = 5.0
+
+
+class Sender:
+    """Feeds the client library, collects its delivery reports."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        *,
+        acks: str,
+        compression: str,
+        timeout: float,
+    ) -> None:
+        self._topic = topic
+        self._timeout = timeout
+        self._summary = Summary()
+        self._producer = cluster.producer(
+            acks=acks,
+            enable_idempotence=acks == "all",
+            compression_type=compression,
+            message_timeout_ms=int(timeout * 1000),
+            message_max_bytes=MESSAGE_BYTES_MAX,
+            # A key goes where the Java client would send it, so both agree on a topic's partitions.
+            partitioner="murmur2_random",
+        )
+
+    def send_all(
+        self, reader: LineReader, *, messages: list[str] | None, file: Path | None
+    ) -> "Summary":
+        began = time.monotonic()
+        summary = self._summary
+        with ExitStack() as stack:
+            try:
+                lines, total = _open_input(messages, file, stack)
+                interactive = messages is None and file is None and sys.stdin.isatty()
+                bar = (
+                    None
+                    if interactive
+                    else stack.enter_context(output.progress(f"to {self._topic}", total=total))
+                )
+                self._send_lines(lines, reader, bar)
+            except KeyboardInterrupt:
+                summary.interrupted = True
+            left = self._finish()
+        if left:
+            summary.failures["no answer came before the end"] += left
+        summary.seconds = time.monotonic() - began
+        return summary
+
+    def _send_lines(self, lines: Iterator[bytes], reader: LineReader, bar: Any) -> None:
+        number = unreported = 0
+        try:
+            for line in lines:
+                number += 1
+                self._send(reader.read(line))
+                unreported += len(line) + 1
+                if bar is not None and number % PROGRESS_EVERY == 0:
+                    bar.advance(unreported)
+                    unreported = 0
+        except BadInput as error:
+            self._summary.stopped_by = f"line {max(number, 1)}: {error}"
+
+    def _send(self, message: NewMessage) -> None:
+        placed: dict[str, Any] = (
+            {"partition": message.partition} if message.partition is not None else {}
+        )
+        if message.timestamp_ms is not None:
+            placed["timestamp"] = message.timestamp_ms
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    value=message.value,
+                    key=message.key,
+                    headers=list(message.headers) or None,
+                    on_delivery=self._on_delivery,
+                    **placed,
+                )
+            except BufferError:
+                # The client's queue is full: wait for the broker to take some of it.
+                self._producer.poll(0.5)
+            except KafkaException as error:
+                self._summary.failures[reason(error)] += 1
+                return
+            else:
+                self._producer.poll(0)
+                return
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._summary.failures[reason(error)] += 1
+            return
+        self._summary.acknowledged[message.partition()] += 1
+        self._summary.bytes += len(message)
+
+    def _finish(self) -> int:
+        """Wait until every message has its report; Ctrl-C stops the waiting. Returns how many have none."""
+        patience = AFTER_CTRL_C_SECONDS if self._summary.interrupted else self._timeout + 1
+        deadline = time.monotonic() + patience
+        try:
+            # In short steps, because the library does not notice Ctrl-C while it waits.
+            while len(self._producer) and time.monotonic() < deadline:
+                self._producer.flush(FLUSH_STEP_SECONDS)
+        except KeyboardInterrupt:
+            self._summary.interrupted = True
+        return len(self._producer)
+
+
+class Summary:
+    """What became of the messages."""
+
+    def __init__(self) -> None:
+        self.acknowledged: Counter[int] = Counter()
+        self.failures: Counter[str] = Counter()
+        self.bytes = 0
+        self.seconds = 0.0
+        self.stopped_by = ""
+        self.interrupted = False
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        return ExitCode.FAILED if self.failures or self.stopped_by else ExitCode.OK
+
+    def tell(self, topic: str, *, as_json: bool) -> None:
+        count = self.acknowledged.total()
+        if as_json:
+            output.print_json(
+                {
+                    "topic": topic,
+                    "messages": count,
+                    "bytes": self.bytes,
+                    "seconds": round(self.seconds, 3),
+                    "partitions": {str(n): c for n, c in sorted(self.acknowledged.items())},
+                    "failed": dict(self.failures),
+                    "stopped_by": self.stopped_by or None,
+                    "interrupted": self.interrupted,
+                }
+            )
+        rate = count / self.seconds if self.seconds > 0 else 0.0
+        where = ", ".join(
+            f"{number}: {each:,}" for number, each in sorted(self.acknowledged.items())
+        )
+        output.note(
+            f"{count:,} messages ({output.human_bytes(self.bytes)}) to {topic} in {self.seconds:.2f} s, "
+            f"{rate:,.0f} messages/s" + (f"; by partition {where}" if where else "")
+        )
+        for why, failed in self.failures.most_common():
+            output.print_error(f"{failed:,} messages were not acknowledged: {why}")
+        if self.stopped_by:
+            output.print_error(self.stopped_by, "the messages before it were sent")
+
+
+def _open_input(
+    messages: list[str] | None, file: Path | None, stack: ExitStack
+) -> tuple[Iterator[bytes], int | None]:
+    """The lines to send, and how many bytes they are when that is known."""
+    if messages:
+        return iter([text.encode() for text in messages]), None
+    if file is not None:
+        source = stack.enter_context(file.open("rb"))
+        return read_lines(source), file.stat().st_size if file.is_file() else None
+    if sys.stdin.isatty():
+        output.note("one message per line; Ctrl-D ends", style="dim")
+    return read_lines(sys.stdin.buffer), None

@@ -1,0 +1,172 @@
+"""Reads a topic's partitions from where the cursors stand until all of them are done. No group, no commits."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from respool.cli import kafka, output
+from respool.cli.consume_range import (
+    AtOffset,
+    AtTime,
+    Cursor,
+    Start,
+    Until,
+    all_done,
+    first_offset,
+    stop_offset,
+)
+from respool.cli.errors import BrokerUnreachable, CliError
+from respool.cli.interrupts import CtrlC
+from respool.cli.kafka import Cluster, TopicInfo
+from respool.cli.message_format import ReadMessage
+
+POLL_MESSAGES = 1_000
+POLL_SECONDS = 0.25
+# Without --follow: how long a broker that went away may take to come back before the command gives up.
+SILENCE_SECONDS_MAX = 30.0
+
+
+class TopicReader:
+    """Reads the partitions of the cursors until all are done."""
+
+    def __init__(
+        self, cluster: Cluster, topic: str, cursors: dict[int, Cursor], *, follow: bool
+    ) -> None:
+        self._broker = cluster.broker
+        self._topic = topic
+        self._cursors = cursors
+        self._follow = follow
+        self._lost = ""
+        self._heard_at = time.monotonic()
+        self._consumer = cluster.consumer(
+            # The library wants a name for a group; nothing is committed under it, and it is never joined.
+            group_id="respool-cli",
+            enable_auto_commit=False,
+            enable_auto_offset_store=False,
+            enable_partition_eof=True,
+            auto_offset_reset="error",
+            on_error=self._on_error,
+        )
+        with kafka.translated(self._broker):
+            self._consumer.assign(
+                [
+                    kafka.TopicPartition(topic, number, cursor.position)
+                    for number, cursor in cursors.items()
+                    if not cursor.is_done
+                ]
+            )
+
+    def batches(self, messages_max: int | None, ctrl_c: CtrlC) -> Iterator[list[ReadMessage]]:
+        """Messages as they come, some at a time, until all is read or Ctrl-C was pressed."""
+        left = messages_max
+        while left != 0 and not ctrl_c.pressed and not all_done(self._cursors):
+            arrived = self._poll(POLL_MESSAGES if left is None else min(POLL_MESSAGES, left))
+            messages = [message for raw in arrived if (message := self._take(raw)) is not None]
+            if not arrived:
+                self._on_silence()
+            if messages:
+                left = None if left is None else left - len(messages)
+                yield messages
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _poll(self, messages_max: int) -> list[Any]:
+        with kafka.translated(self._broker):
+            # Wait for one, then take what else is there: asking for many at once would wait for all of them.
+            first = self._consumer.poll(POLL_SECONDS)
+            if first is None:
+                return []
+            rest = self._consumer.consume(messages_max - 1, 0) if messages_max > 1 else []
+        self._heard_at = time.monotonic()
+        if self._lost:
+            output.note("the broker answers again", style="dim")
+            self._lost = ""
+        return [first, *rest]
+
+    def _take(self, raw: Any) -> ReadMessage | None:
+        error = raw.error()
+        if error is not None:
+            self._on_message_error(error, raw)
+            return None
+        cursor = self._cursors[raw.partition()]
+        timestamp_type, timestamp_ms = raw.timestamp()
+        if timestamp_type == kafka.TIMESTAMP_NOT_AVAILABLE:
+            timestamp_ms = -1
+        shown = cursor.on_message(raw.offset(), timestamp_ms)
+        if cursor.is_done:
+            self._consumer.pause([kafka.TopicPartition(self._topic, raw.partition())])
+        if not shown:
+            return None
+        return ReadMessage(
+            topic=self._topic,
+            partition=raw.partition(),
+            offset=raw.offset(),
+            timestamp_ms=timestamp_ms,
+            key=raw.key(),
+            value=raw.value(),
+            headers=tuple(raw.headers() or ()),
+        )
+
+    def _on_message_error(self, error: Any, raw: Any) -> None:
+        if error.code() == kafka.PARTITION_EOF:
+            self._cursors[raw.partition()].on_end(raw.offset())
+        elif error.code() == kafka.OFFSET_GONE:
+            raise CliError(
+                f"partition {raw.partition()} lost messages before they were read: {kafka.reason(error)}",
+                hint="retention was faster than this reader; start again with --offset earliest",
+            )
+        elif error.code() in kafka.UNREACHABLE_CODES:
+            self._on_error(error)
+        elif not error.retriable():
+            raise kafka.to_cli_error(error, self._broker)
+
+    def _on_error(self, error: Any) -> None:
+        """The library lost its connection; it goes on trying by itself."""
+        if error.code() in kafka.UNREACHABLE_CODES and not self._lost:
+            self._lost = kafka.reason(error)
+            output.note(
+                f"the broker at {self._broker} went away ({self._lost}); trying again",
+                style="yellow",
+            )
+
+    def _on_silence(self) -> None:
+        """Nothing came. At the end of a followed topic that is how it should be; elsewhere patience has an end."""
+        now_ms = int(time.time() * 1000)
+        for cursor in self._cursors.values():
+            cursor.on_tick(now_ms)
+        silent = time.monotonic() - self._heard_at
+        if self._lost and not self._follow and silent > SILENCE_SECONDS_MAX:
+            raise BrokerUnreachable(
+                f"the broker at {self._broker} was away for {SILENCE_SECONDS_MAX:.0f} seconds: {self._lost}",
+                hint="run it again with --offset to go on where it stopped",
+            )
+
+
+def plan(
+    cluster: Cluster,
+    topic: TopicInfo,
+    partitions: Sequence[int],
+    *,
+    start: Start,
+    until: Until,
+    follow: bool,
+) -> dict[int, Cursor]:
+    """Ask the broker what the partitions hold, and decide per partition what to read of it."""
+    ranges = cluster.ranges([topic])
+    since_at = cluster.offsets_at(topic, partitions, start.ms) if isinstance(start, AtTime) else {}
+    until_at = cluster.offsets_at(topic, partitions, until.ms) if isinstance(until, AtTime) else {}
+    cursors = {}
+    for number in partitions:
+        held = ranges[topic.name, number]
+        position = first_offset(start, low=held.start, high=held.end, at_time=since_at.get(number))
+        if isinstance(start, AtOffset) and position != start.offset:
+            output.note(
+                f"partition {number} holds offsets {held.start} to {held.end - 1}; starting at {position}"
+                if held.messages
+                else f"partition {number} holds no messages; its next offset is {held.end}"
+            )
+        stop = stop_offset(until, high=held.end, follow=follow, at_time=until_at.get(number))
+        until_ms = until.ms if isinstance(until, AtTime) else None
+        cursors[number] = Cursor(position=position, stop=stop, until_ms=until_ms)
+    return cursors
