@@ -1,0 +1,33 @@
+"""Compiling a kernel: a function over numpy arrays that runs as machine code, without holding up other threads.
+
+The first process to call a kernel compiles it, which takes seconds; the result is kept beside the source file, or in
+the user's cache folder, and later processes load it in a fraction of a second.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+# What kernels work on.
+Bytes = NDArray[np.uint8]
+Numbers = NDArray[np.int64]
+Words = NDArray[np.uint64]
+# A number of Python's or numpy's; in a kernel both are 64 bits of the machine's.
+Word: TypeAlias = Any
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def kernel(function: F) -> F:
+    """Compile at the first call. Kernels see nothing but their arguments, so they give the interpreter free."""
+    # error_model: a division by zero need not become an exception, for kernels do not divide.
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        compiled: F = njit(cache=True, **options)(function)
+    except RuntimeError:
+        # There is nowhere to keep the result: no folder that we may write to.
+        compiled = njit(**options)(function)
+    return compiled

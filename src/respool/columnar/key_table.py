@@ -1,0 +1,109 @@
+"""Key hash -> newest offset: a table in one piece of memory, which never grows.
+
+```
+ a slot, 24 bytes
+ 0        8        16           24
+ | hash 0 | hash 1 | offset + 1 |       0 for offset + 1: the slot is free
+```
+A hash's search begins at a slot that its first word tells and goes on to the next until it is found or a slot is free.
+"""
+
+import numpy as np
+
+from respool.columnar.compiled import Numbers, Word, Words, kernel
+from respool.columnar.record_table import HAS_VALUE, KEY_BEGIN, OFFSET, TIMESTAMP_DELTA
+
+SLOT_BYTES = 24
+# With more than three of four slots taken, searches become long.
+FILL_MAX = 0.75
+
+_FREE = np.uint64(0)
+
+
+@kernel
+def find_slot(slots: Words, mask: int, hash_0: Word, hash_1: Word) -> Word:
+    """The slot of this hash, or the free one where it belongs. There is always a free one."""
+    slot = np.int64(hash_0 & np.uint64(mask))
+    while slots[slot, 2] != _FREE and (slots[slot, 0] != hash_0 or slots[slot, 1] != hash_1):
+        slot = (slot + 1) & mask
+    return slot
+
+
+@kernel
+def put_newest(
+    slots: Words, used: int, used_max: int, rows: Numbers, count: int, hashes: Words, begin: int
+) -> tuple[int, int]:
+    """Enter each row's offset, from the offset `begin` on; rows without a key do not count.
+
+    Returns how many slots are taken then, and the first row that found no room, or `count`.
+    """
+    mask = slots.shape[0] - 1
+    for number in range(count):
+        if rows[number, KEY_BEGIN] < 0 or rows[number, OFFSET] < begin:
+            continue
+        slot = find_slot(slots, mask, hashes[number, 0], hashes[number, 1])
+        if slots[slot, 2] == _FREE:
+            if used >= used_max:
+                return used, number
+            used += 1
+            slots[slot, 0] = hashes[number, 0]
+            slots[slot, 1] = hashes[number, 1]
+        slots[slot, 2] = np.uint64(rows[number, OFFSET] + 1)
+    return used, count
+
+
+@kernel
+def sift_section(
+    slots: Words,
+    rows: Numbers,
+    first: int,
+    count: int,
+    hashes: Words,
+    end: int,
+    drop_tombstones: int,
+    stays: Numbers,
+) -> tuple[int, int, int]:
+    """Mark which rows stay; return how many, how many of them are deletions, and their largest timestamp delta."""
+    mask = slots.shape[0] - 1
+    kept, tombstones = 0, 0
+    delta_max: Word = np.int64(0)
+    for number in range(first, first + count):
+        stays[number] = 1
+        has_key = rows[number, KEY_BEGIN] >= 0
+        if rows[number, OFFSET] < end:
+            if not has_key or (drop_tombstones and not rows[number, HAS_VALUE]):
+                stays[number] = 0
+                continue
+            slot = find_slot(slots, mask, hashes[number, 0], hashes[number, 1])
+            if slots[slot, 2] > np.uint64(rows[number, OFFSET] + 1):
+                stays[number] = 0
+                continue
+        if kept == 0 or rows[number, TIMESTAMP_DELTA] > delta_max:
+            delta_max = rows[number, TIMESTAMP_DELTA]
+        kept += 1
+        if has_key and not rows[number, HAS_VALUE]:
+            tombstones += 1
+    return kept, tombstones, delta_max
+
+
+@kernel
+def sift_sections(
+    slots: Words,
+    rows: Numbers,
+    hashes: Words,
+    end: int,
+    drop_tombstones: Numbers,
+    counts: Numbers,
+    stays: Numbers,
+    verdicts: Numbers,
+) -> None:
+    """Fill a verdict for each section: kept (-1 where it has no rows to judge), tombstones, largest timestamp delta."""
+    first = 0
+    for index in range(counts.shape[0]):
+        if counts[index] < 0:
+            verdicts[index, 0], verdicts[index, 1], verdicts[index, 2] = -1, 0, 0
+            continue
+        verdicts[index, 0], verdicts[index, 1], verdicts[index, 2] = sift_section(
+            slots, rows, first, counts[index], hashes, end, drop_tombstones[index], stays
+        )
+        first += counts[index]

@@ -1,0 +1,143 @@
+"""Records of many batches -> one table: a row per record, with where its parts lie. `records/record.py` draws them.
+
+Only what compaction needs is looked at; headers are passed over unseen. A section that is not what its batch's header
+says gets no rows and is marked so.
+"""
+
+import numpy as np
+
+from respool.columnar.compiled import Bytes, Numbers, Word, kernel
+
+# Columns of a section.
+BEGIN, END, RECORD_COUNT, BASE_OFFSET, LAST_OFFSET_DELTA, DROP_TOMBSTONES = range(6)
+
+# Columns of a row. The first two bound the record; the body begins after its length, the tail after its timestamp.
+ROW_BEGIN, ROW_END, ROW_BODY, ROW_TAIL, TIMESTAMP_DELTA, OFFSET, KEY_BEGIN, KEY_END, HAS_VALUE = (
+    range(9)
+)
+ROW_COLUMNS = 9
+
+# Every field of a record takes a byte at least.
+RECORD_BYTES_MIN = 7
+
+_INT_BITS = 32
+_LONG_BITS = 64
+_BROKEN = -1
+
+
+@kernel
+def read_varint(data: Bytes, at: int, end: int, bits: int) -> tuple[Word, int]:
+    """The number at `at` and where the next thing begins; that is _BROKEN when it is cut off or too large."""
+    folded = np.uint64(0)
+    shift = 0
+    while at < end:
+        byte = data[at]
+        at += 1
+        low = np.uint64(byte & 0x7F)
+        # What does not fit is either shifted out of 64 bits, or above the 32 that an int has.
+        if shift == 63 and low > np.uint64(1):
+            return 0, _BROKEN
+        folded |= low << np.uint64(shift)
+        if byte < 0x80:
+            if bits == _INT_BITS and folded >> np.uint64(32):
+                return 0, _BROKEN
+            return np.int64(folded >> np.uint64(1)) ^ -np.int64(folded & np.uint64(1)), at
+        shift += 7
+        if shift >= bits:
+            return 0, _BROKEN
+    return 0, _BROKEN
+
+
+@kernel
+def read_record(
+    data: Bytes, begin: int, section_end: int
+) -> tuple[int, int, int, int, int, int, int, bool]:
+    """The record at `begin`: its end (_BROKEN when there is none), then as in a row, with an offset delta."""
+    broken = (_BROKEN, 0, 0, 0, 0, 0, 0, False)
+    length, body = read_varint(data, begin, section_end, _INT_BITS)
+    if body < 0 or length < 1 or length > section_end - body:
+        return broken
+    end = body + length
+    timestamp_delta, tail = read_varint(data, body + 1, end, _LONG_BITS)
+    if tail < 0:
+        return broken
+    offset_delta, at = read_varint(data, tail, end, _INT_BITS)
+    if at < 0:
+        return broken
+    key_length, key_begin = read_varint(data, at, end, _INT_BITS)
+    if key_begin < 0 or key_length < -1 or key_length > end - key_begin:
+        return broken
+    key_end = key_begin + max(key_length, 0)
+    value_length, at = read_varint(data, key_end, end, _INT_BITS)
+    # The headers' number takes a byte behind it.
+    if at < 0 or value_length < -1 or max(value_length, 0) >= end - at:
+        return broken
+    if key_length < 0:
+        key_begin = -1
+    return end, body, tail, timestamp_delta, offset_delta, key_begin, key_end, value_length >= 0
+
+
+@kernel
+def read_section(data: Bytes, sections: Numbers, index: int, rows: Numbers, first: int) -> int:
+    """Fill a row for each record of one section; return how many, or -1 when it is not what it should be."""
+    begin, end = sections[index, BEGIN], sections[index, END]
+    count = sections[index, RECORD_COUNT]
+    if count < 0 or count > (end - begin) // RECORD_BYTES_MIN:
+        return -1
+    at = begin
+    delta_last: Word = np.int64(-1)
+    for number in range(first, first + count):
+        record = read_record(data, at, end)
+        delta = record[4]
+        if record[0] < 0 or delta <= delta_last or delta > sections[index, LAST_OFFSET_DELTA]:
+            return -1
+        rows[number, ROW_BEGIN] = at
+        rows[number, ROW_END] = record[0]
+        rows[number, ROW_BODY] = record[1]
+        rows[number, ROW_TAIL] = record[2]
+        rows[number, TIMESTAMP_DELTA] = record[3]
+        rows[number, OFFSET] = sections[index, BASE_OFFSET] + delta
+        rows[number, KEY_BEGIN] = record[5]
+        rows[number, KEY_END] = record[6]
+        rows[number, HAS_VALUE] = record[7]
+        delta_last = delta
+        at = record[0]
+    return count if at == end else -1
+
+
+@kernel
+def first_keyless(data: Bytes, record_count: int, last_offset_delta: int) -> int:
+    """The number of the first record without a key; `record_count` when all have one, -1 when these are no records."""
+    at = 0
+    found = record_count
+    delta_last: Word = np.int64(-1)
+    for number in range(record_count):
+        record = read_record(data, at, len(data))
+        delta = record[4]
+        if record[0] < 0 or delta <= delta_last or delta > last_offset_delta:
+            return -1
+        if record[5] < 0 and number < found:
+            found = number
+        delta_last = delta
+        at = record[0]
+    return found if at == len(data) else -1
+
+
+@kernel
+def read_sections(data: Bytes, sections: Numbers, rows: Numbers, counts: Numbers) -> int:
+    """Fill the rows of all sections one after the other, and how many each has, -1 for none; return how many in all."""
+    total = 0
+    for index in range(sections.shape[0]):
+        counts[index] = read_section(data, sections, index, rows, total)
+        total += max(counts[index], 0)
+    return total
+
+
+@kernel
+def rows_needed(sections: Numbers) -> int:
+    """How many rows the sections may have together."""
+    total = 0
+    for index in range(sections.shape[0]):
+        room = (sections[index, END] - sections[index, BEGIN]) // RECORD_BYTES_MIN
+        total += max(0, min(sections[index, RECORD_COUNT], room))
+    return total

@@ -1,0 +1,125 @@
+"""`ports.record_scan` in plain Python: for tests, for the simulator, and where numba is not installed."""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from respool.model.errors import CorruptMessage
+from respool.ports.record_scan import NO_RECORDS, Buffer, Section, Verdict
+from respool.records.record_walk import RecordAt, walk_records
+from respool.records.varint import append_varint
+
+HASH_BYTES = 16
+# A hash and an offset as objects, and their places in a dict that has just doubled.
+KEY_BYTES = 300
+
+_NOT_RECORDS = Verdict(-1, 0, 0)
+
+
+class PlainScanner:
+    def find_keyless(
+        self, records: Buffer, *, record_count: int, last_offset_delta: int
+    ) -> int | None:
+        data = bytes(records)
+        found = None
+        try:
+            section = Section(0, len(data), record_count, 0, last_offset_delta)
+            for number, record in enumerate(walk_records(data, section)):
+                if record.key_begin < 0 and found is None:
+                    found = number
+        except CorruptMessage:
+            return NO_RECORDS
+        return found
+
+    def key_offsets(self, *, bytes_max: int, keys_max: int, secret: bytes) -> "PlainKeyOffsets":
+        return PlainKeyOffsets(keys_max=min(keys_max, bytes_max // KEY_BYTES), secret=secret)
+
+
+class PlainKeyOffsets:
+    def __init__(self, *, keys_max: int, secret: bytes) -> None:
+        self._keys_max = max(1, keys_max)
+        self._secret = secret
+        self._offsets: dict[bytes, int] = {}
+
+    def add(self, data: Buffer, sections: Sequence[Section], *, begin: int) -> int | None:
+        data = bytes(data)
+        for section in sections:
+            records = _records(data, section)
+            if records is None:
+                continue
+            for record in records:
+                offset = section.base_offset + record.offset_delta
+                if offset < begin or record.key_begin < 0:
+                    continue
+                key = self._hash(data[record.key_begin : record.key_end])
+                if len(self._offsets) == self._keys_max and key not in self._offsets:
+                    return offset
+                self._offsets[key] = offset
+        return None
+
+    def sift(self, data: Buffer, sections: Sequence[Section], *, end: int) -> "PlainSifting":
+        data = bytes(data)
+        kept: list[list[RecordAt]] = []
+        verdicts: list[Verdict] = []
+        for section in sections:
+            records = _records(data, section)
+            if records is None:
+                kept.append([])
+                verdicts.append(_NOT_RECORDS)
+                continue
+            stay = [one for one in records if self._stays(data, section, one, end)]
+            kept.append(stay)
+            verdicts.append(
+                Verdict(
+                    len(stay),
+                    sum(one.key_begin >= 0 and not one.has_value for one in stay),
+                    max((one.timestamp_delta for one in stay), default=0),
+                )
+            )
+        return PlainSifting(data, kept, verdicts)
+
+    def _stays(self, data: bytes, section: Section, record: RecordAt, end: int) -> bool:
+        offset = section.base_offset + record.offset_delta
+        if offset >= end:
+            return True
+        if record.key_begin < 0 or (section.drop_tombstones and not record.has_value):
+            return False
+        key = self._hash(data[record.key_begin : record.key_end])
+        return offset >= self._offsets.get(key, -1)
+
+    def _hash(self, key: bytes) -> bytes:
+        return blake2b(key, digest_size=HASH_BYTES, key=self._secret).digest()
+
+
+class PlainSifting:
+    def __init__(
+        self, data: bytes, kept: list[list[RecordAt]], verdicts: Sequence[Verdict]
+    ) -> None:
+        self._data = data
+        self._kept = kept
+        self.verdicts = verdicts
+
+    def kept_records(self, index: int, *, timestamp_shift: int) -> bytes:
+        data, out = self._data, bytearray()
+        for record in self._kept[index]:
+            if not timestamp_shift:
+                out += data[record.begin : record.end]
+                continue
+            body = bytearray([data[record.body]])
+            append_varint(body, _wrapped(record.timestamp_delta + timestamp_shift))
+            body += data[record.tail : record.end]
+            append_varint(out, len(body))
+            out += body
+        return bytes(out)
+
+
+def _records(data: bytes, section: Section) -> list[RecordAt] | None:
+    """All of the section's records, before anything is done with the first; None when they are none."""
+    try:
+        return list(walk_records(data, section))
+    except CorruptMessage:
+        return None
+
+
+def _wrapped(number: int) -> int:
+    """In 64 bits, as readers add it up again: only a nonsensical timestamp does not fit."""
+    return (number + 2**63) % 2**64 - 2**63
