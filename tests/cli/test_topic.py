@@ -8,7 +8,7 @@ from cli.fake_cluster import FakeCluster
 from cli.running import Run
 from respool.cli.kafka import Setting
 from respool.cli.main import main
-from respool.cli.topic import promise, with_unit
+from respool.cli.topic import promise, retention, with_unit
 
 
 class Terminal(io.StringIO):
@@ -60,6 +60,25 @@ def test_list_shows_name_partitions_messages_and_retention(
     topics = {each["topic"]: each for each in json.loads(with_internal.out)}
     assert topics["__consumer_offsets"]["messages"] == 9
     assert topics["rides"]["partitions"] == 3
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept_ms", "words"),
+    [
+        ("delete", "86400000", "1d"),
+        ("delete", "-1", "for ever"),
+        ("compact", "86400000", "until its key has a newer one"),
+        ("compact,delete", "86400000", "1d or until its key has a newer one"),
+    ],
+)
+def test_retention_is_told_by_the_policy_that_is_in_force(
+    policy: str, kept_ms: str, words: str
+) -> None:
+    settings = [
+        Setting(name="cleanup.policy", value=policy, source="topic"),
+        Setting(name="retention.ms", value=kept_ms, source="default"),
+    ]
+    assert retention(settings) == words
 
 
 def test_list_without_topics_says_how_to_make_one(run: Run, fake_cluster: FakeCluster) -> None:

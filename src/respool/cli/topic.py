@@ -228,20 +228,24 @@ def _list_row(
     settings: Sequence["Setting"],
 ) -> tuple[str, int, int, str]:
     messages = sum(held.messages for (name, _), held in ranges.items() if name == topic.name)
-    return topic.name, len(topic.leaders), messages, _retention(settings)
+    return topic.name, len(topic.leaders), messages, retention(settings)
 
 
-def _retention(settings: Sequence["Setting"]) -> str:
+def retention(settings: Sequence["Setting"]) -> str:
+    """How long messages stay, in words: by time, by size, by key, or for ever."""
     values = {setting.name: setting.value for setting in settings}
+    policies = {word.strip() for word in values.get("cleanup.policy", "delete").split(",")}
     kept_ms, kept_bytes = (
         int(values.get("retention.ms", -1)),
         int(values.get("retention.bytes", -1)),
     )
     limits = []
-    if kept_ms >= 0:
+    if "delete" in policies and kept_ms >= 0:
         limits.append(format_duration_ms(kept_ms))
-    if kept_bytes >= 0:
+    if "delete" in policies and kept_bytes >= 0:
         limits.append(f"{output.human_bytes(kept_bytes)} per partition")
+    if "compact" in policies:
+        limits.append("until its key has a newer one")
     return " or ".join(limits) or "for ever"
 
 
