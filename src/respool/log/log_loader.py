@@ -101,12 +101,19 @@ class LogLoader:
         return LoadedLog(
             segments=Segments([segment]),
             snapshots=self._snapshots,
-            producers=ProducerStates(expiration_ms=self._expiration_ms),
+            producers=self._no_producers(),
             epochs=EpochCache(),
             log_start=log_start,
             log_end=log_start,
             recovery=None,
         )
+
+    def _no_producers(self) -> ProducerStates:
+        producers = ProducerStates(expiration_ms=self._expiration_ms)
+        # It brings the time. Else a first snapshot would know that of the records only, and whoever
+        # writes old ones would be forgotten at the next start.
+        producers.expire(self._now_ms)
+        return producers
 
     def _begin_again(self, segments: Segments, log_start: Offset) -> LoadedLog:
         self._snapshots.delete_beyond(Offset(-1))
