@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.broker_process import BrokerProcess, Memory, MemoryWatch
 from bench.filling import FilledTopic, fill
-from bench.load_client import LoadClient, Measured, measured
+from bench.load_client import LoadClient, LoadFailed, Measured, measured
 from bench.produce_load import ProduceSpec
 from bench.report import Column, Report, Table, mebibytes, megabytes, ratio
 from bench.requests import CORRELATION_AT, INT, FetchFrame, connect
@@ -36,6 +36,7 @@ COLUMNS = (
     Column("peak_anonymous", "peak anonymous, MB", mebibytes),
     Column("after", "RSS afterwards, MB", mebibytes),
     Column("produced_bytes_per_s", "produced, MB/s", megabytes),
+    Column("problem", "producers"),
 )
 
 
@@ -66,13 +67,21 @@ def _flood(scale: Scale, what: str, *, consumers: int, producers: int) -> dict[s
         with MemoryWatch(broker) as watch:
             for _ in range(consumers):
                 _ask_and_never_read(stack.enter_context(_connect(broker)), topic)
-            made = _produce(scale, broker, topic, connections=producers) if producers else None
-            if made is None:
+            made, problem = None, "went on"
+            if producers:
+                try:
+                    made = _produce(scale, broker, topic, connections=producers)
+                except LoadFailed as error:
+                    problem = str(error)
+            else:
+                problem = "none"
                 time.sleep(scale.flood_seconds)
         stack.close()
         time.sleep(1.0)
         after = broker.memory()
-    return _row(what, idle, watch, after, connections=consumers + producers, made=made)
+    return _row(what, idle, watch, after, connections=consumers + producers, made=made) | {
+        "problem": problem
+    }
 
 
 def _connect(broker: BrokerProcess) -> socket.socket:

@@ -22,7 +22,7 @@ Spec: TypeAlias = ProduceSpec | FetchSpec
 
 
 class LoadFailed(Exception):
-    """The load client gave up; it said why on standard error."""
+    """The load client gave up; the message is its last word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ correlation ids and, where asked for, the partition and the batch's time. Replie
 """
 
 import select
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from bench.requests import (
     ProduceFrame,
     RequestFailed,
     connect,
+    give_up,
     stamp_time,
 )
 
@@ -70,7 +70,7 @@ def run_produce(spec: ProduceSpec, announce: Callable[[], Callable[[int, int, in
         )
         finish(requests, requests * batch.messages, requests * len(batch.data))
     except (RequestFailed, OSError) as error:
-        sys.exit(f"produce: {error}")
+        give_up(f"produce: {error}")
 
 
 class _Load:

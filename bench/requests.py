@@ -8,13 +8,14 @@ The places to patch inside a body are found by building it with a number that oc
 """
 
 import socket
+import sys
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from io import BytesIO
 from struct import Struct
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from crc32c import crc32c
 from kio.index import load_request_schema, load_response_schema
@@ -254,6 +255,12 @@ class Client:
         """The next frame without its size."""
         (size,) = INT.unpack(read_exactly(self.socket, 4))
         return read_exactly(self.socket, size)
+
+
+def give_up(reason: str) -> NoReturn:
+    """End this client; the parent reads the reason where it waits for a result."""
+    print(reason, flush=True)
+    sys.exit(1)
 
 
 def connect(host: str, port: int, *, timeout_s: float) -> socket.socket:
