@@ -5,6 +5,7 @@ the same to the broker, and the limit can be lifted while it runs.
 """
 
 import resource
+import subprocess
 
 import pytest
 
@@ -88,3 +89,28 @@ def test_a_kill_on_a_full_disk_loses_nothing(start_broker: StartBroker) -> None:
         broker.kill()
         broker.start()
     flood.check(ConfluentClient().read(broker.address, flood.places))
+
+
+def test_a_broker_that_cannot_start_for_want_of_room_says_so_without_a_traceback(
+    start_broker: StartBroker,
+) -> None:
+    broker = start_broker()
+    topic = Topics(broker.address).new("kept")
+    ConfluentClient().write(broker.address, (topic, 0), [Message(value=b"v")], idempotent=False)
+    broker.kill()
+    # Room for the lock file, none for the metadata.
+    room = 4096
+    refused = subprocess.run(
+        broker.command(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+    )
+    assert refused.returncode == 1
+    assert refused.stdout == ""
+    assert "Traceback" not in refused.stderr
+    assert refused.stderr.splitlines()[-1].startswith("respool: ")
+    broker.start()
+    assert ConfluentClient().bounds(broker.address, (topic, 0)) == (0, 1)

@@ -6,6 +6,7 @@ test that did not foresee an ERROR line, a traceback or an early end fails (`che
 
 import os
 import re
+import resource
 import select
 import signal
 import subprocess
@@ -80,25 +81,21 @@ class BrokerProcess:
 
     # Life and death.
 
-    def start(self, *, limits: "dict[int, int] | None" = None) -> None:
-        """Start it and return once it accepts clients; `limits` are soft resource limits for the child."""
+    def start(self) -> None:
+        """Start it and return once it accepts clients."""
         assert not self.is_running
         with self._errors_path.open("ab") as errors:
             self._process = subprocess.Popen(
-                self._command(), stdout=subprocess.PIPE, stderr=errors, text=True
+                self.command(), stdout=subprocess.PIPE, stderr=errors, text=True
             )
         line = self._first_line()
         if not line.startswith(LISTENING):
             self.kill()
             raise BrokerMisbehaved(f"the broker did not start: {line!r}\n{self.log[-4000:]}")
         self.port = int(line.rpartition(":")[2])
-        if limits:
-            self.limit(limits)
 
     def limit(self, limits: Mapping[int, int]) -> None:
         """Change soft resource limits (`resource.RLIMIT_…`) of the running broker."""
-        import resource
-
         for name, soft in limits.items():
             _, hard = resource.prlimit(self.pid, name)
             resource.prlimit(self.pid, name, (soft, hard))
@@ -182,7 +179,8 @@ class BrokerProcess:
 
     # Inside.
 
-    def _command(self) -> list[str]:
+    def command(self) -> list[str]:
+        """What `start` runs; for tests that want to run it themselves."""
         return [
             sys.executable,
             "-c",

@@ -22,6 +22,7 @@ from respool.drivers.prometheus import PrometheusMetrics
 from respool.drivers.sqlite_store import SqliteStore
 from respool.model.errors import RespoolError
 from respool.model.settings import Settings
+from respool.ports.metadata_store import StoreUnavailable
 from respool.server.listener import Listener
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ def run(settings: Settings) -> int:
     keep_freed_memory()
     try:
         exit_code: int = uvloop.run(_serve(settings))
-    except (RespoolError, OSError) as error:
+    except (RespoolError, StoreUnavailable, OSError) as error:
         print(f"respool: {error}", file=sys.stderr)  # noqa: T201 - the last word before the exit
         return 1
     return exit_code
