@@ -119,6 +119,7 @@ class BrokerProcess:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd=ROOT,
+                env=_environment(),
                 text=True,
             )
         line = self._first_line()
@@ -231,6 +232,12 @@ class MemoryWatch:
             memory = self._broker.memory()
             self.resident_peak = max(self.resident_peak, memory.resident)
             self.anonymous_peak = max(self.anonymous_peak, memory.anonymous)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, but compiled modules are kept, as an installed broker has them: a start must not compile all its code."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPYCACHEPREFIX": str(BENCH_FOLDER / "pycache")}
 
 
 def free_bytes() -> int:

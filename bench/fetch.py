@@ -64,7 +64,7 @@ def run(scale: Scale, report: Report) -> None:
                     )
                     table.rows.append(_row(batch_bytes, fetch_bytes, "disk", 1, one))
     table.notes.append(
-        "A broker caps a reply at its fetch_bytes_max (32 MB unless set); one fetch at a time on each connection."
+        "A broker caps a reply at its fetch_bytes_max; one fetch at a time on each connection."
     )
     report.add(table)
 
