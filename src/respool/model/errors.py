@@ -380,6 +380,12 @@ class UnsupportedEndpointType(RequestError):
     code = 115
 
 
+class InvalidRegularExpression(RequestError):
+    """The pattern of topic names cannot be read, or is more work than the broker will do."""
+
+    code = 128
+
+
 class StorageError(RespoolError):
     """The disk did not do what a log needs; the partition concerned goes offline."""
 
