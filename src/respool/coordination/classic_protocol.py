@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from respool.coordination.classic_group import ClassicGroup
+from respool.coordination.classic_member import NEVER_MS
 from respool.coordination.decision import Answer, Decision, Ticket, TimerKey
 from respool.coordination.draft import NOTHING, Draft
 from respool.coordination.group_records import read_group_value
@@ -105,6 +106,10 @@ class ClassicProtocol:
         if group is None:
             return NOTHING
         draft = Draft(now_ms)
+        for member in group.members.values():
+            # The group was one of the next-generation protocol until now; its members' sessions begin here.
+            if member.expires_at_ms == NEVER_MS:
+                self._rebalance.restart_session(group, member, now_ms)
         self._membership.on_timer(group, draft)
         self._settle(group, draft, timer_at_ms=None)
         return draft.decision()

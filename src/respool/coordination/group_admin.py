@@ -2,6 +2,13 @@
 
 from respool.coordination.classic_group import ClassicGroup
 from respool.coordination.classic_protocol import ClassicProtocol, check_group_id
+from respool.coordination.consumer_descriptions import describe_consumer_group
+from respool.coordination.consumer_groups import ConsumerGroups
+from respool.coordination.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from respool.coordination.consumer_requests import (
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeReply,
+)
 from respool.coordination.draft import Draft
 from respool.coordination.group_records import write_group_key
 from respool.coordination.offsets import Offsets
@@ -26,9 +33,12 @@ from respool.model.errors import GroupIdNotFound, NonEmptyGroup, RequestError
 
 
 class GroupAdmin:
-    def __init__(self, *, offsets: Offsets, classic: ClassicProtocol) -> None:
+    def __init__(
+        self, *, offsets: Offsets, classic: ClassicProtocol, consumers: ConsumerGroups
+    ) -> None:
         self._offsets = offsets
         self._classic = classic
+        self._consumers = consumers
 
     def list(self, request: ListGroups) -> ListGroupsReply:
         """All groups the filters let through; one that only has offsets is an Empty one."""
@@ -40,9 +50,13 @@ class GroupAdmin:
             for group_id, group in groups.items()
         ]
         listed += (
+            ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, group.state, GroupType.CONSUMER)
+            for group_id, group in self._consumers.groups.items()
+        )
+        listed += (
             ListedGroup(group_id, "", GroupState.EMPTY, GroupType.CLASSIC)
             for group_id in self._offsets.group_ids()
-            if group_id not in groups
+            if group_id not in groups and group_id not in self._consumers.groups
         )
         return ListGroupsReply(
             groups=tuple(
@@ -62,9 +76,22 @@ class GroupAdmin:
         group = self._classic.groups.get(group_id)
         if group is not None:
             return _described(group)
+        if group_id in self._consumers.groups:
+            # Clients that find no such classic group ask for the consumer group.
+            error = GroupIdNotFound(f"group {group_id} is not a classic group")
+            return DescribedGroup(group_id=group_id, error=error)
         if self._offsets.has_group(group_id):
             return DescribedGroup(group_id=group_id, state=GroupState.EMPTY)
         return DescribedGroup(group_id=group_id, error=_missing(group_id))
+
+    def describe_consumers(self, request: ConsumerGroupDescribe) -> ConsumerGroupDescribeReply:
+        groups = self._consumers.groups
+        return ConsumerGroupDescribeReply(
+            groups=tuple(
+                describe_consumer_group(group_id, groups.get(group_id), self._consumers.topics)
+                for group_id in request.group_ids
+            )
+        )
 
     def delete(self, request: DeleteGroups, draft: Draft) -> DeleteGroupsReply:
         results = []
@@ -79,11 +106,16 @@ class GroupAdmin:
 
     def _delete_one(self, group_id: str, draft: Draft) -> None:
         group = self._classic.groups.get(group_id)
-        if group is None and not self._offsets.has_group(group_id):
+        consumer = self._consumers.groups.get(group_id)
+        if group is None and consumer is None and not self._offsets.has_group(group_id):
             raise _missing(group_id)
+        if consumer is not None and consumer.members:
+            raise NonEmptyGroup(f"group {group_id} has {len(consumer.members)} members")
         if group is not None and group.state is not GroupState.EMPTY:
             raise NonEmptyGroup(f"group {group_id} has {len(group.members)} members")
         self._offsets.delete_all(group_id, draft=draft)
+        if consumer is not None:
+            self._consumers.delete(group_id, draft)
         if group is not None and group.stored is not None:
             draft.write(write_group_key(group_id), None)
 
@@ -97,6 +129,8 @@ class GroupAdmin:
             draft.discard_records()
             return FenceGroupReply(error=error)
         fenced = self._classic.remove_all(request.group_id, draft)
+        if request.group_id in self._consumers.groups:
+            fenced = self._consumers.remove_all(request.group_id, draft)
         return FenceGroupReply(fenced_member_ids=fenced, topics=topics)
 
 

@@ -1,18 +1,26 @@
 """Requests about committed offsets: whether the group allows them, then what the offsets say."""
 
+from collections.abc import Callable
+
 from respool.coordination.classic_group import ClassicGroup
 from respool.coordination.classic_protocol import ClassicProtocol
+from respool.coordination.consumer_group import ConsumerGroup
+from respool.coordination.consumer_groups import ConsumerGroups
 from respool.coordination.draft import Draft
 from respool.coordination.group_records import write_group_key
 from respool.coordination.group_settings import GroupSettings
 from respool.coordination.offsets import ExpiryRule, Offsets
 from respool.coordination.record_bytes import fits_a_string
 from respool.coordination.requests import (
+    FetchedGroup,
     GroupState,
+    GroupToFetch,
     OffsetCommit,
     OffsetCommitReply,
     OffsetDelete,
     OffsetDeleteReply,
+    OffsetFetch,
+    OffsetFetchReply,
     PartitionResult,
     TopicResult,
 )
@@ -31,11 +39,17 @@ EXPIRED_RECORDS_MAX = 5_000
 
 class GroupOffsets:
     def __init__(
-        self, settings: GroupSettings, *, offsets: Offsets, classic: ClassicProtocol
+        self,
+        settings: GroupSettings,
+        *,
+        offsets: Offsets,
+        classic: ClassicProtocol,
+        consumers: ConsumerGroups,
     ) -> None:
         self._retention_ms = settings.offsets_retention_ms
         self._offsets = offsets
         self._classic = classic
+        self._consumers = consumers
 
     def commit(self, request: OffsetCommit, draft: Draft) -> OffsetCommitReply:
         try:
@@ -49,8 +63,11 @@ class GroupOffsets:
 
     def _check_commit(self, request: OffsetCommit, now_ms: int) -> None:
         group = self._classic.groups.get(request.group_id)
+        consumer = self._consumers.groups.get(request.group_id)
         if group is not None:
             self._classic.check_commit(group, request, now_ms)
+        elif consumer is not None:
+            consumer.check_commit(request)
         elif request.generation < 0:
             # A consumer that manages its partitions itself, or a tool. The group is made by this commit.
             if not fits_a_string(request.group_id):
@@ -62,9 +79,27 @@ class GroupOffsets:
         else:
             raise IllegalGeneration(f"there is no group {request.group_id}")
 
+    def fetch(self, request: OffsetFetch) -> OffsetFetchReply:
+        return OffsetFetchReply(
+            groups=tuple(
+                self._fetch_one(asked, require_stable=request.require_stable)
+                for asked in request.groups
+            )
+        )
+
+    def _fetch_one(self, asked: GroupToFetch, *, require_stable: bool) -> FetchedGroup:
+        consumer = self._consumers.groups.get(asked.group_id)
+        try:
+            if consumer is not None:
+                consumer.check_fetch(asked)
+        except RequestError as error:
+            return FetchedGroup(asked.group_id, (), error)
+        return self._offsets.fetch(asked, require_stable=require_stable)
+
     def delete(self, request: OffsetDelete, draft: Draft) -> OffsetDeleteReply:
         group = self._classic.groups.get(request.group_id)
-        if group is None and not self._offsets.has_group(request.group_id):
+        consumer = self._consumers.groups.get(request.group_id)
+        if group is None and consumer is None and not self._offsets.has_group(request.group_id):
             missing = GroupIdNotFound(f"there is no group {request.group_id}")
             return OffsetDeleteReply(error=missing)
         if group is not None and group.members and not group.uses_consumer_protocol:
@@ -73,19 +108,22 @@ class GroupOffsets:
         topics = self._offsets.delete(
             request.group_id,
             request.topics,
-            reads=_reads_nothing if group is None else group.reads,
+            reads=_reads_of(consumer or group),
             draft=draft,
         )
         return OffsetDeleteReply(topics=topics)
 
     def expire(self, draft: Draft) -> bool:
         """Take out offsets and groups that nobody has needed for long. Says whether there may be more of them."""
-        group_ids = dict.fromkeys([*self._offsets.group_ids(), *self._classic.groups])
+        group_ids = dict.fromkeys(
+            [*self._offsets.group_ids(), *self._classic.groups, *self._consumers.groups]
+        )
         for group_id in group_ids:
             if draft.record_count >= EXPIRED_RECORDS_MAX:
                 return True
             group = self._classic.groups.get(group_id)
-            rule = _expiry_rule(group)
+            consumer = self._consumers.groups.get(group_id)
+            rule = _expiry_rule(group) if consumer is None else _consumer_expiry_rule(consumer)
             if rule is None:
                 continue
             are_all_gone = self._offsets.expire(
@@ -93,6 +131,8 @@ class GroupOffsets:
             )
             if are_all_gone and group is not None and _may_go(group):
                 draft.write(write_group_key(group_id), None)
+            if are_all_gone and consumer is not None and not consumer.members:
+                self._consumers.delete(group_id, draft)
         return False
 
 
@@ -118,6 +158,16 @@ def _expiry_rule(group: ClassicGroup | None) -> ExpiryRule | None:
     if group.state is GroupState.STABLE and group.knows_subscriptions:
         return ExpiryRule(since_ms=0, reads=group.reads)
     return None
+
+
+def _consumer_expiry_rule(group: ConsumerGroup) -> ExpiryRule:
+    if group.members:
+        return ExpiryRule(since_ms=0, reads=group.reads)
+    return ExpiryRule(since_ms=max(0, group.empty_since_ms), reads=_reads_nothing)
+
+
+def _reads_of(group: ClassicGroup | ConsumerGroup | None) -> Callable[[str], bool]:
+    return _reads_nothing if group is None else group.reads
 
 
 def _may_go(group: ClassicGroup) -> bool:

@@ -9,10 +9,20 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from respool.coordination.classic_protocol import CLASSIC_TIMER, ClassicProtocol
+from respool.coordination.consumer_groups import ConsumerGroups
+from respool.coordination.consumer_records import CONSUMER_RECORD_KINDS
+from respool.coordination.consumer_requests import (
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupRequest,
+    TopicsView,
+)
+from respool.coordination.consumer_timekeeping import CONSUMER_TIMER
 from respool.coordination.decision import CoordinatorRecord, Decision, Ticket, TimerKey
 from respool.coordination.draft import Draft
 from respool.coordination.group_admin import GroupAdmin
 from respool.coordination.group_offsets import GroupOffsets
+from respool.coordination.group_protocols import GroupProtocols
 from respool.coordination.group_records import RecordKind, kind_of, read_group_key
 from respool.coordination.group_settings import GroupSettings
 from respool.coordination.offsets import Offsets
@@ -28,7 +38,6 @@ from respool.coordination.requests import (
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
-    OffsetFetchReply,
     SyncGroup,
 )
 from respool.model.ids import NO_PRODUCER_ID, ProducerId
@@ -44,28 +53,38 @@ class GroupShard:
         self._check_interval_ms = settings.offsets_retention_check_interval_ms
         self._offsets = Offsets(metadata_length_max=settings.offset_metadata_max_bytes)
         self._classic = ClassicProtocol(settings, dice=dice)
-        self._group_offsets = GroupOffsets(settings, offsets=self._offsets, classic=self._classic)
-        self._admin = GroupAdmin(offsets=self._offsets, classic=self._classic)
+        self._consumers = ConsumerGroups(settings, dice=dice)
+        protocols = GroupProtocols(classic=self._classic, consumers=self._consumers)
+        self._group_offsets = GroupOffsets(
+            settings, offsets=self._offsets, classic=self._classic, consumers=self._consumers
+        )
+        self._admin = GroupAdmin(
+            offsets=self._offsets, classic=self._classic, consumers=self._consumers
+        )
         self._skipped_kinds: set[int] = set()
         # Requests that members wait in, and the most frequent one, make their own decisions.
         self._deciders: dict[type, Callable[[Any, Ticket, int], Decision]] = {
-            JoinGroup: self._classic.join,
-            SyncGroup: self._classic.sync,
-            Heartbeat: self._classic.heartbeat,
-            LeaveGroup: self._classic.leave,
+            JoinGroup: protocols.join,
+            SyncGroup: protocols.sync,
+            Heartbeat: protocols.heartbeat,
+            LeaveGroup: protocols.leave,
+            ConsumerGroupHeartbeat: protocols.consumer_heartbeat,
         }
         # The others are answered at once.
         self._repliers: dict[type, Callable[[Any, Draft], Any]] = {
             OffsetCommit: self._group_offsets.commit,
-            OffsetFetch: self._fetch_offsets,
+            OffsetFetch: lambda request, _: self._group_offsets.fetch(request),
             OffsetDelete: self._group_offsets.delete,
             ListGroups: lambda request, _: self._admin.list(request),
             DescribeGroups: lambda request, _: self._admin.describe(request),
+            ConsumerGroupDescribe: lambda request, _: self._admin.describe_consumers(request),
             DeleteGroups: self._admin.delete,
             FenceGroup: self._admin.fence,
         }
 
-    def decide(self, request: GroupRequest, *, ticket: Ticket, now_ms: int) -> Decision:
+    def decide(
+        self, request: GroupRequest | ConsumerGroupRequest, *, ticket: Ticket, now_ms: int
+    ) -> Decision:
         decider = self._deciders.get(type(request))
         if decider is not None:
             return decider(request, ticket, now_ms)
@@ -76,8 +95,11 @@ class GroupShard:
     def on_timer(self, key: TimerKey, *, now_ms: int) -> Decision:
         if key[0] == CLASSIC_TIMER:
             return self._classic.on_timer(key, now_ms)
-        assert key == EXPIRY_TIMER, key
         draft = Draft(now_ms)
+        if key[0] == CONSUMER_TIMER:
+            self._consumers.on_timer(str(key[1]), draft)
+            return draft.decision()
+        assert key == EXPIRY_TIMER, key
         has_more = self._group_offsets.expire(draft)
         draft.set_timer(EXPIRY_TIMER, now_ms if has_more else now_ms + self._check_interval_ms)
         return draft.decision()
@@ -87,6 +109,16 @@ class GroupShard:
         draft = Draft(now_ms)
         draft.set_timer(EXPIRY_TIMER, now_ms + self._check_interval_ms)
         self._classic.on_loaded(draft)
+        self._consumers.on_loaded(draft)
+        return draft.decision()
+
+    def on_topics_changed(self, topics: TopicsView, *, now_ms: int) -> Decision:
+        """These are the topics there are: to be told before loading, and whenever one comes, goes or grows.
+
+        Before loading there is nothing to decide yet.
+        """
+        draft = Draft(now_ms)
+        self._consumers.on_topics_changed(topics, draft)
         return draft.decision()
 
     def on_topics_deleted(self, names: Collection[str], *, now_ms: int) -> Decision:
@@ -108,6 +140,8 @@ class GroupShard:
             self._offsets.replay(record.key, record.value, producer_id=producer_id)
         elif kind == RecordKind.CLASSIC_GROUP:
             self._classic.replay(read_group_key(record.key), record.value)
+        elif kind in CONSUMER_RECORD_KINDS:
+            self._consumers.replay(record)
         elif kind not in self._skipped_kinds:
             self._skipped_kinds.add(kind)
             logger.warning("records of kind %d are unknown here and skipped", kind)
@@ -115,12 +149,3 @@ class GroupShard:
     def replay_end_transaction(self, producer_id: ProducerId, *, is_committed: bool) -> None:
         """A transaction's marker: the offsets committed in it count from now on, or never."""
         self._offsets.end_transaction(producer_id, is_committed=is_committed)
-
-    def _fetch_offsets(self, request: OffsetFetch, draft: Draft) -> OffsetFetchReply:
-        del draft
-        return OffsetFetchReply(
-            groups=tuple(
-                self._offsets.fetch(asked, require_stable=request.require_stable)
-                for asked in request.groups
-            )
-        )

@@ -1,0 +1,91 @@
+"""By when the members of each consumer group must be heard of again and have done what they must."""
+
+from respool.coordination.consumer_deadlines import Deadlines, Due
+from respool.coordination.consumer_group import ConsumerGroup
+from respool.coordination.consumer_member import JOIN_EPOCH, ConsumerMember, MemberState
+from respool.coordination.decision import TimerKey
+from respool.coordination.draft import Draft
+
+# A group has one timer, whose second part is its id.
+CONSUMER_TIMER = "consumer group"
+
+
+class Timekeeping:
+    def __init__(self, *, session_timeout_ms: int) -> None:
+        self._session_timeout_ms = session_timeout_ms
+        self._groups: dict[str, Deadlines] = {}
+
+    def of(self, group_id: str) -> Deadlines:
+        deadlines = self._groups.get(group_id)
+        if deadlines is None:
+            deadlines = self._groups[group_id] = Deadlines()
+        return deadlines
+
+    def forget(self, group_id: str) -> None:
+        self._groups.pop(group_id, None)
+
+    def start(self, group: ConsumerGroup, now_ms: int) -> None:
+        """The coordinator has just been loaded: give everybody all of its time."""
+        deadlines = self.of(group.group_id)
+        for member in group.members.values():
+            self.keep_session(group.group_id, member, now_ms)
+            if member.state is MemberState.UNREVOKED and member.classic is None:
+                at_ms = now_ms + member.rebalance_timeout_ms
+                deadlines.put(Due.REVOCATION, member.member_id, at_ms)
+
+    def on_joined(
+        self, group_id: str, before: ConsumerMember | None, member: ConsumerMember, now_ms: int
+    ) -> None:
+        """A member sent a heartbeat of the new protocol, or joined by the old one."""
+        # One that is away for a while keeps the deadline it had.
+        if member.epoch < JOIN_EPOCH:
+            return
+        self.keep_session(group_id, member, now_ms)
+        deadlines = self.of(group_id)
+        rebalance_by_ms = now_ms + member.rebalance_timeout_ms
+        if member.classic is not None:
+            deadlines.drop(Due.REJOIN, member.member_id)
+            deadlines.put(Due.SYNC, member.member_id, rebalance_by_ms)
+            return
+        if before is not None and before.classic is not None:
+            deadlines.drop(Due.REJOIN, member.member_id)
+            deadlines.drop(Due.SYNC, member.member_id)
+        if member.state is not MemberState.UNREVOKED:
+            deadlines.drop(Due.REVOCATION, member.member_id)
+        elif before is None or before.revoking != member.revoking:
+            deadlines.put(Due.REVOCATION, member.member_id, rebalance_by_ms)
+
+    def on_synced(self, group_id: str, member: ConsumerMember, now_ms: int) -> None:
+        self.of(group_id).drop(Due.SYNC, member.member_id)
+        self.keep_session(group_id, member, now_ms)
+
+    def on_asked_to_rejoin(self, group_id: str, member: ConsumerMember, now_ms: int) -> None:
+        at_ms = now_ms + member.rebalance_timeout_ms
+        self.of(group_id).put_if_none(Due.REJOIN, member.member_id, at_ms)
+
+    def keep_session(self, group_id: str, member: ConsumerMember, now_ms: int) -> None:
+        timeout_ms = self._session_timeout_ms
+        if member.classic is not None:
+            timeout_ms = member.classic.session_timeout_ms
+        self.of(group_id).put(Due.SESSION, member.member_id, now_ms + timeout_ms)
+
+    def take_silent(self, group: ConsumerGroup, now_ms: int) -> dict[str, Due]:
+        """The timer rang: the members whose time is over, and for what."""
+        silent: dict[str, Due] = {}
+        for due, member_id in self.of(group.group_id).take_overdue(now_ms):
+            member = group.members.get(member_id)
+            if member is not None and (
+                due is not Due.REVOCATION or member.state is MemberState.UNREVOKED
+            ):
+                silent[member_id] = due
+        return silent
+
+    def arm(self, group_id: str, draft: Draft) -> None:
+        """Have the group's timer ring by its next deadline."""
+        at_ms = self.of(group_id).timer_to_set()
+        if at_ms is not None:
+            draft.set_timer(timer_key(group_id), at_ms)
+
+
+def timer_key(group_id: str) -> TimerKey:
+    return (CONSUMER_TIMER, group_id)
