@@ -48,6 +48,11 @@ class RunningBroker:
         reply = self.run(self._answer(encode_request(api, version, **fields)))
         return decode_reply(api, version, b"".join(reply))
 
+    async def answer(self, api: Api, version: int, **fields: Any) -> Any:
+        """The same inside the loop, for members of a group that wait for each other."""
+        reply = await self._answer(encode_request(api, version, **fields))
+        return decode_reply(api, version, b"".join(reply))
+
     def ask_at_once(self, *requests: tuple[Api, int, dict[str, Any]]) -> list[Any]:
         """Send requests on as many connections at the same time."""
 
@@ -126,6 +131,8 @@ class RunningBroker:
         """Stop the broker, or cut its power, and start it again on what is left."""
         if crash:
             self.disk.crash()
+            # A dead process has no timers.
+            self.broker.groups.stop()
         else:
             self.run(self.broker.stop())
         settings = self.broker.settings

@@ -73,7 +73,7 @@ def _value(item: Any, value: Any, known: dict[str, set[str]]) -> Any:
 def _one(item: Any, value: Any, known: dict[str, set[str]]) -> Any:
     if item.struct is not None:
         return _build(item.struct, value, known)
-    if item.kind == "timedelta_i32":
+    if item.kind in ("timedelta_i32", "timedelta_i64"):
         return timedelta(milliseconds=value)
     return value
 

@@ -1,6 +1,7 @@
 """The broker: its rooms wired together, over ports. It has no socket; `dispatch.handle` is how requests come in."""
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -11,12 +12,15 @@ from respool.broker.catalog import Catalog
 from respool.broker.deadlines import Deadlines
 from respool.broker.fetch_sessions import FetchSessions
 from respool.broker.flusher import Flusher
+from respool.broker.groups import Groups
 from respool.broker.housekeeping import Housekeeping
 from respool.broker.leftovers import Leftovers
 from respool.broker.memory import MemoryBudget
 from respool.broker.partitions import Partitions
 from respool.broker.producer_ids import ProducerIds
 from respool.broker.topics import Topics
+from respool.coordination.group_settings import GroupSettings
+from respool.coordination.group_shard import GroupShard
 from respool.log.data_folder import DataFolder, cluster_id_text
 from respool.model.cluster import BrokerEndpoint, ClusterImage
 from respool.model.ids import BrokerId
@@ -89,6 +93,7 @@ class Broker:
         self.topics = Topics(
             catalog=self.catalog, partitions=self.partitions, leftovers=self.leftovers
         )
+        self.groups = self._new_groups()
         self.housekeeping = Housekeeping(
             partitions=self.partitions,
             folder=self.folder,
@@ -104,6 +109,9 @@ class Broker:
         await self.partitions.open_topics((topic, 0) for topic in self.image.topics.values())
         await self.offload.run(lambda: self.folder.put_strays_aside(self.partitions.names()))
         self.leftovers.delete_later(self.folder.leftovers(), delay_ms=0)
+        self.groups.open()
+        # In the background: producing and fetching need not wait for it.
+        self.spawn(self.groups.load())
         self.spawn(self.housekeeping.run_retention())
         self.spawn(self.housekeeping.run_checkpoints())
 
@@ -114,6 +122,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Sync and close everything, so that the next start reads no logs. No request may come in any more."""
+        self.groups.stop()
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -146,6 +155,21 @@ class Broker:
         self._background.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(error)
+
+    def _new_groups(self) -> Groups:
+        # Its settings have the same names there; those of the broker have been checked already.
+        names = {field.name for field in dataclasses.fields(GroupSettings)}
+        names &= {field.name for field in dataclasses.fields(Settings)}
+        settings = GroupSettings(**{name: getattr(self.settings, name) for name in names})
+        return Groups(
+            catalog=self.catalog,
+            topics=self.topics,
+            partitions=self.partitions,
+            clock=self.clock,
+            offload=self.offload,
+            partition_count=self.settings.offsets_topic_partitions,
+            new_machine=lambda: GroupShard(settings, dice=self.world.dice),
+        )
 
     def _endpoint(self, host: str, port: int) -> BrokerEndpoint:
         return BrokerEndpoint(id=self.id, host=host, port=port, rack=self.settings.rack or None)

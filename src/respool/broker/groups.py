@@ -1,21 +1,24 @@
 """The group coordinators of this broker: one shard for each partition of `__consumer_offsets`."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
 
 from respool.broker.catalog import Catalog
 from respool.broker.partitions import Partitions
 from respool.broker.shard import Machine, Shard
 from respool.broker.topics import Topics
+from respool.coordination.decision import Decision
 from respool.coordination.java_hash import partition_for
 from respool.model.cluster import TopicImage
-from respool.model.errors import InvalidGroupId, NotCoordinator
+from respool.model.errors import NotCoordinator
 from respool.model.internal_topics import CONSUMER_OFFSETS
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
 
-T = TypeVar("T")
+
+class GroupMachine(Machine, Protocol):
+    def on_topics_deleted(self, names: Collection[str], *, now_ms: int) -> Decision: ...
 
 
 class Groups:
@@ -28,7 +31,7 @@ class Groups:
         clock: Clock,
         offload: Offload,
         partition_count: int,
-        new_machine: Callable[[], Machine],
+        new_machine: Callable[[], GroupMachine],
     ) -> None:
         self._catalog = catalog
         self._topics = topics
@@ -38,10 +41,15 @@ class Groups:
         self._partition_count = partition_count
         self._new_machine = new_machine
         self._shards: dict[int, Shard] = {}
+        self._machines: dict[Shard, GroupMachine] = {}
+        # The topics there were when groups were last told of them.
+        self._topics_seen: Collection[str] = ()
         self._creating = asyncio.Lock()
 
     def open(self) -> None:
         """Make a shard for every partition there is; until `load` is done, their groups are told to wait."""
+        self._topics.on_changed = self._on_topics_changed
+        self._topics_seen = self._catalog.image.topics.keys()
         topic = self._catalog.image.topics.get(CONSUMER_OFFSETS)
         if topic is not None:
             self._open(topic)
@@ -72,23 +80,21 @@ class Groups:
         """The shard that looks after the group.
 
         Raises:
-            InvalidGroupId: the name is empty.
             NotCoordinator: no group has asked for a coordinator yet.
         """
-        if not group_id:
-            raise InvalidGroupId("the group id is empty")
         shard = self._shards.get(self.partition_of(group_id))
         if shard is None:
             raise NotCoordinator(f"the coordinator of {group_id!r} is not here; look for it first")
         return shard
 
-    async def ask(self, group_id: str, request: Any) -> Any:
-        """Put a request to the group's machine and wait for its reply.
+    def ask(self, group_id: str, request: Any) -> "asyncio.Future[Any]":
+        """Put a request to the group's machine; its reply comes when it is safe to give.
 
         Raises:
-            RequestError: the coordinator cannot be asked now; nothing is known of the request's outcome.
+            RequestError: the coordinator cannot be asked now. The reply may also be one of them; then nothing is known
+                of the request's outcome.
         """
-        return await self.shard_of(group_id).ask(request)
+        return self.shard_of(group_id).ask(request)
 
     async def ask_all(self, request: Any) -> list[Any]:
         """Put a request to every shard.
@@ -98,22 +104,25 @@ class Groups:
         """
         return list(await asyncio.gather(*(shard.ask(request) for shard in self._shards.values())))
 
-    def machines(self) -> Iterator[tuple[Shard, Machine]]:
-        for shard in self._shards.values():
-            yield shard, shard.machine
-
-    def by_shard(self, items: Mapping[str, T]) -> dict[Shard, dict[str, T]]:
-        """Sort what belongs to groups by the shard that looks after each."""
-        sorted_items: dict[Shard, dict[str, T]] = {}
-        for group_id, item in items.items():
-            sorted_items.setdefault(self.shard_of(group_id), {})[group_id] = item
-        return sorted_items
+    def _on_topics_changed(self) -> None:
+        topics = self._catalog.image.topics.keys()
+        deleted = [name for name in self._topics_seen if name not in topics]
+        self._topics_seen = topics
+        if not deleted:
+            return
+        # A shard that still loads misses this. It does no harm: offsets name the topic's id, and expire.
+        now_ms = self._clock.now_ms()
+        for shard, machine in self._machines.items():
+            shard.tell(machine.on_topics_deleted(deleted, now_ms=now_ms))
 
     def _open(self, topic: TopicImage) -> None:
         for number in range(len(topic.partitions)):
-            self._shards[number] = Shard(
+            machine = self._new_machine()
+            shard = Shard(
                 partition=self._partitions.find(topic.name, number),
-                machine=self._new_machine(),
+                machine=machine,
                 clock=self._clock,
                 offload=self._offload,
             )
+            self._shards[number] = shard
+            self._machines[shard] = machine

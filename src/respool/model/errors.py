@@ -233,6 +233,12 @@ class InvalidTransactionState(RequestError):
     code = 48
 
 
+class TransactionalIdAuthorizationFailed(RequestError):
+    """The client may not use transactions under this id."""
+
+    code = 53
+
+
 class StorageFailed(RequestError):
     """The partition is offline: its disk failed or its log is damaged. The broker's log tells which."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from respool.model.errors import InvalidConfig, SettingsError
-from respool.model.topic_config import DAY_MS, MIB, MINUTE_MS, TopicConfig
+from respool.model.topic_config import DAY_MS, INT_MAX, MIB, MINUTE_MS, TopicConfig
 
 
 def _setting(doc: str) -> dict[str, str]:
@@ -109,6 +109,38 @@ class Settings:
         metadata=_setting("How long a stopping broker waits for requests under way."),
     )
 
+    offsets_topic_partitions: int = field(
+        default=50,
+        metadata=_setting(
+            "Partitions of the topic groups are kept in; of use only before there are groups."
+        ),
+    )
+    group_min_session_timeout_ms: int = field(
+        default=6_000, metadata=_setting("The shortest session timeout a group's member may have.")
+    )
+    group_max_session_timeout_ms: int = field(
+        default=30 * MINUTE_MS,
+        metadata=_setting("The longest session timeout a group's member may have."),
+    )
+    group_initial_rebalance_delay_ms: int = field(
+        default=3_000,
+        metadata=_setting("How long a group without members waits for more after the first."),
+    )
+    group_max_size: int = field(
+        default=INT_MAX, metadata=_setting("Members a group has at the most.")
+    )
+    offset_metadata_max_bytes: int = field(
+        default=4_096, metadata=_setting("The longest text a client may commit with an offset.")
+    )
+    offsets_retention_minutes: int = field(
+        default=7 * 24 * 60,
+        metadata=_setting("How long the offsets of a group without members are kept."),
+    )
+    offsets_retention_check_interval_ms: int = field(
+        default=10 * MINUTE_MS,
+        metadata=_setting("How often offsets to be forgotten are looked for."),
+    )
+
     def __post_init__(self) -> None:
         self._check_numbers()
         host, _ = self.listen_address
@@ -129,6 +161,11 @@ class Settings:
             raise SettingsError(
                 f"frame_bytes_max = {self.frame_bytes_max} exceeds memory_bytes_max = {self.memory_bytes_max}: "
                 "such a request could never be read"
+            )
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise SettingsError(
+                f"group_min_session_timeout_ms = {self.group_min_session_timeout_ms} exceeds "
+                f"group_max_session_timeout_ms = {self.group_max_session_timeout_ms}"
             )
         if self.log_level not in LOG_LEVELS:
             raise SettingsError(
@@ -182,6 +219,14 @@ _LOWEST = {
     "producer_id_expiration_ms": 1,
     "io_threads": 1,
     "stop_grace_ms": 0,
+    "offsets_topic_partitions": 1,
+    "group_min_session_timeout_ms": 1,
+    "group_max_session_timeout_ms": 1,
+    "group_initial_rebalance_delay_ms": 0,
+    "group_max_size": 1,
+    "offset_metadata_max_bytes": 0,
+    "offsets_retention_minutes": 1,
+    "offsets_retention_check_interval_ms": 1,
 }
 
 

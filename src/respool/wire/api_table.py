@@ -16,6 +16,15 @@ class Api(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -26,7 +35,9 @@ class Api(IntEnum):
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     LIST_CONFIG_RESOURCES = 74
@@ -67,6 +78,17 @@ _ROWS = (
     _row(Api.FETCH, "Fetch", 4, 17),
     _row(Api.LIST_OFFSETS, "ListOffsets", 1, 11),
     _row(Api.METADATA, "Metadata", 0, 13),
+    # Version 10 of these two has topic ids instead of names.
+    _row(Api.OFFSET_COMMIT, "OffsetCommit", 2, 9),
+    _row(Api.OFFSET_FETCH, "OffsetFetch", 1, 9),
+    _row(Api.FIND_COORDINATOR, "FindCoordinator", 0, 6),
+    # Old librdkafka does without groups when it does not see version 0 (KAFKA-19444); aiokafka knows 0 to 2 and 5.
+    _row(Api.JOIN_GROUP, "JoinGroup", 0, 9),
+    _row(Api.HEARTBEAT, "Heartbeat", 0, 4),
+    _row(Api.LEAVE_GROUP, "LeaveGroup", 0, 5),
+    _row(Api.SYNC_GROUP, "SyncGroup", 0, 5),
+    _row(Api.DESCRIBE_GROUPS, "DescribeGroups", 0, 6),
+    _row(Api.LIST_GROUPS, "ListGroups", 0, 5),
     _row(Api.API_VERSIONS, "ApiVersions", 0, 4),
     _row(Api.CREATE_TOPICS, "CreateTopics", 2, 7),
     _row(Api.DELETE_TOPICS, "DeleteTopics", 1, 6),
@@ -77,7 +99,9 @@ _ROWS = (
     _row(Api.ALTER_CONFIGS, "AlterConfigs", 0, 2),
     _row(Api.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4),
     _row(Api.CREATE_PARTITIONS, "CreatePartitions", 0, 3),
+    _row(Api.DELETE_GROUPS, "DeleteGroups", 0, 2),
     _row(Api.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1),
+    _row(Api.OFFSET_DELETE, "OffsetDelete", 0, 0),
     _row(Api.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2),
     _row(Api.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0),
     _row(Api.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1),

@@ -44,6 +44,8 @@ class Request:
     body: Entity
     # Bytes of the frame it came in, without the frame's size.
     size: int
+    # Where it came from, as Kafka writes it: "/127.0.0.1". Known to the connection only, which sets it.
+    client_host: str = ""
 
 
 def decode_request(frame: memoryview) -> Request:

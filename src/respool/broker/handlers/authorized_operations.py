@@ -38,6 +38,8 @@ TOPIC_OPERATIONS = _bits(
     AclOperation.ALTER_CONFIGS,
 )
 
+GROUP_OPERATIONS = _bits(AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE)
+
 CLUSTER_OPERATIONS = _bits(
     AclOperation.CREATE,
     AclOperation.ALTER,

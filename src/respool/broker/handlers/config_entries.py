@@ -185,4 +185,12 @@ BROKER_NAMES: Mapping[str, str] = {
     "retention_check_ms": "log.retention.check.interval.ms",
     "checkpoint_ms": "log.flush.offset.checkpoint.interval.ms",
     "producer_id_expiration_ms": "producer.id.expiration.ms",
+    "offsets_topic_partitions": "offsets.topic.num.partitions",
+    "group_min_session_timeout_ms": "group.min.session.timeout.ms",
+    "group_max_session_timeout_ms": "group.max.session.timeout.ms",
+    "group_initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms",
+    "group_max_size": "group.max.size",
+    "offset_metadata_max_bytes": "offset.metadata.max.bytes",
+    "offsets_retention_minutes": "offsets.retention.minutes",
+    "offsets_retention_check_interval_ms": "offsets.retention.check.interval.ms",
 }

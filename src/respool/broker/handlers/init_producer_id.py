@@ -44,10 +44,8 @@ def _check(request: Request) -> None:
         return
     if not body.transactional_id:
         raise InvalidRequest("the transactional id is empty")
-    # There are no transactions here. The Java client, kafka-python and aiokafka take a code they do not expect at this
-    # point for final and stop at once; NOT_COORDINATOR and its like they would retry for ever. librdkafka retries
-    # nearly all codes, but it stops earlier, since FindCoordinator is not advertised. This code says the truth best;
-    # an authorization error would send people looking for a missing ACL.
+    # There are no transactions here, and FindCoordinator has told the client so. One that comes here all the same takes
+    # a code it does not expect for final and stops at once; NOT_COORDINATOR and its like it would retry for ever.
     raise UnsupportedVersion("this broker has no transactions")
 
 

@@ -1,0 +1,27 @@
+"""DeleteGroups (key 42): forget groups without members, and their offsets; each on its own."""
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.several_groups import ask_each
+from respool.broker.outcome import Reply
+from respool.coordination.requests import DeleteGroups, GroupResult
+from respool.wire.codec import Request, encode_reply
+
+
+async def delete_groups(request: Request, broker: Broker) -> Reply:
+    results = await ask_each(
+        broker.groups,
+        # Named twice, it is deleted once.
+        list(dict.fromkeys(request.body.groups_names)),
+        group_of=str,
+        ask=lambda group_ids: DeleteGroups(group_ids=group_ids),
+        results_of=lambda reply: reply.groups,
+        refuse=GroupResult,
+    )
+    fields = {
+        "throttle_time": 0,
+        "results": [
+            {"group_id": one.group_id, "error_code": error_code(one.error)} for one in results
+        ],
+    }
+    return [encode_reply(request, fields)]

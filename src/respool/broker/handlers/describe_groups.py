@@ -1,0 +1,59 @@
+"""DescribeGroups (key 15): the members of groups, and who has what.
+
+A group that is not there is a Dead one without an error; from version 6 on it is GROUP_ID_NOT_FOUND (KIP-1043).
+"""
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from respool.broker.handlers.error_fields import error_fields
+from respool.broker.handlers.several_groups import ask_each
+from respool.broker.outcome import Reply
+from respool.coordination.requests import DescribedGroup, DescribeGroups
+from respool.model.errors import GroupIdNotFound, RequestError
+from respool.wire.codec import Request, encode_reply
+
+NOT_FOUND_VERSION = 6
+
+
+async def describe_groups(request: Request, broker: Broker) -> Reply:
+    groups = await ask_each(
+        broker.groups,
+        request.body.groups,
+        group_of=str,
+        ask=lambda group_ids: DescribeGroups(group_ids=group_ids),
+        results_of=lambda reply: reply.groups,
+        refuse=lambda group_id, error: DescribedGroup(group_id=group_id, error=error),
+    )
+    fields = {"throttle_time": 0, "groups": [_group_fields(request, group) for group in groups]}
+    return [encode_reply(request, fields)]
+
+
+def _group_fields(request: Request, group: DescribedGroup) -> dict[str, object]:
+    asks_operations = getattr(request.body, "include_authorized_operations", False)
+    return {
+        **error_fields(_error(request, group)),
+        "group_id": group.group_id,
+        "group_state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol_name,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata,
+                "member_assignment": member.assignment,
+            }
+            for member in group.members
+        ],
+        "authorized_operations": (
+            GROUP_OPERATIONS if asks_operations and group.error is None else NOT_ASKED
+        ),
+    }
+
+
+def _error(request: Request, group: DescribedGroup) -> RequestError | None:
+    if isinstance(group.error, GroupIdNotFound) and request.version < NOT_FOUND_VERSION:
+        return None
+    return group.error

@@ -1,0 +1,68 @@
+"""FindCoordinator (key 10): which broker looks after a group.
+
+The topic groups are kept in is made when the first client asks. Whether that topic is loaded yet is not told here:
+clients learn it from the coordinator.
+"""
+
+import logging
+from enum import IntEnum
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_fields
+from respool.broker.outcome import Reply
+from respool.model.errors import (
+    CoordinatorNotAvailable,
+    InvalidRequest,
+    RequestError,
+    TransactionalIdAuthorizationFailed,
+)
+from respool.wire.codec import Request, encode_reply
+
+logger = logging.getLogger(__name__)
+
+# The first version that asks for several keys at once (KIP-699).
+SEVERAL_KEYS_VERSION = 4
+NO_COORDINATOR = {"node_id": -1, "host": "", "port": -1}
+
+
+class KeyType(IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+
+
+async def find_coordinator(request: Request, broker: Broker) -> Reply:
+    body = request.body
+    found = await _find(broker, getattr(body, "key_type", KeyType.GROUP))
+    if request.version < SEVERAL_KEYS_VERSION:
+        return [encode_reply(request, {"throttle_time": 0, **found})]
+    # All groups are looked after here, whatever they are called.
+    coordinators = [{"key": key, **found} for key in body.coordinator_keys]
+    return [encode_reply(request, {"throttle_time": 0, "coordinators": coordinators})]
+
+
+async def _find(broker: Broker, key_type: int) -> dict[str, object]:
+    try:
+        _check(key_type)
+        await _ensure_topic(broker)
+    except RequestError as error:
+        return {**NO_COORDINATOR, **error_fields(error)}
+    me = broker.image.brokers[broker.id]
+    return {"node_id": me.id, "host": me.host, "port": me.port, **error_fields(None)}
+
+
+def _check(key_type: int) -> None:
+    if key_type == KeyType.TRANSACTION:
+        # What is missing is not a permission. But after any other code librdkafka asks again until its caller gives
+        # up; after this one all clients fail at once, and librdkafka passes the words on.
+        raise TransactionalIdAuthorizationFailed("this broker has no transactions")
+    if key_type != KeyType.GROUP:
+        raise InvalidRequest(f"there is no coordinator of type {key_type}")
+
+
+async def _ensure_topic(broker: Broker) -> None:
+    try:
+        await broker.groups.ensure_topic()
+    except RequestError as error:
+        # Most clients ask again for ever; the operator must learn why.
+        logger.error("the topic for groups cannot be made: %s", error)
+        raise CoordinatorNotAvailable(f"the topic for groups cannot be made: {error}") from error

@@ -1,0 +1,25 @@
+"""Heartbeat (key 12): a member is still there, and learns whether its group goes on without change."""
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.when_answered import reply_when_answered
+from respool.broker.outcome import Outcome, Reply
+from respool.coordination.requests import Heartbeat, HeartbeatReply
+from respool.model.errors import RequestError
+from respool.wire.codec import Request, encode_reply
+
+
+def heartbeat(request: Request, broker: Broker) -> Outcome:
+    body = request.body
+    question = Heartbeat(
+        group_id=body.group_id,
+        generation=body.generation_id,
+        member_id=body.member_id,
+        instance_id=getattr(body, "group_instance_id", None),
+    )
+
+    def encode(answer: HeartbeatReply | RequestError) -> Reply:
+        error = answer if isinstance(answer, RequestError) else answer.error
+        return [encode_reply(request, {"throttle_time": 0, "error_code": error_code(error)})]
+
+    return reply_when_answered(broker, body.group_id, question, encode)

@@ -1,0 +1,62 @@
+"""JoinGroup (key 11): become a member, or say so again; answered when the generation begins, maybe minutes later."""
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_code
+from respool.broker.outcome import Reply
+from respool.coordination.requests import JoinGroup, JoinGroupReply, Protocol
+from respool.model.errors import RequestError
+from respool.wire.codec import Request, encode_reply
+from respool.wire.shape import milliseconds
+
+# From these versions on clients know what the name says.
+MEMBER_ID_REQUIRED_VERSION = 4
+NULL_PROTOCOL_VERSION = 7
+SKIP_ASSIGNMENT_VERSION = 9
+
+
+async def join_group(request: Request, broker: Broker) -> Reply:
+    body = request.body
+    try:
+        reply: JoinGroupReply = await broker.groups.ask(body.group_id, _question(request))
+    except RequestError as error:
+        reply = JoinGroupReply(error=error, member_id=body.member_id)
+    # Older versions have no null here.
+    no_protocol = None if request.version >= NULL_PROTOCOL_VERSION else ""
+    fields = {
+        "throttle_time": 0,
+        "error_code": error_code(reply.error),
+        "generation_id": reply.generation,
+        "protocol_type": reply.protocol_type,
+        "protocol_name": no_protocol if reply.protocol_name is None else reply.protocol_name,
+        "leader": reply.leader,
+        "skip_assignment": reply.skip_assignment,
+        "member_id": reply.member_id,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "metadata": member.metadata,
+            }
+            for member in reply.members
+        ],
+    }
+    return [encode_reply(request, fields)]
+
+
+def _question(request: Request) -> JoinGroup:
+    body = request.body
+    session_timeout = body.session_timeout
+    return JoinGroup(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        instance_id=getattr(body, "group_instance_id", None),
+        client_id=request.client_id or "",
+        client_host=request.client_host,
+        session_timeout_ms=milliseconds(session_timeout),
+        rebalance_timeout_ms=milliseconds(getattr(body, "rebalance_timeout", session_timeout)),
+        protocol_type=body.protocol_type,
+        protocols=tuple(Protocol(one.name, one.metadata) for one in body.protocols),
+        reason=getattr(body, "reason", None),
+        requires_known_member_id=request.version >= MEMBER_ID_REQUIRED_VERSION,
+        supports_skipping_assignment=request.version >= SKIP_ASSIGNMENT_VERSION,
+    )

@@ -1,0 +1,52 @@
+"""LeaveGroup (key 13): go, or have others go; from version 3 on several at once (KIP-345)."""
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.when_answered import reply_when_answered
+from respool.broker.outcome import Outcome, Reply
+from respool.coordination.requests import LeaveGroup, LeaveGroupReply, LeavingMember
+from respool.model.errors import RequestError
+from respool.wire.codec import Request, encode_reply
+
+SEVERAL_MEMBERS_VERSION = 3
+
+
+def leave_group(request: Request, broker: Broker) -> Outcome:
+    body = request.body
+    question = LeaveGroup(group_id=body.group_id, members=_leaving(request))
+
+    def encode(answer: LeaveGroupReply | RequestError) -> Reply:
+        if isinstance(answer, RequestError):
+            answer = LeaveGroupReply(error=answer)
+        fields = {
+            "throttle_time": 0,
+            "error_code": error_code(_overall_error(request, answer)),
+            "members": [
+                {
+                    "member_id": member.member_id,
+                    "group_instance_id": member.instance_id,
+                    "error_code": error_code(member.error),
+                }
+                for member in answer.members
+            ],
+        }
+        return [encode_reply(request, fields)]
+
+    return reply_when_answered(broker, body.group_id, question, encode)
+
+
+def _leaving(request: Request) -> tuple[LeavingMember, ...]:
+    body = request.body
+    if request.version < SEVERAL_MEMBERS_VERSION:
+        return (LeavingMember(body.member_id),)
+    return tuple(
+        LeavingMember(one.member_id, one.group_instance_id, getattr(one, "reason", None))
+        for one in body.members
+    )
+
+
+def _overall_error(request: Request, answer: LeaveGroupReply) -> RequestError | None:
+    """Old versions have one member, and one place for its error."""
+    if answer.error is None and request.version < SEVERAL_MEMBERS_VERSION:
+        return answer.members[0].error
+    return answer.error

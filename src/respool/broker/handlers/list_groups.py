@@ -1,0 +1,37 @@
+"""ListGroups (key 16): every group this broker looks after, maybe only those in some states or of some types."""
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_code
+from respool.broker.outcome import Reply
+from respool.coordination.requests import ListGroups, ListGroupsReply
+from respool.model.errors import RequestError
+from respool.wire.codec import Request, encode_reply
+
+
+async def list_groups(request: Request, broker: Broker) -> Reply:
+    question = ListGroups(
+        states=frozenset(getattr(request.body, "states_filter", ())),
+        types=frozenset(getattr(request.body, "types_filter", ())),
+    )
+    replies: list[ListGroupsReply] = []
+    refused: RequestError | None = None
+    try:
+        replies = await broker.groups.ask_all(question)
+    except RequestError as error:
+        # Half a list would look like a whole one.
+        refused = error
+    fields = {
+        "throttle_time": 0,
+        "error_code": error_code(refused),
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "protocol_type": group.protocol_type,
+                "group_state": group.state,
+                "group_type": group.type,
+            }
+            for reply in replies
+            for group in reply.groups
+        ],
+    }
+    return [encode_reply(request, fields)]

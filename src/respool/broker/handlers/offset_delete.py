@@ -1,0 +1,51 @@
+"""OffsetDelete (key 47): forget what a group has committed for topics it does not read any more."""
+
+from collections.abc import Iterator
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_code
+from respool.broker.outcome import Reply
+from respool.coordination.requests import OffsetDelete, OffsetDeleteReply, TopicToFetch
+from respool.model.errors import RequestError, UnknownTopicOrPartition
+from respool.wire.codec import Request, encode_reply
+
+
+async def offset_delete(request: Request, broker: Broker) -> Reply:
+    body = request.body
+    asked = [
+        TopicToFetch(topic.name, tuple(one.partition_index for one in topic.partitions))
+        for topic in body.topics
+    ]
+    known = tuple(topic for topic in asked if topic.topic in broker.image.topics)
+    answer = OffsetDeleteReply()
+    if known:
+        try:
+            answer = await broker.groups.ask(
+                body.group_id, OffsetDelete(group_id=body.group_id, topics=known)
+            )
+        except RequestError as error:
+            answer = OffsetDeleteReply(error=error)
+    fields = {
+        "throttle_time": 0,
+        "error_code": error_code(answer.error),
+        "topics": [] if answer.error else list(_topic_fields(asked, known, answer)),
+    }
+    return [encode_reply(request, fields)]
+
+
+def _topic_fields(
+    asked: list[TopicToFetch], known: tuple[TopicToFetch, ...], answer: OffsetDeleteReply
+) -> Iterator[dict[str, object]]:
+    answered = iter(answer.topics)
+    for topic in asked:
+        if topic in known:
+            codes = [error_code(one.error) for one in next(answered).partitions]
+        else:
+            codes = [UnknownTopicOrPartition.code] * len(topic.partitions)
+        yield {
+            "name": topic.topic,
+            "partitions": [
+                {"partition_index": number, "error_code": code}
+                for number, code in zip(topic.partitions, codes, strict=True)
+            ],
+        }

@@ -1,0 +1,117 @@
+"""OffsetFetch (key 9): what groups have committed; from version 8 on of several groups at once (KIP-709)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.several_groups import ask_each
+from respool.broker.outcome import Reply
+from respool.coordination.requests import (
+    NO_GENERATION,
+    FetchedGroup,
+    FetchedOffset,
+    FetchedTopic,
+    GroupToFetch,
+    OffsetFetch,
+    TopicToFetch,
+)
+from respool.model.cluster import TopicImage
+from respool.model.errors import RequestError
+from respool.model.ids import ZERO_TOPIC_ID
+from respool.wire.codec import Request, encode_reply
+
+# Version 1 has no place for an error of the group, so it is repeated for each partition.
+GROUP_ERROR_VERSION = 2
+SEVERAL_GROUPS_VERSION = 8
+
+
+async def offset_fetch(request: Request, broker: Broker) -> Reply:
+    body = request.body
+    require_stable = getattr(body, "require_stable", False)
+    asked = body.groups if request.version >= SEVERAL_GROUPS_VERSION else (body,)
+    questions = [_question(group) for group in asked]
+    groups = await ask_each(
+        broker.groups,
+        questions,
+        group_of=lambda group: group.group_id,
+        ask=lambda share: OffsetFetch(groups=share, require_stable=require_stable),
+        results_of=lambda answer: answer.groups,
+        refuse=_refused,
+    )
+    topics = broker.image.topics
+    fields: dict[str, Any]
+    if request.version >= SEVERAL_GROUPS_VERSION:
+        fields = {
+            "groups": [
+                {"group_id": group.group_id, **_group_fields(group, topics)} for group in groups
+            ]
+        }
+    elif request.version >= GROUP_ERROR_VERSION:
+        fields = _group_fields(groups[0], topics)
+    else:
+        fields = _group_fields(_with_error_everywhere(questions[0], groups[0]), topics)
+    return [encode_reply(request, {"throttle_time": 0, **fields})]
+
+
+def _question(group: Any) -> GroupToFetch:
+    # Null, from version 2 on, asks for everything.
+    topics = None
+    if group.topics is not None:
+        topics = tuple(TopicToFetch(topic.name, topic.partition_indexes) for topic in group.topics)
+    return GroupToFetch(
+        group.group_id,
+        topics,
+        getattr(group, "member_id", None),
+        getattr(group, "member_epoch", NO_GENERATION),
+    )
+
+
+def _refused(group: GroupToFetch, error: RequestError) -> FetchedGroup:
+    return FetchedGroup(group.group_id, (), error)
+
+
+def _group_fields(group: FetchedGroup, topics: Mapping[str, TopicImage]) -> dict[str, Any]:
+    return {
+        "topics": [
+            {
+                "name": topic.topic,
+                "partitions": [
+                    {
+                        "partition_index": one.partition,
+                        "committed_offset": one.offset,
+                        "committed_leader_epoch": one.leader_epoch,
+                        "metadata": one.metadata,
+                        "error_code": error_code(one.error),
+                    }
+                    for one in _of_this_topic(topic, topics.get(topic.topic))
+                ],
+            }
+            for topic in group.topics
+        ],
+        "error_code": error_code(group.error),
+    }
+
+
+def _of_this_topic(fetched: FetchedTopic, topic: TopicImage | None) -> tuple[FetchedOffset, ...]:
+    """Nothing was committed for this topic when it was for another of its name, deleted meanwhile."""
+    if topic is None:
+        return fetched.partitions
+    ids = (topic.id, ZERO_TOPIC_ID)
+    return tuple(
+        one if one.topic_id in ids else FetchedOffset(one.partition, error=one.error)
+        for one in fetched.partitions
+    )
+
+
+def _with_error_everywhere(asked: GroupToFetch, found: FetchedGroup) -> FetchedGroup:
+    if found.error is None:
+        return found
+    topics = (
+        FetchedTopic(
+            topic.topic,
+            tuple(FetchedOffset(number, error=found.error) for number in topic.partitions),
+        )
+        for topic in asked.topics or ()
+    )
+    return FetchedGroup(found.group_id, tuple(topics), found.error)

@@ -1,0 +1,35 @@
+"""SyncGroup (key 14): ask for one's share, which the leader brings; answered when it has."""
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_code
+from respool.broker.outcome import Reply
+from respool.coordination.requests import MemberAssignment, SyncGroup, SyncGroupReply
+from respool.model.errors import RequestError
+from respool.wire.codec import Request, encode_reply
+
+
+async def sync_group(request: Request, broker: Broker) -> Reply:
+    body = request.body
+    question = SyncGroup(
+        group_id=body.group_id,
+        generation=body.generation_id,
+        member_id=body.member_id,
+        instance_id=getattr(body, "group_instance_id", None),
+        protocol_type=getattr(body, "protocol_type", None),
+        protocol_name=getattr(body, "protocol_name", None),
+        assignments=tuple(
+            MemberAssignment(one.member_id, one.assignment) for one in body.assignments
+        ),
+    )
+    try:
+        reply: SyncGroupReply = await broker.groups.ask(body.group_id, question)
+    except RequestError as error:
+        reply = SyncGroupReply(error=error)
+    fields = {
+        "throttle_time": 0,
+        "error_code": error_code(reply.error),
+        "protocol_type": reply.protocol_type,
+        "protocol_name": reply.protocol_name,
+        "assignment": reply.assignment,
+    }
+    return [encode_reply(request, fields)]

@@ -1,0 +1,176 @@
+"""OffsetFetch, in every version."""
+
+from typing import Any
+
+import pytest
+
+from broker.group_client import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    begin_to_load,
+    commit,
+    committed,
+    start_with_groups,
+)
+from broker.running_broker import RunningBroker, StartBroker
+from broker.wire_client import versions
+from respool.wire.api_table import Api
+
+NOT_COORDINATOR = 16
+NOTHING = -1
+
+VERSIONS = versions(Api.OFFSET_FETCH)
+every_version = pytest.mark.parametrize("version", VERSIONS)
+one_group = pytest.mark.parametrize("version", [one for one in VERSIONS if one < 8])
+several_groups = pytest.mark.parametrize("version", [one for one in VERSIONS if one >= 8])
+
+
+@pytest.fixture
+def broker(start_broker: StartBroker) -> RunningBroker:
+    broker = start_with_groups(start_broker)
+    broker.create_topic("rides", partitions=3)
+    broker.create_topic("fares")
+    return broker
+
+
+def ask(
+    broker: RunningBroker, version: int, group_id: str, wanted: dict[str, list[int]] | None
+) -> Any:
+    """The reply's part about the one group asked for."""
+    topics = (
+        None
+        if wanted is None
+        else [{"name": name, "partition_indexes": numbers} for name, numbers in wanted.items()]
+    )
+    group = {"group_id": group_id, "member_id": None, "member_epoch": -1, "topics": topics}
+    if version >= 8:
+        reply = broker.ask(Api.OFFSET_FETCH, version, groups=[group], require_stable=False)
+        (found,) = reply.groups
+        assert found.group_id == group_id
+        return found
+    return broker.ask(
+        Api.OFFSET_FETCH, version, group_id=group_id, topics=topics, require_stable=False
+    )
+
+
+def offsets(group: Any) -> dict[tuple[str, int], int]:
+    found = {}
+    for topic in group.topics:
+        for one in topic.partitions:
+            assert one.error_code == 0
+            found[topic.name, one.partition_index] = one.committed_offset
+    return found
+
+
+@every_version
+def test_what_was_committed_and_nothing_for_the_rest(broker: RunningBroker, version: int) -> None:
+    commit(broker, "drivers", ("rides", 0, 7), ("rides", 1, 8))
+    commit(broker, "others", ("rides", 2, 9))
+
+    found = ask(broker, version, "drivers", {"rides": [1, 2], "nowhere": [0], "fares": []})
+
+    assert offsets(found) == {("rides", 1): 8, ("rides", 2): NOTHING, ("nowhere", 0): NOTHING}
+    assert [topic.name for topic in found.topics] == ["rides", "nowhere", "fares"]
+    assert getattr(found, "error_code", 0) == 0
+
+
+@every_version
+def test_a_group_nobody_knows_has_committed_nothing(broker: RunningBroker, version: int) -> None:
+    assert offsets(ask(broker, version, "nobody", {"rides": [0]})) == {("rides", 0): NOTHING}
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_from_version_2_null_asks_for_all_there_is(broker: RunningBroker, version: int) -> None:
+    commit(broker, "drivers", ("rides", 0, 7), ("rides", 2, 8), ("fares", 0, 9))
+
+    assert offsets(ask(broker, version, "drivers", None)) == {
+        ("rides", 0): 7,
+        ("rides", 2): 8,
+        ("fares", 0): 9,
+    }
+    assert offsets(ask(broker, version, "nobody", None)) == {}
+
+
+@several_groups
+def test_several_groups_are_answered_in_the_order_asked_though_others_look_after_them(
+    broker: RunningBroker, version: int
+) -> None:
+    group_ids = [f"group {number}" for number in range(9)]
+    for number, group_id in enumerate(group_ids):
+        commit(broker, group_id, ("rides", 0, number))
+    asked = [
+        {
+            "group_id": group_id,
+            "member_id": None,
+            "member_epoch": -1,
+            "topics": [{"name": "rides", "partition_indexes": [0]}],
+        }
+        for group_id in group_ids
+    ]
+    assert len({broker.broker.groups.partition_of(one) for one in group_ids}) == 3
+
+    reply = broker.ask(Api.OFFSET_FETCH, version, groups=asked, require_stable=True)
+
+    assert [one.group_id for one in reply.groups] == group_ids
+    assert [one.topics[0].partitions[0].committed_offset for one in reply.groups] == list(range(9))
+
+
+@every_version
+def test_offsets_of_a_deleted_topic_do_not_serve_a_new_one_of_its_name(
+    broker: RunningBroker, version: int
+) -> None:
+    commit(broker, "drivers", ("rides", 0, 7))
+    broker.run(broker.broker.topics.delete("rides"))
+    broker.create_topic("rides")
+
+    assert offsets(ask(broker, version, "drivers", {"rides": [0]})) == {("rides", 0): NOTHING}
+
+
+def test_not_even_when_the_groups_could_not_be_told_that_it_was_deleted(
+    broker: RunningBroker,
+) -> None:
+    commit(broker, "drivers", ("rides", 0, 7))
+    broker.broker.topics.on_changed = lambda: None
+    broker.run(broker.broker.topics.delete("rides"))
+    assert committed(broker, "drivers") == {("rides", 0): 7}
+
+    broker.create_topic("rides")
+
+    assert committed(broker, "drivers") == {("rides", 0): NOTHING}
+    commit(broker, "drivers", ("rides", 0, 1))
+    assert committed(broker, "drivers") == {("rides", 0): 1}
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_while_the_groups_are_loaded_clients_are_told_to_ask_again(
+    broker: RunningBroker, version: int
+) -> None:
+    begin_to_load(broker)
+
+    found = ask(broker, version, "drivers", {"rides": [0, 1]})
+
+    assert found.error_code == COORDINATOR_LOAD_IN_PROGRESS
+    assert not found.topics
+
+
+def test_version_1_has_a_place_for_errors_in_the_partitions_only(broker: RunningBroker) -> None:
+    begin_to_load(broker)
+
+    found = ask(broker, 1, "drivers", {"rides": [0, 1], "fares": [0]})
+
+    assert [
+        (topic.name, one.partition_index, one.committed_offset, one.error_code)
+        for topic in found.topics
+        for one in topic.partitions
+    ] == [
+        ("rides", 0, NOTHING, COORDINATOR_LOAD_IN_PROGRESS),
+        ("rides", 1, NOTHING, COORDINATOR_LOAD_IN_PROGRESS),
+        ("fares", 0, NOTHING, COORDINATOR_LOAD_IN_PROGRESS),
+    ]
+
+
+def test_before_anybody_looked_for_the_coordinator_there_is_none(
+    running_broker: RunningBroker,
+) -> None:
+    found = ask(running_broker, 9, "drivers", {"rides": [0]})
+
+    assert found.error_code == NOT_COORDINATOR
