@@ -168,16 +168,24 @@ class BrokerProcess:
         raise BrokerMisbehaved(f"no line with {pattern!r} in the log:\n{self.log[-4000:]}")
 
     def resident_bytes(self) -> int:
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-        raise BrokerMisbehaved(f"process {self.pid} has no memory")
+        """The memory it has now."""
+        return self._memory("VmRSS")
+
+    def peak_resident_bytes(self) -> int:
+        """The most memory it ever had."""
+        return self._memory("VmHWM")
 
     def cpu_seconds(self) -> float:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     # Inside.
+
+    def _memory(self, name: str) -> int:
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+        raise BrokerMisbehaved(f"process {self.pid} has no {name}")
 
     def command(self) -> list[str]:
         """What `start` runs; for tests that want to run it themselves."""
