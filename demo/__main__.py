@@ -3,6 +3,8 @@
 Exits with 0 only if every count is what it must be.
 """
 
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -11,12 +13,20 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from demo.broker_process import broker
 from demo.rides import STEPS, ride_events
 
 TOPIC = "rides"
+FRAUD = "fraud"
 PARTITIONS = 3
 RIDES = 25_000
 EVENTS = RIDES * len(STEPS)
@@ -58,9 +68,15 @@ def _run(address: str, progress: Progress) -> int:
     again_bar = progress.add_task("pricing again, from 3 days ago", total=expected)
     while pricing.count < expected:
         progress.update(again_bar, completed=pricing.read_up_to(expected))
-    progress.stop()
     pricing.close()
     warehouse.close()
+
+    # A group's member dies in the middle of its work; the next one goes on where it had committed.
+    bar = progress.add_task("fraud, killed on the way", total=EVENTS)
+    before = _work(address, progress, bar, kill_after=EVENTS // 3)
+    committed = _committed(address)
+    after = _work(address, progress, bar, already=committed)
+    progress.stop()
     return _report(
         {
             "events published": (EVENTS, EVENTS),
@@ -68,6 +84,8 @@ def _run(address: str, progress: Progress) -> int:
             "of them finished rides": (warehouse.finished, RIDES),
             "read again by pricing since 3 days ago": (pricing.count, expected),
             "rides out of order": (pricing.out_of_order + warehouse.out_of_order, 0),
+            "fraud: committed when killed (at least)": (min(committed, before), before),
+            "fraud: committed, then read by the next": (committed + after, EVENTS),
         }
     )
 
@@ -109,6 +127,41 @@ class Reader:
         self._last_step[ride] = step
         self.finished += step == len(STEPS) - 1
         self.count += 1
+
+
+def _work(
+    address: str,
+    progress: Progress,
+    bar: TaskID,
+    *,
+    kill_after: int | None = None,
+    already: int = 0,
+) -> int:
+    """Let a worker read until it is done, or killed; return how many messages it had committed."""
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "demo.worker", address, FRAUD], stdout=subprocess.PIPE, text=True
+    )
+    assert worker.stdout is not None
+    count = 0
+    for line in worker.stdout:
+        count = int(line)
+        progress.update(bar, completed=already + count)
+        if kill_after is not None and count >= kill_after:
+            worker.kill()
+            break
+    code = worker.wait()
+    if code not in (0, -signal.SIGKILL):
+        raise SystemExit(f"the worker failed with exit code {code}")
+    return count
+
+
+def _committed(address: str) -> int:
+    """What the group has committed, as the broker knows it."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": FRAUD})
+    wanted = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+    offsets = consumer.committed(wanted, timeout=10)
+    consumer.close()
+    return sum(max(0, one.offset) for one in offsets)
 
 
 def _create_topic(address: str) -> None:
