@@ -25,7 +25,12 @@ PRODUCER_WINDOW = 4
 # Each slow consumer asks this many times before anything comes back; the broker need not take them all in.
 REQUESTS_EACH = 4
 FETCH_BYTES = 50 * MB
-SETTINGS = {"memory_bytes_max": MEMORY_BYTES_MAX, "frame_bytes_max": 32 * MB}
+SETTINGS = {
+    "memory_bytes_max": MEMORY_BYTES_MAX,
+    "frame_bytes_max": 32 * MB,
+    # A producer that gets no memory for its request is sent away after this; the bench does not wait longer.
+    "frame_arrival_ms": 15_000,
+}
 
 COLUMNS = (
     Column("what", "flood"),
