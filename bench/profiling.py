@@ -147,27 +147,39 @@ def _symbol_table(load: Load) -> Table:
         finally:
             perf.terminate()
             perf.wait()
-    listing = subprocess.run(
-        ["perf", "report", "-i", str(data), "--stdio", "-q", "--sort", "comm,dso,symbol"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
+    symbols = _perf_report(data, "comm,dso,symbol")
+    libraries = _perf_report(data, "dso")
     data.unlink(missing_ok=True)
     table = Table(
         "profile-native",
         f"perf of all the broker's threads: {load.title}",
         (Column("share", "share"), Column("symbol", "thread, library, symbol")),
     )
-    for line in listing.splitlines():
-        share, _, symbol = line.strip().partition(" ")
-        if share.endswith("%") and len(table.rows) < SYMBOLS_SHOWN:
-            table.rows.append({"share": share, "symbol": " ".join(symbol.split()).rstrip(" -")})
+    for share, symbol in symbols[:SYMBOLS_SHOWN]:
+        table.rows.append({"share": share, "symbol": symbol})
+    table.notes.append(", ".join(f"{library} {share}" for share, library in libraries[:6]))
     table.notes.append(
         f"{one.cpu_s_per_request * 1e6:.1f} us of broker CPU a request, not slowed by cProfile; "
         f"{one.messages_per_cpu_s / 1e6:.2f} M messages, {one.bytes_per_cpu_s / 1e9:.2f} GB per CPU-s."
     )
     return table
+
+
+def _perf_report(data: Path, sort: str) -> list[tuple[str, str]]:
+    """Shares and what they are of, largest first."""
+    listing = subprocess.run(
+        ["perf", "report", "-i", str(data), "--stdio", "-q", "--sort", sort],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    found = []
+    for line in listing.splitlines():
+        share, _, what = line.strip().partition(" ")
+        if share.endswith("%"):
+            # perf has no name for what is neither a file nor the kernel's image it can see.
+            found.append((share, " ".join(what.split()).rstrip(" -") or "kernel"))
+    return found
 
 
 def main() -> None:
