@@ -49,3 +49,11 @@ def test_a_waiter_that_finds_too_little_may_wait_again() -> None:
 def test_giving_back_more_than_was_taken_is_a_broken_invariant() -> None:
     with pytest.raises(AssertionError):
         MemoryBudget(100).give(1)
+
+
+def test_replies_leave_a_part_for_requests() -> None:
+    # Else consumers that take nothing would stop every producer.
+    budget = MemoryBudget(100)
+    budget.take(75)
+    assert budget.available_for_replies == 0
+    assert budget.try_take(25)

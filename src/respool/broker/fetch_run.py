@@ -64,7 +64,7 @@ class FetchRun:
     @property
     def has_room(self) -> bool:
         memory = self._broker.memory
-        return memory.available >= min(ROOM_MIN, memory.limit)
+        return memory.available_for_replies >= min(ROOM_MIN, memory.limit // 2)
 
     def is_enough(self, answer: FetchAnswer) -> bool:
         # Without partitions there is nothing to wait for.
@@ -82,7 +82,7 @@ class FetchRun:
             NotCached: `cached_only`, and some bytes must come from the disk.
         """
         answer = FetchAnswer()
-        limit = min(self._bytes_max, max(ROOM_MIN, self._broker.memory.available))
+        limit = min(self._bytes_max, max(ROOM_MIN, self._broker.memory.available_for_replies))
         for target in self._scope.targets:
             left = limit - answer.record_bytes
             fetched = self._read_target(target, answer, left, cached_only=cached_only)
@@ -193,6 +193,9 @@ class FetchRun:
         partitions = list(self._partitions())
         for partition in partitions:
             partition.add_fetch_waiter(waiter)
+        # This may run a turn of the loop after the read: what was committed in between woke nobody.
+        if self._has_moved_on(answer):
+            waiter.wake()
         deadline = asyncio.get_running_loop().call_later(self._wait_max_s, waiter.wake)
         try:
             await waiter.ready
@@ -201,6 +204,17 @@ class FetchRun:
             for partition in partitions:
                 partition.remove_fetch_waiter(waiter)
         return await self._read_and_encode()
+
+    def _has_moved_on(self, answer: FetchAnswer) -> bool:
+        """Whether any partition is no longer as it was read."""
+        for target, fetched in answer.partitions:
+            try:
+                partition = self._find(target)
+            except RequestError:
+                return fetched.error_code == 0
+            if partition.high_watermark != fetched.high_watermark or not partition.is_online:
+                return True
+        return False
 
     async def _read_and_encode(self) -> Reply:
         try:

@@ -7,6 +7,9 @@ slow consumers slows down, it does not grow the process.
 from collections import deque
 from collections.abc import Callable
 
+# One part in so many is kept free of replies, for requests to be received in.
+RECEIVING_SHARE = 4
+
 
 class MemoryBudget:
     def __init__(self, limit: int) -> None:
@@ -17,6 +20,11 @@ class MemoryBudget:
     @property
     def available(self) -> int:
         return self.limit - self.used
+
+    @property
+    def available_for_replies(self) -> int:
+        """Less than `available`: consumers that do not take their replies must not stop producers from sending."""
+        return self.limit - self.limit // RECEIVING_SHARE - self.used
 
     def try_take(self, amount: int) -> bool:
         """Take all of it or nothing. An amount above the limit itself is granted once nobody holds any."""

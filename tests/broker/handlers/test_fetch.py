@@ -192,6 +192,23 @@ def test_a_waiting_fetch_is_answered_by_what_comes_and_not_before(rides: Running
     assert values(only(rides.run(story())).records) == [b"news"]
 
 
+def test_what_is_committed_before_a_fetch_has_begun_to_wait_is_not_missed(
+    rides: RunningBroker,
+) -> None:
+    # Both requests came in one turn of the loop: the fetch had read, and did not wait yet.
+    async def story() -> Any:
+        frame = encode_request(Api.FETCH, BY_NAME, **wish(target(), max_wait=60_000))
+        fetching = handle(decode_request(frame), rides.broker)
+        assert asyncio.iscoroutine(fetching)
+        produced = handle(
+            decode_request(encode_request(Api.PRODUCE, 9, **rides_batch(b"news"))), rides.broker
+        )
+        await produced.wait()  # type: ignore[union-attr]
+        return decode_reply(Api.FETCH, BY_NAME, b"".join(await asyncio.wait_for(fetching, 5)))
+
+    assert values(only(rides.run(story())).records) == [b"news"]
+
+
 def test_a_fetch_that_wants_many_bytes_waits_for_them(rides: RunningBroker) -> None:
     async def story() -> Any:
         waiting = await fetch_later(rides, **wish(target(), max_wait=60_000, min_bytes=3_000))
