@@ -1,6 +1,8 @@
 """Produce, from request bytes to reply bytes."""
 
 import asyncio
+import sys
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from respool.wire.codec import decode_request
 
 VERSION = 9
 TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS, BAD_ACKS = 7, 10, 19, 21
-CORRUPT, UNKNOWN_TOPIC, BAD_TIMESTAMP, OUT_OF_ORDER, STALE_EPOCH = 2, 3, 32, 45, 47
+CORRUPT, UNKNOWN_TOPIC, NOT_LEADER, BAD_TIMESTAMP, OUT_OF_ORDER, STALE_EPOCH = 2, 3, 6, 32, 45, 47
 BAD_TXN_STATE, STORAGE_ERROR, BAD_CODEC, BAD_RECORD = 48, 56, 76, 87
 
 
@@ -261,6 +263,50 @@ def test_an_answer_waits_for_the_sync_and_later_requests_do_not_wait_for_it(
         assert offsets == [0, 1, 2]
 
     rides.run(story())
+
+
+def test_an_answer_that_waits_for_the_sync_holds_no_records(rides: RunningBroker) -> None:
+    async def story() -> None:
+        rides.offload.hold()
+        frame = encode_request(
+            Api.PRODUCE, VERSION, **request(("rides", 0, batch()), ("rides", 1, damaged(batch())))
+        )
+        decoded = decode_request(frame)
+        records = [one.records for one in decoded.body.topic_data[0].partition_data]
+        outcome = handle(decoded, rides.broker)
+        assert isinstance(outcome, Pipelined)
+        del decoded
+        counts = [sys.getrefcount(one) for one in records]
+        rides.offload.release()
+        await outcome.wait()
+        # The list, the loop's name and the function asked are all that knew them.
+        assert counts == [3, 3]
+
+    rides.run(story())
+
+
+def test_a_topic_deleted_while_its_batch_is_recompressed_is_told_to_the_producer(
+    running_broker: RunningBroker,
+) -> None:
+    running_broker.create_topic("packed", compression_type="gzip")
+
+    async def story() -> None:
+        running_broker.offload.hold()
+        frame = encode_request(Api.PRODUCE, VERSION, **request(("packed", 0, batch())))
+        outcome = handle(decode_request(frame), running_broker.broker)
+        assert isinstance(outcome, Coroutine)
+        reply = asyncio.ensure_future(outcome)
+        while not running_broker.offload.held:
+            await asyncio.sleep(0)
+        # This is the moment in a deletion from which the partition is out of service.
+        log = running_broker.broker.partitions.find("packed", 0).detach()
+        running_broker.offload.release()
+        answer = decode_reply(Api.PRODUCE, VERSION, b"".join(await reply))
+        assert answer.responses[0].partition_responses[0].error_code == NOT_LEADER
+        assert log is not None
+        log.close()
+
+    running_broker.run(story())
 
 
 def test_a_commit_that_does_not_come_in_time_is_told_and_the_record_may_stay(

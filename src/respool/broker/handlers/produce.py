@@ -10,6 +10,7 @@ connection are pipelined: while one waits for its sync, the next ones are append
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from respool.broker.admission import admit, check_size, recompression_for
 from respool.broker.broker import Broker
@@ -70,7 +71,7 @@ def _append_and_answer(
         answer = _CommittedAnswer(request, broker, writes)
         if answer.is_waiting:
             return answer.reply
-    return [_encode(request, writes)]
+    return [_encode(_Asked.by(request), writes)]
 
 
 def _recompress_all(writes: Iterable["_Write"]) -> None:
@@ -106,24 +107,28 @@ class _Write:
             self.batch = admit(self.records, config, now_ms=now_ms, version=request.version)
             self.needs_recompression = recompression_for(self.batch, config) is not None
         except RequestError as error:
-            self.error = error
+            self.error = _without_trace(error)
 
     def recompress(self) -> None:
         if self.error is not None or self.partition is None or self.batch is None:
             return
-        config = self.partition.config
-        codec = recompression_for(self.batch, config)
-        if codec is None:
-            return
         try:
+            # The topic may have been deleted since the batch was admitted.
+            config = self.partition.config
+            codec = recompression_for(self.batch, config)
+            if codec is None:
+                return
             # A batch may not unpack to more than a request could have carried uncompressed.
             self.batch = recompress(self.batch, codec, limit=UNPACKED_BYTES_MAX)
             check_size(self.batch, config)
         except RequestError as error:
-            self.error = error
+            self.error = _without_trace(error)
 
     def append(self, acks: int, now_ms: int) -> None:
         partition, batch = self.partition, self.batch
+        # While the reply waits for its sync, nothing holds the records: how many requests wait is up
+        # to clients, and so would be how much memory.
+        self.records = self.batch = None
         if self.error is not None or partition is None or batch is None:
             return
         try:
@@ -131,12 +136,18 @@ class _Write:
                 _check_replicas(partition)
             appended = partition.append(batch, now_ms=now_ms)
         except RequestError as error:
-            self.error = error
+            self.error = _without_trace(error)
             return
         self.base_offset = appended.base_offset
         self.next_offset = Offset(appended.last_offset + 1)
         if partition.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
             self.log_append_time_ms = now_ms
+
+
+def _without_trace(error: RequestError) -> RequestError:
+    """The error alone: the frames it came through still hold the records."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 # The most a compressed batch may grow to when its topic asks for another codec.
@@ -155,7 +166,7 @@ class _CommittedAnswer:
     """The reply to an acks=all request: sent when every batch in it is committed, failed or out of time."""
 
     def __init__(self, request: Request, broker: Broker, writes: list[_Write]) -> None:
-        self._request = request
+        self._asked = _Asked.by(request)
         self._writes = writes
         self._deadlines = broker.deadlines
         self.reply = Pipelined()
@@ -177,14 +188,14 @@ class _CommittedAnswer:
         # After a time-out the client has its answer already.
         if not self._outstanding and not self.reply.is_settled:
             self._deadlines.remove(self)
-            self.reply.settle([_encode(self._request, self._writes)])
+            self.reply.settle([_encode(self._asked, self._writes)])
 
     def on_timeout(self) -> None:
         for write in self._writes:
             partition = write.partition
             if write.error is None and partition and partition.high_watermark < write.next_offset:
                 write.error = RequestTimedOut(f"{partition.name}: not committed in time")
-        self.reply.settle([_encode(self._request, self._writes)])
+        self.reply.settle([_encode(self._asked, self._writes)])
 
 
 class _Outstanding:
@@ -210,11 +221,22 @@ def _close_on_error(writes: Iterable[_Write]) -> None:
             )
 
 
-def _encode(request: Request, writes: Iterable[_Write]) -> bytes:
+class _Asked(NamedTuple):
+    """What a reply needs of its request; the request itself has the records."""
+
+    correlation_id: int
+    version: int
+
+    @classmethod
+    def by(cls, request: Request) -> Self:
+        return cls(request.correlation_id, request.version)
+
+
+def _encode(asked: _Asked, writes: Iterable[_Write]) -> bytes:
     topics: dict[str, list[ProducedPartition]] = {}
     for write in writes:
         topics.setdefault(write.topic, []).append(_result(write))
-    return encode_produce_reply(request.correlation_id, request.version, list(topics.items()))
+    return encode_produce_reply(asked.correlation_id, asked.version, list(topics.items()))
 
 
 def _result(write: _Write) -> ProducedPartition:
