@@ -5,6 +5,7 @@ import dataclasses
 import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -133,9 +134,18 @@ class Broker:
         high_watermarks = self.partitions.high_watermarks()
         offline = [one.name for one in self.partitions if not one.is_online]
         logs = self.partitions.detach_all()
+        # Each waits for the disk a few times; together they wait for it not much longer than one.
+        closings = {name: partial(self.folder.close_log, name, log) for name, log in logs.items()}
+        is_closed = await asyncio.gather(*(self.offload.run(one) for one in closings.values()))
+        closed = {name for name, done in zip(closings, is_closed, strict=True) if done}
         # A log that failed must be recovered at the next start: then the stop was not clean.
         await self.offload.run(
-            lambda: self.folder.close(logs, high_watermarks, is_clean=not offline)
+            lambda: self.folder.close(
+                logs,
+                high_watermarks,
+                closed=closed,
+                is_clean=not offline and len(closed) == len(logs),
+            )
         )
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
@@ -158,8 +168,7 @@ class Broker:
 
     def _new_groups(self) -> Groups:
         # Its settings have the same names there; those of the broker have been checked already.
-        names = {field.name for field in dataclasses.fields(GroupSettings)}
-        names &= {field.name for field in dataclasses.fields(Settings)}
+        names = [field.name for field in dataclasses.fields(GroupSettings)]
         settings = GroupSettings(**{name: getattr(self.settings, name) for name in names})
         return Groups(
             catalog=self.catalog,

@@ -186,23 +186,29 @@ class DataFolder:
         with self._guard:
             self._checkpoints.write(self._current(logs), high_watermarks)
 
+    def close_log(self, name: TopicPartition, log: PartitionLog) -> bool:
+        """Close one log; say whether all of it is synced. Several may be closed at the same time, before `close`."""
+        return _close(name, log)
+
     def close(
         self,
         logs: Mapping[TopicPartition, PartitionLog],
         high_watermarks: Mapping[TopicPartition, Offset],
         *,
+        closed: Collection[TopicPartition] = (),
         is_clean: bool = True,
     ) -> bool:
         """Close the logs and leave the folder so that the next start need not read them; say whether it need not.
 
-        It must when `is_clean` is False, when a log does not close, or when one that was opened is not among `logs`:
-        its end may not be on the disk then.
+        `closed` names those that `close_log` has closed already, with success. The next start must read them when
+        `is_clean` is False, when a log does not close, or when one that was opened is not among `logs`: its end may
+        not be on the disk then.
         """
         with self._guard:
             assert not self._is_closed
             self._is_closed = True
             # The order is what makes the marker true: logs, what refers to them, marker.
-            closed = {name for name, log in logs.items() if _close(name, log)}
+            closed = {name for name, log in logs.items() if name in closed or _close(name, log)}
             self._checkpoints.write(self._current(logs), high_watermarks)
             if not is_clean or not self._are_all_clean(closed):
                 return False
