@@ -99,12 +99,15 @@ class Member:
         instance_id: str | None = None,
         protocols: tuple[str, ...] = ("range",),
         topics: bytes = b"rides",
+        gives: bytes | None = None,
     ) -> None:
         self.broker = broker
         self.group_id = group_id
         self.instance_id = instance_id
         self.protocols = protocols
         self.topics = topics
+        # What it gives to everyone as a leader; without it, each gets a share named for it.
+        self.gives = gives
         self.member_id = ""
         self.generation = -1
         self.leader = ""
@@ -131,9 +134,10 @@ class Member:
         return reply
 
     async def sync(self, version: int = SYNC_VERSION, **changes: Any) -> Any:
-        """Ask for the share; a leader gives each member its own id as its share."""
+        """Ask for the share, and as a leader bring what everyone gets."""
         assignments = [
-            {"member_id": one, "assignment": b"share of " + one.encode()} for one in self.members
+            {"member_id": one, "assignment": self.gives or b"share of " + one.encode()}
+            for one in self.members
         ]
         fields = {
             **self._who(),

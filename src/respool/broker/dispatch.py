@@ -8,6 +8,8 @@ from respool.broker.broker import Broker
 from respool.broker.handlers import (
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -74,6 +76,8 @@ HANDLERS: Mapping[int, Handler] = {
     Api.OFFSET_DELETE: offset_delete.offset_delete,
     Api.DESCRIBE_CLUSTER: describe_cluster.describe_cluster,
     Api.DESCRIBE_PRODUCERS: describe_producers.describe_producers,
+    Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat.consumer_group_heartbeat,
+    Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe.consumer_group_describe,
     Api.LIST_CONFIG_RESOURCES: list_config_resources.list_config_resources,
     Api.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.describe_topic_partitions,
 }

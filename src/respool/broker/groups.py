@@ -8,6 +8,7 @@ from respool.broker.catalog import Catalog
 from respool.broker.partitions import Partitions
 from respool.broker.shard import Machine, Shard
 from respool.broker.topics import Topics
+from respool.coordination.consumer_requests import TopicsView, TopicView
 from respool.coordination.decision import Decision
 from respool.coordination.java_hash import partition_for
 from respool.model.cluster import TopicImage
@@ -18,6 +19,8 @@ from respool.ports.offload import Offload
 
 
 class GroupMachine(Machine, Protocol):
+    def on_topics_changed(self, topics: TopicsView, *, now_ms: int) -> Decision: ...
+
     def on_topics_deleted(self, names: Collection[str], *, now_ms: int) -> Decision: ...
 
 
@@ -41,21 +44,20 @@ class Groups:
         self._partition_count = partition_count
         self._new_machine = new_machine
         self._shards: dict[int, Shard] = {}
+        # Of each shard: its machine, and the topics there were when it was last told of them.
         self._machines: dict[Shard, GroupMachine] = {}
-        # The topics there were when groups were last told of them.
-        self._topics_seen: Collection[str] = ()
+        self._topics_told: dict[Shard, TopicsView] = {}
         self._creating = asyncio.Lock()
 
     def open(self) -> None:
         """Make a shard for every partition there is; until `load` is done, their groups are told to wait."""
         self._topics.on_changed = self._on_topics_changed
-        self._topics_seen = self._catalog.image.topics.keys()
         topic = self._catalog.image.topics.get(CONSUMER_OFFSETS)
         if topic is not None:
             self._open(topic)
 
     async def load(self) -> None:
-        await asyncio.gather(*(shard.load() for shard in self._shards.values()))
+        await asyncio.gather(*(self._load(shard) for shard in self._shards.values()))
 
     async def ensure_topic(self) -> None:
         """The topic is made when the first group asks for its coordinator."""
@@ -104,20 +106,38 @@ class Groups:
         """
         return list(await asyncio.gather(*(shard.ask(request) for shard in self._shards.values())))
 
+    async def _load(self, shard: Shard) -> None:
+        await shard.load()
+        # Topics may have come and gone meanwhile.
+        self._tell_topics(shard, self._topics_view())
+
     def _on_topics_changed(self) -> None:
-        topics = self._catalog.image.topics.keys()
-        deleted = [name for name in self._topics_seen if name not in topics]
-        self._topics_seen = topics
-        if not deleted:
-            return
-        # A shard that still loads misses this. It does no harm: offsets name the topic's id, and expire.
+        view = self._topics_view()
+        for shard in self._shards.values():
+            # One that still loads is told when it has.
+            if shard.is_active:
+                self._tell_topics(shard, view)
+
+    def _tell_topics(self, shard: Shard, view: TopicsView) -> None:
+        machine, told = self._machines[shard], self._topics_told[shard]
         now_ms = self._clock.now_ms()
-        for shard, machine in self._machines.items():
+        deleted = [name for name in told if name not in view]
+        if deleted:
             shard.tell(machine.on_topics_deleted(deleted, now_ms=now_ms))
+        shard.tell(machine.on_topics_changed(view, now_ms=now_ms))
+        self._topics_told[shard] = view
+
+    def _topics_view(self) -> TopicsView:
+        return {
+            name: TopicView(topic.id, len(topic.partitions), topic.internal)
+            for name, topic in self._catalog.image.topics.items()
+        }
 
     def _open(self, topic: TopicImage) -> None:
+        view = self._topics_view()
         for number in range(len(topic.partitions)):
             machine = self._new_machine()
+            machine.on_topics_changed(view, now_ms=self._clock.now_ms())
             shard = Shard(
                 partition=self._partitions.find(topic.name, number),
                 machine=machine,
@@ -126,3 +146,4 @@ class Groups:
             )
             self._shards[number] = shard
             self._machines[shard] = machine
+            self._topics_told[shard] = view

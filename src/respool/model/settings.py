@@ -129,6 +129,23 @@ class Settings:
     group_max_size: int = field(
         default=INT_MAX, metadata=_setting("Members a group has at the most.")
     )
+    group_consumer_session_timeout_ms: int = field(
+        default=45_000,
+        metadata=_setting("Members of next-generation groups (KIP-848) silent this long are out."),
+    )
+    group_consumer_heartbeat_interval_ms: int = field(
+        default=5_000,
+        metadata=_setting("How often members of next-generation groups are to be heard of."),
+    )
+    group_consumer_max_size: int = field(
+        default=INT_MAX, metadata=_setting("Members a next-generation group has at the most.")
+    )
+    group_consumer_migration_policy: str = field(
+        default="bidirectional",
+        metadata=_setting(
+            "How groups with members may change protocol: disabled, upgrade, downgrade, bidirectional."
+        ),
+    )
     offset_metadata_max_bytes: int = field(
         default=4_096, metadata=_setting("The longest text a client may commit with an offset.")
     )
@@ -167,6 +184,11 @@ class Settings:
                 f"group_min_session_timeout_ms = {self.group_min_session_timeout_ms} exceeds "
                 f"group_max_session_timeout_ms = {self.group_max_session_timeout_ms}"
             )
+        if self.group_consumer_migration_policy not in MIGRATION_POLICIES:
+            raise SettingsError(
+                f"group_consumer_migration_policy = {self.group_consumer_migration_policy!r} is not one of "
+                f"{', '.join(MIGRATION_POLICIES)}"
+            )
         if self.log_level not in LOG_LEVELS:
             raise SettingsError(
                 f"log_level = {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}"
@@ -199,6 +221,7 @@ class Settings:
             raise SettingsError(f"[topic] {error}") from None
 
 
+MIGRATION_POLICIES = ("disabled", "upgrade", "downgrade", "bidirectional")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 _LOWEST = {
@@ -224,6 +247,9 @@ _LOWEST = {
     "group_max_session_timeout_ms": 1,
     "group_initial_rebalance_delay_ms": 0,
     "group_max_size": 1,
+    "group_consumer_session_timeout_ms": 1,
+    "group_consumer_heartbeat_interval_ms": 1,
+    "group_consumer_max_size": 1,
     "offset_metadata_max_bytes": 0,
     "offsets_retention_minutes": 1,
     "offsets_retention_check_interval_ms": 1,

@@ -40,6 +40,8 @@ class Api(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -104,6 +106,9 @@ _ROWS = (
     _row(Api.OFFSET_DELETE, "OffsetDelete", 0, 0),
     _row(Api.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2),
     _row(Api.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0),
+    # librdkafka polls for ever without a word when it finds 0 only; franz-go uses it as soon as it is told of it.
+    _row(Api.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1),
+    _row(Api.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1),
     _row(Api.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1),
     _row(Api.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0),
 )

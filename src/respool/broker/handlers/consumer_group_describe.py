@@ -1,0 +1,80 @@
+"""ConsumerGroupDescribe (key 69): members of next-generation groups, what they have and what they shall have (KIP-848).
+
+Every group asked for is answered: librdkafka 2.16 ends its process when one is missing.
+"""
+
+from collections.abc import Iterable
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from respool.broker.handlers.error_fields import error_fields
+from respool.broker.handlers.several_groups import ask_each
+from respool.broker.outcome import Reply
+from respool.coordination.consumer_requests import (
+    ConsumerGroupDescribe,
+    DescribedConsumerGroup,
+    DescribedConsumerMember,
+    NamedPartitions,
+)
+from respool.wire.codec import Request, encode_reply
+
+CLASSIC_MEMBER = 0
+CONSUMER_MEMBER = 1
+
+
+async def consumer_group_describe(request: Request, broker: Broker) -> Reply:
+    body = request.body
+    groups = await ask_each(
+        broker.groups,
+        body.group_ids,
+        group_of=str,
+        ask=lambda group_ids: ConsumerGroupDescribe(group_ids=group_ids),
+        results_of=lambda answer: answer.groups,
+        refuse=lambda group_id, error: DescribedConsumerGroup(group_id=group_id, error=error),
+    )
+    asks_operations = body.include_authorized_operations
+    fields = {
+        "throttle_time": 0,
+        "groups": [_group_fields(group, asks_operations=asks_operations) for group in groups],
+    }
+    return [encode_reply(request, fields)]
+
+
+def _group_fields(group: DescribedConsumerGroup, *, asks_operations: bool) -> dict[str, object]:
+    return {
+        **error_fields(group.error),
+        "group_id": group.group_id,
+        "group_state": group.state,
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "assignor_name": group.assignor,
+        "members": [_member_fields(member) for member in group.members],
+        "authorized_operations": (
+            GROUP_OPERATIONS if asks_operations and group.error is None else NOT_ASKED
+        ),
+    }
+
+
+def _member_fields(member: DescribedConsumerMember) -> dict[str, object]:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "member_epoch": member.member_epoch,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": member.topic_names,
+        "subscribed_topic_regex": member.topic_pattern,
+        "assignment": _assignment(member.assignment),
+        "target_assignment": _assignment(member.target_assignment),
+        "member_type": CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
+    }
+
+
+def _assignment(assigned: Iterable[NamedPartitions]) -> dict[str, object]:
+    return {
+        "topic_partitions": [
+            {"topic_id": one.topic_id, "topic_name": one.topic_name, "partitions": one.partitions}
+            for one in assigned
+        ]
+    }

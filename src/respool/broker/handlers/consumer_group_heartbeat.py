@@ -1,0 +1,69 @@
+"""ConsumerGroupHeartbeat (key 68): all a member of a next-generation group ever sends to its coordinator (KIP-848)."""
+
+from typing import Any
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_fields
+from respool.broker.handlers.when_answered import reply_when_answered
+from respool.broker.outcome import Outcome, Reply
+from respool.coordination.consumer_requests import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatReply,
+)
+from respool.coordination.partition_sets import PartitionSet, partition_set
+from respool.model.errors import RequestError
+from respool.model.ids import ZERO_TOPIC_ID
+from respool.wire.codec import Request, encode_reply
+from respool.wire.shape import milliseconds
+
+# From here on members choose their ids (KIP-1082), and may subscribe by a pattern.
+MEMBER_CHOOSES_ID_VERSION = 1
+
+
+def consumer_group_heartbeat(request: Request, broker: Broker) -> Outcome:
+    def encode(answer: ConsumerGroupHeartbeatReply | RequestError) -> Reply:
+        if isinstance(answer, RequestError):
+            answer = ConsumerGroupHeartbeatReply(error=answer)
+        fields = {
+            "throttle_time": 0,
+            **error_fields(answer.error),
+            "member_id": answer.member_id,
+            "member_epoch": answer.member_epoch,
+            "heartbeat_interval": answer.heartbeat_interval_ms,
+            "assignment": None if answer.assignment is None else _assignment(answer.assignment),
+        }
+        return [encode_reply(request, fields)]
+
+    return reply_when_answered(broker, request.body.group_id, _question(request), encode)
+
+
+def _question(request: Request) -> ConsumerGroupHeartbeat:
+    body = request.body
+    return ConsumerGroupHeartbeat(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        instance_id=body.instance_id,
+        rack_id=body.rack_id,
+        client_id=request.client_id or "",
+        client_host=request.client_host,
+        rebalance_timeout_ms=milliseconds(body.rebalance_timeout),
+        topic_names=body.subscribed_topic_names,
+        topic_pattern=getattr(body, "subscribed_topic_regex", None),
+        assignor=body.server_assignor,
+        owned=None if body.topic_partitions is None else _owned(body.topic_partitions),
+        chooses_member_id=request.version >= MEMBER_CHOOSES_ID_VERSION,
+    )
+
+
+def _owned(topics: tuple[Any, ...]) -> PartitionSet:
+    return partition_set((one.topic_id or ZERO_TOPIC_ID, one.partitions) for one in topics)
+
+
+def _assignment(assigned: PartitionSet) -> dict[str, object]:
+    return {
+        "topic_partitions": [
+            {"topic_id": topic_id, "partitions": sorted(partitions)}
+            for topic_id, partitions in assigned.items()
+        ]
+    }
