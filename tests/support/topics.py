@@ -3,7 +3,7 @@
 from itertools import count
 from typing import Any
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 TIMEOUT_S = 15.0
 
@@ -25,6 +25,10 @@ class Topics:
         config = {key.replace("_", "."): str(value) for key, value in settings.items()}
         wish = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
         self.admin.create_topics([wish], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
+
+    def grow(self, topic: str, *, partitions: int) -> None:
+        wish = NewPartitions(topic, partitions)
+        self.admin.create_partitions([wish], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
 
     def delete(self, topic: str) -> None:
         self.admin.delete_topics([topic], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
