@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from broker.group_client import (
+    COORDINATOR_NOT_AVAILABLE,
+    NOT_COORDINATOR,
     REBALANCE_IN_PROGRESS,
     REBALANCE_TIMEOUT_MS,
     SESSION_TIMEOUT_MS,
@@ -20,6 +22,7 @@ from broker.group_client import (
     shards,
     start_with_groups,
     turns,
+    wait_until_loaded,
 )
 from broker.running_broker import LATEST, RunningBroker, StartBroker
 from broker.wire_client import decode_reply, encode_request
@@ -150,7 +153,7 @@ def test_whoever_waits_is_sent_looking_for_the_coordinator_when_the_broker_stops
 
     broker.run(_call(broker.broker.groups.stop))
 
-    assert broker.finish(joining).error_code == 16
+    assert broker.finish(joining).error_code == NOT_COORDINATOR
 
 
 @either_end
@@ -164,6 +167,38 @@ def test_offsets_of_a_deleted_topic_are_gone(broker: RunningBroker, crash: bool)
     assert committed(broker, "group 3") == {("rides", 0): 3}
     restart(broker, crash=crash)
     assert committed(broker, "group 3") == {("rides", 0): 3}
+
+
+def test_groups_go_on_when_a_full_disk_has_room_again(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("respool.broker.groups.REOPEN_DELAY_S", 0)
+    (member,) = settled(broker, "drivers", 1)
+    member.commit(("rides", 0, 7))
+
+    broker.disk.faults.capacity_bytes = 0
+    assert member.commit(("rides", 0, 8)) == [COORDINATOR_NOT_AVAILABLE]
+    broker.disk.faults.capacity_bytes = None
+    wait_until_loaded(broker)
+
+    assert committed(broker, "drivers") == {("rides", 0): 7}
+    assert member.heartbeat() == 0
+    assert member.commit(("rides", 0, 8)) == [0]
+    broker.run(broker.broker.topics.delete("rides"))
+    assert committed(broker, "drivers") == {}
+
+
+def test_a_partition_that_is_offline_takes_only_its_own_groups_with_it(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("respool.broker.groups.REOPEN_DELAY_S", 0)
+    names = {broker.broker.groups.partition_of(f"group {n}"): f"group {n}" for n in range(9)}
+    broker.take_offline("__consumer_offsets", 1)
+
+    assert commit(broker, names[1], ("rides", 0, 1)) == [COORDINATOR_NOT_AVAILABLE]
+    broker.run(turns())
+    assert commit(broker, names[1], ("rides", 0, 1)) == [NOT_COORDINATOR]
+    assert commit(broker, names[2], ("rides", 0, 1)) == [0]
 
 
 def test_clients_may_read_the_topic_of_the_groups_and_not_write_it(broker: RunningBroker) -> None:

@@ -178,6 +178,7 @@ class Broker:
             offload=self.offload,
             partition_count=self.settings.offsets_topic_partitions,
             new_machine=lambda: GroupShard(settings, dice=self.world.dice),
+            spawn=self.spawn,
         )
 
     def _endpoint(self, host: str, port: int) -> BrokerEndpoint:

@@ -1,7 +1,7 @@
 """The group coordinators of this broker: one shard for each partition of `__consumer_offsets`."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Protocol
 
 from respool.broker.catalog import Catalog
@@ -16,6 +16,9 @@ from respool.model.errors import NotCoordinator
 from respool.model.internal_topics import CONSUMER_OFFSETS
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
+
+# What has failed to write must not be tried again at once: reading its log anew is work.
+REOPEN_DELAY_S = 2.0
 
 
 class GroupMachine(Machine, Protocol):
@@ -35,6 +38,7 @@ class Groups:
         offload: Offload,
         partition_count: int,
         new_machine: Callable[[], GroupMachine],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._catalog = catalog
         self._topics = topics
@@ -43,11 +47,14 @@ class Groups:
         self._offload = offload
         self._partition_count = partition_count
         self._new_machine = new_machine
+        self._spawn = spawn
         self._shards: dict[int, Shard] = {}
         # Of each shard: its machine, and the topics there were when it was last told of them.
         self._machines: dict[Shard, GroupMachine] = {}
         self._topics_told: dict[Shard, TopicsView] = {}
         self._creating = asyncio.Lock()
+        # Partitions whose shards failed, and when they are tried again.
+        self._reopening: dict[int, asyncio.TimerHandle] = {}
 
     def open(self) -> None:
         """Make a shard for every partition there is; until `load` is done, their groups are told to wait."""
@@ -71,6 +78,8 @@ class Groups:
             await self.load()
 
     def stop(self) -> None:
+        for timer in self._reopening.values():
+            timer.cancel()
         for shard in self._shards.values():
             shard.stop()
 
@@ -134,16 +143,36 @@ class Groups:
         }
 
     def _open(self, topic: TopicImage) -> None:
-        view = self._topics_view()
         for number in range(len(topic.partitions)):
-            machine = self._new_machine()
-            machine.on_topics_changed(view, now_ms=self._clock.now_ms())
-            shard = Shard(
-                partition=self._partitions.find(topic.name, number),
-                machine=machine,
-                clock=self._clock,
-                offload=self._offload,
-            )
-            self._shards[number] = shard
-            self._machines[shard] = machine
-            self._topics_told[shard] = view
+            self._open_shard(number)
+
+    def _open_shard(self, number: int) -> Shard:
+        view = self._topics_view()
+        machine = self._new_machine()
+        machine.on_topics_changed(view, now_ms=self._clock.now_ms())
+        shard = Shard(
+            partition=self._partitions.find(CONSUMER_OFFSETS, number),
+            machine=machine,
+            clock=self._clock,
+            offload=self._offload,
+            on_failed=lambda: self._reopen_later(number),
+        )
+        self._shards[number] = shard
+        self._machines[shard] = machine
+        self._topics_told[shard] = view
+        return shard
+
+    def _reopen_later(self, number: int) -> None:
+        """A full disk may have room again by then. A partition that is offline stays so: loading it fails."""
+        loop = asyncio.get_running_loop()
+        self._reopening[number] = loop.call_later(REOPEN_DELAY_S, self._reopen, number)
+
+    def _reopen(self, number: int) -> None:
+        del self._reopening[number]
+        failed = self._shards[number]
+        del self._machines[failed]
+        told = self._topics_told.pop(failed)
+        shard = self._open_shard(number)
+        # Topics deleted since are gone when it has loaded.
+        self._topics_told[shard] = told
+        self._spawn(self._load(shard))

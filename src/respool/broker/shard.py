@@ -7,7 +7,7 @@ the log while loading, and then each batch right after it was appended.
 import asyncio
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, Protocol
 
@@ -62,12 +62,20 @@ class _State(Enum):
 
 class Shard:
     def __init__(
-        self, *, partition: Partition, machine: Machine, clock: Clock, offload: Offload
+        self,
+        *,
+        partition: Partition,
+        machine: Machine,
+        clock: Clock,
+        offload: Offload,
+        on_failed: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_failed` is called when an append failed: the shard has stopped, and another may take its place."""
         self.machine = machine
         self._partition = partition
         self._clock = clock
         self._offload = offload
+        self._on_failed = on_failed
         self._state = _State.LOADING
         self._tickets = itertools.count()
         # Requests that are decided on or wait in the machine, by ticket.
@@ -153,6 +161,7 @@ class Shard:
             self._state = _State.STOPPED
             self._timers.stop()
             self._fail_all(CoordinatorNotAvailable(f"{self._partition.name}: {error}"))
+            self._on_failed()
             return False
         for one in records:
             self.machine.replay(one)
