@@ -1,10 +1,11 @@
 """One offset per partition in a file of the data folder, in Kafka's text: a line "topic partition offset" for each.
 
-Three of them are kept:
+Four of them are kept:
 
 - `recovery-point-offset-checkpoint`: everything below is synced, a start after a crash reads the log from there only;
 - `log-start-offset-checkpoint`: where the log begins, which may be inside a segment after DeleteRecords;
-- `replication-offset-checkpoint`: the high watermark. It may be lower than the truth, never higher.
+- `replication-offset-checkpoint`: the high watermark. It may be lower than the truth, never higher;
+- `cleaner-offset-checkpoint`: how far a log was compacted; of one that never was it says nothing.
 
 A damaged file is not the end: each can be done without, at a price its reader must know.
 """
@@ -21,6 +22,7 @@ from respool.ports.disk import Disk
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
+CLEANED_END = "cleaner-offset-checkpoint"
 
 
 class OffsetCheckpoint:

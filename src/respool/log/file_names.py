@@ -20,8 +20,11 @@ EPOCHS_NAME = "leader-epoch-checkpoint"
 # Renamed out of use, to be deleted later.
 DELETED = ".deleted"
 FOLDER_DELETED = "-delete"
-# Left behind by work that a crash interrupted: ours, and Kafka's cleaner's.
-LEFTOVERS = (DELETED, ".cleaned", ".swap", ".tmp")
+# Written by a compaction, and then on their way to their places.
+CLEANED = ".cleaned"
+SWAP = ".swap"
+# Left behind by work that a crash interrupted. Not `.swap` of a log: that counts.
+LEFTOVERS = (DELETED, CLEANED, SWAP, ".tmp")
 
 FILE_NAME_BYTES_MAX = 255
 

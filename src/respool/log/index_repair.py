@@ -104,11 +104,12 @@ def _ends_right(indexes: SegmentIndexes, file: LogFile, log_bytes: int, cached_o
     begin = entry.position if entry is not None else 0
     for _, header in walk_headers(file, begin, log_bytes, cached_only=cached_only):
         if largest.timestamp < 0:
-            # No entry at all: then the first batch has no timestamp either.
-            return header.max_timestamp < 0
-        if header.last_offset >= largest.last_offset:
-            return (header.max_timestamp, header.last_offset) == largest
-    return not log_bytes
+            # No entry at all: then the first batch that has records has no timestamp either.
+            if header.record_count:
+                return header.max_timestamp < 0
+        elif header.last_offset >= largest.last_offset:
+            return (header.latest_timestamp, header.last_offset) == largest
+    return not log_bytes or largest.timestamp < 0
 
 
 def _is_begun(

@@ -12,6 +12,7 @@ from respool.log.file_names import (
 )
 from respool.log.segment import Segment
 from respool.log.segment_indexes import IndexSettings, index_paths
+from respool.log.segment_swap import complete_swaps
 from respool.log.snapshot_files import SnapshotFiles
 from respool.model.ids import Offset
 from respool.ports.disk import Disk
@@ -25,7 +26,8 @@ class LogFolder:
 
     @classmethod
     def open(cls, disk: Disk, folder: str, settings: IndexSettings, *, now_ms: int) -> "LogFolder":
-        """Look at names and sizes; no file is read."""
+        """Look at names and sizes; no file is read, unless a compaction was interrupted in its last step."""
+        complete_swaps(disk, folder)
         found: dict[str, list[Offset]] = {LOG: [], OFFSET_INDEX: [], TIME_INDEX: [], SNAPSHOT: []}
         for name in disk.list_folder(folder):
             parsed = parse_offset_name(name)

@@ -43,13 +43,13 @@ class RemovedLog:
 
 
 def remove_segment(
-    disk: Disk, folder: str, segment: Segment, snapshots: SnapshotFiles
+    disk: Disk, folder: str, segment: Segment, snapshots: SnapshotFiles | None
 ) -> RemovedSegment:
-    """Rename a segment's files out of use, and the snapshot that belongs to it."""
+    """Rename a segment's files out of use, and the snapshot that belongs to it, unless that is to stay."""
     # For readers that come a moment too late.
     segment.keep_open()
     names = [segment.path, *index_paths(folder, segment.base_offset)]
-    if snapshots.forget(segment.base_offset):
+    if snapshots is not None and snapshots.forget(segment.base_offset):
         names.append(snapshots.path(segment.base_offset))
     renamed = []
     for path in names:

@@ -17,11 +17,14 @@ def count_expired(
 ) -> int:
     """How many segments, from the oldest on, may go. When it is all of them, begin a new one first.
 
-    A segment goes when it lies below the log's start, when its latest record is older than `retention.ms`, or when
-    what is left without it still has `retention.bytes`. None goes that is not wholly committed: a follower or a reader
-    may still need it. A timestamp in the future keeps its segment, and with it all that come after.
+    A segment goes when it lies below the log's start. If the topic is not only compacted, it also goes when its latest
+    record is older than `retention.ms`, or when what is left without it still has `retention.bytes`. None goes that is
+    not wholly committed: a follower or a reader may still need it. A timestamp in the future keeps its segment, and
+    with it all that come after.
     """
-    bytes_over = segments.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else -1
+    has_bytes_max = config.has_retention and config.retention_bytes >= 0
+    bytes_over = segments.size_bytes - config.retention_bytes if has_bytes_max else -1
+    retention_ms = config.retention_ms if config.has_retention else -1
     count = 0
     for index, segment in enumerate(segments.all):
         end = segments.end_of(index, log_end=log_end)
@@ -31,7 +34,7 @@ def count_expired(
         if not (
             end <= log_start
             or segment.size <= bytes_over
-            or _is_too_old(segment, config.retention_ms, now_ms)
+            or _is_too_old(segment, retention_ms, now_ms)
         ):
             break
         bytes_over -= segment.size

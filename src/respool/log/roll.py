@@ -15,12 +15,13 @@ class RollRule:
 
     def __init__(self, config: TopicConfig, *, folder: str, base_offset: Offset) -> None:
         self._bytes_max = config.segment_bytes
-        jitter_ms_max = min(config.segment_jitter_ms, config.segment_ms)
+        age_ms_max = config.segment_age_ms_max
+        jitter_ms_max = min(config.segment_jitter_ms, age_ms_max)
         # Not by dice, so that a run can be repeated; spread over partitions and segments all the same.
         jitter_ms = (
             crc32(f"{folder}/{base_offset}".encode()) % jitter_ms_max if jitter_ms_max else 0
         )
-        self._age_ms_max = config.segment_ms - jitter_ms
+        self._age_ms_max = age_ms_max - jitter_ms
 
     def is_due_for(
         self,

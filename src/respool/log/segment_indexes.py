@@ -134,7 +134,7 @@ class SegmentIndexes:
         """Index what lies in a log file already."""
         for position, header in batches:
             self.make_room(position)
-            self.add(position, header.last_offset, header.max_timestamp)
+            self.add(position, header.last_offset, header.latest_timestamp)
 
     def finish(self) -> None:
         """The segment is complete: write down its largest timestamp, and make the files as long as they need be."""

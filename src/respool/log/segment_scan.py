@@ -1,7 +1,8 @@
 """Reads a whole log file and believes nothing: which batches in it are sound, and where that ends.
 
 A batch is sound when its length fits the file, its magic and checksum are right and it begins with the offset that
-comes next. The checksum does not cover base offset and length: a write torn between those and the rest shows there.
+comes next. The checksum does not cover base offset and length: a write torn between those and the rest shows there. Of
+a compacted log some batches are gone, but only below what is known to be on the disk, where no write can be torn.
 """
 
 from collections.abc import Iterator
@@ -20,11 +21,15 @@ READ_BYTES = MIB
 class SegmentScan:
     """Iterate over it once; then `position`, `next_offset` and `damage` say where the sound batches end and why."""
 
-    def __init__(self, file: LogFile, base_offset: Offset) -> None:
+    def __init__(
+        self, file: LogFile, base_offset: Offset, *, gaps_end: Offset | None = None
+    ) -> None:
+        """Below `gaps_end` offsets may be missing."""
         self._file = file
         self._size = file.size
         self.position = 0
         self.next_offset = base_offset
+        self._gaps_end = gaps_end if gaps_end is not None else base_offset
         # What is wrong with the bytes at `position`; empty when the file ends there.
         self.damage = ""
 
@@ -66,8 +71,9 @@ class SegmentScan:
             return f"magic {header.magic}"
         if not LENGTH_MIN <= header.length <= left - LENGTH_BYTES:
             return f"length {header.length} with {left} bytes left"
-        # Exactly the next: there is no compaction, so a log has no gaps.
-        if header.base_offset != self.next_offset:
+        if header.base_offset != self.next_offset and not (
+            self.next_offset < header.base_offset < self._gaps_end
+        ):
             return f"base offset {header.base_offset}, expected {self.next_offset}"
         if header.last_offset_delta < 0:
             return f"last offset delta {header.last_offset_delta}"

@@ -69,6 +69,19 @@ class Segments:
         assert segment.base_offset > self._bases[-1]
         return Segments((*self.all, segment), peaks=self._peaks)
 
+    def with_replaced(self, old: Sequence[Segment], new: Segment) -> "Segments | None":
+        """The same with one segment in the place of others; None when those are not all here any more."""
+        first = self.index_of(old[0].base_offset)
+        end = first + len(old)
+        if (
+            first < 0
+            or len(self.all) < end
+            or any(here is not one for here, one in zip(self.all[first:end], old, strict=True))
+        ):
+            return None
+        assert new.base_offset == old[0].base_offset
+        return Segments((*self.all[:first], new, *self.all[end:]))
+
     def without_first(self, count: int) -> "Segments":
         return Segments(self.all[count:])
 

@@ -38,7 +38,7 @@ def find_first_at_or_after(
             header = batch.header
             if header.next_offset > max_offset:
                 return None
-            if header.max_timestamp < timestamp_ms or header.last_offset < log_start:
+            if header.latest_timestamp < timestamp_ms or header.last_offset < log_start:
                 continue
             found = _first_record(segment, batch, timestamp_ms, log_start)
             if found is not None:
@@ -79,8 +79,8 @@ def _latest_batch(
             break
         if header.last_offset < log_start:
             continue
-        timestamp = header.max_timestamp
-        if header.base_offset < log_start:
+        timestamp = header.latest_timestamp
+        if header.base_offset < log_start and header.record_count:
             timestamp = _latest_left(segment, batch, log_start)
         if best is None or timestamp > best[0]:
             best = (timestamp, batch)
@@ -98,8 +98,8 @@ def _latest_before(segment: Segment, offset: Offset) -> tuple[int, BatchAt] | No
         header = following.header
         if header.next_offset > offset:
             break
-        if best is None or header.max_timestamp > best[0]:
-            best = (header.max_timestamp, following)
+        if best is None or header.latest_timestamp > best[0]:
+            best = (header.latest_timestamp, following)
     return best
 
 

@@ -14,7 +14,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
-from respool.model.ids import LeaderEpoch, Offset
+from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 
 HEADER_BYTES = 61
 # Base offset and length: what must be read to know how long a batch is.
@@ -30,6 +30,8 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
+# Written by compaction alone: the base timestamp is when deletions in the batch may go (KIP-534).
+DELETE_HORIZON_BIT = 0x40
 
 SEQUENCE_MAX = 2**31 - 1
 
@@ -90,6 +92,15 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return bool(self.attributes & DELETE_HORIZON_BIT)
+
+    @property
+    def latest_timestamp(self) -> int:
+        """The records' largest time; NO_TIMESTAMP where compaction left none of them."""
+        return self.max_timestamp if self.record_count else NO_TIMESTAMP
 
     @property
     def has_producer_id(self) -> bool:

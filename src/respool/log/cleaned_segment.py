@@ -1,0 +1,71 @@
+"""The segment that a compaction writes in place of others, while nobody knows of it: files named `.cleaned`."""
+
+from collections.abc import Iterable
+
+from respool.log.batch_cleaner import CleanBatch
+from respool.log.file_names import CLEANED, LOG, offset_name
+from respool.log.offset_index import OffsetIndex
+from respool.log.segment_indexes import IndexSettings, SegmentIndexes, index_paths
+from respool.log.time_index import TimeIndex
+from respool.model.ids import Offset
+from respool.ports.disk import Disk
+
+
+class CleanedSegment:
+    def __init__(
+        self, disk: Disk, folder: str, base_offset: Offset, settings: IndexSettings
+    ) -> None:
+        """Begin it. What an earlier attempt left under its names is gone."""
+        self._disk = disk
+        self.base_offset = base_offset
+        self.size = 0
+        # Where the next batch would begin.
+        self.next_offset = base_offset
+        self._path = f"{folder}/{offset_name(base_offset, LOG)}{CLEANED}"
+        self._index_paths = tuple(path + CLEANED for path in index_paths(folder, base_offset))
+        self.delete()
+        self._file = disk.open_log(self._path)
+        offsets, times = self._index_paths
+        # In memory until the end: what is there only after a crash is not worth finding.
+        self._indexes = SegmentIndexes(
+            OffsetIndex.in_memory(
+                disk, offsets, base_offset=base_offset, bytes_max=settings.bytes_max
+            ),
+            TimeIndex.in_memory(disk, times, base_offset=base_offset, bytes_max=settings.bytes_max),
+            settings,
+        )
+
+    def append(self, batches: Iterable[CleanBatch]) -> None:
+        """Write what is left of some batches.
+
+        Raises:
+            DiskFull, DiskFailed: they could not be written.
+        """
+        parts = []
+        for header, data in batches:
+            self._indexes.make_room(self.size)
+            self._indexes.add(self.size, header.last_offset, header.latest_timestamp)
+            parts.append(data)
+            self.size += header.size
+            self.next_offset = header.next_offset
+        if parts:
+            self._file.append([b"".join(parts)])
+
+    def sync(self) -> None:
+        """Put on the disk what was written so far: often, so that others need not wait for a large sync."""
+        self._file.sync()
+
+    def finish(self) -> None:
+        """Put all of it on the disk, names and indexes too."""
+        self._file.sync()
+        self._indexes.times.file.make_room(1)
+        self._indexes.finish()
+        # This syncs the folder, and with it the log file's name.
+        self._indexes.offsets.file.save()
+        self._indexes.times.file.save()
+        self._file.close()
+
+    def delete(self) -> None:
+        """Forget about it."""
+        for path in (self._path, *self._index_paths):
+            self._disk.delete(path)

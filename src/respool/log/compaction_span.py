@@ -1,0 +1,85 @@
+"""What of a log could be compacted now, how much of that is new, and whether it is time.
+
+```
+ log_start            cleaned_end                     end        active segment
+     |---- clean ---------|---------- dirty -----------|--- not yet ---|--------
+```
+The clean part has one record for each key already; the dirty part came since. Only whole segments are taken that nobody
+writes to any more, below every bound: so nothing that is not committed, and nothing younger than the least lag.
+"""
+
+from dataclasses import dataclass
+
+from respool.log.batch_walk import walk_headers
+from respool.log.segment import Segment
+from respool.log.segments import Segments
+from respool.model.ids import NO_TIMESTAMP, Offset
+from respool.model.topic_config import LONG_MAX, TopicConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionSpan:
+    # Everything from the log's first segment on, oldest first.
+    segments: tuple[Segment, ...]
+    # Where the dirty part begins and ends.
+    begin: Offset
+    end: Offset
+    clean_bytes: int
+    dirty_bytes: int
+    # Some record waits for longer than the greatest lag.
+    is_overdue: bool
+
+    @property
+    def dirty_ratio(self) -> float:
+        return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes)
+
+    def is_due(self, config: TopicConfig) -> bool:
+        return self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio
+
+
+def find_span(
+    segments: Segments, config: TopicConfig, *, cleaned_end: Offset, bound: Offset, now_ms: int
+) -> CompactionSpan | None:
+    """What could be compacted below `bound`; None when nothing in there is new."""
+    count = clean_bytes = dirty_bytes = 0
+    is_overdue = False
+    end = segments.first.base_offset
+    for index, segment in enumerate(segments.all[:-1]):
+        segment_end = segments.end_of(index, log_end=bound)
+        if segment_end > bound:
+            break
+        if segment_end <= cleaned_end:
+            clean_bytes += segment.size
+        else:
+            if _is_too_young(segment, config, now_ms):
+                break
+            dirty_bytes += segment.size
+            is_overdue = is_overdue or _is_overdue(segment, config, now_ms)
+        count += 1
+        end = segment_end
+    if not dirty_bytes:
+        return None
+    return CompactionSpan(
+        segments=segments.all[:count],
+        begin=max(cleaned_end, segments.first.base_offset),
+        end=end,
+        clean_bytes=clean_bytes,
+        dirty_bytes=dirty_bytes,
+        is_overdue=is_overdue,
+    )
+
+
+def _is_too_young(segment: Segment, config: TopicConfig, now_ms: int) -> bool:
+    lag_ms = config.min_compaction_lag_ms
+    return lag_ms > 0 and segment.retention_timestamp > now_ms - lag_ms
+
+
+def _is_overdue(segment: Segment, config: TopicConfig, now_ms: int) -> bool:
+    lag_ms = config.max_compaction_lag_ms
+    if lag_ms == LONG_MAX:
+        return False
+    if segment.first_timestamp == NO_TIMESTAMP:
+        # Not known since the start; asked again at every check, so it is kept.
+        first = next(walk_headers(segment.file, 0, segment.size))
+        segment.first_timestamp = first.header.max_timestamp
+    return 0 <= segment.first_timestamp < now_ms - lag_ms

@@ -1,0 +1,103 @@
+"""A compacted segment takes the place of those it was made from: at every moment the power may go, one or the other.
+
+```
+ 1. 0.index.cleaned, 0.timeindex.cleaned, 0.log.cleaned  ->  .swap      sync the folder: from here on the new one counts
+ 2. 0.log, 0.index … of all the old ones                 ->  .deleted   sync the folder
+ 3. 0.index.swap, 0.timeindex.swap, 0.log.swap           ->  0.index …
+```
+An opening that finds `.cleaned` files deletes them: the old segments are all there. One that finds a `.log.swap` does
+the rest of 2 and 3. An index that is left over alone is deleted, for it can be made again. The names are Kafka's, and
+Kafka would do the same.
+"""
+
+from collections.abc import Sequence
+
+from respool.log.batch_walk import walk_headers
+from respool.log.file_names import (
+    CLEANED,
+    LOG,
+    OFFSET_INDEX,
+    SWAP,
+    TIME_INDEX,
+    offset_name,
+    parse_offset_name,
+)
+from respool.log.removal import RemovedSegment, remove_segment
+from respool.log.segment import Segment
+from respool.log.snapshot_files import SnapshotFiles
+from respool.model.ids import Offset
+from respool.ports.disk import Disk
+
+INDEX_KINDS = (OFFSET_INDEX, TIME_INDEX)
+# The log last: its name alone says that the new segment counts.
+KINDS = (*INDEX_KINDS, LOG)
+
+
+def swap_segments(
+    disk: Disk,
+    folder: str,
+    *,
+    old: Sequence[Segment],
+    base_offset: Offset,
+    snapshots: SnapshotFiles,
+) -> list[RemovedSegment]:
+    """Put the cleaned segment at `base_offset` in the place of the old ones, of which the first has that base too.
+
+    Readers go on with the old ones. The last renames are on the disk with the next sync of the folder.
+
+    Raises:
+        DiskFailed: it is not known how far this went. The next opening brings it to an end.
+    """
+    for segment in old:
+        # For readers that have the old list: under its names there will be other files.
+        segment.keep_open(with_indexes=True)
+    _rename(disk, folder, base_offset, CLEANED, SWAP)
+    disk.sync_folder(folder)
+    # The snapshot at the first one's base belongs to the new one from now on.
+    removed = [remove_segment(disk, folder, old[0], None)]
+    removed += [remove_segment(disk, folder, segment, snapshots) for segment in old[1:]]
+    disk.sync_folder(folder)
+    _rename(disk, folder, base_offset, SWAP, "")
+    return removed
+
+
+def complete_swaps(disk: Disk, folder: str) -> None:
+    """Bring swaps that were interrupted to their end, durably."""
+    names = disk.list_folder(folder)
+    bases = [base for name in names if (base := _base_of(name, LOG + SWAP)) is not None]
+    if bases:
+        # What a killed process left in memory must be sure before anything that hangs on it.
+        disk.sync_folder(folder)
+        for base in bases:
+            _delete_replaced(disk, folder, base)
+        disk.sync_folder(folder)
+        for base in bases:
+            _rename(disk, folder, base, SWAP, "")
+        disk.sync_folder(folder)
+
+
+def _delete_replaced(disk: Disk, folder: str, base_offset: Offset) -> None:
+    """Delete what lies where the new segment is to be. Its own log is replaced by the last rename."""
+    file = disk.open_log(f"{folder}/{offset_name(base_offset, LOG)}{SWAP}")
+    end = base_offset
+    for _, header in walk_headers(file, 0, file.size):
+        end = header.next_offset
+    file.close()
+    for name in disk.list_folder(folder):
+        parsed = parse_offset_name(name)
+        if parsed is None or parsed[1] not in KINDS:
+            continue
+        if base_offset < parsed[0] < end or (parsed[0] == base_offset and parsed[1] != LOG):
+            disk.delete(f"{folder}/{name}")
+
+
+def _rename(disk: Disk, folder: str, base_offset: Offset, source: str, target: str) -> None:
+    for kind in KINDS:
+        path = f"{folder}/{offset_name(base_offset, kind)}"
+        if disk.exists(path + source):
+            disk.rename(path + source, path + target)
+
+
+def _base_of(name: str, ending: str) -> Offset | None:
+    parsed = parse_offset_name(name.removesuffix(ending) + LOG) if name.endswith(ending) else None
+    return parsed[0] if parsed is not None else None
