@@ -304,7 +304,7 @@ class PartitionLog:
     def close(self) -> None:
         """Put all on the disk, such that the next start needs to read nothing, and let go of the files.
 
-        Nobody may be reading.
+        Nobody may be reading, and no sync be running.
         """
         active = self._segments.active
         try:
@@ -313,7 +313,8 @@ class PartitionLog:
                 active.finish()
                 snapshot = self._producers.encode_snapshot()
                 self._ledger.on_finished(active, end=self.log_end, snapshot=snapshot)
-            self._sync_now()
+            if (pending := self.begin_sync()) is not None:
+                self._run_now(pending)
             for segment in self._segments.all:
                 segment.save_indexes()
         finally:
@@ -358,8 +359,9 @@ class PartitionLog:
         log_start = segments.first.base_offset
         if self.synced_end < log_start or segments.first is self._segments.active:
             # Only what is on the disk is removed, and only when its successor is: whatever of this a
-            # power cut undoes, the log has no gap and does not end before the synced end.
-            self._sync_now()
+            # power cut undoes, the log has no gap and does not end before the synced end. Snapshots
+            # are left to the next sync: one that is running now may be writing the same.
+            self._run_now(self._ledger.begin(self._end, with_snapshots=False))
         if self.synced_end == log_start:
             # Not to hold on to a file that is to be deleted.
             self._synced = LogPoint(log_start, segments.first, 0)
@@ -451,8 +453,7 @@ class PartitionLog:
     def _rule_of(self, segment: Segment) -> RollRule:
         return RollRule(self.config, folder=self._folder, base_offset=segment.base_offset)
 
-    def _sync_now(self) -> None:
-        """The same as a sync in another thread, for the rare moments that cannot wait for one."""
-        if (pending := self.begin_sync()) is not None:
-            pending.run()
-            self.finish_sync(pending)
+    def _run_now(self, pending: PendingSync) -> None:
+        """What another thread would do, for the rare moments that cannot wait for it."""
+        pending.run()
+        self.finish_sync(pending)

@@ -98,6 +98,8 @@ class SyncLedger:
         """A segment is complete; `snapshot` is what the producers are at its end."""
         self._finished.append(segment)
         self._snapshots[end] = snapshot
+        # Its indexes' names.
+        self._names_version += 1
 
     def check(self) -> None:
         """Refuse to go on after a failure.
@@ -108,13 +110,13 @@ class SyncLedger:
         if self.failure is not None:
             raise DiskFailed(f"{self._folder}: an earlier sync failed: {self.failure}")
 
-    def begin(self, end: LogPoint) -> PendingSync:
+    def begin(self, end: LogPoint, *, with_snapshots: bool = True) -> PendingSync:
         self.check()
         return PendingSync(
             self,
             end=end,
             finished=tuple(self._finished),
-            snapshots=dict(self._snapshots),
+            snapshots=dict(self._snapshots) if with_snapshots else {},
             names_version=self._names_version,
         )
 

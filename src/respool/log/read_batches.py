@@ -2,6 +2,7 @@
 
 from respool.log.segment import Segment
 from respool.log.segments import LogPoint, Segments
+from respool.model.errors import OffsetOutOfRange
 from respool.model.ids import Offset
 
 
@@ -26,9 +27,10 @@ def read_batches(
     if first is None:
         # No batch of this segment reaches that far, so the next one begins with it.
         index += 1
-        segment = segments.all[index]
+        segment = segments.all[min(index, len(segments) - 1)]
         first = segment.find(offset, cached_only=cached_only)
-        assert first is not None, f"offset {offset} of {end.offset} is in no segment"
+        if first is None:
+            raise OffsetOutOfRange(f"offset {offset} was cut off while it was being read")
     position, header = first
     stop = position + (max(bytes_max, header.size) if at_least_one else bytes_max)
     if segment is not end.segment and max_offset >= segments.end_of(index, log_end=end.offset):

@@ -90,11 +90,11 @@ class LogRecovery:
         replay_producers(self.producers, listed, self._replay_from, scan_from)
         written_down = self._load_epochs(listed, log_start, scan_from)
 
+        bytes_before = listed.size_bytes
         damage = self._scan_all(listed.all[first:], scan_from)
         # What lies below the log's start was deleted: its loss is none.
         if damage and self._log_end < synced_end and synced_end > log_start:
             raise SegmentCorrupt(f"{damage}; everything before offset {synced_end} was on the disk")
-        bytes_before = listed.size_bytes
         self._cut(listed.all[first + len(self._scanned) :])
         self.segments = Segments([*listed.all[:first], *self._scanned])
         for entry in written_down:
