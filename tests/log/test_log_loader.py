@@ -1,0 +1,208 @@
+"""Opening a log: a new one, one that was stopped cleanly, and one that only looks like it."""
+
+import pytest
+
+from log.log_world import EXPIRATION_MS, FOLDER, SMALL, LogWorld, batch_of
+from respool.log.file_names import EPOCHS_NAME
+from respool.log.partition_log import PartitionLog
+from respool.model.errors import SegmentCorrupt
+from respool.model.ids import Offset
+
+
+def stopped(count: int = 30) -> LogWorld:
+    """A log that was closed, and its disk opened again."""
+    world = LogWorld.new()
+    for number in range(5):
+        world.append(batch_of(1, producer=(7, 0, number)))
+    world.fill(count)
+    world.log.close()
+    world.write_checkpoint()
+    world.disk = world.disk.reopen()
+    return world
+
+
+def check_loaded(world: LogWorld) -> None:
+    assert world.log.synced_end == world.log_end
+    world.check()
+    world.append(batch_of(2, producer=(7, 0, 5)))
+    assert world.append(batch_of(1, producer=(7, 0, 3))).is_duplicate
+    world.fill(10)
+    world.check()
+    world.check_indexes()
+
+
+def test_a_new_log_begins_where_it_is_told_to_and_survives_a_power_cut() -> None:
+    for start in (0, 500):
+        world = LogWorld.new()
+        folder = f"other-{start}"
+        for _ in range(2):
+            log = PartitionLog.open(
+                disk=world.disk,
+                folder=folder,
+                config=SMALL,
+                now_ms=1,
+                log_start=Offset(start),
+                recovery_point=Offset(start),
+                clean=False,
+                producer_expiration_ms=EXPIRATION_MS,
+            )
+            assert (log.log_start, log.log_end, log.synced_end) == (start, start, start)
+            world.disk.crash()
+            world.disk = world.disk.reopen()
+            assert world.disk.list_folder(folder)[0] == f"{start:020d}.log" or log.recovery
+
+
+def test_after_a_clean_stop_no_log_file_is_read() -> None:
+    world = stopped()
+    world.open(clean=True)
+    assert world.disk.counters.reads == 0
+    assert world.disk.counters.syncs == world.disk.counters.folder_syncs == 0
+    assert world.log.recovery is None
+    check_loaded(world)
+
+
+def test_a_clean_start_costs_the_same_whatever_lies_there() -> None:
+    """Two small files are read: the snapshot and the epochs."""
+    counters = []
+    for count in (5, 300):
+        world = stopped(count)
+        world.open(clean=True)
+        counters.append(world.disk.counters)
+    assert counters[0].small_files_read == counters[1].small_files_read == 2
+    assert counters[1].reads == 0
+
+
+def test_a_log_that_was_only_opened_and_closed_writes_nothing() -> None:
+    world = stopped()
+    world.open(clean=True)
+    world.log.close()
+    counters = world.disk.counters
+    assert (counters.syncs, counters.replaced_files, counters.reads) == (0, 0, 0)
+    world.disk = world.disk.reopen()
+    world.open(clean=True)
+    check_loaded(world)
+
+
+def test_without_the_snapshot_at_its_end_headers_are_replayed() -> None:
+    world = stopped()
+    world.disk.delete(world.log._snapshots.path(world.log_end))
+    world.open(clean=True)
+    assert world.disk.counters.reads > 0
+    check_loaded(world)
+
+
+def test_without_any_snapshot_all_headers_are_replayed() -> None:
+    world = stopped()
+    for name in world.disk.list_folder(FOLDER):
+        if name.endswith(".snapshot"):
+            world.disk.delete(f"{FOLDER}/{name}")
+    world.open(clean=True)
+    check_loaded(world)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"garbage"])
+def test_without_its_epochs_they_are_found_in_the_headers(content: bytes | None) -> None:
+    world = LogWorld.new()
+    for _ in range(3):
+        world.fill(10)
+        world.lead()
+    world.fill(3)
+    world.log.close()
+    world.write_checkpoint()
+    world.disk = world.disk.reopen()
+    path = f"{FOLDER}/{EPOCHS_NAME}"
+    if content is None:
+        world.disk.delete(path)
+    else:
+        world.disk.replace_file(path, content)
+    world.open(clean=True)
+    world.check()
+
+
+def test_an_epoch_without_data_survives_every_restart() -> None:
+    world = LogWorld.new()
+    world.fill(5)
+    world.sync()
+    world.lead()
+    for restart in (world.stop_and_start, world.kill_and_start, world.crash_and_start):
+        restart()
+        assert world.log._epochs.entries[-1] == (world.epoch, world.log_end)
+
+
+def test_a_recovery_point_that_is_too_low_is_not_believed_to_be_the_end() -> None:
+    """A checkpoint older than the stop, with the marker that says the stop was clean."""
+    world = stopped()
+    world.recovery_point = Offset(20)
+    world.open(clean=True)
+    check_loaded(world)
+
+
+def test_a_log_that_ends_before_its_recovery_point_is_refused() -> None:
+    for clean in (True, False):
+        world = stopped()
+        world.recovery_point = Offset(world.log_end + 1)
+        with pytest.raises(SegmentCorrupt, match=f"ends at offset {world.log_end}, but"):
+            world.open(clean=clean)
+
+
+def test_a_log_whose_segments_are_gone_is_refused() -> None:
+    for clean in (True, False):
+        world = stopped()
+        for name in world.disk.list_folder(FOLDER):
+            world.disk.delete(f"{FOLDER}/{name}")
+        with pytest.raises(SegmentCorrupt, match="has no segment, but offset"):
+            world.open(clean=clean)
+
+
+def test_a_tail_that_was_cut_in_spite_of_a_clean_stop_is_noticed() -> None:
+    world = stopped()
+    path = world.log._segments.active.path
+    world.disk.open_log(path).truncate(world.disk.size(path) - 1)
+    # Nothing was read, so it is noticed by the first who writes or reads there, and nothing is written.
+    world.open(clean=True)
+    with pytest.raises(SegmentCorrupt):
+        world.log.append(batch_of(1), leader_epoch=world.epoch, now_ms=1)
+    assert world.log.log_end == world.log_end
+
+
+def test_the_log_start_is_the_later_of_what_was_written_down_and_what_is_there() -> None:
+    world = stopped()
+    world.log_start_written = Offset(7)
+    world.open(clean=True)
+    assert world.log.log_start == 7
+    world.log_start = Offset(7)
+    world.raise_log_start(Offset(world.log._segments.all[2].base_offset + 1))
+    for one in world.apply_retention(world.log_end):
+        one.delete()
+    world.log.close()
+    world.recovery_point = world.log.synced_end
+    world.disk = world.disk.reopen()
+    world.open(clean=True)
+    assert world.log.log_start == world.first_base() > 7
+
+
+def test_records_deleted_and_then_lost_leave_a_log_that_starts_where_it_should() -> None:
+    """Deleted beyond what was synced, under respool.flush=os; then the power goes."""
+    world = LogWorld.new(3)
+    world.fill(3)
+    world.sync()
+    world.fill(30)
+    world.raise_log_start(world.log_end)
+    world.log_start_written = world.log_end
+    start = world.log_end
+    world.crash_and_start()
+    assert (world.log.log_start, world.log.log_end) == (start, start)
+    world.fill(3)
+    world.check()
+    world.crash_and_start()
+    world.stop_and_start()
+
+
+def test_a_missing_index_of_an_old_segment_does_not_hinder_a_clean_start() -> None:
+    world = stopped()
+    for name in world.disk.list_folder(FOLDER):
+        if name.endswith("index"):
+            world.disk.delete(f"{FOLDER}/{name}")
+    world.open(clean=True)
+    assert world.disk.counters.reads == 0
+    check_loaded(world)
