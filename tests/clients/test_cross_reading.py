@@ -83,16 +83,12 @@ def test_what_one_client_wrote_another_reads_identically(
 @pytest.mark.parametrize("writer", each_client())
 def test_batches_are_stored_in_the_producers_codec(
     *,
-    request: pytest.FixtureRequest,
     broker: BrokerProcess,
     written: list[Place],
     writer: KafkaClient,
     codec: str,
     idempotent: bool,
 ) -> None:
-    if codec == "lz4" and writer.name in {"confluent", "kcat"}:
-        why = "librdkafka sends lz4 only to brokers that serve FindCoordinator; else it does not compress"
-        request.applymarker(pytest.mark.xfail(reason=why))
     batches = stored_batches(broker.data, (_topic(writer, codec, idempotent), 0))
     assert {batch.codec for batch in batches} == {codec}
     assert all((batch.producer_id >= 0) == idempotent for batch in batches)

@@ -190,4 +190,4 @@ def test_deleted_topics_are_gone(admin: KafkaAdminClient, topics: Topics) -> Non
 
 def test_what_is_not_served_yet_fails_with_a_clear_error_at_once(admin: KafkaAdminClient) -> None:
     with pytest.raises(IncompatibleBrokerVersion):
-        admin.list_groups()
+        admin.list_transactions()
