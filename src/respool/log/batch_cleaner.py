@@ -11,18 +11,19 @@ its batch gets a delete horizon (KIP-534): an attribute's bit says that the base
 deletions in the batch may go, and the records' timestamps count from there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from respool.log.batch_chunks import BatchChunk
 from respool.log.batch_walk import BatchAt
 from respool.log.cleaned_transactions import CleanedTransactions
+from respool.log.producer_state import ProducerState
 from respool.model.errors import RequestError
 from respool.model.ids import NO_TIMESTAMP, Offset
-from respool.model.topic_config import LONG_MAX, MIB
+from respool.model.topic_config import LONG_MAX, MIB, TopicConfig
 from respool.ports.record_scan import Buffer, KeyOffsets, Section, Sifting
 from respool.records.batch import (
     CODEC_MASK,
@@ -60,6 +61,23 @@ class CleaningRules:
     producers_batches: frozenset[Offset]
     # Id and epoch of producers of which only a marker is known.
     producers_markers: frozenset[tuple[int, int]]
+
+    @classmethod
+    def of(
+        cls, config: TopicConfig, producers: Iterable[ProducerState], *, end: Offset, now_ms: int
+    ) -> Self:
+        states = list(producers)
+        return cls(
+            end=end,
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            producers_batches=frozenset(
+                batch.last_offset for state in states for batch in state.batches
+            ),
+            producers_markers=frozenset(
+                (state.producer_id, state.epoch) for state in states if not state.batches
+            ),
+        )
 
     @property
     def delete_horizon_ms(self) -> int:

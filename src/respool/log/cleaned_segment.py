@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from respool.log.batch_cleaner import CleanBatch
 from respool.log.file_names import CLEANED, LOG, offset_name
 from respool.log.offset_index import OffsetIndex
+from respool.log.segment import Segment
 from respool.log.segment_indexes import IndexSettings, SegmentIndexes, index_paths
 from respool.log.time_index import TimeIndex
 from respool.model.ids import Offset
@@ -17,6 +18,8 @@ class CleanedSegment:
     ) -> None:
         """Begin it. What an earlier attempt left under its names is gone."""
         self._disk = disk
+        self._folder = folder
+        self._settings = settings
         self.base_offset = base_offset
         self.size = 0
         # Where the next batch would begin.
@@ -64,6 +67,17 @@ class CleanedSegment:
         self._indexes.offsets.file.save()
         self._indexes.times.file.save()
         self._file.close()
+
+    def as_segment(self, *, touched_ms: int) -> Segment:
+        """The segment it will be when it has its place."""
+        return Segment(
+            self._disk,
+            self._folder,
+            self.base_offset,
+            self._settings,
+            size=self.size,
+            now_ms=touched_ms,
+        )
 
     def delete(self) -> None:
         """Forget about it."""

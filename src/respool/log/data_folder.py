@@ -6,6 +6,7 @@ meta.properties                      whose folder this is (folder_identity.py)
 recovery-point-offset-checkpoint     below these offsets the logs are synced (checkpoint.py)
 log-start-offset-checkpoint          below these offsets the logs are deleted
 replication-offset-checkpoint        high watermarks
+cleaner-offset-checkpoint            below these offsets the logs are compacted
 <topic>-<partition>/                 a log (partition_folder.py, partition_log.py)
 ```
 What must stay true at every moment the power may go:
@@ -121,6 +122,7 @@ class DataFolder:
             recovery_point=points.get(name),
             clean=clean,
             producer_expiration_ms=self._producer_expiration_ms,
+            cleaned_end=self._checkpoints.cleaned_end(name),
         )
         # A log that lost its end is refused: grown again, it would be believed up to the old point.
         assert log.synced_end >= points.get(name)

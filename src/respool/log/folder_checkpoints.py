@@ -1,9 +1,10 @@
-"""The three checkpoints of a data folder together: for each log, what may be believed of it after a crash."""
+"""The four checkpoints of a data folder together: for each log, what may be believed of it after a crash."""
 
 import logging
 from collections.abc import Collection, Mapping
 
 from respool.log.checkpoint import (
+    CLEANED_END,
     HIGH_WATERMARK,
     LOG_START,
     RECOVERY_POINT,
@@ -32,10 +33,13 @@ class FolderCheckpoints:
         self.high_watermarks = self._read(
             HIGH_WATERMARK, without="high watermarks are found anew from the logs"
         )
+        self.cleaned_ends = self._read(
+            CLEANED_END, without="compacted logs are compacted from their start again"
+        )
 
     def names(self) -> set[TopicPartition]:
         """The partitions spoken of."""
-        return {*self.recovery_points, *self.log_starts, *self.high_watermarks}
+        return {name for kept in self._all for name in kept}
 
     def write(
         self,
@@ -49,16 +53,32 @@ class FolderCheckpoints:
         self.high_watermarks.update(
             {name: offset for name, offset in high_watermarks.items() if name in logs}
         )
+        # Also of a log that is no longer compacted: it may have gaps, and a recovery must know that.
+        self.cleaned_ends.update(
+            {
+                name: log.cleaned_end
+                for name, log in logs.items()
+                if log.config.is_compacted or name in self.cleaned_ends
+            }
+        )
+
+    def cleaned_end(self, name: TopicPartition) -> Offset | None:
+        """How far the partition's log was compacted; None when it never was."""
+        return self.cleaned_ends.get(name) if name in self.cleaned_ends else None
 
     def forget(self, names: Collection[TopicPartition]) -> None:
         """Say nothing of these partitions any more, durably: their logs are about to be made anew."""
-        for kept in (self.recovery_points, self.log_starts, self.high_watermarks):
+        for kept in self._all:
             kept.forget(names)
 
     def forget_soon(self, names: Collection[TopicPartition]) -> None:
         """Say nothing of these partitions any more, from the next writing on: their logs are gone."""
-        for kept in (self.recovery_points, self.log_starts, self.high_watermarks):
+        for kept in self._all:
             kept.forget_soon(names)
+
+    @property
+    def _all(self) -> tuple[KeptOffsets, ...]:
+        return self.recovery_points, self.log_starts, self.high_watermarks, self.cleaned_ends
 
     def _read(self, name: str, *, without: str) -> KeptOffsets:
         checkpoint = OffsetCheckpoint(self._disk, name)

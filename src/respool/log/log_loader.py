@@ -47,12 +47,15 @@ class LogLoader:
         settings: IndexSettings,
         now_ms: int,
         producer_expiration_ms: int,
+        may_have_gaps: bool = False,
     ) -> None:
+        """A log that was compacted, or may have been, has gaps."""
         self._disk = disk
         self._folder = folder
         self._settings = settings
         self._now_ms = now_ms
         self._expiration_ms = producer_expiration_ms
+        self._may_have_gaps = may_have_gaps
         found = LogFolder.open(disk, folder, settings, now_ms=now_ms)
         # Oldest first; none is opened yet.
         self._segments = found.segments
@@ -161,6 +164,7 @@ class LogLoader:
             settings=self._settings,
             snapshots=self._snapshots,
             producer_expiration_ms=self._expiration_ms,
+            may_have_gaps=self._may_have_gaps,
         )
         done = recovery.run(Segments(self._segments), log_start=log_start, synced_end=synced_end)
         segments, producers, epochs = recovery.segments, recovery.producers, recovery.epochs

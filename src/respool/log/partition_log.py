@@ -11,9 +11,13 @@ One thread owns the log and calls everything here. Other threads may call `read`
 `PendingSync.run` meanwhile: what they need is replaced as a whole and never changed in place.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from respool.log.batch_cleaner import CleaningRules
+from respool.log.cleaned_transactions import AbortedTransaction
+from respool.log.compaction import Compaction, CompactionTools
+from respool.log.compaction_span import CompactionSpan, find_span
 from respool.log.epoch_file import EpochFile
 from respool.log.log_loader import LoadedLog, LogLoader
 from respool.log.log_walk import replay_producers
@@ -26,6 +30,7 @@ from respool.log.retention import count_expired
 from respool.log.roll import RollRule
 from respool.log.segment import Segment
 from respool.log.segment_indexes import IndexSettings
+from respool.log.segment_swap import swap_segments
 from respool.log.segments import LogPoint
 from respool.log.time_lookup import TimestampedOffset, find_first_at_or_after, find_latest
 from respool.log.truncation import Truncation
@@ -37,6 +42,9 @@ from respool.records.batch import LENGTH_BYTES, STAMP_BYTES, RecordBatch, stamp
 
 __all__ = [
     "Appended",
+    "Compaction",
+    "CompactionSpan",
+    "CompactionTools",
     "PartitionLog",
     "PendingSync",
     "Recovery",
@@ -64,6 +72,7 @@ class PartitionLog:
         config: TopicConfig,
         loaded: LoadedLog,
         producer_expiration_ms: int,
+        cleaned_end: Offset,
     ) -> None:
         """Use `open`."""
         self._disk = disk
@@ -86,6 +95,10 @@ class PartitionLog:
         self._ledger = SyncLedger(disk, folder, self._snapshots)
         self._producer_expiration_ms = producer_expiration_ms
         self._roll_rule = self._rule_of(self._segments.active)
+        # Below this offset no key is there twice. Beyond the log's end it is of another log.
+        self.cleaned_end = cleaned_end if cleaned_end <= self.log_end else Offset(0)
+        # The one under way.
+        self._compaction: Compaction | None = None
 
     @classmethod
     def open(
@@ -99,12 +112,13 @@ class PartitionLog:
         recovery_point: Offset,
         clean: bool,
         producer_expiration_ms: int,
+        cleaned_end: Offset | None = None,
     ) -> "PartitionLog":
         """Open the log in that folder, or begin one there at `log_start`.
 
         `recovery_point` is a `synced_end` written down earlier, and `clean` says that it was the last one: `close`
         returned, and nothing was done since. After that nothing is read here; after a crash the log is checked from
-        the recovery point on.
+        the recovery point on. `cleaned_end` is how far it was compacted; None when it never was.
 
         Raises:
             SegmentCorrupt: something below the recovery point is damaged or missing. Nothing was cut.
@@ -115,6 +129,7 @@ class PartitionLog:
             settings=IndexSettings.of(config),
             now_ms=now_ms,
             producer_expiration_ms=producer_expiration_ms,
+            may_have_gaps=config.is_compacted or cleaned_end is not None,
         )
         loaded = loader.load(log_start=log_start, recovery_point=recovery_point, clean=clean)
         return cls(
@@ -123,6 +138,7 @@ class PartitionLog:
             config=config,
             loaded=loaded,
             producer_expiration_ms=producer_expiration_ms,
+            cleaned_end=cleaned_end or Offset(0),
         )
 
     @property
@@ -306,6 +322,7 @@ class PartitionLog:
 
         Nobody may be reading, and no sync be running.
         """
+        self._abandon_compaction()
         active = self._segments.active
         try:
             self._ledger.check()
@@ -323,6 +340,7 @@ class PartitionLog:
 
     def delete(self) -> RemovedLog:
         """Rename the folder out of use. Readers that have the log go on reading; nobody else may use it again."""
+        self._abandon_compaction()
         return remove_log(self._disk, self._folder)
 
     # -- cutting off at the start ------------------------------------------------------------------------------------
@@ -383,6 +401,99 @@ class PartitionLog:
         self._ledger.on_names_changed()
         return removed
 
+    # -- compaction: see compaction.py -------------------------------------------------------------------------------
+
+    def compaction_span(self, *, now_ms: int, bound: Offset) -> CompactionSpan | None:
+        """What could be compacted; None when there is nothing new, or it is being done.
+
+        `bound` is committed, and no transaction is open before it.
+        """
+        if not self.config.is_compacted or self._compaction is not None:
+            return None
+        # Below a snapshot all is on the disk, and recovery knows that: only there it takes gaps for what they are.
+        return find_span(
+            self._segments,
+            self.config,
+            cleaned_end=self.cleaned_end,
+            bound=min(bound, self._snapshots.newest),
+            now_ms=now_ms,
+        )
+
+    def begin_compaction(
+        self,
+        *,
+        now_ms: int,
+        bound: Offset,
+        tools: CompactionTools,
+        aborted: Sequence[AbortedTransaction] = (),
+    ) -> Compaction | None:
+        """Plan a round of compaction; None when it is not time for one, or one is under way.
+
+        `aborted` are the aborted transactions that reach into the log before `bound`.
+        """
+        span = self.compaction_span(now_ms=now_ms, bound=bound)
+        if span is None or not span.is_due(self.config):
+            return None
+        rules = CleaningRules.of(self.config, self._producers.active(), end=span.end, now_ms=now_ms)
+        self._compaction = Compaction(
+            disk=self._disk,
+            folder=self._folder,
+            config=self.config,
+            span=span,
+            rules=rules,
+            aborted=aborted,
+            tools=tools,
+        )
+        return self._compaction
+
+    def finish_compaction(self, compaction: Compaction) -> list[RemovedSegment]:
+        """A slice has run: put what it made in its place. Delete what is returned later, off the loop.
+
+        Raises:
+            DiskFailed: the segments on the disk are in between; the next opening brings them to one of the ends.
+        """
+        if compaction is not self._compaction:
+            compaction.discard()
+            return []
+        removed = self._swap(compaction) if compaction.cleaned is not None else []
+        if compaction.is_complete:
+            self._compaction = None
+            if not compaction.is_partial:
+                self.cleaned_end = compaction.end
+        return removed
+
+    def give_up_compaction(self, compaction: Compaction) -> None:
+        """A slice has failed; the log is as it was."""
+        compaction.discard()
+        if compaction is self._compaction:
+            self._compaction = None
+
+    def _swap(self, compaction: Compaction) -> list[RemovedSegment]:
+        assert compaction.cleaned is not None
+        group, cleaned = compaction.cleaned
+        new = cleaned.as_segment(touched_ms=max(one.touched_ms for one in group.segments))
+        segments = self._segments.with_replaced(group.segments, new)
+        if segments is None:
+            # Retention was faster.
+            compaction.on_useless()
+            return []
+        removed = swap_segments(self._disk, self._folder, group.segments, self._snapshots)
+        self._ledger.on_names_changed()
+        if self._synced.segment in group.segments:
+            # Not to hold on to a file that is to be deleted: the next segment begins where the synced one ended.
+            following = segments.all[segments.index_of(self._synced.offset)]
+            assert following.base_offset == self._synced.offset
+            self._synced = LogPoint(self._synced.offset, following, 0)
+        self._segments = segments
+        compaction.on_swapped()
+        return removed
+
+    def _abandon_compaction(self) -> None:
+        """Nobody wants it any more; what it has written is deleted by whoever comes to finish it, or the next start."""
+        if self._compaction is not None:
+            self._compaction.is_abandoned = True
+            self._compaction = None
+
     # -- cutting off at the end --------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> None:
@@ -411,6 +522,8 @@ class PartitionLog:
     def _start_over_at(self, log_end: Offset, *, log_start: Offset) -> None:
         """Bring all else in line with the segments, which end here now, and put it on the disk."""
         self.log_start = log_start
+        self._abandon_compaction()
+        self.cleaned_end = min(self.cleaned_end, log_end)
         active = self._segments.active
         self._end = LogPoint(log_end, active, active.size)
         self._roll_rule = self._rule_of(active)

@@ -63,12 +63,14 @@ class LogRecovery:
         settings: IndexSettings,
         snapshots: SnapshotFiles,
         producer_expiration_ms: int,
+        may_have_gaps: bool,
     ) -> None:
         self._disk = disk
         self._folder = folder
         self._settings = settings
         self._snapshots = snapshots
         self._expiration_ms = producer_expiration_ms
+        self._may_have_gaps = may_have_gaps
         self._scanned: list[Segment] = []
         self._log_end = Offset(0)
 
@@ -91,7 +93,9 @@ class LogRecovery:
         written_down = self._load_epochs(listed, log_start, scan_from)
 
         bytes_before = listed.size_bytes
-        damage = self._scan_all(listed.all[first:], scan_from)
+        # Compaction takes only what is on the disk, and never of the last segment.
+        gaps_end = max(synced_end, listed.active.base_offset) if self._may_have_gaps else None
+        damage = self._scan_all(listed.all[first:], scan_from, gaps_end)
         # What lies below the log's start was deleted: its loss is none.
         if damage and self._log_end < synced_end and synced_end > log_start:
             raise SegmentCorrupt(f"{damage}; everything before offset {synced_end} was on the disk")
@@ -134,7 +138,9 @@ class LogRecovery:
         self.epochs.truncate_end(scan_from)
         return written_down
 
-    def _scan_all(self, segments: Sequence[Segment], scan_from: Offset) -> str:
+    def _scan_all(
+        self, segments: Sequence[Segment], scan_from: Offset, gaps_end: Offset | None
+    ) -> str:
         """Take in what is sound, and say what is wrong with what follows it."""
         self._log_end = scan_from
         for segment in segments:
@@ -145,7 +151,7 @@ class LogRecovery:
             file = segment.take_file()
             file.sync()
             file.forget_cached()
-            scan = SegmentScan(file, segment.base_offset)
+            scan = SegmentScan(file, segment.base_offset, gaps_end=gaps_end)
             self._scan(segment, scan)
             self._scanned.append(segment)
             self._log_end = scan.next_offset
@@ -163,7 +169,7 @@ class LogRecovery:
             if not position:
                 first_timestamp = header.max_timestamp
             indexes.make_room(position)
-            indexes.add(position, header.last_offset, header.max_timestamp)
+            indexes.add(position, header.last_offset, header.latest_timestamp)
             self._replay(header)
         segment.adopt(indexes, first_timestamp=first_timestamp, size=scan.position)
 

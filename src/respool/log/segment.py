@@ -286,7 +286,7 @@ class Segment:
         file = self._file or self._read_file
         if file is None:
             file = self._disk.open_log(self.path)
-            if file.size < size:
+            if file.size < size or self._file is not None:
                 return self._file_without_name(file)
             self._read_file = file
         return file
@@ -321,9 +321,14 @@ class Segment:
         if indexes is not None:
             indexes.sync()
 
-    def keep_open(self) -> None:
-        """Open the log file now, before it loses its name: opening that later would make a new file."""
+    def keep_open(self, *, with_indexes: bool = False) -> None:
+        """Open the log file now, before it loses its name: opening that later would make a new file.
+
+        The indexes too, where their names go to others.
+        """
         self._own_file()
+        if with_indexes and self.size:
+            self.indexes()
 
     def release_if_idle(self) -> None:
         """Let go of the files if nobody has looked at them since this was asked last.
@@ -363,12 +368,13 @@ class Segment:
         """A file shorter than the segment was opened: is it damaged, or did it lose its name a moment ago?
 
         1. A reader finds no file open here.   2. The owner opens it, and renames it out of use.
-        3. The reader opens the old name, and so makes a new, empty file.
+        3. The reader opens the old name, and so makes a new, empty file; or gets the one that has the name now.
         """
-        if self._file is None or short.size:
+        if self._file is None:
             raise SegmentCorrupt(f"{self.path} has {short.size} bytes, there were {self.size}")
+        if not short.size:
+            self._disk.delete(self.path)
         short.close()
-        self._disk.delete(self.path)
         return self._file
 
     def _own_indexes(self, file: LogFile) -> SegmentIndexes:
@@ -402,8 +408,8 @@ class Segment:
         end = self.base_offset
         largest = TimeEntry(NO_TIMESTAMP, self.base_offset)
         for _, header in walk_headers(file, last.position if last else 0, self.size):
-            if header.max_timestamp > largest.timestamp:
-                largest = TimeEntry(header.max_timestamp, header.last_offset)
+            if header.latest_timestamp > largest.timestamp:
+                largest = TimeEntry(header.latest_timestamp, header.last_offset)
             end = header.next_offset
         return end, largest
 

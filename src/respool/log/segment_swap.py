@@ -34,14 +34,9 @@ KINDS = (*INDEX_KINDS, LOG)
 
 
 def swap_segments(
-    disk: Disk,
-    folder: str,
-    *,
-    old: Sequence[Segment],
-    base_offset: Offset,
-    snapshots: SnapshotFiles,
+    disk: Disk, folder: str, old: Sequence[Segment], snapshots: SnapshotFiles
 ) -> list[RemovedSegment]:
-    """Put the cleaned segment at `base_offset` in the place of the old ones, of which the first has that base too.
+    """Put the cleaned segment in the place of the old ones, of which the first has its base offset.
 
     Readers go on with the old ones. The last renames are on the disk with the next sync of the folder.
 
@@ -51,6 +46,7 @@ def swap_segments(
     for segment in old:
         # For readers that have the old list: under its names there will be other files.
         segment.keep_open(with_indexes=True)
+    base_offset = old[0].base_offset
     _rename(disk, folder, base_offset, CLEANED, SWAP)
     disk.sync_folder(folder)
     # The snapshot at the first one's base belongs to the new one from now on.
