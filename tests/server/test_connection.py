@@ -177,6 +177,103 @@ def test_a_client_that_takes_nothing_is_read_no_further_and_its_replies_are_char
     play(running_broker, story, room=10)
 
 
+def test_a_fetch_is_not_read_before_the_client_has_taken_the_one_before(
+    running_broker: RunningBroker,
+) -> None:
+    async def story(client: Client) -> None:
+        client.send(produce(b"x" * 10_000))
+        await turn()
+        client.transport.room = 0
+        client.send(*(numbered(fetch(), number) for number in range(5)))
+        # Else a client could have as many replies in memory as requests fit into its buffer.
+        assert client.broker.broker.memory.used < 2 * 10_200
+        client.transport.make_room(1 << 20)
+        await turn()
+        assert client.replies() == [CORRELATION_ID, 0, 1, 2, 3, 4]
+
+    play(running_broker, story)
+
+
+def test_replies_do_not_pile_up_behind_one_that_waits_for_its_sync(
+    running_broker: RunningBroker,
+) -> None:
+    async def story(client: Client) -> None:
+        client.send(numbered(produce(b"x" * 10_000), 1))
+        await turn()
+        client.broker.offload.hold()
+        client.send(numbered(produce(), 2), *(numbered(fetch(), n) for n in range(3, 7)))
+        await turn()
+        assert [one.api.key for one in client.door.requests] == [Api.PRODUCE, Api.PRODUCE]
+        client.broker.offload.release()
+        await turn()
+        assert client.replies() == [1, 2, 3, 4, 5, 6]
+
+    play(running_broker, story)
+
+
+def test_a_client_may_ask_on_behind_a_too_new_api_versions(running_broker: RunningBroker) -> None:
+    async def story(client: Client) -> None:
+        too_new = struct.pack(">hhih", Api.API_VERSIONS, 99, 1, -1)
+        client.send(too_new, numbered(api_versions(), 2), numbered(fetch(max_wait=0), 3))
+        await turn()
+        assert client.replies() == [1, 2, 3]
+
+    play(running_broker, story)
+
+
+def test_a_large_buffer_is_given_back_at_once_when_others_wait_for_memory(
+    running_broker: RunningBroker,
+) -> None:
+    async def story(client: Client) -> None:
+        memory = client.broker.broker.memory
+        client.send(produce(b"x" * 200_000))
+        await turn()
+        granted: list[int] = []
+        assert not memory.receive(
+            memory.limit, turn=memory.next_turn(), on_granted=lambda: granted.append(memory.limit)
+        )
+        client.send(produce(b"x" * 100))
+        assert granted == [memory.limit]
+        memory.give_received(memory.limit)
+
+    play(running_broker, story)
+
+
+def test_one_that_leaves_while_it_waits_for_memory_is_forgotten(
+    running_broker: RunningBroker,
+) -> None:
+    async def story(client: Client) -> None:
+        memory = client.broker.broker.memory
+        memory.take(memory.limit)
+        client.send(produce(b"x" * 200_000))
+        assert client.connection.is_waiting_for_memory
+        client.transport.abort()
+        await turn()
+        assert not memory.is_short_for_requests
+        memory.give(memory.limit)
+
+    play(running_broker, story)
+
+
+def test_a_client_is_stalled_while_it_takes_nothing_of_its_reply(
+    running_broker: RunningBroker,
+) -> None:
+    async def story(client: Client) -> None:
+        now = asyncio.get_running_loop().time()
+        connection = client.connection
+        assert connection.stalled_s(now + 100) == 0
+        client.send(api_versions())
+        # The first look only learns how much there is to take.
+        assert connection.stalled_s(now + 10) >= 9
+        client.transport.make_room(20)
+        assert connection.stalled_s(now + 20) == 0
+        assert connection.stalled_s(now + 25) == 5
+        client.transport.make_room(1 << 20)
+        assert connection.stalled_s(now + 30) == 0
+
+    play(running_broker, story, room=10)
+
+
 def test_a_large_request_waits_for_memory_and_is_then_read(start_broker: StartBroker) -> None:
     async def story(client: Client) -> None:
         memory = client.broker.broker.memory

@@ -173,16 +173,35 @@ def test_a_large_buffer_is_kept_while_bytes_are_in_it() -> None:
     assert frames_of(reader) == [b"x" * 100]
 
 
+def test_a_buffer_is_released_down_to_what_is_unread() -> None:
+    reader = FrameReader(frame_bytes_max=10_000, buffer_bytes=64)
+    wire = framed(b"x" * 400) + framed(b"y" * 180)
+    while not frames_of(reader):
+        if reader.growth_wanted:
+            reader.grow()
+        wire = receive(reader, wire)
+    assert reader.capacity == 404
+    receive(reader, wire[:100])
+    assert reader.release() == 304
+    assert (reader.capacity, reader.is_full, reader.is_mid_frame) == (100, True, True)
+    assert reader.release() == 0
+    reader.grow()
+    receive(reader, wire[100:])
+    assert frames_of(reader) == [b"y" * 180]
+    assert reader.release() == 184 - 64
+    assert reader.capacity == 64
+
+
 @pytest.mark.long
 @settings(max_examples=examples(400, long=40_000), deadline=None)
 @given(
     bodies=st.lists(st.binary(min_size=8, max_size=400), max_size=12),
     chunks=st.lists(st.integers(1, 300), min_size=1, max_size=20),
     buffer_bytes=st.integers(5, 200),
-    shrinks=st.lists(st.booleans(), min_size=1, max_size=7),
+    shrinks=st.lists(st.sampled_from(["", "shrink", "release"]), min_size=1, max_size=7),
 )
 def test_however_bytes_are_cut_the_same_frames_come_out_and_memory_follows_what_came(
-    bodies: list[bytes], chunks: list[int], buffer_bytes: int, shrinks: list[bool]
+    bodies: list[bytes], chunks: list[int], buffer_bytes: int, shrinks: list[str]
 ) -> None:
     reader = FrameReader(frame_bytes_max=400, buffer_bytes=buffer_bytes)
     rest = b"".join(map(framed, bodies))
@@ -192,14 +211,17 @@ def test_however_bytes_are_cut_the_same_frames_come_out_and_memory_follows_what_
         count = chunks[turn % len(chunks)]
         rest = receive(reader, rest[:count]) + rest[count:]
         frames += frames_of(reader)
+        before = reader.capacity
+        match shrinks[turn % len(shrinks)]:
+            case "shrink":
+                assert reader.maybe_shrink() == before - reader.capacity
+            case "release":
+                assert reader.release() == before - reader.capacity
         if reader.growth_wanted:
             held = reader.capacity
             reader.grow()
             # All that was held is full, so memory is at most twice what the peer has really sent.
             assert held < reader.capacity <= min(2 * held, 404)
-        if shrinks[turn % len(shrinks)]:
-            before = reader.capacity
-            assert reader.maybe_shrink() == before - reader.capacity
         turn += 1
     assert frames == bodies
     assert not reader.is_mid_frame

@@ -66,6 +66,11 @@ class FetchRun:
         memory = self._broker.memory
         return memory.available_for_replies >= min(ROOM_MIN, memory.limit // 2)
 
+    @property
+    def _room(self) -> int:
+        """How many bytes of records the answer may have now."""
+        return min(self._bytes_max, max(ROOM_MIN, self._broker.memory.available_for_replies))
+
     def is_enough(self, answer: FetchAnswer) -> bool:
         # Without partitions there is nothing to wait for.
         return (
@@ -82,14 +87,18 @@ class FetchRun:
             NotCached: `cached_only`, and some bytes must come from the disk.
         """
         answer = FetchAnswer()
-        limit = min(self._bytes_max, max(ROOM_MIN, self._broker.memory.available_for_replies))
+        self._read_into(answer, self._room, cached_only=cached_only)
+        return answer
+
+    def _read_into(self, answer: FetchAnswer, room: int, *, cached_only: bool = False) -> None:
         for target in self._scope.targets:
-            left = limit - answer.record_bytes
+            left = room - answer.record_bytes
             fetched = self._read_target(target, answer, left, cached_only=cached_only)
             answer.record_bytes += len(fetched.records)
-            answer.has_error = answer.has_error or fetched.error_code != 0
+            # A reader whose log is not ours must hear it at once, as if it were an error.
+            if fetched.error_code or fetched.diverging_epoch is not None:
+                answer.has_error = True
             answer.partitions.append((target, fetched))
-        return answer
 
     def _read_target(
         self, target: FetchTarget, answer: FetchAnswer, left: int, *, cached_only: bool
@@ -170,7 +179,15 @@ class FetchRun:
             )
 
     async def answer_from_disk(self) -> Reply:
-        answer = await self._broker.offload.run(lambda: self.read(cached_only=False))
+        # Reserved while it is read: else all that wait for the disk would find the same room.
+        memory, room = self._broker.memory, self._room
+        answer = FetchAnswer()
+        memory.take(room)
+        try:
+            await self._broker.offload.run(lambda: self._read_into(answer, room))
+        finally:
+            # In the next turn of the loop the connection charges what its client does not take.
+            asyncio.get_running_loop().call_soon(memory.give, room)
         return self.encode(answer)
 
     async def answer_when_room(self) -> Reply:

@@ -1,51 +1,138 @@
 """One account of memory for requests and replies under way, over all connections.
 
-Whoever needs memory asks first. When there is none left, askers wait in order: a flood of producers or a crowd of
-slow consumers slows down, it does not grow the process.
+```
+0                                                                    limit
+| requests: at most 3/4 …            |  free  |            … replies: at most 3/4 |
+```
+Who receives a request asks first and, with nothing left, waits. The oldest request goes first, each time it needs
+more: so what has begun to arrive comes to an end and gives its memory back. A reply is charged with what its client has
+not taken, and while there is no room for more, fetches wait. Neither side can take all: consumers that take nothing
+must not stop producers from sending, and a flood of producers must not stop consumers from reading. So either slows
+down when there are many, and the process does not grow.
 """
 
+import heapq
 from collections import deque
 from collections.abc import Callable
+from itertools import count
 
-# One part in so many is kept free of replies, for requests to be received in.
-RECEIVING_SHARE = 4
+# One part in so many is kept from requests for replies, and from replies for requests.
+KEPT_SHARE = 4
 
 
 class MemoryBudget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.used = 0
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._side_limit = limit - limit // KEPT_SHARE
+        self._requests = 0
+        self._replies = 0
+        self._turns = count()
+        # Who waits for memory to receive into: by its turn, how much it wants and whom to tell.
+        self._receivers: dict[int, tuple[int, Callable[[], None]]] = {}
+        # Their turns, the oldest first; some may have left.
+        self._queue: list[int] = []
+        # Fetches that wait for room for their replies.
+        self._fetches: deque[Callable[[], None]] = deque()
+        self._was_given_back = False
 
     @property
-    def available(self) -> int:
-        return self.limit - self.used
+    def used(self) -> int:
+        return self._requests + self._replies
 
     @property
     def available_for_replies(self) -> int:
-        """Less than `available`: consumers that do not take their replies must not stop producers from sending."""
-        return self.limit - self.limit // RECEIVING_SHARE - self.used
+        return min(self.limit - self.used, self._side_limit - self._replies)
 
-    def try_take(self, amount: int) -> bool:
-        """Take all of it or nothing. An amount above the limit itself is granted once nobody holds any."""
-        if self.used and self.used + amount > self.limit:
-            return False
-        self.used += amount
-        return True
+    @property
+    def is_short_for_requests(self) -> bool:
+        """Whether somebody waits to receive a request."""
+        return bool(self._receivers)
+
+    @property
+    def is_short_for_replies(self) -> bool:
+        """Whether some fetch waits for other replies to be taken."""
+        return bool(self._fetches)
+
+    # Requests.
+
+    def next_turn(self) -> int:
+        """A place in the order, for a request that has begun to arrive; it keeps it until it is there."""
+        return next(self._turns)
+
+    def receive(self, amount: int, *, turn: int, on_granted: Callable[[], None]) -> bool:
+        """Take memory to receive into. False: there is none now; it is taken in turn, and `on_granted` called then."""
+        assert turn not in self._receivers
+        oldest = self._oldest_turn()
+        if (oldest is None or turn < oldest) and self._has_room_to_receive(amount):
+            self._requests += amount
+            return True
+        self._receivers[turn] = amount, on_granted
+        heapq.heappush(self._queue, turn)
+        return False
+
+    def give_received(self, amount: int) -> None:
+        assert amount <= self._requests, f"{amount} bytes given back, {self._requests} were taken"
+        self._requests -= amount
+        self._on_given_back(amount)
+
+    def forget_receiver(self, turn: int) -> None:
+        """Whoever waited is gone; nothing happens if nobody did."""
+        self._receivers.pop(turn, None)
+
+    def relieve(self, *, overdraft: int) -> None:
+        """Called now and then: if nothing came back since the last call, the oldest receiver may go on all the same.
+
+        Else requests that have arrived in part could hold all of the memory and wait for each other. Together they
+        get at most the overdraft more than the limit.
+        """
+        was_given_back, self._was_given_back = self._was_given_back, False
+        oldest = self._oldest_turn()
+        if oldest is None or was_given_back:
+            return
+        if self.used + self._receivers[oldest][0] <= self.limit + overdraft:
+            self._grant(oldest)
+
+    def _oldest_turn(self) -> int | None:
+        queue = self._queue
+        while queue and queue[0] not in self._receivers:
+            heapq.heappop(queue)
+        return queue[0] if queue else None
+
+    def _has_room_to_receive(self, amount: int) -> bool:
+        # One that is larger than all is received when no other is.
+        if not self._requests:
+            return self._replies < self.limit
+        return self._requests + amount <= self._side_limit and self.used + amount <= self.limit
+
+    def _grant(self, turn: int) -> None:
+        amount, on_granted = self._receivers.pop(turn)
+        self._requests += amount
+        on_granted()
+
+    # Replies.
 
     def take(self, amount: int) -> None:
-        """Take it even beyond the limit: for what is already in memory and could not be foreseen."""
-        self.used += amount
+        """A reply waits for its client. It is in memory already, so this may go beyond the limit."""
+        self._replies += amount
 
     def give(self, amount: int) -> None:
-        assert amount <= self.used, f"{amount} bytes given back, {self.used} were taken"
-        self.used -= amount
-        if amount and self._waiting:
-            # All of them: what the first leaves may suffice for the second. They ask in order.
-            waiting, self._waiting = self._waiting, deque()
-            for wake in waiting:
-                wake()
+        assert amount <= self._replies, f"{amount} bytes given back, {self._replies} were taken"
+        self._replies -= amount
+        self._on_given_back(amount)
 
     def when_room(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once, when memory has been given back. It must ask again: others may be faster."""
-        self._waiting.append(wake)
+        """Call `wake` once, when memory has been given back. It must look again: others may be faster."""
+        self._fetches.append(wake)
+
+    def _on_given_back(self, amount: int) -> None:
+        if not amount:
+            return
+        self._was_given_back = True
+        while (turn := self._oldest_turn()) is not None:
+            if not self._has_room_to_receive(self._receivers[turn][0]):
+                break
+            self._grant(turn)
+        if self._fetches:
+            waiting, self._fetches = self._fetches, deque()
+            for wake in waiting:
+                wake()

@@ -77,6 +77,10 @@ class Settings:
     frame_arrival_ms: int = field(
         default=MINUTE_MS, metadata=_setting("How long a begun request may take to arrive whole.")
     )
+    reply_stall_ms: int = field(
+        default=MINUTE_MS,
+        metadata=_setting("How long a client may take nothing of a reply that waits for it."),
+    )
     memory_bytes_max: int = field(
         default=256 * MIB,
         metadata=_setting("Memory for requests and replies under way, over all connections."),
@@ -233,6 +237,7 @@ _LOWEST = {
     "connection_idle_ms": 1_000,
     "frame_bytes_max": 1_024,
     "frame_arrival_ms": 1_000,
+    "reply_stall_ms": 1_000,
     "memory_bytes_max": 1_024,
     "fetch_bytes_max": 1_024,
     "fetch_sessions_max": 0,

@@ -59,9 +59,16 @@ class Connection(asyncio.BufferedProtocol):
         # Memory held from the budget: what the receive buffer grew by, and replies not yet taken.
         self._bytes_grown = 0
         self._bytes_unsent = 0
-        self._is_waiting_for_memory = False
+        # What was asked for and not granted yet, and the place in line of the request it is for.
+        self._bytes_wanted = 0
+        self._turn: int | None = None
+        # A request that is not started before all earlier ones are answered.
+        self._deferred: Request | None = None
+        # The unsent bytes when last looked at, and since when they have not become fewer.
+        self._unsent_seen = 0
+        self._stalled_since = self._loop.time()
         self.peer = "unknown"
-        self.last_active = self._loop.time()
+        self.last_active = self.last_grown = self._loop.time()
 
     # The transport's calls.
 
@@ -82,8 +89,12 @@ class Connection(asyncio.BufferedProtocol):
             # Nobody waits for the reply any more. Other requests run to their end: half a topic
             # creation must not stay behind.
             self._current.cancel()
-        self._broker.memory.give(self._bytes_grown + self._bytes_unsent)
-        self._bytes_grown = self._bytes_unsent = 0
+        memory = self._broker.memory
+        if self._turn is not None:
+            memory.forget_receiver(self._turn)
+        memory.give_received(self._bytes_grown)
+        memory.give(self._bytes_unsent)
+        self._bytes_grown = self._bytes_unsent = self._bytes_wanted = 0
         self._owner.on_disconnected(self)
         if error is not None:
             logger.debug("connection from %s lost: %s", self.peer, error)
@@ -98,6 +109,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_writing_paused = True
+        self._stalled_since = self._loop.time()
         self._charge_unsent()
 
     def resume_writing(self) -> None:
@@ -115,15 +127,27 @@ class Connection(asyncio.BufferedProtocol):
         return self._current is not None or self._session.waiting > 0 or self._is_writing_paused
 
     @property
+    def is_waiting_for_memory(self) -> bool:
+        """Whether we do not read on, though the client may send: that is not its fault."""
+        return self._bytes_wanted > 0
+
+    @property
     def is_mid_frame(self) -> bool:
         return self._reader.is_mid_frame
 
+    def stalled_s(self, now: float) -> float:
+        """Called now and then: for how long the client has taken nothing of the replies that wait for it."""
+        if not self._is_writing_paused:
+            return 0.0
+        unsent = self._transport.get_write_buffer_size()
+        if unsent < self._unsent_seen:
+            self._stalled_since = now
+        self._unsent_seen = unsent
+        return now - self._stalled_since
+
     def shrink(self) -> None:
         """Called now and then: give back what a large request needed."""
-        given_back = self._reader.maybe_shrink()
-        if given_back:
-            self._bytes_grown -= given_back
-            self._broker.memory.give(given_back)
+        self._give_received(self._reader.maybe_shrink())
 
     def stop_taking_requests(self) -> None:
         """Begin to close: what is under way is finished and answered."""
@@ -147,18 +171,42 @@ class Connection(asyncio.BufferedProtocol):
 
     def _proceed(self) -> None:
         """Handle whole requests until something holds the connection back, then send what is ready."""
+        has_taken_any = False
         try:
             while not self._is_held_back():
-                frame = self._reader.next_frame()
-                if frame is None:
+                request = self._deferred or self._next_request()
+                if request is None:
                     break
-                self._start(frame)
+                has_taken_any = True
+                self._deferred = None
+                # Only produce requests are pipelined, for their replies are small. Replies to others
+                # would pile up behind one that waits.
+                if self._session.waiting and request.api.key != Api.PRODUCE:
+                    self._deferred = request
+                    break
+                self._start(request)
         except ProtocolViolation as error:
             self._send_ready()
             self.close(str(error))
             return
         self._send_ready()
+        if has_taken_any:
+            self._turn = None
+            if self._broker.memory.is_short_for_requests:
+                # Others wait for what this connection's last request needed; its next one waits in turn.
+                self._give_received(self._reader.release())
         self._adjust_reading()
+
+    def _next_request(self) -> Request | None:
+        while (frame := self._reader.next_frame()) is not None:
+            try:
+                return decode_request(frame)
+            except UnsupportedApi as error:
+                if error.key != Api.API_VERSIONS:
+                    raise
+                self._session.open_reply().fill([api_versions_fallback(error.correlation_id)])
+                self._send_ready()
+        return None
 
     def _is_held_back(self) -> bool:
         return (
@@ -168,14 +216,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._session.waiting >= self._pipelined_max
         )
 
-    def _start(self, frame: memoryview) -> None:
-        try:
-            request = decode_request(frame)
-        except UnsupportedApi as error:
-            if error.key != Api.API_VERSIONS:
-                raise
-            self._session.open_reply().fill([api_versions_fallback(error.correlation_id)])
-            return
+    def _start(self, request: Request) -> None:
         request.client_host = f"/{self.peer}"
         self._owner.on_request(request)
         slot = self._session.open_reply()
@@ -198,6 +239,8 @@ class Connection(asyncio.BufferedProtocol):
             self._run(request, slot, outcome)
         else:
             slot.fill(outcome)
+            # Before the next request is looked at: what the client does not take holds that back.
+            self._send_ready()
 
     def _run(self, request: Request, slot: ReplySlot, work: Coroutine[Any, Any, Reply]) -> None:
         task = self._loop.create_task(work, name=request.api.key.name)
@@ -270,20 +313,31 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _grow_buffer(self, growth: int) -> bool:
-        if self._is_waiting_for_memory:
+        if self._bytes_wanted:
             return False
-        if not self._broker.memory.try_take(growth):
-            self._is_waiting_for_memory = True
-            self._broker.memory.when_room(self._on_room)
+        memory = self._broker.memory
+        if self._turn is None:
+            self._turn = memory.next_turn()
+        self._bytes_wanted = growth
+        if not memory.receive(growth, turn=self._turn, on_granted=self._on_memory):
             return False
-        self._bytes_grown += growth
-        self._reader.grow()
+        self._grow()
         return True
 
-    def _on_room(self) -> None:
-        self._is_waiting_for_memory = False
-        if not self._is_closing:
-            self._adjust_reading()
+    def _grow(self) -> None:
+        self._bytes_grown += self._bytes_wanted
+        self._bytes_wanted = 0
+        self.last_grown = self._loop.time()
+        self._reader.grow()
+
+    def _on_memory(self) -> None:
+        self._grow()
+        self._adjust_reading()
+
+    def _give_received(self, amount: int) -> None:
+        if amount:
+            self._bytes_grown -= amount
+            self._broker.memory.give_received(amount)
 
     def _pause_reading(self) -> None:
         if not self._is_reading_paused:

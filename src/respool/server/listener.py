@@ -15,6 +15,8 @@ from respool.wire.codec import Request
 logger = logging.getLogger(__name__)
 
 SWEEP_INTERVAL_S = 1.0
+# How long a client may take nothing of its reply while others wait for memory.
+STALL_IN_NEED_S = 5.0
 BACKLOG = 1024
 
 
@@ -116,15 +118,28 @@ class Listener:
             self.sweep(asyncio.get_running_loop().time())
 
     def sweep(self, now: float) -> None:
-        """Close what has been idle or half-way through a frame for too long."""
+        """Close what has been idle, half-way through a frame or not taking its replies for too long."""
         idle_s = self._settings.connection_idle_ms / 1000
         arrival_s = self._settings.frame_arrival_ms / 1000
+        stall_s = self._settings.reply_stall_ms / 1000
+        memory = self._broker.memory
+        if memory.is_short_for_replies:
+            # Others wait for the memory of those who take nothing.
+            stall_s = min(stall_s, STALL_IN_NEED_S)
+        memory.relieve(overdraft=self._settings.frame_bytes_max)
         for traffic in self._traffic.values():
             traffic.report()
         for connection in tuple(self._connections):
             connection.shrink()
-            if connection.is_mid_frame and not connection.is_busy:
+            if connection.stalled_s(now) > stall_s:
+                connection.close(f"it took nothing of its reply for {stall_s:.0f} s")
+            elif connection.is_waiting_for_memory:
+                self._mid_frame_since.pop(connection, None)
+            elif connection.is_mid_frame and not connection.is_busy:
+                # A request that is large may take as long again each time its buffer has doubled: it may
+                # have waited for that, and the client has sent as much again.
                 since = self._mid_frame_since.setdefault(connection, now)
+                since = max(since, connection.last_grown)
                 if now - since > arrival_s:
                     connection.close(f"a request did not arrive whole within {arrival_s:.0f} s")
             else:

@@ -165,6 +165,21 @@ class FrameReader:
         self._start = self._end = 0
         return given_back
 
+    def release(self) -> int:
+        """Shrink to what the unread bytes need, others want the memory; return the number of bytes given back.
+
+        Frames handed out before stay as they are until they are forgotten.
+        """
+        unread = self._readable[self._start : self._end]
+        capacity = max(self._buffer_bytes, len(unread))
+        given_back = self._capacity - capacity
+        if given_back <= 0:
+            return 0
+        self._replace_buffer(capacity)
+        self._writable[: len(unread)] = unread
+        self._start, self._end = 0, len(unread)
+        return given_back
+
     def _replace_buffer(self, capacity: int) -> None:
         self._capacity = capacity
         self._writable = memoryview(bytearray(capacity))
