@@ -1,4 +1,8 @@
-"""Whether a produced batch may enter a topic: the format's rules, then the topic's."""
+"""Whether a produced batch may enter a topic: the format's rules, then the topic's.
+
+All of it but one looks at headers only. A compacted topic takes no record without a key, so its batches are opened: at
+once where that is quick, else off the loop.
+"""
 
 from respool.model.errors import (
     InvalidRecord,
@@ -7,7 +11,10 @@ from respool.model.errors import (
     UnsupportedCompressionType,
 )
 from respool.model.topic_config import CompressionType, TimestampType, TopicConfig
+from respool.ports.record_scan import NO_RECORDS, RecordScanner
 from respool.records.batch import Codec, RecordBatch
+from respool.records.compress import codec_of, decompress
+from respool.records.seal import records_of
 from respool.records.validate import (
     check_produced,
     check_timestamps,
@@ -63,6 +70,46 @@ def recompression_for(batch: RecordBatch, config: TopicConfig) -> Codec | None:
         return None
     codec = _CODECS[config.compression_type]
     return None if codec == batch.header.codec_bits else codec
+
+
+def check_keys_quickly(batch: RecordBatch, config: TopicConfig, scanner: RecordScanner) -> bool:
+    """`check_keys`, where the topic asks for it and it takes no time; False: it is still to be done.
+
+    Raises:
+        InvalidRecord, CorruptMessage: as `check_keys`.
+    """
+    if not config.is_compacted:
+        return True
+    limit = scanner.quick_bytes_max
+    if batch.header.size > limit:
+        return False
+    try:
+        check_keys(batch, scanner, limit=limit)
+    except MessageTooLarge:
+        # Compressed it was small.
+        return False
+    return True
+
+
+def check_keys(batch: RecordBatch, scanner: RecordScanner, *, limit: int) -> None:
+    """Refuse a record without a key: in a compacted topic nothing would ever take its place.
+
+    Raises:
+        InvalidRecord: there is one, or the batch does not hold what its header says.
+        CorruptMessage: the batch cannot be decompressed.
+        MessageTooLarge: there are more than `limit` bytes in it.
+    """
+    header = batch.header
+    records = decompress(codec_of(header.codec_bits), records_of(batch), limit=limit)
+    found = scanner.find_keyless(
+        records, record_count=header.record_count, last_offset_delta=header.last_offset_delta
+    )
+    if found == NO_RECORDS:
+        raise InvalidRecord(f"the batch does not hold {header.record_count} records")
+    if found is not None:
+        raise InvalidRecord(
+            f"record {found} has no key, and the topic is compacted", record_index=found
+        )
 
 
 def check_size(batch: RecordBatch, config: TopicConfig) -> None:

@@ -4,12 +4,13 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from respool.broker.catalog import Catalog
+from respool.broker.compactor import Compactor
 from respool.broker.deadlines import Deadlines
 from respool.broker.fetch_sessions import FetchSessions
 from respool.broker.flusher import Flusher
@@ -32,6 +33,8 @@ from respool.ports.disk import Disk
 from respool.ports.metadata_store import MetadataStore
 from respool.ports.metrics import Metrics
 from respool.ports.offload import Offload
+from respool.ports.record_scan import RecordScanner
+from respool.records.plain_scan import PlainScanner
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +49,7 @@ class World:
     offload: Offload
     metrics: Metrics
     dice: Dice
+    scanner: RecordScanner = field(default_factory=PlainScanner)
 
 
 class Broker:
@@ -102,6 +106,15 @@ class Broker:
             offload=self.offload,
             clock=self.clock,
             settings=self.settings,
+            compactor=Compactor(
+                partitions=self.partitions,
+                leftovers=self.leftovers,
+                offload=self.offload,
+                clock=self.clock,
+                dice=self.world.dice,
+                scanner=self.world.scanner,
+                memory_bytes_max=self.settings.compaction_memory_bytes_max,
+            ),
         )
         host, port = self.settings.advertised_address or self.settings.listen_address
         await self.catalog.load(cluster_id=self.folder.cluster_id, me=self._endpoint(host, port))
@@ -115,6 +128,7 @@ class Broker:
         self.spawn(self.groups.load())
         self.spawn(self.housekeeping.run_retention())
         self.spawn(self.housekeeping.run_checkpoints())
+        self.spawn(self.housekeeping.run_compaction())
 
     def on_listening(self, host: str, port: int) -> None:
         """Clients are told the advertised address; without one, the address that was bound."""

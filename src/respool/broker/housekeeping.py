@@ -1,9 +1,10 @@
-"""What a broker does on its own, now and then: retention, checkpoints, forgetting silent producers."""
+"""What a broker does on its own, now and then: retention, compaction, checkpoints, forgetting silent producers."""
 
 import asyncio
 import logging
 from typing import NoReturn
 
+from respool.broker.compactor import Compactor
 from respool.broker.leftovers import Leftovers
 from respool.broker.partition import Partition
 from respool.broker.partitions import Partitions
@@ -26,6 +27,7 @@ class Housekeeping:
         offload: Offload,
         clock: Clock,
         settings: Settings,
+        compactor: Compactor,
     ) -> None:
         self._partitions = partitions
         self._folder = folder
@@ -33,6 +35,7 @@ class Housekeeping:
         self._offload = offload
         self._clock = clock
         self._settings = settings
+        self._compactor = compactor
 
     async def run_retention(self) -> NoReturn:
         while True:
@@ -41,6 +44,14 @@ class Housekeeping:
                 self.clean(partition)
                 # Rolling and renaming take a little time each; requests go in between.
                 await asyncio.sleep(0)
+
+    async def run_compaction(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(self._settings.compaction_check_ms / 1000)
+            await self._compactor.prepare()
+            while await self._compactor.compact_dirtiest():
+                # The next one, which may have become due meanwhile.
+                pass
 
     async def run_checkpoints(self) -> NoReturn:
         while True:

@@ -328,6 +328,11 @@ class InvalidRecord(RequestError):
 
     code = 87
 
+    def __init__(self, message: str = "", *, record_index: int | None = None) -> None:
+        super().__init__(message)
+        # Which record of the batch, where it is only one.
+        self.record_index = record_index
+
 
 class UnstableOffsetCommit(RequestError):
     """An open transaction may still change the committed offset; the client should ask again."""

@@ -102,6 +102,16 @@ class Settings:
     checkpoint_ms: int = field(
         default=MINUTE_MS, metadata=_setting("How often recovery points are written down.")
     )
+    compaction_check_ms: int = field(
+        default=15_000,
+        metadata=_setting("How often logs that are due for compaction are looked for."),
+    )
+    compaction_memory_bytes_max: int = field(
+        default=128 * MIB,
+        metadata=_setting(
+            "Memory for the keys of one compaction, 24 bytes each; with more keys it takes more rounds."
+        ),
+    )
     producer_id_expiration_ms: int = field(
         default=DAY_MS, metadata=_setting("An idempotent producer silent this long is forgotten.")
     )
@@ -244,6 +254,8 @@ _LOWEST = {
     "requests_pipelined_max": 1,
     "retention_check_ms": 10,
     "checkpoint_ms": 10,
+    "compaction_check_ms": 10,
+    "compaction_memory_bytes_max": 1_024,
     "producer_id_expiration_ms": 1,
     "io_threads": 1,
     "stop_grace_ms": 0,

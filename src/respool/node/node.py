@@ -22,6 +22,7 @@ from respool.drivers.prometheus import PrometheusMetrics
 from respool.drivers.sqlite_store import SqliteStore
 from respool.model.errors import RespoolError
 from respool.model.settings import Settings
+from respool.node.record_scanner import ScannerOnDemand
 from respool.ports.metadata_store import StoreUnavailable
 from respool.server.listener import Listener
 
@@ -69,6 +70,7 @@ async def _serve(settings: Settings) -> int:
             offload=offload,
             metrics=metrics,
             dice=SystemDice(),
+            scanner=ScannerOnDemand(),
         )
         try:
             return await _serve_until_stopped(Broker(settings, world), asked_to_stop)

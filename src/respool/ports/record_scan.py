@@ -71,6 +71,15 @@ class KeyOffsets(Protocol):
 
 
 class RecordScanner(Protocol):
+    @property
+    def quick_bytes_max(self) -> int:
+        """How many bytes of records may be looked at where others must not be kept waiting."""
+        ...
+
+    def prepare(self) -> None:
+        """Get faster, where that takes time and is worth it: called now and then, off the loop."""
+        ...
+
     def find_keyless(
         self, records: Buffer, *, record_count: int, last_offset_delta: int
     ) -> int | None:

@@ -16,6 +16,12 @@ _NOT_RECORDS = Verdict(-1, 0, 0)
 
 
 class PlainScanner:
+    # Some ten records, a tenth of a millisecond.
+    quick_bytes_max = 4 * 1024
+
+    def prepare(self) -> None:
+        """It is as fast as it gets."""
+
     def find_keyless(
         self, records: Buffer, *, record_count: int, last_offset_delta: int
     ) -> int | None:

@@ -184,6 +184,8 @@ BROKER_NAMES: Mapping[str, str] = {
     "fetch_sessions_max": "max.incremental.fetch.session.cache.slots",
     "retention_check_ms": "log.retention.check.interval.ms",
     "checkpoint_ms": "log.flush.offset.checkpoint.interval.ms",
+    "compaction_check_ms": "log.cleaner.backoff.ms",
+    "compaction_memory_bytes_max": "log.cleaner.dedupe.buffer.size",
     "producer_id_expiration_ms": "producer.id.expiration.ms",
     "offsets_topic_partitions": "offsets.topic.num.partitions",
     "group_min_session_timeout_ms": "group.min.session.timeout.ms",

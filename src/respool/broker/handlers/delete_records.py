@@ -12,6 +12,7 @@ from respool.broker.partition import Partition
 from respool.model.errors import (
     InvalidTopic,
     OffsetOutOfRange,
+    PolicyViolation,
     RequestError,
     StorageError,
     StorageFailed,
@@ -50,6 +51,10 @@ async def _answer(broker: Broker, topic: str, asked: Any) -> dict[str, object]:
 async def _delete(broker: Broker, partition: Partition, offset: int) -> Offset:
     """Raise the log start to `offset`, durably, and return where the log starts then."""
     log = partition.log
+    if not log.config.has_retention:
+        raise PolicyViolation(
+            f"{partition.name}: cleanup.policy is {log.config.cleanup_policy}, without 'delete'"
+        )
     if offset == HIGH_WATERMARK:
         offset = partition.high_watermark
     if not 0 <= offset <= partition.high_watermark:

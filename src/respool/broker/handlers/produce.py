@@ -12,11 +12,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from respool.broker.admission import admit, check_size, recompression_for
+from respool.broker.admission import (
+    admit,
+    check_keys,
+    check_keys_quickly,
+    check_size,
+    recompression_for,
+)
 from respool.broker.broker import Broker
 from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined, Reply
 from respool.broker.partition import Partition
 from respool.model.errors import (
+    InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopic,
     NotEnoughReplicas,
@@ -26,6 +33,7 @@ from respool.model.errors import (
 from respool.model.ids import Offset
 from respool.model.internal_topics import is_internal
 from respool.model.topic_config import TimestampType
+from respool.ports.record_scan import RecordScanner
 from respool.records.batch import RecordBatch
 from respool.records.validate import recompress
 from respool.wire.codec import Request
@@ -44,16 +52,16 @@ def produce(request: Request, broker: Broker) -> Outcome:
     ]
     for write in writes:
         write.admit(request, broker, now_ms)
-    if any(write.needs_recompression for write in writes):
-        return _produce_recompressed(request, broker, writes, now_ms)
+    if any(write.needs_opening for write in writes):
+        return _produce_opened(request, broker, writes, now_ms)
     return _append_and_answer(request, broker, writes, now_ms)
 
 
-async def _produce_recompressed(
+async def _produce_opened(
     request: Request, broker: Broker, writes: list["_Write"], now_ms: int
 ) -> Reply:
-    """A topic wants another codec than the producer's: that work is done off the loop, before any append."""
-    await broker.offload.run(lambda: _recompress_all(writes))
+    """A topic wants another codec, or a look at every key: that work is done off the loop, before any append."""
+    await broker.offload.run(lambda: _open_all(writes, broker.world.scanner))
     outcome = _append_and_answer(request, broker, writes, now_ms)
     return await outcome.wait() if isinstance(outcome, Pipelined) else outcome
 
@@ -74,9 +82,9 @@ def _append_and_answer(
     return [_encode(_Asked.by(request), writes)]
 
 
-def _recompress_all(writes: Iterable["_Write"]) -> None:
+def _open_all(writes: Iterable["_Write"], scanner: RecordScanner) -> None:
     for write in writes:
-        write.recompress()
+        write.open(scanner)
 
 
 @dataclass(slots=True)
@@ -92,7 +100,8 @@ class _Write:
     base_offset: int = -1
     next_offset: Offset = NOT_APPENDED
     log_append_time_ms: int = -1
-    needs_recompression: bool = False
+    needs_key_check: bool = False
+    needs_opening: bool = False
 
     def admit(self, request: Request, broker: Broker, now_ms: int) -> None:
         try:
@@ -105,16 +114,21 @@ class _Write:
             self.partition = partition = broker.partitions.find(self.topic, self.index)
             config = partition.config
             self.batch = admit(self.records, config, now_ms=now_ms, version=request.version)
-            self.needs_recompression = recompression_for(self.batch, config) is not None
+            self.needs_key_check = not check_keys_quickly(self.batch, config, broker.world.scanner)
+            self.needs_opening = (
+                self.needs_key_check or recompression_for(self.batch, config) is not None
+            )
         except RequestError as error:
             self.error = _without_trace(error)
 
-    def recompress(self) -> None:
+    def open(self, scanner: RecordScanner) -> None:
         if self.error is not None or self.partition is None or self.batch is None:
             return
         try:
             # The topic may have been deleted since the batch was admitted.
             config = self.partition.config
+            if self.needs_key_check:
+                check_keys(self.batch, scanner, limit=UNPACKED_BYTES_MAX)
             codec = recompression_for(self.batch, config)
             if codec is None:
                 return
@@ -150,7 +164,7 @@ def _without_trace(error: RequestError) -> RequestError:
     return error.with_traceback(None)
 
 
-# The most a compressed batch may grow to when its topic asks for another codec.
+# The most a compressed batch may grow to when its topic asks for it to be opened.
 UNPACKED_BYTES_MAX = 100 * 1024 * 1024
 
 
@@ -242,9 +256,20 @@ def _encode(asked: _Asked, writes: Iterable[_Write]) -> bytes:
 def _result(write: _Write) -> ProducedPartition:
     if write.error is not None:
         return ProducedPartition(
-            write.index, write.error.code, -1, error_message=write.error.message
+            write.index,
+            write.error.code,
+            -1,
+            error_message=write.error.message,
+            record_errors=_record_errors(write.error),
         )
     assert write.partition is not None
     return ProducedPartition(
         write.index, 0, write.base_offset, write.log_append_time_ms, write.partition.log_start
     )
+
+
+def _record_errors(error: RequestError) -> list[tuple[int, str | None]]:
+    """One bad record fails its whole batch; the client is told which."""
+    if isinstance(error, InvalidRecord) and error.record_index is not None:
+        return [(error.record_index, error.message)]
+    return []

@@ -1,0 +1,64 @@
+"""The compiled kernels where they are installed, and loaded only when they are needed.
+
+They take half a second and some 120 MB to load: too much for a broker that never compacts. Until they are there, or
+where they are not installed, plain Python does the work.
+"""
+
+import logging
+
+from respool.ports.record_scan import Buffer, KeyOffsets, RecordScanner
+from respool.records.plain_scan import PlainScanner
+
+logger = logging.getLogger(__name__)
+
+# A few seconds' worth of plain Python.
+WORTH_LOADING_BYTES = 100 * 1024 * 1024
+
+
+class ScannerOnDemand:
+    def __init__(self) -> None:
+        self._scanner: RecordScanner = PlainScanner()
+        self._is_settled = False
+        # How much plain Python had to look at.
+        self._bytes_checked = 0
+
+    @property
+    def quick_bytes_max(self) -> int:
+        return self._scanner.quick_bytes_max
+
+    def prepare(self) -> None:
+        if self._bytes_checked >= WORTH_LOADING_BYTES:
+            self._load()
+
+    def find_keyless(
+        self, records: Buffer, *, record_count: int, last_offset_delta: int
+    ) -> int | None:
+        self._bytes_checked += len(records)
+        return self._scanner.find_keyless(
+            records, record_count=record_count, last_offset_delta=last_offset_delta
+        )
+
+    def key_offsets(self, *, bytes_max: int, keys_max: int, secret: bytes) -> KeyOffsets:
+        """Of a log that is to be compacted, so it is worth it."""
+        self._load()
+        return self._scanner.key_offsets(bytes_max=bytes_max, keys_max=keys_max, secret=secret)
+
+    def _load(self) -> None:
+        """From any thread, several at once if it must be."""
+        if self._is_settled:
+            return
+        try:
+            self._scanner = _compiled()
+        except Exception as error:  # noqa: BLE001 - whatever a compiler cannot do here, plain Python can
+            logger.warning(
+                "compaction is slow without compiled kernels (%s): install respool[arrow]", error
+            )
+        self._is_settled = True
+
+
+def _compiled() -> RecordScanner:
+    from respool.columnar.compiled_scan import CompiledScanner
+
+    scanner = CompiledScanner()
+    scanner.prepare()
+    return scanner
