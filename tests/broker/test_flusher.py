@@ -240,3 +240,47 @@ def test_a_sync_asked_for_in_the_turn_in_which_the_last_worker_ends_is_not_forgo
             await committed
 
     asyncio.run(asyncio.wait_for(story(), 5))
+
+
+def test_who_fails_to_hear_of_a_sync_costs_the_others_nothing() -> None:
+    class Broken:
+        def on_committed(self) -> None:
+            raise KeyError("as the test wants it")
+
+        def on_failed(self, error: RequestError) -> None:
+            raise error
+
+    async def story() -> None:
+        failures: list[Exception] = []
+        bench = Bench()
+        bench.flusher = Flusher(bench.offload, workers_max=1, on_failure=failures.append)
+        bad, good = bench.partition(0), bench.partition(1)
+        batch = check_produced(build_batch([NewRecord(value=b"v", timestamp_ms=0)]), bytes_max=999)
+        bad.append(batch, now_ms=0)
+        bad.wait_for_commit(Offset(1), Broken())
+        told = append(good)
+        bench.offload.release()
+        await bench.flusher.drain()
+        assert told.committed == 1
+        assert [type(one) for one in failures] == [KeyError]
+        again = append(good)
+        await bench.flusher.drain()
+        assert again.committed == 1
+
+    asyncio.run(story())
+
+
+def test_a_partition_settles_when_its_sync_is_done() -> None:
+    async def story() -> None:
+        bench = Bench()
+        rides = bench.partition()
+        append(rides)
+        await turn()
+        settling = asyncio.ensure_future(bench.flusher.settle(rides))
+        await turn()
+        assert not settling.done()
+        bench.offload.release()
+        await settling
+        await bench.flusher.settle(rides)
+
+    asyncio.run(story())

@@ -66,7 +66,9 @@ class Broker:
             sessions_max=settings.fetch_sessions_max, dice=world.dice
         )
         # One thread stays free for cold reads while all else syncs.
-        self.flusher = Flusher(world.offload, workers_max=max(1, settings.io_threads - 1))
+        self.flusher = Flusher(
+            world.offload, workers_max=max(1, settings.io_threads - 1), on_failure=self.fail
+        )
         self.leftovers = Leftovers(disk=world.disk, offload=world.offload)
         self.deadlines = Deadlines()
         self._background: set[asyncio.Task[Any]] = set()

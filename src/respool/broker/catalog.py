@@ -1,6 +1,6 @@
 """The topics there are: reads and guarded writes of the metadata store, and the image made of it.
 
-A change is decided on the image, written as one guarded transaction, and only then seen: the image is replaced, never
+A change is decided on the image, written as one transaction, and only then seen: the image is replaced, never
 changed. A guard that fails means somebody else was first: the caller's request fails with what is true now.
 """
 

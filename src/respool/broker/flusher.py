@@ -7,6 +7,7 @@ the broker, the more batches share one sync.
 
 import asyncio
 import math
+from collections.abc import Callable
 from functools import partial
 
 from respool.broker.partition import Partition, PartitionSync
@@ -14,9 +15,21 @@ from respool.model.errors import StorageError
 from respool.ports.offload import Offload
 
 
+def _raise(error: Exception) -> None:
+    raise error
+
+
 class Flusher:
-    def __init__(self, offload: Offload, *, workers_max: int) -> None:
+    def __init__(
+        self,
+        offload: Offload,
+        *,
+        workers_max: int,
+        on_failure: Callable[[Exception], None] = _raise,
+    ) -> None:
         self._offload = offload
+        # Told of what nobody foresaw.
+        self._on_failure = on_failure
         self._workers_max = workers_max
         # Enrolled and not yet taken by a worker. A dict for its order.
         self._enrolled: dict[Partition, None] = {}
@@ -26,6 +39,8 @@ class Flusher:
         # How many of them will still look at what is enrolled. Not the number of tasks: one that has
         # looked for the last time is a task for another turn of the loop, and takes nobody any more.
         self._working = 0
+        # Who waits until nothing of a partition is under way.
+        self._settling: dict[Partition, list[asyncio.Future[None]]] = {}
         # Partitions with respool.flush=interval that have something to sync when the time comes.
         self._timers: dict[Partition, asyncio.TimerHandle] = {}
 
@@ -55,6 +70,17 @@ class Flusher:
             timer.cancel()
         self._timers.clear()
 
+    async def settle(self, partition: Partition) -> None:
+        """Sync the partition no more, and return when nothing of it is under way: its files may go then."""
+        self._enrolled.pop(partition, None)
+        timer = self._timers.pop(partition, None)
+        if timer is not None:
+            timer.cancel()
+        if partition in self._under_way:
+            settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._settling.setdefault(partition, []).append(settled)
+            await settled
+
     async def drain(self) -> None:
         """Return when everything enrolled before has been synced."""
         while self._workers:
@@ -67,11 +93,20 @@ class Flusher:
                 if not syncs:
                     continue
                 errors = await self._offload.run(partial(_sync_all, syncs))
-                for sync, error in zip(syncs, errors, strict=True):
-                    self._under_way.discard(sync.partition)
-                    sync.partition.finish_sync(sync, error)
+                self._finish(syncs, errors)
         finally:
             self._working -= 1
+
+    def _finish(self, syncs: list[PartitionSync], errors: list[StorageError | None]) -> None:
+        # First of all: whatever happens to one of them, the others can be synced again.
+        self._under_way.difference_update(sync.partition for sync in syncs)
+        for sync, error in zip(syncs, errors, strict=True):
+            try:
+                sync.partition.finish_sync(sync, error)
+            except Exception as failure:  # noqa: BLE001 - one who waits must not cost the others their answer
+                self._on_failure(failure)
+            for settled in self._settling.pop(sync.partition, ()):
+                settled.set_result(None)
 
     def _begin(self, free: list[Partition]) -> list[PartitionSync]:
         """Begin a fair share of what is enrolled, so that the other workers find some too."""

@@ -6,7 +6,6 @@ written, readers go on, and producers succeed again as soon as there is room.
 """
 
 import logging
-from collections.abc import Callable
 from typing import Protocol
 
 from respool.broker.commit_waiters import CommitListener, CommitQueue, FetchWaiter
@@ -33,6 +32,8 @@ class SyncRequests(Protocol):
     def request_sync(self, partition: "Partition") -> None: ...
 
     def request_sync_within(self, partition: "Partition", delay_ms: int) -> None: ...
+
+    async def settle(self, partition: "Partition") -> None: ...
 
 
 class Partition:
@@ -65,8 +66,6 @@ class Partition:
         else:
             self._log = log
             self.high_watermark = log.log_end
-        # Told with the name of a partition that has just gone offline.
-        self.on_offline: Callable[[Partition], None] = lambda _: None
 
     @property
     def log(self) -> PartitionLog:
@@ -154,6 +153,9 @@ class Partition:
         """Tell the listener when all below `next_offset` is committed; False when it is already."""
         if next_offset <= self.high_watermark:
             return False
+        if not self.is_online:
+            # It went offline after the append; nothing will move it on.
+            raise self._unavailable()
         self._commits.wait_for(next_offset, listener)
         return True
 
@@ -173,10 +175,15 @@ class Partition:
             self.go_offline(error)
             return None
         if pending is None:
+            # The log may have synced itself, as retention does before it removes files.
+            self._advance_to(self.log.synced_end, self._bytes_appended)
             return None
         return PartitionSync(self, pending, self._bytes_appended)
 
     def finish_sync(self, sync: "PartitionSync", error: StorageError | None) -> None:
+        if self._log is None:
+            # Deleted or closed meanwhile; nobody waits any more.
+            return
         if error is not None:
             # The kernel may have dropped the pages: a second sync would succeed and prove nothing.
             self.go_offline(error)
@@ -198,7 +205,6 @@ class Partition:
             error,
         )
         self._fail_waiters(self._unavailable())
-        self.on_offline(self)
 
     def detach(self) -> PartitionLog | None:
         """Hand the log over for closing or deletion; whoever waits is told to look elsewhere."""

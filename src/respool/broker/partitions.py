@@ -90,9 +90,13 @@ class Partitions:
         for number in range(len(topic.partitions)):
             partition = self._partitions.pop((topic.name, number), None)
             if partition is not None:
-                removed.append((partition.name, partition.detach()))
+                removed.append((partition, partition.detach()))
         leftovers = []
-        for name, log in removed:
+        for partition, log in removed:
+            name = partition.name
+            # A sync under way may write beside the log; in a topic of the same name that comes next
+            # it would be somebody else's.
+            await self._syncs.settle(partition)
             try:
                 path = await self._offload.run(partial(self._folder.remove_partition, name, log))
             except StorageError as error:

@@ -10,6 +10,9 @@ A broken invariant of ours is an `assert`, and nobody catches it.
 from typing import ClassVar
 
 
+MESSAGE_LENGTH_MAX = 1_000
+
+
 class RespoolError(Exception):
     """Everything Respool raises on purpose."""
 
@@ -22,8 +25,11 @@ class RequestError(RespoolError):
 
     @property
     def message(self) -> str:
-        """What the client is told: our words where there are any, else the class's meaning."""
-        return str(self) or (type(self).__doc__ or "").strip()
+        """What the client is told: our words where there are any, else the class's meaning.
+
+        Cut short: names that clients send may stand in it, and a reply has room for 32 KB.
+        """
+        return (str(self) or (type(self).__doc__ or "").strip())[:MESSAGE_LENGTH_MAX]
 
 
 class OffsetOutOfRange(RequestError):

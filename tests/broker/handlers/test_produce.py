@@ -360,3 +360,20 @@ def test_after_a_power_cut_what_was_acknowledged_is_there(start_broker: StartBro
     broker.restart(crash=True)
     assert offsets == list(range(20))
     assert (broker.offset("rides", at=EARLIEST), broker.offset("rides", at=LATEST)) == (0, 20)
+
+
+def test_a_name_too_long_for_a_reply_costs_nobody_an_answer(rides: RunningBroker) -> None:
+    # Its error message did not fit the reply; the sync's other waiters were forgotten with it.
+    reply = rides.ask(Api.PRODUCE, 8, **request(("rides", 0, batch()), ("x" * 32_000, 0, batch())))
+    codes = [topic.partition_responses[0].error_code for topic in reply.responses]
+    assert codes[0] == 0
+    assert codes[1] != 0
+    assert send(rides, batch()).error_code == 0
+
+
+def test_a_retry_is_told_the_time_of_its_first_try(running_broker: RunningBroker) -> None:
+    running_broker.create_topic("clocked", message_timestamp_type="LogAppendTime")
+    one = batch(producer_id=7, producer_epoch=0, base_sequence=0)
+    first = send(running_broker, one, topic="clocked")
+    running_broker.clock.advance(5_000)
+    assert send(running_broker, one, topic="clocked").log_append_time == first.log_append_time

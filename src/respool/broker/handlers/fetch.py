@@ -72,7 +72,8 @@ def _scope(request: Request, broker: Broker) -> FetchScope:
     return broker.fetch_sessions.scope(
         session_id=getattr(body, "session_id", 0),
         epoch=getattr(body, "session_epoch", FINAL_EPOCH),
-        targets=targets,
+        # Each partition once, as it was asked for last.
+        targets=list({one.key: one for one in targets}.values()),
         forgotten=forgotten,
         uses_topic_ids=by_id,
         now_ms=broker.clock.monotonic_ms(),
