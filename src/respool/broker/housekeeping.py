@@ -9,7 +9,7 @@ from respool.broker.leftovers import Leftovers
 from respool.broker.partition import Partition
 from respool.broker.partitions import Partitions
 from respool.log.data_folder import DataFolder
-from respool.model.errors import StorageError
+from respool.model.errors import DiskFull, StorageError
 from respool.model.settings import Settings
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
@@ -68,6 +68,10 @@ class Housekeeping:
             log.roll_if_due(now_ms)
             removed = log.apply_retention(now_ms=now_ms, high_watermark=partition.high_watermark)
             log.expire_producers(now_ms)
+        except DiskFull as error:
+            # Nothing was changed. What is due stays due, and is tried again.
+            logger.error("%s: no room to roll or remove segments: %s", partition.name, error)
+            return
         except StorageError as error:
             partition.go_offline(error)
             return

@@ -93,7 +93,7 @@ class Settings:
         metadata=_setting("Incremental fetch sessions (KIP-227) kept at the same time."),
     )
     requests_pipelined_max: int = field(
-        default=64, metadata=_setting("Produce requests of one connection waiting for their reply.")
+        default=64, metadata=_setting("Requests of one connection waiting for their reply.")
     )
 
     retention_check_ms: int = field(

@@ -32,7 +32,6 @@ from respool.model.errors import (
 )
 from respool.model.ids import Offset
 from respool.model.internal_topics import is_internal
-from respool.model.topic_config import TimestampType
 from respool.ports.record_scan import RecordScanner
 from respool.records.batch import RecordBatch
 from respool.records.validate import recompress
@@ -154,8 +153,8 @@ class _Write:
             return
         self.base_offset = appended.base_offset
         self.next_offset = Offset(appended.last_offset + 1)
-        if partition.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-            self.log_append_time_ms = now_ms
+        # Of a retry, the time its first try was appended at.
+        self.log_append_time_ms = appended.log_append_time_ms
 
 
 def _without_trace(error: RequestError) -> RequestError:
@@ -188,8 +187,11 @@ class _CommittedAnswer:
         for write in writes:
             if write.error is None and write.partition is not None:
                 listener = _Outstanding(self, write)
-                if write.partition.wait_for_commit(write.next_offset, listener):
-                    self._outstanding += 1
+                try:
+                    if write.partition.wait_for_commit(write.next_offset, listener):
+                        self._outstanding += 1
+                except RequestError as error:
+                    write.error = error
         if self._outstanding:
             self._deadlines.add(self, max(0.0, request.body.timeout.total_seconds()))
 
