@@ -79,8 +79,9 @@ def no_checkpoints(disk: SimDisk) -> bool:
     return not any(checkpoint(disk, name) for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK))
 
 
-def close(folder: DataFolder, logs: Logs, **options: bool) -> bool:
-    return folder.close(logs, {name: log.log_end for name, log in logs.items()}, **options)
+def close(folder: DataFolder, logs: Logs, *, is_clean: bool = True) -> bool:
+    ends = {name: log.log_end for name, log in logs.items()}
+    return folder.close(logs, ends, is_clean=is_clean)
 
 
 # Whose folder
@@ -710,3 +711,13 @@ def test_every_single_moment_of_a_life_may_be_its_last(steps: list[str]) -> None
         assert machine.live(steps, changes_until_power_cut=A_LOT)
         if stopped:
             break
+
+
+def test_logs_closed_side_by_side_beforehand_make_a_clean_stop_too() -> None:
+    disk = a_disk()
+    folder = open_folder(disk)
+    log = open_log(folder)
+    append(log)
+    assert folder.close_log(ORDERS, log)
+    assert folder.close({ORDERS: log}, {}, closed={ORDERS})
+    assert open_folder(disk.reopen()).was_clean

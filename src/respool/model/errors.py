@@ -9,7 +9,6 @@ A broken invariant of ours is an `assert`, and nobody catches it.
 
 from typing import ClassVar
 
-
 MESSAGE_LENGTH_MAX = 1_000
 
 

@@ -37,6 +37,7 @@ def run(settings: Settings) -> int:
     _set_up_logging(settings.log_level)
     _allow_many_files()
     keep_freed_memory()
+    settings = replace(settings, data=os.path.abspath(settings.data))
     try:
         exit_code: int = uvloop.run(_serve(settings))
     except (RespoolError, StoreUnavailable, OSError) as error:
@@ -50,7 +51,6 @@ async def _serve(settings: Settings) -> int:
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop.set)
-    settings = replace(settings, data=os.path.abspath(settings.data))
     with ExitStack() as stack:
         os.makedirs(settings.data, exist_ok=True)
         lock = FolderLock(settings.data)
