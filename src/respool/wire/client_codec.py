@@ -1,0 +1,77 @@
+"""The protocol seen from the other side: requests -> frames, and frames -> replies. For our own tools.
+
+```
+request   | size 4 | api key 2 | version 2 | correlation id 4 | client id, length 2 | [tagged fields] | body ...
+reply     | correlation id 4 | [tagged fields] | body ...                       (its size was read already)
+```
+Clients that are libraries speak for themselves. This is for what no library offers: an administrator's requests, and
+batches whose producer and sequence the writer chooses itself.
+"""
+
+from collections.abc import Mapping
+from io import BytesIO
+from struct import Struct
+from typing import Any
+
+from kio.serial import entity_writer
+
+from respool.wire.decode import decoder_of
+from respool.wire.errors import RequestMalformed
+from respool.wire.schema import Entity, is_flexible, request_class, response_class
+from respool.wire.shape import shape
+from respool.wire.walk import skip_tagged_fields
+
+_SIZE = Struct(">i")
+_HEAD = Struct(">hhih")
+_CORRELATION_ID = Struct(">i")
+
+
+def encode_request(
+    key: int, version: int, fields: Mapping[str, Any], *, correlation_id: int, client_id: str
+) -> bytes:
+    """A whole request, its size included. The fields are those of this very version, as `shape` takes them.
+
+    Raises:
+        TypeError: a field is missing or not one of this version.
+    """
+    body_class = request_class(key, version)
+    client = client_id.encode()
+    buffer = BytesIO()
+    buffer.write(b"\0" * _SIZE.size)
+    buffer.write(_HEAD.pack(key, version, correlation_id, len(client)))
+    buffer.write(client)
+    if is_flexible(body_class.__header_schema__):
+        buffer.write(b"\0")
+    entity_writer(body_class)(buffer, shape(body_class, fields))
+    with buffer.getbuffer() as frame:
+        _SIZE.pack_into(frame, 0, len(frame) - _SIZE.size)
+    return buffer.getvalue()
+
+
+def correlation_id_of(frame: bytes) -> int:
+    """Which request a reply's frame, without its size, answers.
+
+    Raises:
+        RequestMalformed: it is too short for a reply.
+    """
+    if len(frame) < _CORRELATION_ID.size:
+        raise RequestMalformed(f"a reply of {len(frame)} bytes")
+    (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+    return int(correlation_id)
+
+
+def decode_reply(key: int, version: int, frame: bytes) -> Entity:
+    """The body of a reply's frame, given without its size.
+
+    Raises:
+        RequestMalformed: the bytes are no such reply.
+    """
+    body_class = response_class(key, version)
+    view = memoryview(frame)
+    position = _CORRELATION_ID.size
+    if is_flexible(body_class.__header_schema__):
+        try:
+            position = skip_tagged_fields(view, position)
+        except (IndexError, ValueError) as error:
+            raise RequestMalformed(f"no reply header in {len(frame)} bytes: {error}") from None
+    return decoder_of(body_class).decode(view, position)
