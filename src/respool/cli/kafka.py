@@ -33,6 +33,8 @@ REQUEST_SECONDS = 10.0
 KafkaError = client.KafkaError
 KafkaException = client.KafkaException
 TopicPartition = client.TopicPartition
+ConsumerGroupTopicPartitions = client.ConsumerGroupTopicPartitions
+ConsumerGroupType = client.ConsumerGroupType
 TIMESTAMP_NOT_AVAILABLE = client.TIMESTAMP_NOT_AVAILABLE
 NOT_FOUND_CODES = frozenset(
     {
@@ -209,6 +211,16 @@ class Cluster:
                 [resource], request_timeout=REQUEST_SECONDS
             )
         )
+
+    def ask(self, request: Callable[[Any], Mapping[Any, "Future[Any]"]]) -> dict[Any, Any]:
+        """Put a request of the client library's admin; `kafka_groups.py` has those about groups."""
+        return self._ask(lambda: request(self._admin))
+
+    def addresses(self) -> dict[int, tuple[str, int]]:
+        """Where the brokers are, by their ids."""
+        with translated(self.broker):
+            brokers = self._admin.list_topics(timeout=REQUEST_SECONDS).brokers
+        return {number: (str(each.host), int(each.port)) for number, each in brokers.items()}
 
     def delete_topic(self, name: str) -> None:
         self._ask(lambda: self._admin.delete_topics([name], request_timeout=REQUEST_SECONDS))

@@ -30,6 +30,10 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
+def is_error_terminal() -> bool:
+    return sys.stderr.isatty()
+
+
 def print_rows(columns: Columns, rows: Sequence[Row], *, title: str = "") -> None:
     """A table on a terminal, tab-separated lines elsewhere."""
     if not is_terminal():
@@ -201,3 +205,8 @@ def human_bytes(size: int) -> str:
             return f"{size} B" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} TiB"
+
+
+def counted(number: int, noun: str) -> str:
+    """1 -> '1 message', 2000 -> '2,000 messages'."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -60,21 +60,33 @@ class TopicReader:
         """Messages as they come, some at a time, until all is read or Ctrl-C was pressed."""
         left = messages_max
         while left != 0 and not ctrl_c.pressed and not all_done(self._cursors):
-            arrived = self._poll(POLL_MESSAGES if left is None else min(POLL_MESSAGES, left))
-            messages = [message for raw in arrived if (message := self._take(raw)) is not None]
-            if not arrived:
-                self._on_silence()
+            messages = self.read(POLL_MESSAGES if left is None else min(POLL_MESSAGES, left))
             if messages:
                 left = None if left is None else left - len(messages)
                 yield messages
 
+    def read(self, messages_max: int, *, seconds: float = POLL_SECONDS) -> list[ReadMessage]:
+        """What is there, or comes within that time; it may be nothing."""
+        arrived = self._poll(messages_max, seconds)
+        if not arrived:
+            self._on_silence()
+        return [message for raw in arrived if (message := self._take(raw)) is not None]
+
+    def hold(self, partition: int) -> None:
+        """Leave this partition alone until `go_on`."""
+        self._consumer.pause([kafka.TopicPartition(self._topic, partition)])
+
+    def go_on(self, partition: int) -> None:
+        if not self._cursors[partition].is_done:
+            self._consumer.resume([kafka.TopicPartition(self._topic, partition)])
+
     def close(self) -> None:
         self._consumer.close()
 
-    def _poll(self, messages_max: int) -> list[Any]:
+    def _poll(self, messages_max: int, seconds: float) -> list[Any]:
         with kafka.translated(self._broker):
             # Wait for one, then take what else is there: asking for many at once would wait for all of them.
-            first = self._consumer.poll(POLL_SECONDS)
+            first = self._consumer.poll(seconds)
             if first is None:
                 return []
             rest = self._consumer.consume(messages_max - 1, 0) if messages_max > 1 else []

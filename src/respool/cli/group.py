@@ -1,0 +1,280 @@
+"""`respool group`: list, describe, watch, reset and delete consumer groups."""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from respool.cli import group_reset, options, output
+from respool.cli.errors import CliError, ExitCode, UsageError
+from respool.cli.interrupts import CtrlC, noticing_ctrl_c
+
+if TYPE_CHECKING:
+    from respool.cli.group_lag import PartitionLag
+    from respool.cli.kafka import Cluster
+    from respool.cli.kafka_groups import Group, Groups
+
+app = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete consumer groups.")
+app.command("reset", epilog=group_reset.EPILOG)(group_reset.reset)
+
+WATCH_SECONDS = 2.0
+CLEAR_SCREEN = "\x1b[2J\x1b[H"
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The group.", show_default=False)]
+Names = Annotated[
+    list[str], typer.Argument(metavar="NAME...", help="The groups.", show_default=False)
+]
+
+
+@app.command(
+    "list", epilog="Piped, the columns are separated by tabs: respool group list | cut -f1"
+)
+def list_groups(
+    state: Annotated[
+        str | None,
+        typer.Option(metavar="STATE", help="Only groups in this state, such as Stable or Empty."),
+    ] = None,
+    as_json: options.Json = False,
+    broker: options.Broker = options.DEFAULT_BROKER,
+) -> None:
+    """List groups: name, state and protocol."""
+    from respool.cli.kafka import Cluster
+    from respool.cli.kafka_groups import Groups
+
+    groups = [
+        info
+        for info in Groups(Cluster.connect(broker)).list()
+        if state is None or info.state.lower() == state.strip().lower()
+    ]
+    if as_json:
+        output.print_json(
+            [{"group": each.name, "state": each.state, "type": each.type} for each in groups]
+        )
+        return
+    output.print_rows(
+        output.Columns("group", "state", "type"),
+        [(each.name, each.state, each.type) for each in groups],
+    )
+    if not groups:
+        output.note("no groups" if state is None else f"no groups in state {state}")
+
+
+@app.command(epilog="Example:\n  respool group describe billing --json | jq .members")
+def describe(
+    name: Name,
+    *,
+    as_json: options.Json = False,
+    broker: options.Broker = options.DEFAULT_BROKER,
+) -> None:
+    """Show a group: its state, its members and what they read, and how far it is in each partition."""
+    from respool.cli.kafka import Cluster
+    from respool.cli.kafka_groups import Groups
+
+    cluster = Cluster.connect(broker)
+    group = Groups(cluster).get(name)
+    lags = _lags(cluster, Groups(cluster), group)
+    if as_json:
+        output.print_json(_as_document(group, lags))
+    else:
+        _print_description(group, lags)
+
+
+@app.command(
+    epilog="Examples:\n  respool group lag billing\n  respool group lag billing pricing --watch"
+)
+def lag(
+    names: Names,
+    *,
+    watch: Annotated[
+        bool, options.flag("--watch", "-w", text="Show it again every two seconds, until Ctrl-C.")
+    ] = False,
+    as_json: Annotated[
+        bool, options.flag("--json", text="Print JSON, for programs; one line each time.")
+    ] = False,
+    broker: options.Broker = options.DEFAULT_BROKER,
+) -> None:
+    """Show how many messages groups have still to read, per partition and in all."""
+    from respool.cli.kafka import Cluster
+    from respool.cli.kafka_groups import Groups
+
+    cluster = Cluster.connect(broker)
+    groups = Groups(cluster)
+    with noticing_ctrl_c() as ctrl_c:
+        while True:
+            found = {
+                name: _lags(cluster, groups, groups.get(name)) for name in dict.fromkeys(names)
+            }
+            if watch and output.is_terminal() and not as_json:
+                output.print_line(CLEAR_SCREEN + time.strftime("%H:%M:%S"))
+            _print_lag(found, as_json=as_json)
+            sys.stdout.flush()
+            if not watch:
+                return
+            _wait(WATCH_SECONDS, ctrl_c)
+            if ctrl_c.pressed:
+                raise typer.Exit(ExitCode.INTERRUPTED)
+
+
+@app.command(epilog="Example:\n  respool group delete billing --yes")
+def delete(
+    names: Names,
+    *,
+    yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
+    as_json: options.Json = False,
+    broker: options.Broker = options.DEFAULT_BROKER,
+) -> None:
+    """Delete groups and their committed offsets; no message is touched. A group with members is not deleted."""
+    from respool.cli.kafka import Cluster
+    from respool.cli.kafka_groups import Groups
+
+    groups = Groups(Cluster.connect(broker))
+    found = [groups.get(name) for name in dict.fromkeys(names)]
+    for group in found:
+        if group.members:
+            raise CliError(
+                f"group {group.name} has {output.counted(len(group.members), 'member')} "
+                f"({', '.join(member.client_id for member in group.members)}), so it is not deleted",
+                hint="stop its consumers first",
+            )
+    if not yes and not _confirmed(found):
+        output.note("nothing deleted")
+        raise typer.Exit(ExitCode.FAILED)
+    for group in found:
+        groups.delete(group.name)
+        if not as_json:
+            output.note(f"deleted {group.name}")
+    if as_json:
+        output.print_json({"deleted": [group.name for group in found]})
+
+
+def _lags(cluster: "Cluster", groups: "Groups", group: "Group") -> "list[PartitionLag]":
+    from respool.cli.group_lag import lags_of
+
+    committed = groups.committed(group.name)
+    named = {topic for topic, _ in (*committed, *group.owners)}
+    known = cluster.topics()
+    ranges = cluster.ranges([known[name] for name in sorted(named) if name in known])
+    return lags_of(group, committed, ranges)
+
+
+def _print_lag(found: "dict[str, list[PartitionLag]]", *, as_json: bool) -> None:
+    from respool.cli.group_lag import total_lag
+
+    if as_json:
+        document = [
+            {"group": name, "lag": total_lag(lags), "partitions": list(map(_lag_document, lags))}
+            for name, lags in found.items()
+        ]
+        output.print_line(output.json_line({"groups": document}))
+        return
+    names = ("group", "topic", "partition", "committed", "end", "lag")
+    rows = [
+        (name, each.topic, each.partition, each.committed, _end(each), each.lag)
+        for name, lags in found.items()
+        for each in lags
+    ]
+    output.print_rows(output.Columns(*names, numbers=names[2:]), rows)
+    for name, lags in found.items():
+        output.note(
+            f"{name}: {total_lag(lags):,} messages to read"
+            + (f"; {lost:,} were deleted before it read them" if (lost := _lost(lags)) else "")
+            if lags
+            else f"{name} has committed nothing"
+        )
+
+
+def _print_description(group: "Group", lags: "Sequence[PartitionLag]") -> None:
+    from respool.cli.group_lag import spelled
+
+    member_rows = [
+        (each.client_id, each.host, each.instance_id, spelled(each.partitions), each.member_id)
+        for each in group.members
+    ]
+    lag_rows = [
+        (
+            each.topic, each.partition, each.committed, _end(each), each.lag, each.owner,
+            each.metadata or None,
+        )
+        for each in lags
+    ]  # fmt: skip
+    if not output.is_terminal():
+        # One shape for every line: the group, what the line is about, then its fields.
+        state = (group.name, "state", group.state, group.type, group.assignor)
+        output.print_rows(output.Columns(), [state])
+        output.print_rows(output.Columns(), [(group.name, "member", *row) for row in member_rows])
+        output.print_rows(output.Columns(), [(group.name, "partition", *row) for row in lag_rows])
+        return
+    output.print_heading(f"group {group.name}")
+    protocol = f"{group.type} protocol" + (f", {group.assignor}" if group.assignor else "")
+    output.print_line(f"{group.state}; {protocol}; {output.counted(len(group.members), 'member')}")
+    if member_rows:
+        member_columns = output.Columns("client id", "host", "instance", "reads", "member id")
+        output.print_rows(member_columns, member_rows)
+    if lag_rows:
+        columns = ("topic", "partition", "committed", "end", "lag", "read by", "metadata")
+        output.print_rows(output.Columns(*columns, numbers=columns[1:5]), lag_rows)
+
+
+def _as_document(group: "Group", lags: "Sequence[PartitionLag]") -> dict[str, object]:
+    from respool.cli.group_lag import total_lag
+
+    return {
+        "group": group.name,
+        "state": group.state,
+        "type": group.type,
+        "assignor": group.assignor or None,
+        "lag": total_lag(lags),
+        "members": [
+            {
+                "client_id": each.client_id,
+                "host": each.host,
+                "instance_id": each.instance_id,
+                "member_id": each.member_id,
+                "partitions": [
+                    {"topic": topic, "partition": number} for topic, number in each.partitions
+                ],
+            }
+            for each in group.members
+        ],
+        "partitions": [_lag_document(each) for each in lags],
+    }
+
+
+def _lag_document(each: "PartitionLag") -> dict[str, object]:
+    return {
+        "topic": each.topic,
+        "partition": each.partition,
+        "committed": each.committed,
+        "start_offset": each.held.start if each.held else None,
+        "end_offset": _end(each),
+        "lag": each.lag,
+        "owner": each.owner,
+        "metadata": each.metadata,
+    }
+
+
+def _end(each: "PartitionLag") -> int | None:
+    return each.held.end if each.held else None
+
+
+def _lost(lags: "Sequence[PartitionLag]") -> int:
+    return sum(each.lost for each in lags)
+
+
+def _wait(seconds: float, ctrl_c: CtrlC) -> None:
+    """In short steps, since a sleep goes on after a signal."""
+    until = time.monotonic() + seconds
+    while not ctrl_c.pressed and (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, 0.1))
+
+
+def _confirmed(groups: "Sequence[Group]") -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "deleting a group forgets how far it has read, and there is no terminal to ask on",
+            hint="add --yes when you are sure",
+        )
+    names = ", ".join(group.name for group in groups)
+    return typer.confirm(f"Forget how far {names} has read?", err=True)

@@ -1,0 +1,253 @@
+"""Where a reset moves a group, partition by partition. Pure: options and offsets in, moves out.
+
+```
+                 start       target          committed      end
+  partition  ----|-----------|---------------|--------------|
+             gone            :  <-- replays  :
+```
+A target outside of what the partition holds is brought to its start or end, and told.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from respool.cli.errors import NotFound, UsageError
+from respool.cli.times import TimeNotUnderstood, format_ms, parse_time
+
+if TYPE_CHECKING:
+    from respool.cli.kafka import OffsetRange, TopicInfo
+    from respool.cli.kafka_groups import Committed, Place
+
+_PARTITIONS = re.compile(r"\d+(,\d+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class ToTime:
+    ms: int
+
+    def __str__(self) -> str:
+        return f"to the first message at or after {format_ms(self.ms)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ToOffset:
+    offset: int
+
+    def __str__(self) -> str:
+        return f"to offset {self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class ToEarliest:
+    def __str__(self) -> str:
+        return "to the earliest message there is"
+
+
+@dataclass(frozen=True, slots=True)
+class ToLatest:
+    def __str__(self) -> str:
+        return "to the end"
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftBy:
+    by: int
+
+    def __str__(self) -> str:
+        return f"by {self.by:+d}"
+
+
+Target = ToTime | ToOffset | ToEarliest | ToLatest | ShiftBy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """From where to where one partition of the group goes."""
+
+    topic: str
+    partition: int
+    # None: the group never committed here, and has begun wherever its consumers are set to.
+    committed: int | None
+    target: int
+    # What was asked for, before it was brought into what the partition holds.
+    asked: int
+    held: "OffsetRange"
+
+    @property
+    def place(self) -> "Place":
+        return self.topic, self.partition
+
+    @property
+    def replays(self) -> int:
+        """Messages that will be read again. Those that are gone cannot be."""
+        return 0 if self.committed is None else max(0, self._stands_at - self.target)
+
+    @property
+    def skips(self) -> int:
+        """Messages that will not be read."""
+        return 0 if self.committed is None else max(0, self.target - self._stands_at)
+
+    @property
+    def reads(self) -> int:
+        """Messages from the target to the end."""
+        return self.held.end - self.target
+
+    @property
+    def is_clamped(self) -> bool:
+        return self.asked != self.target
+
+    @property
+    def changes(self) -> bool:
+        return self.committed != self.target
+
+    @property
+    def _stands_at(self) -> int:
+        assert self.committed is not None
+        return _clamp(self.committed, self.held)
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "from": self.committed,
+            "to": self.target,
+            "replays": self.replays,
+            "skips": self.skips,
+        }
+
+
+def parse_target(
+    *,
+    to_time: str | None,
+    to_offset: int | None,
+    to_earliest: bool,
+    to_latest: bool,
+    shift_by: int | None,
+    now: datetime,
+) -> Target:
+    """
+    Raises:
+        UsageError: none or several are given, or the time cannot be read.
+    """
+    given = [to_time is not None, to_offset is not None, to_earliest, to_latest]
+    if sum([*given, shift_by is not None]) != 1:
+        raise UsageError(
+            "say where to, once: --to-time, --to-offset, --to-earliest, --to-latest or --shift-by"
+        )
+    if to_time is not None:
+        try:
+            return ToTime(parse_time(to_time, now=now))
+        except TimeNotUnderstood as error:
+            raise UsageError(f"--to-time: {error}") from None
+    if to_offset is not None:
+        return ToOffset(to_offset)
+    if shift_by is not None:
+        return ShiftBy(shift_by)
+    return ToEarliest() if to_earliest else ToLatest()
+
+
+def parse_topics(texts: Iterable[str]) -> dict[str, list[int] | None]:
+    """`rides`, `fares:0,2` -> `{"rides": None, "fares": [0, 2]}`; None stands for all partitions.
+
+    Raises:
+        UsageError: the partitions are no numbers.
+    """
+    found: dict[str, list[int] | None] = {}
+    for text in texts:
+        # A topic's name holds no colon.
+        name, colon, numbers = text.partition(":")
+        if not name or (colon and not _PARTITIONS.fullmatch(numbers)):
+            raise UsageError(f"--topic {text!r} is not TOPIC or TOPIC:PARTITION,…")
+        before = found.get(name, [])
+        if not colon or before is None:
+            found[name] = None
+        else:
+            found[name] = sorted({*before, *map(int, numbers.split(","))})
+    return found
+
+
+def choose_places(
+    wanted: Mapping[str, list[int] | None],
+    *,
+    committed: "Iterable[Place]",
+    topics: "Mapping[str, TopicInfo]",
+) -> "list[Place]":
+    """The partitions to move: those named, or else all the group has committed and that still exist.
+
+    Raises:
+        NotFound: a topic or partition is not there.
+    """
+    if not wanted:
+        return sorted(
+            (topic, number)
+            for topic, number in committed
+            if topic in topics and number in topics[topic].leaders
+        )
+    places: list[Place] = []
+    for name, numbers in wanted.items():
+        topic = topics.get(name)
+        if topic is None:
+            raise NotFound(f"there is no topic {name!r}", hint="see: respool topic list")
+        for number in topic.partitions if numbers is None else numbers:
+            if number not in topic.leaders:
+                raise NotFound(
+                    f"{name} has no partition {number}",
+                    hint=f"its partitions are 0 to {len(topic.leaders) - 1}",
+                )
+            places.append((name, number))
+    return sorted(places)
+
+
+def plan_moves(
+    target: Target,
+    places: "Sequence[Place]",
+    *,
+    committed: "Mapping[Place, Committed]",
+    ranges: "Mapping[Place, OffsetRange]",
+    at_time: "Mapping[Place, int | None]",
+) -> list[Move]:
+    """One move for each place whose partition is led; `at_time` answers a `ToTime`.
+
+    A partition without a committed offset cannot be shifted, and is left out then.
+    """
+    moves = []
+    for place in places:
+        held = ranges.get(place)
+        stands = committed[place].offset if place in committed else None
+        if held is None or (isinstance(target, ShiftBy) and stands is None):
+            continue
+        asked = _asked(target, stands=stands, held=held, at_time=at_time.get(place))
+        moves.append(
+            Move(
+                topic=place[0],
+                partition=place[1],
+                committed=stands,
+                target=_clamp(asked, held),
+                asked=asked,
+                held=held,
+            )
+        )
+    return moves
+
+
+def _asked(target: Target, *, stands: int | None, held: "OffsetRange", at_time: int | None) -> int:
+    match target:
+        case ToTime():
+            # No message is that young: go on with what comes.
+            return held.end if at_time is None else at_time
+        case ToOffset(offset):
+            return offset
+        case ToEarliest():
+            return held.start
+        case ToLatest():
+            return held.end
+        case ShiftBy(by):
+            assert stands is not None
+            return stands + by
+
+
+def _clamp(offset: int, held: "OffsetRange") -> int:
+    return min(max(offset, held.start), held.end)

@@ -1,0 +1,319 @@
+"""`respool group reset`: move a group to another place of its topics' history."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from respool.cli import options, output
+from respool.cli.errors import CliError, ExitCode, NotFound, UsageError
+from respool.cli.group_lag import spelled
+from respool.cli.group_moves import (
+    Move,
+    ShiftBy,
+    Target,
+    ToTime,
+    choose_places,
+    parse_target,
+    parse_topics,
+    plan_moves,
+)
+
+if TYPE_CHECKING:
+    from respool.cli.kafka import Cluster
+    from respool.cli.kafka_groups import Committed, Group, Groups, Place
+
+EPILOG = (
+    "Without --topic, every partition the group has committed is moved. A place that the topic no longer holds becomes "
+    "the nearest it holds.\n\n"
+    "Examples:\n"
+    "  respool group reset billing --to-time '3 days ago' --dry-run\n"
+    "  respool group reset billing --to-time '2026-11-12 08:00' --topic rides --yes\n"
+    "  respool group reset billing --shift-by -100 --topic rides:0,1 --yes\n"
+    "  respool group reset billing --to-earliest --force --yes"
+)
+FORCE_SECONDS = 30.0
+
+
+class GroupIsLive(CliError):
+    """The group has members, which would undo a reset."""
+
+
+def reset(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The group.", show_default=False)],
+    *,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC[:P,...]",
+            help="Only this topic, or these partitions of it; may be repeated.",
+        ),
+    ] = None,
+    to_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="To the first message of that time or later: '3 days ago', '2026-11-12 08:00'.",
+        ),
+    ] = None,
+    to_offset: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="To this offset, in every partition.")
+    ] = None,
+    to_earliest: Annotated[
+        bool, options.flag("--to-earliest", text="To the first message there is.")
+    ] = False,
+    to_latest: Annotated[
+        bool, options.flag("--to-latest", text="To the end: only what comes from now on.")
+    ] = False,
+    shift_by: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Back (-N) or on (N) by so many offsets in each partition."),
+    ] = None,
+    dry_run: Annotated[
+        bool, options.flag("--dry-run", text="Show what would change, and change nothing.")
+    ] = False,
+    force: Annotated[
+        bool,
+        options.flag(
+            "--force",
+            text="Also with members: they are sent out, and come back to the new place by themselves.",
+        ),
+    ] = False,
+    yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
+    as_json: options.Json = False,
+    broker: options.Broker = options.DEFAULT_BROKER,
+) -> None:
+    """Move a group back or on: to a time, an offset, the start or the end."""
+    target = parse_target(
+        to_time=to_time,
+        to_offset=to_offset,
+        to_earliest=to_earliest,
+        to_latest=to_latest,
+        shift_by=shift_by,
+        now=datetime.now(UTC),
+    )
+    wanted = parse_topics(topics or ())
+
+    from respool.cli.kafka import Cluster
+    from respool.cli.kafka_groups import Groups
+
+    cluster = Cluster.connect(broker)
+    groups = Groups(cluster)
+    group = groups.find(name) if wanted else groups.get(name)
+    committed = groups.committed(name) if group is not None else {}
+    moves = _plan(cluster, target, wanted=wanted, committed=committed, name=name)
+    _show(name, target, moves, dry_run=dry_run, as_json=as_json)
+    is_live = group is not None and bool(group.members)
+    if dry_run:
+        if is_live and group is not None:
+            output.note(f"{_members(group)} now, so it needs --force, or that they are stopped")
+        return
+    changing = [move for move in moves if move.changes]
+    if not changing:
+        output.note(f"{name} is there already; nothing changed")
+        return
+    if is_live and group is not None and not force:
+        raise _explain(group)
+    if not yes and not _confirmed(name, changing, is_live=is_live):
+        output.note("nothing changed")
+        raise typer.Exit(ExitCode.FAILED)
+    fenced = _carry_out(cluster, groups, name, target, changing, force=force)
+    if not as_json:
+        output.note(
+            f"{name} was moved in {output.counted(len(changing), 'partition')}"
+            + (
+                f"; {output.counted(fenced, 'member')} sent out, to come back by themselves"
+                if fenced
+                else ""
+            )
+        )
+
+
+def _plan(
+    cluster: "Cluster",
+    target: Target,
+    *,
+    wanted: dict[str, list[int] | None],
+    committed: "dict[Place, Committed]",
+    name: str,
+) -> list[Move]:
+    known = cluster.topics()
+    places = choose_places(wanted, committed=committed, topics=known)
+    if not places:
+        raise NotFound(
+            f"group {name} has committed nothing that still exists", hint="name topics with --topic"
+        )
+    touched = [known[topic] for topic in sorted({topic for topic, _ in places})]
+    ranges = cluster.ranges(touched)
+    at_time: dict[Place, int | None] = {}
+    if isinstance(target, ToTime):
+        for topic in touched:
+            numbers = [number for name, number in places if name == topic.name]
+            found = cluster.offsets_at(topic, numbers, target.ms)
+            at_time |= {(topic.name, number): offset for number, offset in found.items()}
+    moves = plan_moves(target, places, committed=committed, ranges=ranges, at_time=at_time)
+    planned = {move.place for move in moves}
+    for place in places:
+        if place in planned:
+            continue
+        why = (
+            "the group has committed nothing there to shift from"
+            if isinstance(target, ShiftBy) and place in ranges
+            else "nobody leads it now"
+        )
+        output.note(f"{place[0]}/{place[1]} is left out: {why}")
+    if not moves:
+        raise CliError(f"there is no partition that {name} could be moved in")
+    return moves
+
+
+def _show(
+    name: str, target: Target, moves: Sequence[Move], *, dry_run: bool, as_json: bool
+) -> None:
+    replays = sum(move.replays for move in moves)
+    skips = sum(move.skips for move in moves)
+    if as_json:
+        output.print_json(
+            {
+                "group": name,
+                "dry_run": dry_run,
+                "replays": replays,
+                "skips": skips,
+                "partitions": [move.to_document() for move in moves],
+            }
+        )
+        return
+    columns = ("topic", "partition", "from", "to", "replays", "skips")
+    rows = [
+        (each.topic, each.partition, each.committed, each.target, each.replays, each.skips)
+        for each in moves
+    ]
+    output.print_rows(output.Columns(*columns, numbers=columns[1:]), rows)
+    for move in moves:
+        if move.is_clamped:
+            output.note(
+                f"{move.topic}/{move.partition} holds offsets {move.held.start} to {move.held.end}, "
+                f"not {move.asked}: {move.target} instead"
+            )
+    changes = [f"replays {output.counted(replays, 'message')}"] if replays or not skips else []
+    changes += [f"skips {output.counted(skips, 'message')}"] if skips else []
+    new = [move for move in moves if move.committed is None]
+    if new:
+        ahead = output.counted(sum(move.reads for move in new), "message")
+        changes.append(f"{ahead} to read in partitions it had not committed")
+    output.note(
+        f"{name} {target}: {', '.join(changes)}" + ("; nothing was changed" if dry_run else "")
+    )
+
+
+def _explain(group: "Group") -> GroupIsLive:
+    members = "; ".join(
+        f"{member.client_id} at {member.host}"
+        + (f" reads {spelled(member.partitions)}" if member.partitions else "")
+        for member in group.members
+    )
+    return GroupIsLive(
+        f"{_members(group)} now ({members}). They commit how far they are, so a reset under them is refused by the "
+        "broker, and their next commit would undo it",
+        hint="either stop them and run this again, or add --force: the members are sent out of the group and the "
+        "offsets are set; at their next heartbeat they notice, join again by themselves and go on from the new place. "
+        "What they have read and not committed by then is read again as the new place says",
+    )
+
+
+def _members(group: "Group") -> str:
+    return f"group {group.name} has {output.counted(len(group.members), 'member')}"
+
+
+def _confirmed(name: str, moves: Sequence[Move], *, is_live: bool) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"this moves {name}, and there is no terminal to ask on",
+            hint="add --yes when you are sure, or look first with --dry-run",
+        )
+    partitions = output.counted(len(moves), "partition")
+    sent_out = " and send its members out for a moment" if is_live else ""
+    return typer.confirm(f"Move {name} in {partitions}{sent_out}?", err=True)
+
+
+def _carry_out(
+    cluster: "Cluster",
+    groups: "Groups",
+    name: str,
+    target: Target,
+    moves: Sequence[Move],
+    *,
+    force: bool,
+) -> int:
+    """Record it, do it, and record how it went. Returns how many members were sent out."""
+    from respool.cli.audit import DONE, FAILED, Act, Audit
+    from respool.cli.kafka_groups import Committed
+
+    audit = Audit(cluster)
+    act = Act.begin(
+        kind="reset",
+        source=f"group {name}",
+        target=spelled(move.place for move in moves),
+        from_text=_offsets(move.committed for move in moves),
+        to_text=f"{_offsets(move.target for move in moves)} ({target})",
+        messages=sum(move.replays for move in moves),
+        details={
+            "group": name,
+            "force": force,
+            "partitions": [move.to_document() for move in moves],
+        },
+    )
+    audit.write(act)
+    places = {move.place: Committed(offset=move.target) for move in moves}
+    try:
+        fenced = 0
+        group = groups.find(name)
+        if group is not None and group.members:
+            if not force:
+                raise _explain(group)
+            fenced = _fence(group, places, act.who)
+        else:
+            groups.commit(name, places)
+            _verify(groups, name, places)
+    except CliError as error:
+        audit.write(act.now(state=FAILED, outcome=error.message))
+        raise
+    outcome = f"{output.counted(fenced, 'member')} sent out" if fenced else "the group was empty"
+    audit.write(act.now(state=DONE, outcome=outcome))
+    return fenced
+
+
+def _fence(group: "Group", places: "dict[Place, Committed]", who: str) -> int:
+    from respool.cli.group_fence import GroupFence
+
+    fence = GroupFence(
+        group.name,
+        coordinator=group.coordinator,
+        is_classic=group.type == "classic",
+        reason=f"respool group reset --force by {who}",
+    )
+    return fence.set_offsets(places, seconds=FORCE_SECONDS)
+
+
+def _verify(groups: "Groups", name: str, places: "dict[Place, Committed]") -> None:
+    have = groups.committed(name)
+    for (topic, number), wanted in places.items():
+        got = have.get((topic, number))
+        if got is None or got.offset != wanted.offset:
+            raise CliError(
+                f"{topic}/{number} was set to {wanted.offset}, but the group now has "
+                f"{'nothing' if got is None else got.offset} there",
+                hint="a consumer may have joined meanwhile; see: respool group describe " + name,
+            )
+
+
+def _offsets(offsets: Iterable[int | None]) -> str:
+    """`12`, or `3..90` for several: what fits one column of a list."""
+    known = sorted({each for each in offsets if each is not None})
+    if not known:
+        return "nothing"
+    return str(known[0]) if len(known) == 1 else f"{known[0]}..{known[-1]}"

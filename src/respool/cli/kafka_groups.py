@@ -1,0 +1,184 @@
+"""Consumer groups through the client library: who is in them, how far they have read, and setting that anew.
+
+The half of `kafka.py` that is about groups; it speaks the small values below.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from respool.cli.errors import CliError, NotFound
+from respool.cli.kafka import (
+    REQUEST_SECONDS,
+    Cluster,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    TopicPartition,
+)
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupInfo:
+    name: str
+    # As Kafka spells it: Stable, Empty, PreparingRebalance, …
+    state: str
+    # 'classic' or 'consumer', the next-generation protocol.
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    member_id: str
+    # A static member's own name (group.instance.id).
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group(GroupInfo):
+    # How partitions are shared out: range, cooperative-sticky, uniform, … Empty while nobody is in it.
+    assignor: str
+    members: tuple[Member, ...]
+    # Where its coordinator listens.
+    coordinator: tuple[str, int]
+
+    @property
+    def owners(self) -> dict[Place, Member]:
+        return {place: member for member in self.members for place in member.partitions}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """The next offset to read, and what was noted beside it."""
+
+    offset: int
+    metadata: str = ""
+
+
+class Groups:
+    """All groups of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def list(self) -> list[GroupInfo]:
+        """
+        Raises:
+            CliError: a broker could not say which groups it has.
+        """
+        found = self._ask_one(
+            lambda admin: {0: admin.list_consumer_groups(request_timeout=REQUEST_SECONDS)}
+        )
+        if found.errors:
+            raise CliError(f"not all groups could be listed: {found.errors[0]}")
+        infos = [
+            GroupInfo(name=each.group_id, state=_state(each), type=_type(each))
+            for each in found.valid
+        ]
+        return sorted(infos, key=lambda info: info.name)
+
+    def find(self, name: str) -> Group | None:
+        """The group, with its members; None when there is none of that name."""
+        if all(info.name != name for info in self.list()):
+            return None
+        found = self._ask_one(
+            lambda admin: admin.describe_consumer_groups([name], request_timeout=REQUEST_SECONDS)
+        )
+        return Group(
+            name=name,
+            state=_state(found),
+            type=_type(found),
+            assignor=found.partition_assignor or "",
+            members=tuple(map(_member, found.members)),
+            coordinator=(str(found.coordinator.host), int(found.coordinator.port)),
+        )
+
+    def get(self, name: str) -> Group:
+        """
+        Raises:
+            NotFound: there is no such group; the hint names one that is spelled alike.
+        """
+        group = self.find(name)
+        if group is None:
+            alike = get_close_matches(name, [info.name for info in self.list()], n=1)
+            hint = f"did you mean {alike[0]}?" if alike else "see: respool group list"
+            raise NotFound(f"there is no group {name!r} at {self._cluster.broker}", hint=hint)
+        return group
+
+    def committed(self, name: str) -> dict[Place, Committed]:
+        """All places the group has committed."""
+        asked = [ConsumerGroupTopicPartitions(name)]
+        found = self._ask_one(
+            lambda admin: admin.list_consumer_group_offsets(asked, request_timeout=REQUEST_SECONDS)
+        )
+        for each in found.topic_partitions:
+            if each.error is not None:
+                raise CliError(f"the offset of {each.topic}/{each.partition}: {each.error.str()}")
+        return {
+            (each.topic, each.partition): Committed(
+                offset=each.offset, metadata=each.metadata or ""
+            )
+            for each in found.topic_partitions
+            # The library has a negative one for what was never committed.
+            if each.offset >= 0
+        }
+
+    def commit(self, name: str, places: Mapping[Place, Committed]) -> None:
+        """Set a group's offsets from outside, which the broker allows while it has no members.
+
+        Raises:
+            CliError: it has members, or a partition is not there.
+        """
+        wanted = [
+            TopicPartition(topic, number, each.offset, metadata=each.metadata)
+            for (topic, number), each in places.items()
+        ]
+        asked = [ConsumerGroupTopicPartitions(name, wanted)]
+        found = self._ask_one(
+            lambda admin: admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_SECONDS)
+        )
+        for each in found.topic_partitions:
+            if each.error is not None:
+                raise CliError(
+                    f"the offset of {each.topic}/{each.partition} was not set: {each.error.str()}"
+                )
+
+    def delete(self, name: str) -> None:
+        self._ask_one(
+            lambda admin: admin.delete_consumer_groups([name], request_timeout=REQUEST_SECONDS)
+        )
+
+    def _ask_one(self, request: Any) -> Any:
+        answers: dict[Any, Future[Any]] = self._cluster.ask(request)
+        (answer,) = answers.values()
+        return answer
+
+
+def _state(found: Any) -> str:
+    """PREPARING_REBALANCING -> PreparingRebalance, as the protocol and all other tools have it."""
+    name = "".join(word.capitalize() for word in found.state.name.split("_"))
+    return {
+        "PreparingRebalancing": "PreparingRebalance",
+        "CompletingRebalancing": "CompletingRebalance",
+    }.get(name, name)
+
+
+def _type(found: Any) -> str:
+    return "consumer" if found.type == ConsumerGroupType.CONSUMER else "classic"
+
+
+def _member(found: Any) -> Member:
+    assigned = found.assignment.topic_partitions if found.assignment else []
+    return Member(
+        member_id=found.member_id,
+        instance_id=found.group_instance_id or None,
+        client_id=found.client_id,
+        host=found.host.removeprefix("/"),
+        partitions=tuple(sorted((each.topic, each.partition) for each in assigned)),
+    )

@@ -1,0 +1,198 @@
+"""A forced reset against members that come back at the worst moment."""
+
+from types import SimpleNamespace
+from typing import Any, Self
+from unittest.mock import patch
+
+import pytest
+
+from respool.cli import group_fence
+from respool.cli.broker_socket import Question
+from respool.cli.group_fence import GroupFence, NotFenced
+from respool.cli.kafka_groups import Committed
+from respool.wire.client_codec import encode_request
+
+PLACES = {("rides", 0): Committed(offset=30), ("rides", 1): Committed(offset=7, metadata="why")}
+OK, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER, TOPIC_DENIED = 0, 27, 25, 29
+
+
+class Broker:
+    """A group as its coordinator sees it, behind the methods of `BrokerSocket`."""
+
+    def __init__(self, *states: str, comes_back: int = 0, refuses: int = OK) -> None:
+        # What each look at the group shows; the last one stays.
+        self._states = list(states)
+        # So often a member joins between our look and our commit.
+        self._comes_back = comes_back
+        self._refuses = refuses
+        self.members = {"m-1": None, "m-2": "static-2"}
+        self.offsets: dict[tuple[str, int], int] = {}
+        self.asked: list[int] = []
+        self.forgets = False
+
+    def __call__(self, host: str, port: int) -> "Broker":
+        assert (host, port) == ("coordinator", 9092)
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def ask(self, *questions: Question) -> list[Any]:
+        for question in questions:
+            # It must be a request that can be sent.
+            encode_request(*question, correlation_id=1, client_id="c")
+        return [self._answer(question) for question in questions]
+
+    def _answer(self, question: Question) -> Any:
+        self.asked.append(question.api)
+        fields = question.fields
+        match question.api:
+            case group_fence.DESCRIBE_GROUPS:
+                state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
+                members = [
+                    SimpleNamespace(member_id=name, group_instance_id=instance)
+                    for name, instance in self.members.items()
+                ]
+                group = SimpleNamespace(error_code=0, group_state=state, members=members)
+                return SimpleNamespace(groups=[group])
+            case group_fence.CONSUMER_GROUP_DESCRIBE:
+                members = [
+                    SimpleNamespace(member_id=name, instance_id=instance)
+                    for name, instance in self.members.items()
+                ]
+                group = SimpleNamespace(error_code=0, group_state="Stable", members=members)
+                return SimpleNamespace(groups=[group])
+            case group_fence.LEAVE_GROUP:
+                for member in fields["members"]:
+                    assert self.members.pop(member["member_id"]) == member["group_instance_id"]
+                if self._comes_back:
+                    self._comes_back -= 1
+                    self.members["back"] = None
+                return None
+            case group_fence.CONSUMER_GROUP_HEARTBEAT:
+                assert fields["member_epoch"] == -1
+                del self.members[fields["member_id"]]
+                return None
+            case group_fence.OFFSET_COMMIT:
+                return self._commit(fields)
+            case _:
+                return self._fetch(fields)
+
+    def _commit(self, fields: Any) -> Any:
+        assert (fields["member_id"], fields["generation_id_or_member_epoch"]) == ("", -1)
+        code = self._refuses or (UNKNOWN_MEMBER if self.members else OK)
+        for topic in fields["topics"]:
+            for each in topic["partitions"]:
+                if not code and not self.forgets:
+                    self.offsets[topic["name"], each["partition_index"]] = each["committed_offset"]
+        answer = SimpleNamespace(error_code=code)
+        return SimpleNamespace(topics=[SimpleNamespace(partitions=[answer])])
+
+    def _fetch(self, fields: Any) -> Any:
+        (group,) = fields["groups"]
+        topics = [
+            SimpleNamespace(
+                name=topic["name"],
+                partitions=[
+                    SimpleNamespace(
+                        partition_index=number,
+                        committed_offset=self.offsets.get((topic["name"], number), -1),
+                    )
+                    for number in topic["partition_indexes"]
+                ],
+            )
+            for topic in group["topics"]
+        ]
+        return SimpleNamespace(groups=[SimpleNamespace(topics=topics)])
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def fence(broker: Broker, *, is_classic: bool = True, seconds: float = 10) -> int:
+    clock = Clock()
+    with patch.object(group_fence, "BrokerSocket", broker):
+        return GroupFence(
+            "billing",
+            coordinator=("coordinator", 9092),
+            is_classic=is_classic,
+            reason="a test",
+            clock=clock,
+            pause=clock.pause,
+        ).set_offsets(PLACES, seconds=seconds)
+
+
+WANTED = {("rides", 0): 30, ("rides", 1): 7}
+
+
+def test_members_leave_and_the_offsets_are_set_in_one_go() -> None:
+    broker = Broker("Stable")
+    assert fence(broker) == 2
+    assert broker.offsets == WANTED
+    assert broker.asked == [15, 13, 8, 9]
+
+
+def test_members_of_the_next_generation_protocol_leave_one_by_one() -> None:
+    broker = Broker("Stable")
+    assert fence(broker, is_classic=False) == 2
+    assert broker.offsets == WANTED
+    assert broker.asked == [69, 68, 68, 8, 9]
+
+
+def test_an_empty_group_needs_nobody_to_leave() -> None:
+    broker = Broker("Empty")
+    broker.members.clear()
+    assert fence(broker) == 0
+    assert broker.offsets == WANTED
+
+
+def test_a_rebalance_is_waited_for() -> None:
+    """Whoever is thrown out while it waits for the others is back at once, and the group is never empty."""
+    broker = Broker("PreparingRebalance", "CompletingRebalance", "Stable")
+    assert fence(broker) == 2
+    assert broker.asked == [15, 15, 15, 13, 8, 9]
+
+
+def test_a_rebalance_that_does_not_end_is_not_waited_for_for_ever() -> None:
+    broker = Broker("PreparingRebalance")
+    assert fence(broker, seconds=10) == 2
+    assert broker.offsets == WANTED
+
+
+def test_members_that_come_back_are_sent_out_again() -> None:
+    broker = Broker("Stable", comes_back=3)
+    assert fence(broker) == 1
+    assert broker.offsets == WANTED
+    assert broker.asked.count(13) == 4
+
+
+def test_members_that_always_come_back_win_and_it_is_told() -> None:
+    broker = Broker("Stable", comes_back=10**6)
+    with pytest.raises(NotFenced, match=r"came back each time .* 10 seconds"):
+        fence(broker)
+    assert broker.offsets == {}
+
+
+def test_a_refusal_that_does_not_pass_ends_it_at_once() -> None:
+    broker = Broker("Stable", refuses=TOPIC_DENIED)
+    with pytest.raises(NotFenced, match="error code 29"):
+        fence(broker)
+    assert broker.asked == [15, 13, 8, 9]
+
+
+def test_offsets_that_are_not_there_afterwards_are_noticed() -> None:
+    broker = Broker("Stable")
+    broker.forgets = True
+    with pytest.raises(NotFenced, match="rides/0 was set to 30, but the group has -1 there"):
+        fence(broker)
