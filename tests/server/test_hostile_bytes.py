@@ -164,7 +164,7 @@ def test_a_too_new_api_versions_request_is_answered_in_the_oldest_form(
         body, size = entity_reader(ApiVersionsResponse)(frame, 8)
         assert size == len(frame) - 8
         assert body.error_code == UNSUPPORTED_VERSION
-        ranges = {one.api_key: (one.min_version, one.max_version) for one in body.api_keys}
+        ranges = {int(one.api_key): (one.min_version, one.max_version) for one in body.api_keys}
         assert ranges[Api.API_VERSIONS] == (0, API_TABLE[Api.API_VERSIONS].version_max)
         # The connection goes on, as clients expect that ask again.
         software = {"client_software_name": "tester", "client_software_version": "1"}

@@ -6,6 +6,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 TIMEOUT_S = 15.0
+_numbers = count()
 
 
 class Topics:
@@ -13,11 +14,10 @@ class Topics:
 
     def __init__(self, address: str) -> None:
         self.admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-        self._numbers = count()
 
     def new(self, name: str = "topic", *, partitions: int = 1, **settings: Any) -> str:
         """Create a topic with a name of its own and return it. Settings with `_` for `.`."""
-        topic = f"{name}-{next(self._numbers)}"
+        topic = f"{name}-{next(_numbers)}"
         self.create(topic, partitions=partitions, **settings)
         return topic
 

@@ -15,7 +15,7 @@ from respool.wire.codec import Request
 logger = logging.getLogger(__name__)
 
 SWEEP_INTERVAL_S = 1.0
-# How long a client may take nothing of its reply while others wait for memory.
+# How long a client may take nothing of its reply, or send nothing of its request, while others wait for memory.
 STALL_IN_NEED_S = 5.0
 BACKLOG = 1024
 
@@ -123,9 +123,12 @@ class Listener:
         arrival_s = self._settings.frame_arrival_ms / 1000
         stall_s = self._settings.reply_stall_ms / 1000
         memory = self._broker.memory
+        silence_s = arrival_s
+        # Others may wait for the memory of those who take nothing, or send nothing.
         if memory.is_short_for_replies:
-            # Others wait for the memory of those who take nothing.
             stall_s = min(stall_s, STALL_IN_NEED_S)
+        if memory.is_short_for_requests:
+            silence_s = min(silence_s, STALL_IN_NEED_S)
         memory.relieve(overdraft=self._settings.frame_bytes_max)
         for traffic in self._traffic.values():
             traffic.report()
@@ -142,6 +145,8 @@ class Listener:
                 since = max(since, connection.last_grown)
                 if now - since > arrival_s:
                     connection.close(f"a request did not arrive whole within {arrival_s:.0f} s")
+                elif now - max(connection.last_active, connection.last_grown) > silence_s:
+                    connection.close(f"nothing of a begun request came for {silence_s:.0f} s")
             else:
                 self._mid_frame_since.pop(connection, None)
                 if now - connection.last_active > idle_s and not connection.is_busy:
