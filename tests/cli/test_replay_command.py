@@ -1,0 +1,66 @@
+"""What is wrong with a command line is said before anyone connects anywhere."""
+
+import pytest
+
+from cli.running import Run
+
+NOWHERE = "--broker=127.0.0.1:1"
+SPAN = ["--from", "1 hour ago"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["rides", *SPAN], "either --into TOPIC2 or --group NEW"),
+        (["rides", *SPAN, "--into", "a", "--group", "b"], "either --into TOPIC2 or --group NEW"),
+        (["rides", "--into", "a"], "--from is missing"),
+        ([*SPAN, "--into", "a"], "the topic to read is missing"),
+        (["rides", "--from", "soon", "--into", "a"], "--from: 'soon' is not a time"),
+        (["rides", "--from", "now", "--to", "1 hour ago", "--into", "a"], "must be before --to"),
+        (["rides", *SPAN, "--into", "a", "--speed", "warp"], "not a speed"),
+        (["rides", *SPAN, "--into", "a", "--rate", "lots"], "not a rate"),
+        (["rides", *SPAN, "--into", "a", "--compression", "rar"], "is none of none, gzip"),
+        (["rides", *SPAN, "--into", "a", "--keys", ","], "no key to look for"),
+        (["rides", *SPAN, "--group", "g", "--speed", "1x"], "are for --into"),
+        (["rides", *SPAN, "--group", "g", "--keys", "a"], "are for --into"),
+        (["--resume", "aa", "rides"], "stands for all that describes"),
+        (["--resume", "aa", "--to", "1 hour ago"], "stands for all that describes"),
+    ],
+)
+def test_a_wrong_command_line_is_told(run: Run, arguments: list[str], said: str) -> None:
+    ended = run("replay", *arguments, NOWHERE)
+    assert ended.code == 2
+    assert said in ended.err
+
+
+def test_a_right_one_gets_as_far_as_the_broker(run: Run) -> None:
+    for arguments in (
+        ["rides", *SPAN, "--into", "a"],
+        ["run", "list", *SPAN, "--group", "a"],
+        ["list"],
+    ):
+        ended = run("replay", *arguments, NOWHERE)
+        assert (ended.code, "no broker at" in ended.err) == (4, True), ended.err
+
+
+def test_help_tells_of_both_commands_and_the_short_form(run: Run) -> None:
+    ended = run("replay", "--help")
+    assert ended.code == 0
+    assert "respool replay TOPIC … is short for" in " ".join(ended.out.split())
+    assert "List every reset and replay" in " ".join(ended.out.split())
+    assert "--resume" in run("replay", "run", "--help").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["billing"], "say where to, once"),
+        (["billing", "--to-earliest", "--shift-by", "1"], "say where to, once"),
+        (["billing", "--to-time", "soon"], "--to-time: 'soon' is not a time"),
+        (["billing", "--to-earliest", "--topic", "rides:x"], "not TOPIC"),
+    ],
+)
+def test_a_wrong_reset_is_told(run: Run, arguments: list[str], said: str) -> None:
+    ended = run("group", "reset", *arguments, NOWHERE)
+    assert ended.code == 2
+    assert said in ended.err

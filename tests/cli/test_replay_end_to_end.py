@@ -1,0 +1,283 @@
+"""`respool replay` against a real broker: what is copied, and what becomes of it when everything is killed."""
+
+import random
+import signal
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from cli.real_broker import START_MS, WAIT_SECONDS, ConsumerChild, Shell, started
+from cli.running import Run
+from respool.cli.replay_plan import partition_for_key
+from support.broker_process import BrokerProcess
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("cli-groups")]
+
+OURS = {"respool-replay-id", "respool-source", "respool-replay-number"}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with started(tmp_path_factory.mktemp("replays")) as running:
+        yield running
+
+
+@pytest.fixture
+def shell(run: Run, broker: BrokerProcess) -> Shell:
+    return Shell(run, broker)
+
+
+class Target:
+    """Looks at how much a topic holds, from outside."""
+
+    def __init__(self, shell: Shell, topic: str, partitions: int) -> None:
+        self._consumer = Consumer(
+            {"bootstrap.servers": shell.broker.address, "group.id": "looking", "log_level": 0}
+        )
+        self._places = [TopicPartition(topic, number) for number in range(partitions)]
+
+    def messages(self) -> int:
+        try:
+            return sum(
+                self._consumer.get_watermark_offsets(place, timeout=2)[1] for place in self._places
+            )
+        except KafkaException:
+            # The broker is away.
+            return 0
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def stripped(message: dict[str, Any], *, places: bool = True) -> Any:
+    """A message without what tells that it is a copy."""
+    headers = [tuple(each) for each in message["headers"] if each[0] not in OURS]
+    place = (message["partition"],) if places else ()
+    return (*place, message["timestamp"], message["key"], message["value"], tuple(headers))
+
+
+def check_copies(shell: Shell, source: str, into: str, *, partitions_kept: bool) -> None:
+    """Every message of the source once, and those of one source partition in order in each partition."""
+    messages, copies = shell.messages(source), shell.messages(into)
+    assert sorted(stripped(each, places=partitions_kept) for each in messages) == sorted(
+        stripped(each, places=partitions_kept) for each in copies
+    )
+    offsets = defaultdict(list)
+    for copy in copies:
+        _, partition, offset = dict(copy["headers"])["respool-source"].rsplit("/", 2)
+        offsets[copy["partition"], partition].append(int(offset))
+    assert all(each == sorted(each) for each in offsets.values())
+
+
+def replay_of(shell: Shell, into: str) -> dict[str, Any]:
+    [act] = [act for act in shell.json("replay", "list") if act["target"] == into]
+    return dict(act)
+
+
+def test_a_copy_has_everything_the_messages_had_and_groups_are_left_alone(shell: Shell) -> None:
+    shell.topic("whole", partitions=3, messages=300)
+    shell.run("group", "reset", "whole-group", "--topic", "whole", "--to-offset", "7", "--yes")
+    groups = shell.run("group", "list").out
+    done = shell.run("replay", "whole", "--from", "earliest", "--into", "whole-copy")
+    assert "300 messages in whole-copy" in done.err
+    check_copies(shell, "whole", "whole-copy", partitions_kept=True)
+    first = shell.messages("whole-copy")[0]
+    assert dict(first["headers"])["respool-source"].startswith("whole/")
+    assert shell.run("group", "list").out == groups
+    [lag] = shell.json("group", "lag", "whole-group")["groups"]
+    assert [each["committed"] for each in lag["partitions"]] == [7, 7, 7]
+    act = replay_of(shell, "whole-copy")
+    assert (act["kind"], act["state"], act["messages"], act["source"]) == (
+        "replay", "done", 300, "whole",
+    )  # fmt: skip
+
+
+def test_a_span_of_time_and_some_keys(shell: Shell, tmp_path: Path) -> None:
+    shell.topic("some", partitions=2, messages=100)
+    span = ["--from", "2025-11-14 08:00:20Z", "--to", "2025-11-14T08:00:50Z"]
+    shown = shell.run("replay", "some", *span, "--into", "some-copy", "--dry-run")
+    assert shown.out == "some\t0\t10\t25\t15\nsome\t1\t10\t25\t15\n"
+    shell.run("replay", "some", *span, "--into", "some-copy", "--speed", "1000x")
+    copied = shell.messages("some-copy")
+    assert sorted(int(each["value"]) for each in copied) == list(range(20, 50))
+    assert {each["timestamp"] for each in copied} == {START_MS + 1000 * n for n in range(20, 50)}
+
+    (tmp_path / "keys").write_text("key-1\nkey-4\n")
+    by_file = ["--key-file", str(tmp_path / "keys"), "--compression", "lz4", "--rate", "1000/s"]
+    shell.run("replay", "some", *span, "--into", "keys-by-file", *by_file)
+    shell.run("replay", "some", *span, "--into", "keys-by-name", "--keys", "key-1,key-4")
+    for topic in ("keys-by-file", "keys-by-name"):
+        assert sorted(int(each["value"]) for each in shell.messages(topic)) == [
+            number for number in range(20, 50) if number % 7 in {1, 4}
+        ]
+
+
+def test_into_other_partitions_a_key_goes_where_clients_send_it(shell: Shell) -> None:
+    shell.topic("wide", partitions=2, messages=70)
+    shell.run("topic", "create", "narrow", "--partitions", "5", "--set", "retention.ms=-1")
+    shell.run("replay", "wide", "--from", "earliest", "--into", "narrow")
+    check_copies(shell, "wide", "narrow", partitions_kept=False)
+    # librdkafka's own idea of the same, through `respool produce`.
+    shell.run("topic", "create", "sent", "--partitions", "5")
+    lines = "".join(f"key-{number}:x\n" for number in range(7))
+    shell.run("produce", "sent", "--key-separator", ":", stdin=lines.encode())
+    placed = {each["key"]: each["partition"] for each in shell.messages("sent")}
+    assert {each["key"]: each["partition"] for each in shell.messages("narrow")} == placed
+    assert placed == {key: partition_for_key(key.encode(), 5) for key in placed}
+
+
+@pytest.mark.parametrize("partitions", [2, 3], ids=["same partitions", "other partitions"])
+def test_killed_at_random_points_and_started_again_nothing_is_missing_or_twice(
+    shell: Shell, partitions: int
+) -> None:
+    source, into = f"killed-{partitions}", f"killed-copy-{partitions}"
+    shell.topic(source, partitions=2, messages=9_000)
+    shell.run("topic", "create", into, "--partitions", str(partitions), "--set", "retention.ms=-1")
+    arguments = ["replay", source, "--from", "earliest", "--to", "now", "--into", into]
+    target = Target(shell, into, partitions)
+    dice = random.Random(partitions)
+    deaths = 0
+    for _ in range(3):
+        until = target.messages() + dice.randint(1, 2000)
+        process = shell.begin(*arguments, "--rate", "12000/s")
+        wait_until(
+            lambda until=until, process=process: (
+                process.poll() is not None or target.messages() >= until
+            ),
+            f"{until} messages are copied",
+        )
+        deaths += process.poll() is None
+        process.kill()
+        process.communicate()
+    assert deaths >= 2
+    target.close()
+    shell.run(*arguments)
+    check_copies(shell, source, into, partitions_kept=partitions == 2)
+    assert replay_of(shell, into)["messages"] == 9_000
+    again = shell.run(*arguments)
+    assert "has done this already" in again.err
+    assert len(shell.messages(into)) == 9_000
+
+
+def test_a_broker_killed_and_started_again_is_waited_for(shell: Shell) -> None:
+    shell.topic("outage", partitions=2, messages=9_000)
+    shell.run("topic", "create", "outage-copy", "--partitions", "2", "--set", "retention.ms=-1")
+    target = Target(shell, "outage-copy", 2)
+    process = shell.begin(
+        "replay", "outage", "--from", "earliest", "--into", "outage-copy", "--rate", "10000/s"
+    )
+    wait_until(lambda: target.messages() >= 3000, "some messages are copied")
+    target.close()
+    shell.broker.kill()
+    shell.broker.start()
+    said, _ = process.communicate(timeout=WAIT_SECONDS)
+    assert process.returncode == 0, said
+    assert "trying again" in said
+    check_copies(shell, "outage", "outage-copy", partitions_kept=True)
+
+
+def test_ctrl_c_is_recorded_and_the_replay_goes_on_by_its_id(shell: Shell) -> None:
+    shell.topic("stopped", partitions=2, messages=4000)
+    shell.run("topic", "create", "stopped-copy", "--partitions", "2", "--set", "retention.ms=-1")
+    target = Target(shell, "stopped-copy", 2)
+    process = shell.begin(
+        "replay", "stopped", "--from", "earliest", "--into", "stopped-copy", "--rate", "500/s",
+        "--keys", "key-1,key-2,key-3",
+    )  # fmt: skip
+    wait_until(lambda: target.messages() >= 50, "some messages are copied")
+    target.close()
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=WAIT_SECONDS)
+    assert process.returncode == 130, said
+    act = replay_of(shell, "stopped-copy")
+    assert act["state"] == "interrupted"
+    assert 50 <= act["messages"] < 4000 * 3 / 7
+    assert act["id"] in said
+    done = shell.run("replay", "--resume", act["id"], "--json")
+    assert f'"messages": {sum(1 for number in range(4000) if number % 7 in {1, 2, 3})}' in done.out
+    values = [int(each["value"]) for each in shell.messages("stopped-copy")]
+    assert sorted(values) == [number for number in range(4000) if number % 7 in {1, 2, 3}]
+    assert "has done this already" in shell.run("replay", "--resume", act["id"]).err
+
+
+def test_two_processes_at_once_make_one_copy(shell: Shell) -> None:
+    shell.topic("both", partitions=2, messages=4000)
+    shell.run("topic", "create", "both-copy", "--partitions", "3", "--set", "retention.ms=-1")
+    arguments = ["replay", "both", "--from", "earliest", "--to", "now", "--into", "both-copy"]
+    first = shell.begin(*arguments, "--rate", "3000/s")
+    wait_until(
+        lambda: any(act["target"] == "both-copy" for act in shell.json("replay", "list")),
+        "the replay is recorded",
+    )
+    second = shell.begin(*arguments)
+    for process in (second, first):
+        said, _ = process.communicate(timeout=WAIT_SECONDS)
+        assert process.returncode == 0, said
+    check_copies(shell, "both", "both-copy", partitions_kept=False)
+
+
+def test_the_same_again_is_done_only_when_asked_for(shell: Shell) -> None:
+    shell.topic("again", partitions=1, messages=10)
+    arguments = ["replay", "again", "--from", "earliest", "--to", "now", "--into", "again-copy"]
+    shell.run(*arguments)
+    assert "has done this already" in shell.run(*arguments).err
+    shell.run("produce", "again", "-m", "more")
+    # 'now' is later by now, and there is more: another replay.
+    assert "11 messages in again-copy" in shell.run(*arguments).err
+    shell.run(*arguments, "--again")
+    assert len(shell.messages("again-copy")) == 10 + 11 + 11
+
+
+def test_what_the_target_would_delete_at_once_is_not_copied(shell: Shell) -> None:
+    shell.topic("old", partitions=1, messages=10)
+    shell.run("topic", "create", "short", "--set", "retention.ms=1d")
+    refused = shell.run("replay", "old", "--from", "earliest", "--into", "short", code=1)
+    assert "would be gone at once" in refused.err
+    assert replay_of(shell, "short")["state"] == "failed"
+    shell.run("topic", "alter", "short", "--set", "retention.ms=-1")
+    going_on = shell.run("replay", "old", "--from", "earliest", "--into", "short")
+    assert "going on with replay" in going_on.err
+    assert len(shell.messages("short")) == 10
+
+
+def test_a_topic_is_not_replayed_into_itself(shell: Shell) -> None:
+    shell.topic("self", partitions=1, messages=1)
+    refused = shell.run("replay", "self", "--from", "earliest", "--into", "self", code=2)
+    assert "not replayed into itself" in refused.err
+    missing = shell.run("replay", "selv", "--from", "earliest", "--into", "x", code=3)
+    assert "did you mean self?" in missing.err
+    assert "no replay 'ffff'" in shell.run("replay", "--resume", "ffff", code=3).err
+
+
+def test_a_group_of_its_own_begins_in_the_past_and_knows_its_end(shell: Shell) -> None:
+    shell.topic("past", partitions=2, messages=40)
+    span = ["--from", f"@{START_MS + 20_000}", "--to", f"@{START_MS + 30_000}"]
+    arguments = ["replay", "past", *span, "--group", "past-check"]
+    told = shell.run(*arguments)
+    assert told.out == "past\t0\t10\t15\t5\npast\t1\t10\t15\t5\n"
+    [lag] = shell.json("group", "lag", "past-check")["groups"]
+    assert [each["committed"] for each in lag["partitions"]] == [10, 10]
+    act = replay_of(shell, "group past-check")
+    assert lag["partitions"][0]["metadata"] == f"respool-replay {act['id']} until 15"
+    assert act["details"]["spans"] == {"0": [10, 15], "1": [10, 15]}
+    with ConsumerChild(shell.broker, "past-check", "past") as child:
+        child.wait_for([(partition, offset) for partition in (0, 1) for offset in range(10, 20)])
+        assert not {"0 9", "1 9"} & set(child.lines)
+        # In use: nobody takes it back under its consumers.
+        assert "has 1 member" in shell.run(*arguments, "--again", code=1).err
+    already = shell.run(*arguments)
+    assert "has set group past-check up already; 0 messages left" in already.err
+
+
+def test_a_group_that_is_somebody_s_is_left_alone(shell: Shell) -> None:
+    shell.topic("theirs", partitions=1, messages=10)
+    shell.run("group", "reset", "their-group", "--topic", "theirs", "--to-offset", "4", "--yes")
+    refused = shell.run("replay", "theirs", "--from", "earliest", "--group", "their-group", code=1)
+    assert "leaves such groups alone" in refused.err
+    [lag] = shell.json("group", "lag", "their-group")["groups"]
+    assert lag["partitions"][0]["committed"] == 4
