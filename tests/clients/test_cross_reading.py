@@ -90,5 +90,7 @@ def test_batches_are_stored_in_the_producers_codec(
     idempotent: bool,
 ) -> None:
     batches = stored_batches(broker.data, (_topic(writer, codec, idempotent), 0))
-    assert {batch.codec for batch in batches} == {codec}
+    # The last one has the long message. librdkafka leaves one that would not shrink as it is.
+    assert batches[-1].codec == codec
+    assert {batch.codec for batch in batches} <= {codec, "none"}
     assert all((batch.producer_id >= 0) == idempotent for batch in batches)
