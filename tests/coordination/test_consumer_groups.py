@@ -320,6 +320,19 @@ def test_a_static_member_that_is_back_in_time_takes_its_partitions_over_and_nobo
     assert error_of(world.beat("ann", 2, instance_id="one")) is FencedInstanceId
 
 
+def test_a_static_member_that_comes_back_reads_what_it_says_and_nothing_it_read_before() -> None:
+    world = ConsumerWorld()
+    world.make_topic("rides", 1)
+    world.make_topic("bills", 1)
+    ann = Consumer(world, "ann", "rides", instance_id="one", topic_pattern="b.*", rack_id="r1")
+    settle([ann])
+    ann.go_away()
+    again = Consumer(world, "ann2", "rides", instance_id="one")
+    settle([again])
+    assert again.uses == owned(t1=[0])
+    assert world.group().members["ann2"].rack_id is None
+
+
 def test_a_static_member_that_stays_away_is_out_when_its_session_ends() -> None:
     world = ConsumerWorld()
     world.make_topic("rides", 4)

@@ -68,6 +68,9 @@ class ClassicMembers:
         """
         subscription = read_subscription(request.protocols[0].metadata)
         before = self._member_before(change, request, member_id)
+        if before is None and subscription.owned:
+            # It was thrown out and does not know. What it says it owns may be another's by now.
+            raise UnknownMemberId(f"group {request.group_id} has no member {member_id}")
         member = replace(
             before or ConsumerMember(member_id=member_id),
             instance_id=request.instance_id,

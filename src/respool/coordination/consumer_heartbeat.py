@@ -10,6 +10,7 @@ from respool.coordination.consumer_member import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
     ConsumerMember,
+    MemberState,
 )
 from respool.coordination.consumer_rebalance import ConsumerRebalance
 from respool.coordination.consumer_requests import (
@@ -75,7 +76,13 @@ class ConsumerHeartbeats:
         if request.member_epoch == LEAVE_EPOCH:
             self._rebalance.remove(change, [member.member_id], now_ms)
         else:
-            change.put_current(replace(member, epoch=LEAVE_STATIC_EPOCH, revoking=NO_PARTITIONS))
+            away = replace(
+                member,
+                epoch=LEAVE_STATIC_EPOCH,
+                state=MemberState.STABLE,
+                revoking=NO_PARTITIONS,
+            )
+            change.put_current(away)
         return ConsumerGroupHeartbeatReply(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
@@ -171,20 +178,27 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> Non
 
 
 def _with_news(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> ConsumerMember:
-    """The member with what the request says anew; itself if that is nothing."""
+    """The member with what the request says anew; itself if that is nothing.
+
+    A member that joins says everything: what it leaves out it has not, whatever it had before, or who was in its place.
+    """
+    is_joining = request.member_epoch == JOIN_EPOCH
     news: dict[str, object] = {
         "client_id": request.client_id,
         "client_host": request.client_host,
         "classic": None,
     }
-    for name in ("instance_id", "rack_id", "assignor"):
-        if (value := getattr(request, name)) is not None:
-            news[name] = value
+    if is_joining or request.instance_id is not None:
+        news["instance_id"] = request.instance_id
+    if is_joining or request.rack_id is not None:
+        news["rack_id"] = request.rack_id
+    if is_joining or request.assignor is not None:
+        news["assignor"] = request.assignor
     if request.rebalance_timeout_ms != UNCHANGED_TIMEOUT:
         news["rebalance_timeout_ms"] = request.rebalance_timeout_ms
-    if request.topic_names is not None:
-        news["topic_names"] = frozenset(request.topic_names)
-    if request.topic_pattern is not None:
+    if is_joining or request.topic_names is not None:
+        news["topic_names"] = frozenset(request.topic_names or ())
+    if is_joining or request.topic_pattern is not None:
         news["topic_pattern"] = request.topic_pattern or None
     if all(getattr(member, name) == value for name, value in news.items()):
         return member

@@ -27,13 +27,11 @@ from respool.coordination.partition_sets import (
     PartitionSet,
     difference,
     intersection,
-    of_topics,
     overlap,
     union,
 )
 from respool.coordination.requests import Protocol
 from respool.model.errors import FencedMemberEpoch
-from respool.model.ids import TopicId
 
 # What a member says in place of its epoch.
 JOIN_EPOCH = 0
@@ -93,8 +91,6 @@ class Target:
 
     epoch: int
     partitions: PartitionSet
-    # The topics it subscribes to now; the target may have been made before it changed its mind.
-    topic_ids: frozenset[TopicId]
     # Which of these partitions another member still has.
     held_by_others: Callable[[PartitionSet], PartitionSet]
 
@@ -109,28 +105,20 @@ def reconcile(
     Raises:
         FencedMemberEpoch: a newer release left the member in a state not known here; it must start anew.
     """
-    unsubscribed = any(topic_id not in target.topic_ids for topic_id in member.assigned)
-    if member.is_reconciled_to(target.epoch) and not unsubscribed:
+    if member.is_reconciled_to(target.epoch):
         return member
+    kept = intersection(member.assigned, target.partitions)
+    to_revoke = difference(member.assigned, kept)
     if member.state is MemberState.UNREVOKED and _owns(owned, member.revoking):
         # It has not given up yet what it must. It may have to give up still more, but can get nothing.
-        return _revoke_unsubscribed(member, target) if unsubscribed else member
+        return replace(member, assigned=kept, revoking=union(member.revoking, to_revoke))
     if member.state is MemberState.UNKNOWN and owned != NO_PARTITIONS:
         raise FencedMemberEpoch(
             f"the state of member {member.member_id!r} is not known to this release; it must join anew"
         )
-    return _next_step(member, target, owned=owned)
-
-
-def _next_step(
-    member: ConsumerMember, target: Target, *, owned: PartitionSet | None
-) -> ConsumerMember:
-    wanted = of_topics(target.partitions, target.topic_ids)
-    kept = intersection(member.assigned, wanted)
-    to_revoke = difference(member.assigned, kept)
     if to_revoke and _owns(owned, to_revoke):
         return replace(member, state=MemberState.UNREVOKED, assigned=kept, revoking=to_revoke)
-    missing = difference(wanted, kept)
+    missing = difference(target.partitions, kept)
     unreleased = target.held_by_others(missing)
     return replace(
         member,
@@ -140,15 +128,6 @@ def _next_step(
         state=MemberState.UNRELEASED if unreleased else MemberState.STABLE,
         assigned=union(kept, difference(missing, unreleased)),
         revoking=NO_PARTITIONS,
-    )
-
-
-def _revoke_unsubscribed(member: ConsumerMember, target: Target) -> ConsumerMember:
-    kept = of_topics(member.assigned, target.topic_ids)
-    return replace(
-        member,
-        assigned=kept,
-        revoking=union(member.revoking, difference(member.assigned, kept)),
     )
 
 

@@ -130,7 +130,6 @@ class ConsumerRebalance:
         target = Target(
             epoch=group.target_epoch,
             partitions=group.targets.get(member_id, NO_PARTITIONS),
-            topic_ids=group.topic_ids_of(member, self.topics),
             held_by_others=partial(group.held_by_others, member_id),
         )
         after = reconcile(member, target, owned=owned)

@@ -2,9 +2,10 @@
 
 from respool.coordination.consumer_deadlines import Deadlines, Due
 from respool.coordination.consumer_group import ConsumerGroup
-from respool.coordination.consumer_member import JOIN_EPOCH, ConsumerMember, MemberState
+from respool.coordination.consumer_member import ConsumerMember, MemberState
 from respool.coordination.decision import TimerKey
 from respool.coordination.draft import Draft
+from respool.coordination.partition_sets import is_within
 
 # A group has one timer, whose second part is its id.
 CONSUMER_TIMER = "consumer group"
@@ -37,9 +38,6 @@ class Timekeeping:
         self, group_id: str, before: ConsumerMember | None, member: ConsumerMember, now_ms: int
     ) -> None:
         """A member sent a heartbeat of the new protocol, or joined by the old one."""
-        # One that is away for a while keeps the deadline it had.
-        if member.epoch < JOIN_EPOCH:
-            return
         self.keep_session(group_id, member, now_ms)
         deadlines = self.of(group_id)
         rebalance_by_ms = now_ms + member.rebalance_timeout_ms
@@ -52,7 +50,7 @@ class Timekeeping:
             deadlines.drop(Due.SYNC, member.member_id)
         if member.state is not MemberState.UNREVOKED:
             deadlines.drop(Due.REVOCATION, member.member_id)
-        elif before is None or before.revoking != member.revoking:
+        elif before is None or not _must_only_give_up_more(before, member):
             deadlines.put(Due.REVOCATION, member.member_id, rebalance_by_ms)
 
     def on_synced(self, group_id: str, member: ConsumerMember, now_ms: int) -> None:
@@ -71,20 +69,22 @@ class Timekeeping:
 
     def take_silent(self, group: ConsumerGroup, now_ms: int) -> dict[str, Due]:
         """The timer rang: the members whose time is over, and for what."""
-        silent: dict[str, Due] = {}
-        for due, member_id in self.of(group.group_id).take_overdue(now_ms):
-            member = group.members.get(member_id)
-            if member is not None and (
-                due is not Due.REVOCATION or member.state is MemberState.UNREVOKED
-            ):
-                silent[member_id] = due
-        return silent
+        return {
+            member_id: due
+            for due, member_id in self.of(group.group_id).take_overdue(now_ms)
+            if member_id in group.members
+        }
 
     def arm(self, group_id: str, draft: Draft) -> None:
         """Have the group's timer ring by its next deadline."""
         at_ms = self.of(group_id).timer_to_set()
         if at_ms is not None:
             draft.set_timer(timer_key(group_id), at_ms)
+
+
+def _must_only_give_up_more(before: ConsumerMember, member: ConsumerMember) -> bool:
+    """Then the time it has is running already; more of it each time something changes could be without end."""
+    return bool(before.revoking) and is_within(before.revoking, member.revoking)
 
 
 def timer_key(group_id: str) -> TimerKey:

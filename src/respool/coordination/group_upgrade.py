@@ -12,7 +12,7 @@ from respool.coordination.classic_group import ClassicGroup
 from respool.coordination.classic_member import ClassicMember
 from respool.coordination.consumer_draft import ConsumerDraft, end_of_group
 from respool.coordination.consumer_group import ConsumerGroup
-from respool.coordination.consumer_member import ClassicDetails, ConsumerMember
+from respool.coordination.consumer_member import ClassicDetails, ConsumerMember, MemberState
 from respool.coordination.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from respool.coordination.consumer_records import (
     ConsumerRecordKind,
@@ -35,7 +35,7 @@ from respool.coordination.group_records import (
     write_group_value,
 )
 from respool.coordination.group_settings import GroupSettings
-from respool.coordination.partition_sets import difference
+from respool.coordination.partition_sets import PartitionSet, difference
 from respool.coordination.requests import GroupState
 from respool.model.errors import GroupIdNotFound, InconsistentGroupProtocol
 
@@ -60,14 +60,23 @@ def upgraded(
         raise GroupIdNotFound(
             f"group {classic.group_id} cannot go over to the consumer protocol: {error}"
         ) from None
-    change.put(ConsumerRecordKind.GROUP, GroupValue(classic.generation))
     for member in members:
-        # Its own assignor may have given a partition to two. Here it can have one owner only.
-        others = change.group.held_by_others(member.member_id, member.assigned)
-        assigned = difference(member.assigned, others)
         change.put_member(member)
+    # An epoch of its own: the last assignment may be of before a topic grew, or there is none yet.
+    epoch = classic.generation + 1
+    hashed = change.group.hash_of_topics(topics)
+    change.put(ConsumerRecordKind.GROUP, GroupValue(epoch, hashed))
+    for member in members:
+        # Their own assignor may have given a partition to two. Here it can have one owner only.
+        assigned = _without_others(member.assigned, member.member_id, change.group)
         change.put(ConsumerRecordKind.TARGET, TargetValue(assigned), member.member_id)
-        change.put_current(replace(member, assigned=assigned))
+        change.put_current(replace(member, assigned=assigned, revoking={}))
+    for member in members:
+        # After all assignments: what one must give up counts only where no other has it.
+        revoking = _without_others(member.revoking, member.member_id, change.group)
+        if revoking:
+            current = change.group.members[member.member_id]
+            change.put_current(replace(current, state=MemberState.UNREVOKED, revoking=revoking))
     change.put(ConsumerRecordKind.TARGET_EPOCH, TargetEpochValue(classic.generation))
     return change
 
@@ -130,6 +139,10 @@ def _to_consumer(
         raise InconsistentGroupProtocol(
             f"the assignor of member {member.member_id} adds data that would be lost"
         )
+    assigned = with_ids(assignment.partitions, topics)
+    # A cooperative member gives up what it had and was not given again, and says so by joining again. Until then nobody
+    # knows whether it has read its assignment.
+    revoking = difference(with_ids(subscription.owned, topics), assigned)
     return ConsumerMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -141,8 +154,13 @@ def _to_consumer(
         classic=ClassicDetails(member.session_timeout_ms, member.protocols),
         epoch=classic.generation,
         previous_epoch=classic.generation,
-        assigned=with_ids(assignment.partitions, topics),
+        assigned=assigned,
+        revoking=revoking,
     )
+
+
+def _without_others(partitions: PartitionSet, member_id: str, group: ConsumerGroup) -> PartitionSet:
+    return difference(partitions, group.held_by_others(member_id, partitions))
 
 
 def _to_classic(member: ConsumerMember) -> ClassicMember:

@@ -59,11 +59,6 @@ def difference(left: PartitionSet, right: PartitionSet) -> PartitionSet:
     return rest
 
 
-def of_topics(partitions: PartitionSet, topic_ids: Iterable[TopicId]) -> PartitionSet:
-    wanted = frozenset(topic_ids)
-    return {topic_id: numbers for topic_id, numbers in partitions.items() if topic_id in wanted}
-
-
 def overlap(left: PartitionSet, right: PartitionSet) -> bool:
     return any(
         not numbers.isdisjoint(right[topic_id])
