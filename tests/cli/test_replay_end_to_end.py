@@ -2,6 +2,7 @@
 
 import random
 import signal
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,13 @@ class Target:
         except KafkaException:
             # The broker is away.
             return 0
+
+    def wait_for(self, count: int, process: "subprocess.Popen[str]") -> None:
+        """Return when so many are there, or the process that writes them has ended."""
+        wait_until(
+            lambda: process.poll() is not None or self.messages() >= count,
+            f"{count} messages are copied",
+        )
 
     def close(self) -> None:
         self._consumer.close()
@@ -145,12 +153,7 @@ def test_killed_at_random_points_and_started_again_nothing_is_missing_or_twice(
     for _ in range(3):
         until = target.messages() + dice.randint(1, 2000)
         process = shell.begin(*arguments, "--rate", "12000/s")
-        wait_until(
-            lambda until=until, process=process: (
-                process.poll() is not None or target.messages() >= until
-            ),
-            f"{until} messages are copied",
-        )
+        target.wait_for(until, process)
         deaths += process.poll() is None
         process.kill()
         process.communicate()

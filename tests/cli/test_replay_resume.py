@@ -1,5 +1,6 @@
 """A replay killed anywhere, any number of times, leaves every message in the target once, in order."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from random import Random
@@ -22,6 +23,7 @@ from respool.cli.replay_position import Position
 from respool.cli.replay_run import CopyJob
 from respool.records.batch import Codec
 
+EXAMPLES = 3_000 if os.environ.get("RESPOOL_FUZZ") == "long" else 120
 REPLAY_ID = "3fa94c01"
 KEYS = [None, b"", b"a", b"b", b"c", b"ride-7"]
 
@@ -118,7 +120,8 @@ def copied(world: World) -> dict[Any, list[int]]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.long
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(
     dice=st.randoms(use_true_random=False),
     lengths=st.lists(st.integers(0, 40), min_size=1, max_size=3),
@@ -164,7 +167,8 @@ def test_whatever_kills_it_every_message_is_copied_once_and_in_order(
             assert dict(message.headers)["respool-replay-id"] == REPLAY_ID.encode()
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.long
+@settings(max_examples=EXAMPLES // 2, deadline=None)
 @given(dice=st.randoms(use_true_random=False), targets=st.integers(1, 3))
 def test_several_runs_at_once_do_not_write_a_message_twice(dice: Random, targets: int) -> None:
     """Another begins while one is at work, and is killed or ends; each goes on behind what the other wrote."""

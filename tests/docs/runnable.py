@@ -1,0 +1,53 @@
+"""The runnable blocks of a page: ```` ```python kind ```` or ```` ```sh kind ````, run as they are written."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from support.broker_process import BrokerProcess
+
+ROOT = Path(__file__).resolve().parents[2]
+ADDRESS_IN_DOCS = "127.0.0.1:9092"
+# Groups form at once; with the default they would wait three seconds for more members.
+BROKER_SETTINGS = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_partitions": 3}
+
+
+class Block(NamedTuple):
+    language: str
+    kind: str
+    text: str
+
+
+def blocks(page: str) -> list[Block]:
+    text = (ROOT / page).read_text()
+    found = re.findall(r"^```(\w+) ([\w-]+)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    return [Block(*one) for one in found]
+
+
+def run_block(block: Block, broker: BrokerProcess) -> str:
+    """What it prints; it must end well."""
+    text = block.text.replace(ADDRESS_IN_DOCS, broker.address)
+    command = (
+        ["bash", "-euo", "pipefail", "-c", text]
+        if block.language == "sh"
+        else [sys.executable, "-c", text]
+    )
+    environment = {
+        **os.environ,
+        "RESPOOL_BROKER": broker.address,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        command,
+        cwd=broker.data.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, f"{block.text}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
