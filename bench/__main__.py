@@ -5,7 +5,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import fetch, flood, floor, growth, idle, latency, librdkafka, produce, profiling
+from bench import (
+    compaction,
+    fetch,
+    flood,
+    floor,
+    growth,
+    idle,
+    latency,
+    librdkafka,
+    produce,
+    profiling,
+)
 from bench.broker_process import BrokerFailed, free_bytes
 from bench.load_client import LoadFailed
 from bench.report import Report
@@ -21,6 +32,7 @@ FAMILIES: dict[str, Callable[[Scale, Report], None]] = {
     "idle": idle.run,
     "flood": flood.run,
     "latency": latency.run,
+    "compaction": compaction.run,
 }
 # Beyond the largest single cell: what the page cache and other programs want at the same time.
 FREE_BYTES_MIN = 8 * GB
