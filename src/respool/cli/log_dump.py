@@ -139,6 +139,8 @@ def batch_row(found: FoundBatch) -> tuple[object, ...]:
             ("append-time", header.is_log_append_time),
             ("transactional", header.is_transactional),
             ("control", header.is_control),
+            # The base timestamp is then not a record's.
+            ("delete-horizon", header.has_delete_horizon),
         )
         if is_set
     ]

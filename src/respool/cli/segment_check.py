@@ -75,7 +75,9 @@ class SegmentCheck:
                 self._check_batch(found)
                 for index in indexes:
                     index.on_batch(found, largest_before=self._largest_timestamp)
-                self._largest_timestamp = max(self._largest_timestamp, found.header.max_timestamp)
+                self._largest_timestamp = max(
+                    self._largest_timestamp, found.header.latest_timestamp
+                )
                 yield found
             # The broker may have appended to log and index since we began.
             is_growing = self._path.stat().st_size != segment.size
@@ -232,12 +234,12 @@ class TimeIndexWalk(IndexWalk):
         if self._entry is not None and self._entry[1] < header.base_offset:
             self._wrong("names an offset that no batch has")
         if self._entry is not None and self._entry[1] <= header.last_offset:
-            if largest_before < self._entry[0] == header.max_timestamp:
+            if largest_before < self._entry[0] == header.latest_timestamp:
                 self._next()
             else:
                 self._wrong(
-                    f"should name a batch later than all before it; the largest time there is {header.max_timestamp}, "
-                    f"and before it {largest_before}"
+                    "should name a batch later than all before it; the largest time there is "
+                    f"{header.latest_timestamp}, and before it {largest_before}"
                 )
 
     def _read(self) -> Iterator[tuple[int, int]]:
