@@ -10,6 +10,7 @@ from bench import (
     fetch,
     flood,
     floor,
+    groups,
     growth,
     idle,
     latency,
@@ -33,6 +34,7 @@ FAMILIES: dict[str, Callable[[Scale, Report], None]] = {
     "flood": flood.run,
     "latency": latency.run,
     "compaction": compaction.run,
+    "groups": groups.run,
 }
 # Beyond the largest single cell: what the page cache and other programs want at the same time.
 FREE_BYTES_MIN = 8 * GB
