@@ -184,15 +184,12 @@ class ClassicGroup:
     def replace_static(self, old: ClassicMember, new: ClassicMember) -> None:
         """Another member takes the old one's name, assignment and, where it led, leadership."""
         led = self.leader == old.member_id
-        owed_sync = old.member_id in self.pending_syncs
         self.remove(old.member_id)
         self.add(new)
         new.assignment = old.assignment
         new.is_new = False
         if led:
             self.leader = new.member_id
-        if owed_sync:
-            self.pending_syncs.add(new.member_id)
 
     def update_protocols(self, member: ClassicMember, protocols: tuple[Protocol, ...]) -> None:
         self._count_protocols(member, -1)
@@ -235,9 +232,6 @@ class ClassicGroup:
         self.state = GroupState.STABLE if stored.members else GroupState.EMPTY
         self.join_due_ms = None
         self.is_initial = False
-        self.pending_syncs &= self.members.keys()
-        if not self.pending_syncs:
-            self.sync_due_ms = None
         self._learn_subscriptions()
 
     def _replay_members(self, stored: StoredGroup) -> None:
@@ -262,6 +256,7 @@ class ClassicGroup:
         for gone in before.keys() - self.members.keys():
             assert gone not in self.joins_waiting, gone
             assert gone not in self.syncs_waiting, gone
+            assert gone not in self.pending_syncs, gone
 
     def _learn_subscriptions(self) -> None:
         if not self.uses_consumer_protocol:

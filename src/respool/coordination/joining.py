@@ -170,6 +170,7 @@ class Joining:
             # It takes its partitions over where they are. Nobody else notices.
             assignments = {one.member_id: one.assignment for one in group.members.values()}
             self._rebalance.write_stable(group, assignments, draft)
+            self._rebalance.expect_syncs(group, [new.member_id], draft)
             draft.answer(ticket, self._taken_over(group, new, request, leader_before))
             return
         group.joins_waiting[new.member_id] = ticket

@@ -42,6 +42,7 @@ from respool.model.errors import (
 )
 from respool.model.ids import NO_PRODUCER_ID, NO_TIMESTAMP, ProducerId
 
+_INT64_MAX = 2**63 - 1
 _KEY_VERSION = OFFSET_KEY_VERSION.to_bytes(2, "big")
 
 
@@ -151,7 +152,7 @@ class Offsets:
     ) -> tuple[TopicResult, ...]:
         """Write what can be written; each partition has its own result."""
         expires_at_ms = (
-            NO_TIMESTAMP if retention_ms == RETENTION_BY_BROKER else draft.now_ms + retention_ms
+            NO_TIMESTAMP if retention_ms < 0 else min(draft.now_ms + retention_ms, _INT64_MAX)
         )
         results = []
         for topic in topics:

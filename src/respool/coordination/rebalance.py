@@ -127,9 +127,7 @@ class Rebalance:
             self.answer_join(group, member, draft, reply=self.joined(group, member))
             member.is_new = False
             self.restart_session(group, member, draft.now_ms)
-        group.pending_syncs = set(group.members)
-        group.sync_due_ms = draft.now_ms + max(WAIT_MS_MIN, group.rebalance_timeout_ms)
-        group.wake_by(group.sync_due_ms)
+        self.expect_syncs(group, group.members, draft)
 
     def joined(self, group: ClassicGroup, member: ClassicMember) -> JoinGroupReply:
         """What a member is told of the current generation; the leader also who is in it."""
@@ -145,6 +143,11 @@ class Rebalance:
         )
 
     # --- the sync phase
+
+    def expect_syncs(self, group: ClassicGroup, member_ids: Iterable[str], draft: Draft) -> None:
+        group.pending_syncs.update(member_ids)
+        group.sync_due_ms = draft.now_ms + max(WAIT_MS_MIN, group.rebalance_timeout_ms)
+        group.wake_by(group.sync_due_ms)
 
     def on_sync_due(self, group: ClassicGroup, draft: Draft) -> None:
         """Members that joined and never asked for their assignment hold partitions that nobody reads."""
