@@ -20,6 +20,7 @@ WAIT_SECONDS = 30
 BROKER_SETTINGS = {
     "group_initial_rebalance_delay_ms": 0,
     "group_min_session_timeout_ms": 100,
+    "group_consumer_heartbeat_interval_ms": 200,
     "offsets_topic_partitions": 3,
 }
 START_MS = 1_763_107_200_000  # 2025-11-14T08:00:00Z
@@ -28,11 +29,14 @@ CONSUMER = """
 import sys
 from confluent_kafka import Consumer, KafkaException
 
-broker, group, topic = sys.argv[1:]
-consumer = Consumer({
+broker, group, topic, protocol = sys.argv[1:]
+settings = {
     "bootstrap.servers": broker, "group.id": group, "client.id": "child", "auto.offset.reset": "earliest",
-    "enable.auto.commit": False, "heartbeat.interval.ms": 100, "session.timeout.ms": 2000, "log_level": 0,
-})
+    "enable.auto.commit": False, "group.protocol": protocol, "log_level": 0,
+}
+if protocol == "classic":
+    settings |= {"heartbeat.interval.ms": 100, "session.timeout.ms": 2000}
+consumer = Consumer(settings)
 consumer.subscribe([topic])
 while True:
     message = consumer.poll(0.1)
@@ -95,11 +99,13 @@ class Shell:
 class ConsumerChild:
     """Reads a topic as a member of a group, commits each message, and tells what it read."""
 
-    def __init__(self, broker: BrokerProcess, group: str, topic: str) -> None:
+    def __init__(
+        self, broker: BrokerProcess, group: str, topic: str, *, protocol: str = "classic"
+    ) -> None:
         self.lines: list[str] = []
         self._changed = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", CONSUMER, broker.address, group, topic],
+            [sys.executable, "-c", CONSUMER, broker.address, group, topic, protocol],
             stdout=subprocess.PIPE,
             text=True,
         )

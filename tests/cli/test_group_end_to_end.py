@@ -116,34 +116,38 @@ def test_a_new_group_can_be_placed_when_its_topic_is_named(shell: Shell) -> None
     shell.run("group", "reset", "placed-group", "--topic", "plaiced", "--to-offset", "6", code=3)
 
 
-def test_a_live_group_is_explained_and_forced_to_resume_from_the_new_place(shell: Shell) -> None:
-    shell.topic("live", partitions=2, messages=40)
-    with ConsumerChild(shell.broker, "live-group", "live") as child:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_live_group_is_explained_and_forced_to_resume_from_the_new_place(
+    shell: Shell, protocol: str
+) -> None:
+    topic, group = f"live-{protocol}", f"live-group-{protocol}"
+    shell.topic(topic, partitions=2, messages=40)
+    with ConsumerChild(shell.broker, group, topic, protocol=protocol) as child:
         child.wait_for([(0, 19), (1, 19)])
-        [member] = shell.json("group", "describe", "live-group")["members"]
+        [member] = shell.json("group", "describe", group)["members"]
         assert (member["client_id"], len(member["partitions"])) == ("child", 2)
-        wait_until(lambda: committed(shell, "live-group") == [20, 20], "all is committed")
+        wait_until(lambda: committed(shell, group) == [20, 20], "all is committed")
 
         to_time = ["--to-time", f"@{START_MS + 30_000}"]
-        dry = shell.run("group", "reset", "live-group", *to_time, "--dry-run")
+        dry = shell.run("group", "reset", group, *to_time, "--dry-run")
         assert "replays 10 messages; nothing was changed" in dry.err
         assert "1 member now, so it needs --force" in dry.err
-        refused = shell.run("group", "reset", "live-group", *to_time, "--yes", code=1)
-        assert "child at 127.0.0.1 reads live 0,1" in refused.err
+        refused = shell.run("group", "reset", group, *to_time, "--yes", code=1)
+        assert f"child at 127.0.0.1 reads {topic} 0,1" in refused.err
         assert "add --force" in refused.err
-        assert committed(shell, "live-group") == [20, 20]
-        cannot = shell.run("group", "delete", "live-group", "--yes", code=1)
+        assert committed(shell, group) == [20, 20]
+        cannot = shell.run("group", "delete", group, "--yes", code=1)
         assert "has 1 member (child)" in cannot.err
 
         child.forget()
-        forced = shell.run("group", "reset", "live-group", *to_time, "--force", "--yes")
+        forced = shell.run("group", "reset", group, *to_time, "--force", "--yes")
         assert "1 member sent out" in forced.err
         child.wait_for([(partition, offset) for partition in (0, 1) for offset in range(15, 20)])
         # Exactly the messages since that time, each once and in order.
         for partition in "01":
             read = [line for line in child.lines if line.startswith(partition)]
             assert read == [f"{partition} {offset}" for offset in range(15, 20)]
-        wait_until(lambda: committed(shell, "live-group") == [20, 20], "it commits again")
+        wait_until(lambda: committed(shell, group) == [20, 20], "it commits again")
 
 
 def test_force_is_not_needed_where_nobody_is(shell: Shell) -> None:

@@ -13,7 +13,7 @@ from respool.cli.kafka_groups import Committed
 from respool.wire.client_codec import encode_request
 
 PLACES = {("rides", 0): Committed(offset=30), ("rides", 1): Committed(offset=7, metadata="why")}
-OK, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER, TOPIC_DENIED = 0, 27, 25, 29
+OK, UNKNOWN_MEMBER, TOPIC_DENIED, GROUP_NOT_FOUND = 0, 25, 29, 69
 
 
 class Broker:
@@ -29,6 +29,8 @@ class Broker:
         self.offsets: dict[tuple[str, int], int] = {}
         self.asked: list[int] = []
         self.forgets = False
+        self.is_mixed = False
+        self.is_classic = False
 
     def __call__(self, host: str, port: int) -> "Broker":
         assert (host, port) == ("coordinator", 9092)
@@ -52,19 +54,9 @@ class Broker:
         match question.api:
             case group_fence.DESCRIBE_GROUPS:
                 state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
-                members = [
-                    SimpleNamespace(member_id=name, group_instance_id=instance)
-                    for name, instance in self.members.items()
-                ]
-                group = SimpleNamespace(error_code=0, group_state=state, members=members)
-                return SimpleNamespace(groups=[group])
+                return self._described(state, "group_instance_id")
             case group_fence.CONSUMER_GROUP_DESCRIBE:
-                members = [
-                    SimpleNamespace(member_id=name, instance_id=instance)
-                    for name, instance in self.members.items()
-                ]
-                group = SimpleNamespace(error_code=0, group_state="Stable", members=members)
-                return SimpleNamespace(groups=[group])
+                return self._described("Stable", "instance_id")
             case group_fence.LEAVE_GROUP:
                 for member in fields["members"]:
                     assert self.members.pop(member["member_id"]) == member["group_instance_id"]
@@ -74,12 +66,24 @@ class Broker:
                 return None
             case group_fence.CONSUMER_GROUP_HEARTBEAT:
                 assert fields["member_epoch"] == -1
-                del self.members[fields["member_id"]]
+                if not self.is_classic:
+                    del self.members[fields["member_id"]]
+                # Only those of the classic protocol are left.
+                self.is_classic = set(self.members) == {"m-2"} and self.is_mixed
                 return None
             case group_fence.OFFSET_COMMIT:
                 return self._commit(fields)
             case _:
                 return self._fetch(fields)
+
+    def _described(self, state: str, instance_field: str) -> Any:
+        members = [
+            SimpleNamespace(member_id=name, **{instance_field: instance})
+            for name, instance in self.members.items()
+        ]
+        code = GROUP_NOT_FOUND if self.is_classic and instance_field == "instance_id" else OK
+        group = SimpleNamespace(error_code=code, group_state=state, members=members)
+        return SimpleNamespace(groups=[group])
 
     def _commit(self, fields: Any) -> Any:
         assert (fields["member_id"], fields["generation_id_or_member_epoch"]) == ("", -1)
@@ -148,6 +152,15 @@ def test_members_of_the_next_generation_protocol_leave_one_by_one() -> None:
     assert fence(broker, is_classic=False) == 2
     assert broker.offsets == WANTED
     assert broker.asked == [69, 68, 68, 8, 9]
+
+
+def test_a_group_that_goes_back_to_the_classic_protocol_meanwhile_is_followed() -> None:
+    """With its last member of the new protocol gone, the others are asked to leave in the old words."""
+    broker = Broker("Stable")
+    broker.is_mixed = True
+    assert fence(broker, is_classic=False) == 1
+    assert broker.offsets == WANTED
+    assert broker.asked == [69, 68, 68, 8, 9, 69, 15, 13, 8, 9]
 
 
 def test_an_empty_group_needs_nobody_to_leave() -> None:

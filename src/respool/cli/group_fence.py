@@ -22,6 +22,7 @@ from respool.cli.kafka_groups import Committed, Place
 from respool.model.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    GroupIdNotFound,
     IllegalGeneration,
     NotCoordinator,
     RebalanceInProgress,
@@ -124,6 +125,10 @@ class GroupFence:
             fields = {"group_ids": [self._group], "include_authorized_operations": False}
             (reply,) = broker.ask(Question(CONSUMER_GROUP_DESCRIBE, 0, fields))
         (group,) = reply.groups
+        if group.error_code == GroupIdNotFound.code and not self._is_classic:
+            # Its last member of the next-generation protocol is gone, and it went back to the classic one.
+            self._is_classic = True
+            return self._look(broker)
         if group.error_code:
             raise NotFenced(
                 f"{self._group} cannot be described: error code {int(group.error_code)}"
