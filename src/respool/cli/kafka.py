@@ -168,6 +168,14 @@ class Cluster:
         found = self._list_offsets(led, client_admin.OffsetSpec.for_timestamp(at_ms))
         return {number: offset if offset >= 0 else None for (_, number), offset in found.items()}
 
+    def newest_ms(self, topic: TopicInfo) -> int:
+        """The latest timestamp of any message; -1 when there is none."""
+        led = [
+            (topic.name, number) for number, leader in topic.leaders.items() if leader is not None
+        ]
+        answers = self._ask_offsets(led, client_admin.OffsetSpec.max_timestamp())
+        return max((int(answer.timestamp) for answer in answers.values()), default=-1)
+
     def settings(self, topics: Sequence[str]) -> dict[str, list[Setting]]:
         if not topics:
             return {}
@@ -222,6 +230,22 @@ class Cluster:
             brokers = self._admin.list_topics(timeout=REQUEST_SECONDS).brokers
         return {number: (str(each.host), int(each.port)) for number, each in brokers.items()}
 
+    def creates_topics(self) -> bool:
+        """Whether the broker makes a topic when a client asks for one that is not there; yes, if it does not say."""
+        number = next(iter(self.addresses()))
+        resource = client_admin.ConfigResource(client_admin.ResourceType.BROKER, str(number))
+        try:
+            answers = self._ask(
+                lambda: self._admin.describe_configs([resource], request_timeout=REQUEST_SECONDS)
+            )
+        except CliError:
+            return True
+        for entries in answers.values():
+            entry = entries.get("auto.create.topics.enable")
+            if entry is not None:
+                return str(entry.value).lower() == "true"
+        return True
+
     def delete_topic(self, name: str) -> None:
         self._ask(lambda: self._admin.delete_topics([name], request_timeout=REQUEST_SECONDS))
 
@@ -230,24 +254,29 @@ class Cluster:
             return client.Producer(client_config(self.broker) | _dotted(config), logger=_quiet())
 
     def consumer(self, *, on_error: Callable[[Any], None], **config: object) -> Any:
-        settings = client_config(self.broker) | _dotted(config) | {"error_cb": on_error}
+        # Without it librdkafka hands out whatever a damaged batch unpacks to.
+        settings = client_config(self.broker) | {"check.crcs": True} | _dotted(config)
+        settings["error_cb"] = on_error
         with translated(self.broker):
             return client.Consumer(settings, logger=_quiet())
 
     def _list_offsets(
         self, keys: Sequence[tuple[str, int]], spec: Any
     ) -> dict[tuple[str, int], int]:
+        answers = self._ask_offsets(keys, spec)
+        return {(key.topic, key.partition): answer.offset for key, answer in answers.items()}
+
+    def _ask_offsets(self, keys: Sequence[tuple[str, int]], spec: Any) -> dict[Any, Any]:
         if not keys:
             return {}
         asked = {TopicPartition(topic, number): spec for topic, number in keys}
         # As a consumer sees it: what an open transaction has written does not count yet.
         seen_by_consumers = client.IsolationLevel.READ_COMMITTED
-        answers = self._ask(
+        return self._ask(
             lambda: self._admin.list_offsets(
                 asked, isolation_level=seen_by_consumers, request_timeout=REQUEST_SECONDS
             )
         )
-        return {(key.topic, key.partition): answer.offset for key, answer in answers.items()}
 
     def _ask(self, request: Callable[[], Mapping[Any, "Future[Any]"]]) -> dict[Any, Any]:
         with translated(self.broker):

@@ -149,7 +149,11 @@ def produce(
 def _check_topic(cluster: "Cluster", topic: str, partition: int | None) -> None:
     known = cluster.topics().get(topic)
     if known is None:
-        # The broker may create it, or refuse; either way it has the word.
+        if not cluster.creates_topics():
+            raise NotFound(
+                f"there is no topic {topic}, and this broker creates none by itself",
+                hint=f"create it with: respool topic create {topic}",
+            )
         output.note(f"there is no topic {topic} yet; asking the broker to create it", style="dim")
     elif partition is not None and partition not in known.leaders:
         raise NotFound(

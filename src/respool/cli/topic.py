@@ -13,6 +13,9 @@ from respool.cli.times import format_duration_ms
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster, OffsetRange, Setting, TopicInfo
 
+# What the client library takes.
+PARTITIONS_MAX = 100_000
+
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
 
 LONG_MAX = 2**63 - 1
@@ -34,7 +37,10 @@ def create(
     partitions: Annotated[
         int | None,
         typer.Option(
-            min=1, help="How many partitions.", show_default="the broker's num_partitions"
+            min=1,
+            max=PARTITIONS_MAX,
+            help="How many partitions.",
+            show_default="the broker's num_partitions",
         ),
     ] = None,
     settings: options.Set = None,

@@ -1,6 +1,7 @@
 """The broker in the real world: drivers put into ports, a socket in front, signals that stop it."""
 
 import asyncio
+import errno
 import logging
 import os
 import resource
@@ -11,6 +12,7 @@ from dataclasses import replace
 
 import uvloop
 
+from respool import __version__
 from respool.broker.broker import Broker, World
 from respool.drivers.allocator import keep_freed_memory
 from respool.drivers.clock import SystemClock
@@ -83,6 +85,14 @@ async def _serve_until_stopped(broker: Broker, asked_to_stop: asyncio.Event) -> 
     listener = Listener(broker)
     host, port = await listener.start()
     broker.on_listening(host, port)
+    logger.info(
+        "respool %s, broker %d: %d partitions in %s, opened after %s",
+        __version__,
+        broker.id,
+        len(broker.partitions),
+        broker.settings.data,
+        "a clean stop" if broker.folder.was_clean else "a crash, or for the first time",
+    )
     # Scripts and tests wait for this line; it is the only one on standard output.
     print(f"respool listening on {host}:{port}", flush=True)  # noqa: T201
     broker.failed.add_done_callback(lambda _: asked_to_stop.set())
@@ -95,6 +105,16 @@ async def _serve_until_stopped(broker: Broker, asked_to_stop: asyncio.Event) -> 
     await broker.stop()
     logger.info("stopped cleanly")
     return 0
+
+
+def _in_words(error: OSError, settings: Settings) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"something listens on {settings.listen} already; choose another address with --listen"
+        )
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        return f"the data folder {settings.data} is not a folder; choose another with --data"
+    return str(error)
 
 
 def _set_up_logging(level: str) -> None:

@@ -35,6 +35,7 @@ class Listener:
         self._metrics = metrics = broker.world.metrics
         self._traffic: dict[int, _Traffic] = {}
         self._connected = metrics.gauge("respool_connections", "Client connections now open.")
+        self._gauges = _Gauges(metrics)
         self._refused = metrics.counter(
             "respool_connections_refused_total", "Connections closed because a limit was reached."
         )
@@ -132,6 +133,7 @@ class Listener:
         memory.relieve(overdraft=self._settings.frame_bytes_max)
         for traffic in self._traffic.values():
             traffic.report()
+        self._gauges.report(self._broker)
         for connection in tuple(self._connections):
             connection.shrink()
             if connection.stalled_s(now) > stall_s:
@@ -170,3 +172,24 @@ class _Traffic:
         self._requests_total.inc(self.requests)
         self._bytes_total.inc(self.bytes)
         self.requests = self.bytes = 0
+
+
+class _Gauges:
+    """How the broker stands, as of the last sweep."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._partitions = metrics.gauge("respool_partitions", "Partitions held.")
+        self._offline = metrics.gauge(
+            "respool_partitions_offline", "Partitions that do not serve: their disk or log failed."
+        )
+        self._log_bytes = metrics.gauge("respool_log_bytes", "Bytes of record batches held.")
+        self._memory = metrics.gauge(
+            "respool_memory_used_bytes", "Memory for requests and replies under way."
+        )
+
+    def report(self, broker: Broker) -> None:
+        online = [one for one in broker.partitions if one.is_online]
+        self._partitions.set(len(broker.partitions))
+        self._offline.set(len(broker.partitions) - len(online))
+        self._log_bytes.set(sum(one.log.size_bytes for one in online))
+        self._memory.set(broker.memory.used)
