@@ -14,6 +14,7 @@ Version 4 is flexible; its tag 0 holds the topic's id. Kafka writes version 3 wi
 an expiry, and so do we; with an id we write version 4.
 """
 
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 from uuid import UUID
@@ -43,7 +44,7 @@ _TAG_TOPIC_ID = 0
 #   0             2        10             14             15             23         24      25        26         42
 #   | version = 4 | offset | leader epoch | metadata = 1 | committed at | tags = 1 | tag 0 | size 16 | topic id |
 _PLAIN = Struct(">hqihq")
-_PLAIN_WITH_ID_BYTES = 42
+_PLAIN_WITH_ID = Struct(">hqiBqBBB16s")
 _ID_BYTES = 16
 
 
@@ -80,16 +81,26 @@ def read_offset_key(key: bytes) -> tuple[str, str, int]:
 
 
 def write_offset_value(committed: CommittedOffset) -> bytes:
-    if committed.expires_at_ms != NO_TIMESTAMP:
+    offset, leader_epoch, metadata, committed_at_ms, expires_at_ms, topic_id = committed
+    if expires_at_ms != NO_TIMESTAMP:
         return _write_with_expiry(committed)
-    if committed.topic_id != ZERO_TOPIC_ID:
-        return _write_with_topic_id(committed)
-    writer = RecordWriter(version=_VERSION_WITH_EPOCH)
-    writer.int64(committed.offset)
-    writer.int32(committed.leader_epoch)
-    writer.string(committed.metadata)
-    writer.int64(committed.committed_at_ms)
-    return writer.done()
+    if topic_id == ZERO_TOPIC_ID:
+        if not metadata:
+            return _PLAIN.pack(_VERSION_WITH_EPOCH, offset, leader_epoch, 0, committed_at_ms)
+        return _write(committed, version=_VERSION_WITH_EPOCH)
+    if not metadata:
+        return _PLAIN_WITH_ID.pack(
+            _VERSION_FLEXIBLE,
+            offset,
+            leader_epoch,
+            1,
+            committed_at_ms,
+            1,
+            _TAG_TOPIC_ID,
+            _ID_BYTES,
+            topic_id.bytes,
+        )
+    return _write(committed, version=_VERSION_FLEXIBLE)
 
 
 def check_offset_value(value: bytes) -> None:
@@ -112,13 +123,19 @@ def read_offset_times(value: bytes) -> tuple[int, int]:
     return committed.committed_at_ms, committed.expires_at_ms
 
 
+# A group's offsets share few topics, and making a UUID takes longer than reading all the rest.
+@lru_cache(maxsize=1_024)
+def _topic_id(data: bytes) -> TopicId:
+    return TopicId(UUID(bytes=data))
+
+
 def _is_plain(value: bytes) -> bool:
     return len(value) == _PLAIN.size and value[:2] == b"\0\3" and value[14:16] == b"\0\0"
 
 
 def _is_plain_with_id(value: bytes) -> bool:
     return (
-        len(value) == _PLAIN_WITH_ID_BYTES
+        len(value) == _PLAIN_WITH_ID.size
         and value[:2] == b"\0\4"
         and value[14] == 1
         and value[23:26] == b"\1\0\x10"
@@ -134,6 +151,11 @@ def read_offset_value(value: bytes) -> CommittedOffset:
     if _is_plain(value):
         _, offset, leader_epoch, _, committed_at_ms = _PLAIN.unpack(value)
         return CommittedOffset(offset, leader_epoch, "", committed_at_ms)
+    if _is_plain_with_id(value):
+        _, offset, leader_epoch, _, committed_at_ms, *_, topic_id = _PLAIN_WITH_ID.unpack(value)
+        return CommittedOffset(
+            offset, leader_epoch, "", committed_at_ms, NO_TIMESTAMP, _topic_id(topic_id)
+        )
     reader = RecordReader(value, what="a committed offset")
     version = reader.int16()
     if not 0 <= version <= _VALUE_VERSION_MAX:
@@ -158,7 +180,7 @@ def read_offset_value(value: bytes) -> CommittedOffset:
         metadata=metadata,
         committed_at_ms=committed_at_ms,
         expires_at_ms=expires_at_ms,
-        topic_id=TopicId(UUID(bytes=topic_id)),
+        topic_id=_topic_id(topic_id),
     )
 
 
@@ -172,8 +194,8 @@ def _write_with_expiry(committed: CommittedOffset) -> bytes:
     return writer.done()
 
 
-def _write_with_topic_id(committed: CommittedOffset) -> bytes:
-    writer = RecordWriter(version=_VERSION_FLEXIBLE, is_flexible=True)
+def _write(committed: CommittedOffset, *, version: int) -> bytes:
+    writer = RecordWriter(version=version, is_flexible=version >= _VERSION_FLEXIBLE)
     writer.int64(committed.offset)
     writer.int32(committed.leader_epoch)
     writer.string(committed.metadata)

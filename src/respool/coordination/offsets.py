@@ -239,9 +239,8 @@ class Offsets:
                 committed_at_ms, expires_at_ms = read_offset_times(value)
                 if expires_at_ms == NO_TIMESTAMP:
                     expires_at_ms = max(rule.since_ms, committed_at_ms) + retention_ms
-                key = topic.key(partition)
-                if expires_at_ms <= draft.now_ms and key not in self._pending:
-                    draft.write(key, None)
+                if expires_at_ms <= draft.now_ms and topic.key(partition) not in self._pending:
+                    draft.write(topic.key(partition), None)
                 else:
                     are_all_gone = False
         return are_all_gone and not self.has_pending(group_id)
@@ -265,7 +264,7 @@ class Offsets:
             read_offset_key(key)
             self._pending.add(producer_id, key, value)
             return
-        if key in self._pending:
+        if self._pending:
             self._pending.drop(key)
         self._put(key, value)
 
