@@ -173,15 +173,17 @@ class Connection(asyncio.BufferedProtocol):
         """Handle whole requests until something holds the connection back, then send what is ready."""
         has_taken_any = False
         try:
-            while not self._is_held_back():
+            while True:
+                if self._session.waiting >= self._pipelined_max:
+                    self._send_ready()
+                if self._is_held_back():
+                    break
                 request = self._deferred or self._next_request()
                 if request is None:
                     break
                 has_taken_any = True
                 self._deferred = None
-                # Only produce requests are pipelined, for their replies are small. Replies to others
-                # would pile up behind one that waits.
-                if self._session.waiting and request.api.key != Api.PRODUCE:
+                if self._must_wait(request):
                     self._deferred = request
                     break
                 self._start(request)
@@ -207,6 +209,17 @@ class Connection(asyncio.BufferedProtocol):
                 self._session.open_reply().fill([api_versions_fallback(error.correlation_id)])
                 self._send_ready()
         return None
+
+    def _must_wait(self, request: Request) -> bool:
+        """Whether replies before this one must have left, and have not.
+
+        Only produce requests are pipelined, for their replies are small. Replies to others would pile up behind one
+        that waits, or that the client does not take.
+        """
+        if not self._session.waiting or request.api.key == Api.PRODUCE:
+            return False
+        self._send_ready()
+        return self._session.waiting > 0 or self._is_writing_paused
 
     def _is_held_back(self) -> bool:
         return (
@@ -239,8 +252,6 @@ class Connection(asyncio.BufferedProtocol):
             self._run(request, slot, outcome)
         else:
             slot.fill(outcome)
-            # Before the next request is looked at: what the client does not take holds that back.
-            self._send_ready()
 
     def _run(self, request: Request, slot: ReplySlot, work: Coroutine[Any, Any, Reply]) -> None:
         task = self._loop.create_task(work, name=request.api.key.name)
