@@ -243,6 +243,18 @@ def test_a_waiting_fetch_is_told_when_its_partition_fails(rides: RunningBroker) 
     assert only(rides.run(story())).error_code == STORAGE_ERROR
 
 
+def test_a_reader_whose_log_parted_from_ours_hears_it_at_once(rides: RunningBroker) -> None:
+    # Consumers ask so too: kafka-python does, of a topic that was deleted and made anew.
+    rides.produce("rides", values=(b"a", b"b", b"c"))
+    asked = wish(target(offset=5, last_fetched_epoch=0), max_wait=600_000)
+    frame = encode_request(Api.FETCH, BY_NAME, **asked)
+    reply = handle(decode_request(frame), rides.broker)
+    assert isinstance(reply, list)
+    got = only(decode_reply(Api.FETCH, BY_NAME, b"".join(reply)))
+    assert (got.error_code, got.records or b"") == (0, b"")
+    assert (got.diverging_epoch.epoch, got.diverging_epoch.end_offset) == (0, 3)
+
+
 def test_a_cancelled_fetch_leaves_nothing_behind(rides: RunningBroker) -> None:
     async def story() -> None:
         waiting = await fetch_later(rides, **wish(target(), max_wait=60_000))
