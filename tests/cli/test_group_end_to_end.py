@@ -1,12 +1,13 @@
 """`respool group` against a real broker, with real consumers in the groups."""
 
 import json
+import signal
 from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from cli.real_broker import START_MS, ConsumerChild, Shell, started
+from cli.real_broker import START_MS, WAIT_SECONDS, ConsumerChild, Shell, started
 from cli.running import Run
 from respool.cli.audit import AUDIT_TOPIC
 from support.broker_process import BrokerProcess
@@ -58,6 +59,18 @@ def test_a_group_is_listed_described_and_deleted(shell: Shell) -> None:
     shell.run("group", "delete", "life-group", "--yes")
     missing = shell.run("group", "describe", "life-group", code=3)
     assert "there is no group 'life-group'" in missing.err
+
+
+def test_lag_is_watched_until_ctrl_c(shell: Shell) -> None:
+    shell.topic("watched", partitions=1, messages=3)
+    commit(shell, "watched-group", "watched", 1)
+    process = shell.begin("group", "lag", "watched-group", "--watch", "--json")
+    assert process.stdout is not None
+    [lag] = json.loads(process.stdout.readline())["groups"]
+    assert (lag["group"], lag["lag"]) == ("watched-group", 2)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=WAIT_SECONDS)
+    assert process.returncode == 130
 
 
 def test_a_group_that_is_misspelt_is_guessed(shell: Shell) -> None:
@@ -172,6 +185,9 @@ def test_every_reset_is_recorded_with_who_what_and_outcome(shell: Shell) -> None
     assert act["details"]["partitions"][1] == {
         "topic": "audited", "partition": 1, "from": 5, "to": 2, "replays": 3, "skips": 0,
     }  # fmt: skip
+    # What others write there is passed over.
+    junk = b"x:no json\ny:[]\n" + act["id"].encode() + b":{}\n"
+    shell.run("produce", AUDIT_TOPIC, "--key-separator", ":", stdin=junk)
     assert act["id"] in shell.run("replay", "list").out
     [described] = json.loads(shell.run("topic", "describe", AUDIT_TOPIC, "--json").out)
     settings = {each["name"]: each["value"] for each in described["settings"]}

@@ -142,7 +142,9 @@ class ReplayInto:
         began = said_at = time.monotonic()
         first: int | None = None
         shown = 0
-        to_ms = int(act.details["to_ms"])
+        # Nothing that is younger than the newest message has to be waited for.
+        newest_ms = self._cluster.newest_ms(self._cluster.topic(plan.topic))
+        until_ms = min(int(act.details["to_ms"]), newest_ms)
         title = f"{plan.topic} → {plan.into}"
         with output.progress(title, total=plan.messages, unit="messages") as bar:
 
@@ -156,7 +158,7 @@ class ReplayInto:
                     messages=plan.messages - progress.done,
                     per_second=per_second,
                     timestamp_ms=progress.timestamp_ms,
-                    until_ms=to_ms,
+                    until_ms=until_ms,
                 )
                 rate = f"{per_second:,.0f}/s, {clock_text(left)} left"
                 bar.advance(progress.done - shown)
