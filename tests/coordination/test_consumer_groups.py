@@ -13,9 +13,19 @@ from coordination.consumer_world import (
     joining,
     owned,
     settle,
+    topic_id,
 )
 from coordination.group_world import GROUP, error_of
+from respool.coordination.consumer_member import MemberState
+from respool.coordination.consumer_records import (
+    ConsumerRecordKey,
+    ConsumerRecordKind,
+    CurrentValue,
+    write_consumer_key,
+    write_consumer_value,
+)
 from respool.coordination.consumer_requests import ConsumerGroupDescribe
+from respool.coordination.decision import CoordinatorRecord, Decision
 from respool.coordination.requests import (
     DeleteGroups,
     FenceGroup,
@@ -138,6 +148,25 @@ def test_a_member_whose_reply_was_lost_comes_again_with_the_epoch_before() -> No
     assert (again.error, again.member_epoch) == (None, 2)
 
 
+def test_a_member_may_lose_several_replies_while_it_waits_for_partitions() -> None:
+    world = ConsumerWorld()
+    world.make_topic("rides", 2)
+    ann = Consumer(world, "ann", "bills")
+    bob = Consumer(world, "bob", "rides")
+    settle([ann, bob])
+    epoch = ann.epoch
+    ann.subscribe("rides")
+    for _ in range(3):
+        ann.beat(is_reply_lost=True)
+    records = len(world.log)
+    assert ann.beat() is None
+    assert ann.epoch > epoch
+    # Waiting writes nothing.
+    assert len(world.log) == records
+    settle([ann, bob])
+    assert [len(member.partitions("rides")) for member in (ann, bob)] == [1, 1]
+
+
 @pytest.mark.parametrize("words", [{}, {"owned": owned(t1=[0, 1])}])
 def test_the_epoch_before_with_more_than_its_own_or_without_a_word_of_it_is_fenced(
     words: dict[str, object],
@@ -176,6 +205,20 @@ def test_strangers_are_unknown_and_a_group_nobody_joined_is_not_there() -> None:
     world.beat_join("ann")
     assert error_of(world.beat("bob", 1)) is UnknownMemberId
     assert error_of(world.beat("bob", -1)) is UnknownMemberId
+
+
+def test_a_member_in_a_state_of_a_newer_release_must_start_anew() -> None:
+    world = ConsumerWorld()
+    world.make_topic("rides", 2)
+    world.beat_join("ann", "rides")
+    key = ConsumerRecordKey(ConsumerRecordKind.CURRENT, GROUP, "ann")
+    value = CurrentValue(1, 0, MemberState.UNKNOWN, owned(t1=[0, 1]), {})
+    record = CoordinatorRecord(key=write_consumer_key(key), value=write_consumer_value(value))
+    world.carry_out(Decision(records=(record,)))
+    assert error_of(world.beat("ann", 1)) is FencedMemberEpoch
+    reply = world.beat_join("ann", "rides")
+    assert (reply.error, reply.assignment) == (None, owned(t1=[0, 1]))
+    assert world.group().state is GroupState.STABLE
 
 
 # --- what cannot be meant
@@ -265,6 +308,27 @@ def test_a_member_that_does_not_give_up_what_it_must_is_out_after_its_rebalance_
     assert world.beat("bob", 2).assignment == owned(t1=[0, 1])
 
 
+def test_a_member_that_gave_up_what_it_had_to_has_new_time_for_what_it_must_give_up_next() -> None:
+    world = ConsumerWorld()
+    world.make_topic("rides", 6)
+    world.beat_join("ann", "rides")
+    world.beat_join("bob", "rides")
+    told = world.beat("ann", 1).assignment
+    assert told is not None
+    for _ in range(CONSUMER_REBALANCE_MS // HEARTBEAT_MS - 1):
+        world.advance(HEARTBEAT_MS)
+        assert world.beat("ann", 1).error is None
+        assert world.beat("bob", 2).error is None
+    world.beat_join("cid", "rides")
+    # It gave up three, and hears that it must give up a fourth.
+    told = world.beat("ann", 1, owned=told).assignment
+    assert told is not None
+    assert len(told[topic_id(1)]) == 2
+    world.advance(2 * HEARTBEAT_MS)
+    assert world.beat("ann", 1).error is None
+    assert world.beat("ann", 1, owned=told).error is None
+
+
 def test_a_member_that_gave_up_in_time_stays() -> None:
     world = ConsumerWorld()
     world.make_topic("rides", 2)
@@ -324,13 +388,15 @@ def test_a_static_member_that_comes_back_reads_what_it_says_and_nothing_it_read_
     world = ConsumerWorld()
     world.make_topic("rides", 1)
     world.make_topic("bills", 1)
-    ann = Consumer(world, "ann", "rides", instance_id="one", topic_pattern="b.*", rack_id="r1")
+    fields = {"topic_pattern": "b.*", "rack_id": "r1", "assignor": "range"}
+    ann = Consumer(world, "ann", "rides", instance_id="one", **fields)
     settle([ann])
     ann.go_away()
     again = Consumer(world, "ann2", "rides", instance_id="one")
     settle([again])
     assert again.uses == owned(t1=[0])
     assert world.group().members["ann2"].rack_id is None
+    assert world.describe_consumers().assignor == "uniform"
 
 
 def test_a_static_member_that_stays_away_is_out_when_its_session_ends() -> None:
@@ -373,11 +439,13 @@ def test_a_static_member_can_leave_for_good() -> None:
 def test_a_static_member_that_left_while_it_gave_up_partitions_has_given_them_up() -> None:
     world = ConsumerWorld()
     world.make_topic("rides", 2)
-    world.beat_join("ann", "rides", instance_id="one")
+    world.beat_join("ann", "rides", instance_id="one", rebalance_timeout_ms=10_000)
     world.beat_join("bob", "rides")
     world.beat("ann", 1)
     world.beat("ann", -2, instance_id="one")
     assert world.beat("bob", 2).assignment == owned(t1=[1])
+    # So nobody waits for that any more.
+    world.advance(20_000)
     again = world.beat_join("ann2", "rides", instance_id="one")
     assert (again.member_epoch, again.assignment) == (2, owned(t1=[0]))
 
@@ -452,11 +520,11 @@ def test_a_topic_made_again_under_its_name_is_another_topic() -> None:
 def test_topics_nobody_reads_and_a_restart_begin_no_epoch() -> None:
     world = ConsumerWorld()
     world.make_topic("rides", 2)
-    world.consumers(2, "rides")
-    epoch = world.group().epoch
+    world.consumers(2, "rides", topic_pattern="ri.*")
+    records = len(world.log)
     world.make_topic("bills", 2)
     world.reload()
-    assert world.group().epoch == epoch
+    assert len(world.log) == records
 
 
 def test_topics_that_changed_while_nobody_coordinated_are_noticed_after_loading() -> None:

@@ -266,9 +266,11 @@ def test_a_group_whose_assignor_adds_its_own_data_stays_classic() -> None:
     (one,) = world.new_members(1)
     # An assignment of nothing, with four bytes of the assignor's own.
     share = b"\0\0" + b"\0\0\0\0" + b"\0\0\0\4data"
-    again = world.joined(world.join(one, protocols=(Protocol("x", subscription_of(("rides",))),)))
-    world.sync(one, again.generation, shares={one: share})
-    assert error_of(world.beat_join("ann", "rides")) is GroupIdNotFound
+    generation = world.joined(world.join(one)).generation
+    world.sync(one, generation, shares={one: share})
+    refused = world.beat_join("ann", "rides")
+    assert error_of(refused) is GroupIdNotFound
+    assert "adds data" in str(refused.error)
 
 
 def test_a_refused_join_leaves_the_classic_group_alone() -> None:
@@ -482,6 +484,38 @@ def test_a_static_member_goes_over_to_the_other_protocol_and_keeps_its_partition
     assert set(world.group().members) == {back.member_id, two.member_id}
 
 
+def test_a_static_member_that_goes_back_reads_what_it_says_and_nothing_by_pattern() -> None:
+    world = ConsumerWorld()
+    world.make_topic("rides", 1)
+    world.make_topic("bills", 1)
+    world.beat_join("bob", "rides")
+    world.beat_join("ann", instance_id="i1", topic_pattern=".*s")
+    back = world.joined(world.join(instance_id="i1"))
+    assert world.group().members[back.member_id].topic_pattern is None
+    assert not world.group().resolved
+    assert world.group().topic_names() == {"rides"}
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_what_a_classic_member_had_to_do_is_not_asked_of_one_of_the_new_protocol_under_its_id(
+    leaves: bool,
+) -> None:
+    world, (one,) = classic_world(1)
+    bob = Consumer(world, "bob", "rides")
+    bob.step()
+    world.heartbeat(one.member_id, one.generation)
+    world.join(one.member_id)
+    if leaves:
+        world.leave(one.member_id)
+    same = Consumer(world, one.member_id, "rides")
+    for _ in range(2 * REBALANCE_MS // HEARTBEAT_MS):
+        assert same.beat() is None
+        same.take_over()
+        bob.step()
+        world.advance(HEARTBEAT_MS)
+    assert sizes(bob, same) == [3, 3]
+
+
 def test_a_join_that_waits_is_told_that_its_place_is_taken() -> None:
     world = ConsumerWorld()
     world.make_topic("rides", 4)
@@ -537,8 +571,10 @@ def test_going_back_takes_no_rebalance_and_no_generation() -> None:
     ann = Consumer(world, "ann", "rides")
     live(world, [one, two, ann])
     ann.leave()
+    epoch = world.group().epoch
     live(world, [one, two], 30)
     generation, had = one.generation, (one.uses, two.uses)
+    assert generation == epoch
     live(world, [one, two], 60)
     assert one.generation == two.generation == generation
     assert (one.uses, two.uses) == had
@@ -555,6 +591,19 @@ def test_members_of_a_group_that_went_back_are_timed_out_like_others() -> None:
     two.kill()
     live(world, [one], 3 * SESSION_MS // 1_000)
     assert sizes(one) == [6]
+
+
+def test_a_member_that_is_never_heard_of_again_after_going_back_is_out() -> None:
+    world, (one,) = classic_world(1)
+    ann = Consumer(world, "ann", "rides")
+    live(world, [one, ann])
+    ann.leave()
+    while GROUP in groups_of(world.shard):
+        one.step()
+    world.advance(SESSION_MS - 1)
+    assert len(world.describe().members) == 1
+    world.advance(1)
+    assert world.state is GroupState.EMPTY
 
 
 def test_a_group_that_went_back_goes_over_again() -> None:

@@ -161,10 +161,9 @@ class ClassicMembers:
         """
         member = _check_member(group, request.member_id, request.instance_id, request.generation)
         self._time.keep_session(group.group_id, member, now_ms)
-        if (
-            member.epoch < group.epoch
-            or member.state is MemberState.UNREVOKED
-            or (member.state is MemberState.UNRELEASED and not _waits_for_others(group, member))
+        # One that must give something up is behind, too.
+        if member.epoch < group.epoch or (
+            member.state is MemberState.UNRELEASED and not _waits_for_others(group, member)
         ):
             self._time.on_asked_to_rejoin(group.group_id, member, now_ms)
             raise RebalanceInProgress(f"member {member.member_id} must join again")
