@@ -43,7 +43,8 @@ def run(settings: Settings) -> int:
     try:
         exit_code: int = uvloop.run(_serve(settings))
     except (RespoolError, StoreUnavailable, OSError) as error:
-        print(f"respool: {error}", file=sys.stderr)  # noqa: T201 - the last word before the exit
+        # The last word before the exit.
+        print(f"respool: {_in_words(error, settings)}", file=sys.stderr)  # noqa: T201
         return 1
     return exit_code
 
@@ -107,12 +108,13 @@ async def _serve_until_stopped(broker: Broker, asked_to_stop: asyncio.Event) -> 
     return 0
 
 
-def _in_words(error: OSError, settings: Settings) -> str:
-    if error.errno == errno.EADDRINUSE:
+def _in_words(error: Exception, settings: Settings) -> str:
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.EADDRINUSE:
         return (
             f"something listens on {settings.listen} already; choose another address with --listen"
         )
-    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+    if number in (errno.EEXIST, errno.ENOTDIR):
         return f"the data folder {settings.data} is not a folder; choose another with --data"
     return str(error)
 

@@ -1,0 +1,58 @@
+"""What a newcomer ran into, one test each."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.clients
+
+
+def respool(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "respool.cli", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=25,
+        check=False,
+    )
+
+
+def test_a_broker_that_creates_no_topics_is_told_of_at_once(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", {"auto_create_topics": False}) as broker:
+        done = respool("produce", "rides", "-b", broker.address, stdin="hello\n")
+    assert done.returncode == 3
+    assert "respool topic create rides" in done.stderr
+
+
+def test_damaged_bytes_are_not_printed_as_if_they_were_good(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "data")
+    broker.start()
+    respool("produce", "rides", "-b", broker.address, stdin="one\ntwo\nthree\n")
+    broker.stop()
+    (segment,) = (tmp_path / "data" / "rides-0").glob("*.log")
+    content = bytearray(segment.read_bytes())
+    content[-2] ^= 0xFF
+    segment.write_bytes(content)
+    broker.start()
+    done = respool("consume", "rides", "-b", broker.address)
+    broker.stop()
+    assert done.returncode != 0
+    assert done.stdout == ""
+
+
+def test_too_many_partitions_are_refused_in_words(tmp_path: Path) -> None:
+    done = respool("topic", "create", "rides", "--partitions", "1000000", "-b", "127.0.0.1:1")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_told_of_with_a_way_out(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        done = respool("serve", "--data", str(tmp_path / "other"), "--listen", broker.address)
+    assert done.returncode == 1
+    assert "--listen" in done.stderr
