@@ -5,7 +5,7 @@ groups change by `replay` only; deadlines and the topics there are may change at
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from respool.coordination.classic_group import ClassicGroup
 from respool.coordination.consumer_classic import ClassicMembers
@@ -94,7 +94,7 @@ class ConsumerGroups:
         for group in self.groups.values():
             self._time.start(group, draft.now_ms)
             self._time.arm(group.group_id, draft)
-        self._refresh(self.groups.values(), draft)
+        self._refresh(self.groups.values(), draft, list(self._rebalance.names_for_patterns()))
 
     def on_topics_changed(self, topics: TopicsView, draft: Draft) -> None:
         """Topics came, went or got more partitions: the groups that read them begin a new epoch."""
@@ -103,12 +103,13 @@ class ConsumerGroups:
         changed = {
             name for name in before.keys() | topics.keys() if before.get(name) != topics.get(name)
         }
+        new_names = [name for name in self._rebalance.names_for_patterns() if name in changed]
         concerned = [
             group
             for group in self.groups.values()
             if group.resolved or not changed.isdisjoint(group.topic_names())
         ]
-        self._refresh(concerned, draft)
+        self._refresh(concerned, draft, new_names)
 
     def on_timer(self, group_id: str, draft: Draft) -> None:
         """Take out the members whose time is over, and note when to look again."""
@@ -271,11 +272,13 @@ class ConsumerGroups:
         change.flush(draft)
         return True
 
-    def _refresh(self, groups: Iterable[ConsumerGroup], draft: Draft) -> None:
+    def _refresh(
+        self, groups: Iterable[ConsumerGroup], draft: Draft, new_names: Collection[str]
+    ) -> None:
         for group in groups:
             if group.members:
                 change = ConsumerDraft(group)
-                self._rebalance.on_topics_changed(change, draft.now_ms)
+                self._rebalance.on_topics_changed(change, draft.now_ms, new_names=new_names)
                 change.flush(draft)
 
     def _remove(self, group: ConsumerGroup, member_ids: Iterable[str], draft: Draft) -> None:

@@ -53,7 +53,7 @@ class ConsumerRebalance:
             return False
         pattern = member.topic_pattern
         if pattern is not None and pattern not in change.group.resolved:
-            names = topic_pattern(pattern).matching(_for_patterns(self.topics))
+            names = topic_pattern(pattern).matching(self.names_for_patterns())
             change.put(ConsumerRecordKind.PATTERN, PatternValue(names, now_ms), pattern)
         self.drop_unused_patterns(change)
         self.begin_epoch(change, now_ms)
@@ -83,10 +83,15 @@ class ConsumerRebalance:
         empty_since_ms = NO_TIMESTAMP if group.members else now_ms
         change.put(ConsumerRecordKind.GROUP, GroupValue(group.epoch + 1, hashed, empty_since_ms))
 
-    def on_topics_changed(self, change: ConsumerDraft, now_ms: int) -> None:
-        """Begin a new epoch if the group reads other topics, or they have other partitions, than when it last did."""
+    def on_topics_changed(
+        self, change: ConsumerDraft, now_ms: int, *, new_names: Iterable[str]
+    ) -> None:
+        """Begin a new epoch if the group reads other topics, or they have other partitions, than when it last did.
+
+        Only the new names are looked at for the group's patterns.
+        """
         for pattern in sorted(change.group.patterns()):
-            names = _resolved_again(pattern, change.group, self.topics)
+            names = self._resolved_again(change.group, pattern, new_names)
             if names != change.group.resolved.get(pattern):
                 change.put(ConsumerRecordKind.PATTERN, PatternValue(names, now_ms), pattern)
         if change.group.hash_of_topics(self.topics) != change.group.metadata_hash:
@@ -145,14 +150,15 @@ class ConsumerRebalance:
             for pattern in unused
         )
 
+    def names_for_patterns(self) -> Iterable[str]:
+        return (name for name, topic in self.topics.items() if not topic.is_internal)
 
-def _for_patterns(topics: TopicsView) -> Iterable[str]:
-    return (name for name, topic in topics.items() if not topic.is_internal)
-
-
-def _resolved_again(pattern: str, group: ConsumerGroup, topics: TopicsView) -> frozenset[str]:
-    try:
-        return topic_pattern(pattern).matching(_for_patterns(topics))
-    except InvalidRegularExpression:
-        # It could be used when it came. With so many topics it cannot any more, so it gets no new ones.
-        return frozenset(group.resolved.get(pattern, frozenset()) & topics.keys())
+    def _resolved_again(
+        self, group: ConsumerGroup, pattern: str, new_names: Iterable[str]
+    ) -> frozenset[str]:
+        still = frozenset(name for name in group.resolved.get(pattern, ()) if name in self.topics)
+        try:
+            return still | topic_pattern(pattern).matching(new_names)
+        except InvalidRegularExpression:
+            # It could be used when it came. With the names there are now it cannot, so it gets no more.
+            return still

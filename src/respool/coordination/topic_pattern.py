@@ -23,9 +23,10 @@ from respool.coordination.topic_pattern_syntax import (
 )
 from respool.model.errors import InvalidRegularExpression
 
-PROGRAM_LENGTH_MAX = 1_000
-# About a tenth of a second. Patterns people write need some hundreds.
-WORK_MAX = 100_000
+# Room for a long list of alternatives: librdkafka makes one pattern of all that a consumer subscribes to.
+PROGRAM_LENGTH_MAX = 4_096
+# Some hundredths of a second. Patterns people write need some hundreds, a hundred alternatives ten thousand.
+WORK_MAX = 50_000
 
 
 class TopicPattern:
@@ -39,10 +40,9 @@ class TopicPattern:
         self._text = text
         self._program = _Compiler(text).program(parse(text))
         self._work_left = WORK_MAX
-        self._start = _State(frozenset((0,)), came_after="")
-        # What follows a state when a character comes.
-        self._steps: dict[tuple[_State, str], _State] = {}
-        self._accepts: dict[_State, bool] = {}
+        # All states come to so far; each is there once.
+        self._states: dict[tuple[frozenset[int], str], _State] = {}
+        self._start = self._state(frozenset((0,)), "")
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
         """Those of the names that the pattern matches from beginning to end.
@@ -54,56 +54,64 @@ class TopicPattern:
 
     def _matches(self, name: str) -> bool:
         state = self._start
-        steps = self._steps
         for char in name:
-            following = steps.get((state, char))
+            following = state.following.get(char)
             if following is None:
-                following = steps[state, char] = self._step(state, char)
+                following = state.following[char] = self._step(state, char)
             if not following.places:
                 return False
             state = following
-        accepts = self._accepts.get(state)
-        if accepts is None:
-            end = len(self._program)
-            accepts = self._accepts[state] = end in self._reachable(state, next_char="")
-        return accepts
+        return self._going_on(state, "").is_match
 
     def _step(self, state: "_State", char: str) -> "_State":
-        places = frozenset(
-            place + 1
-            for place in self._reachable(state, next_char=char)
-            if place < len(self._program)
-            and isinstance(allowed := self._program[place], frozenset)
-            and char in allowed
-        )
-        # Only whether it was one of a word matters of the character before.
-        return _State(places, came_after="w" if char in WORD else "-")
+        came_after = "w" if char in WORD else "-"
+        takers = self._going_on(state, came_after).takers
+        self._spend(len(takers))
+        taken = frozenset(place + 1 for place, allowed in takers if char in allowed)
+        return self._state(taken, came_after)
 
-    def _reachable(self, state: "_State", *, next_char: str) -> set[int]:
-        """All places that can be come to without a character, between the one before and the next."""
+    def _state(self, places: frozenset[int], came_after: str) -> "_State":
+        state = self._states.get((places, came_after))
+        if state is None:
+            state = self._states[places, came_after] = _State(places, came_after)
+        return state
+
+    def _going_on(self, state: "_State", comes_next: str) -> "_GoingOn":
+        going_on = state.going_on.get(comes_next)
+        if going_on is None:
+            going_on = state.going_on[comes_next] = self._reach(state, comes_next)
+        return going_on
+
+    def _reach(self, state: "_State", comes_next: str) -> "_GoingOn":
+        """Go to all places that can be come to between the character before and the next one."""
+        end = len(self._program)
+        takers = []
         reached = set(state.places)
         waiting = list(state.places)
         while waiting:
-            self._spend()
+            self._spend(1)
             place = waiting.pop()
-            if place == len(self._program):
+            if place == end:
                 continue
-            following = _follow(self._program[place], place, state.came_after, next_char)
-            for other in following:
-                if other not in reached:
-                    reached.add(other)
-                    waiting.append(other)
-        return reached
+            instruction = self._program[place]
+            if isinstance(instruction, frozenset):
+                takers.append((place, instruction))
+                continue
+            following = _follow(instruction, place, state.came_after, comes_next)
+            new = [other for other in following if other not in reached]
+            reached.update(new)
+            waiting += new
+        return _GoingOn(takers, end in reached)
 
-    def _spend(self) -> None:
-        if self._work_left == 0:
+    def _spend(self, work: int) -> None:
+        self._work_left -= work
+        if self._work_left < 0:
             raise InvalidRegularExpression(
                 f"the pattern {shortened(self._text)} takes too much work to match: over {WORK_MAX} steps"
             )
-        self._work_left -= 1
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def topic_pattern(text: str) -> TopicPattern:
     """The pattern of that text; many groups use the same, and it gets faster with use.
 
@@ -113,10 +121,26 @@ def topic_pattern(text: str) -> TopicPattern:
     return TopicPattern(text)
 
 
-class _State(NamedTuple):
-    places: frozenset[int]
-    # "" at the start of a name, "w" after a character of a word, "-" after another.
-    came_after: str
+class _State:
+    """Where in the program a name has come to after some of its characters, and what is known of how it goes on."""
+
+    __slots__ = ("came_after", "following", "going_on", "places")
+
+    def __init__(self, places: frozenset[int], came_after: str) -> None:
+        self.places = places
+        # "" at the start of a name, "w" after a character of a word, "-" after another. What comes next is told so too.
+        self.came_after = came_after
+        # What follows when a character comes.
+        self.following: dict[str, _State] = {}
+        # Where it can go on when the next character is of a word, is another, or is none.
+        self.going_on: dict[str, _GoingOn] = {}
+
+
+class _GoingOn(NamedTuple):
+    # Where a character is taken, and which.
+    takers: list[tuple[int, frozenset[str]]]
+    # Whether the pattern is matched up to here.
+    is_match: bool
 
 
 class _GoTo(NamedTuple):
@@ -130,23 +154,21 @@ _Instruction: TypeAlias = frozenset[str] | Place | _GoTo
 
 
 def _follow(
-    instruction: _Instruction, place: int, came_after: str, next_char: str
+    instruction: Place | _GoTo, place: int, came_after: str, comes_next: str
 ) -> tuple[int, ...]:
     if isinstance(instruction, _GoTo):
         return tuple(place + distance for distance in instruction.distances)
-    if isinstance(instruction, Place) and _is_at(instruction, came_after, next_char):
-        return (place + 1,)
-    return ()
+    return (place + 1,) if _is_at(instruction, came_after, comes_next) else ()
 
 
-def _is_at(wanted: Place, came_after: str, next_char: str) -> bool:
+def _is_at(wanted: Place, came_after: str, comes_next: str) -> bool:
     match wanted:
         case Place.START:
             return came_after == ""
         case Place.END:
-            return next_char == ""
+            return comes_next == ""
         case Place.WORD_BOUNDARY | Place.NO_WORD_BOUNDARY:
-            is_boundary = (came_after == "w") != (next_char in WORD)
+            is_boundary = (came_after == "w") != (comes_next == "w")
             return is_boundary is (wanted is Place.WORD_BOUNDARY)
 
 
