@@ -17,12 +17,14 @@ from coordination.consumer_world import (
 )
 from coordination.group_world import GROUP, error_of
 from respool.coordination.consumer_member import MemberState
+from respool.coordination.consumer_record_bytes import (
+    write_consumer_key,
+    write_consumer_value,
+)
 from respool.coordination.consumer_records import (
     ConsumerRecordKey,
     ConsumerRecordKind,
     CurrentValue,
-    write_consumer_key,
-    write_consumer_value,
 )
 from respool.coordination.consumer_requests import ConsumerGroupDescribe
 from respool.coordination.decision import CoordinatorRecord, Decision

@@ -28,12 +28,14 @@ from coordination.group_world import FUZZ, GROUP
 from coordination.sim_consumer import LaggingConsumerWorld, SimConsumer
 from respool.coordination.consumer_group import ConsumerGroup
 from respool.coordination.consumer_member import LEAVE_STATIC_EPOCH
+from respool.coordination.consumer_record_bytes import (
+    read_consumer_key,
+    read_consumer_value,
+)
 from respool.coordination.consumer_records import (
     CONSUMER_RECORD_KINDS,
     ConsumerRecordKind,
     GroupValue,
-    read_consumer_key,
-    read_consumer_value,
 )
 from respool.coordination.group_records import kind_of
 from respool.coordination.requests import (

@@ -8,14 +8,16 @@ from collections.abc import Iterable
 
 from respool.coordination.consumer_group import ConsumerGroup
 from respool.coordination.consumer_member import ConsumerMember
+from respool.coordination.consumer_record_bytes import (
+    write_consumer_key,
+    write_consumer_value,
+)
 from respool.coordination.consumer_records import (
     ConsumerRecordKey,
     ConsumerRecordKind,
     ConsumerRecordValue,
     CurrentValue,
     MemberValue,
-    write_consumer_key,
-    write_consumer_value,
 )
 from respool.coordination.draft import Draft
 

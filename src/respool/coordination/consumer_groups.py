@@ -14,10 +14,12 @@ from respool.coordination.consumer_group import ConsumerGroup
 from respool.coordination.consumer_heartbeat import ConsumerHeartbeats, check_request
 from respool.coordination.consumer_member import JOIN_EPOCH
 from respool.coordination.consumer_rebalance import ConsumerRebalance
-from respool.coordination.consumer_records import (
-    ConsumerRecordKind,
+from respool.coordination.consumer_record_bytes import (
     read_consumer_key,
     read_consumer_value,
+)
+from respool.coordination.consumer_records import (
+    ConsumerRecordKind,
 )
 from respool.coordination.consumer_requests import (
     ConsumerGroupHeartbeat,

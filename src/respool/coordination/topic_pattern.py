@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from respool.coordination.topic_pattern_chars import WORD
 from respool.coordination.topic_pattern_syntax import (
-    WORD,
     Chars,
     Choice,
     Node,

@@ -7,19 +7,21 @@ same; groups are for grouping only.
 """
 
 import string
-import unicodedata
-from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from respool.coordination.topic_pattern_chars import (
+    ANY,
+    ESCAPED_CLASSES,
+    WORD,
+    posix_class,
+    unicode_class,
+)
 from respool.model.errors import InvalidRegularExpression
 
 PATTERN_LENGTH_MAX = 4_096
 _DEPTH_MAX = 100
 _REPEAT_MAX = 1_000
-
-ANY = frozenset(string.ascii_letters + string.digits + "._-")
-WORD = frozenset(string.ascii_letters + string.digits + "_")
 
 
 class Chars(NamedTuple):
@@ -68,35 +70,6 @@ def parse(text: str) -> Node:
     return _Parser(text).whole()
 
 
-_DIGITS = frozenset(string.digits)
-_NONE: frozenset[str] = frozenset()
-_ESCAPED_CLASSES = {
-    "d": _DIGITS,
-    "D": ANY - _DIGITS,
-    "s": _NONE,
-    "S": ANY,
-    "w": WORD,
-    "W": ANY - WORD,
-    "C": ANY,
-    # Control characters are in no topic's name.
-    **dict.fromkeys("aftnrv", _NONE),
-}
-_POSIX_CLASSES: dict[str, Callable[[str], bool]] = {
-    "alnum": str.isalnum,
-    "alpha": str.isalpha,
-    "ascii": str.isascii,
-    "blank": str.isspace,
-    "cntrl": lambda char: not char.isprintable(),
-    "digit": str.isdigit,
-    "graph": str.isprintable,
-    "lower": str.islower,
-    "print": str.isprintable,
-    "punct": string.punctuation.__contains__,
-    "space": str.isspace,
-    "upper": str.isupper,
-    "word": WORD.__contains__,
-    "xdigit": string.hexdigits.__contains__,
-}
 _SINGLE: dict[str, Node] = {".": Chars(ANY), "^": Place.START, "$": Place.END}
 _PLACES = {
     "A": Place.START,
@@ -255,11 +228,10 @@ class _Parser:
         if not self._text.startswith("[:", self._at) or end < 0:
             return None
         name = self._text[self._at + 2 : end]
-        is_in = _POSIX_CLASSES.get(name.removeprefix("^"))
-        if is_in is None:
+        found = posix_class(name.removeprefix("^"))
+        if found is None:
             raise self._wrong(f"there is no class [:{name}:]")
         self._at = end + 2
-        found = frozenset(filter(is_in, ANY))
         return ANY - found if name.startswith("^") else found
 
     def _range(self) -> frozenset[str]:
@@ -288,8 +260,8 @@ class _Parser:
     def _escaped(self) -> str | frozenset[str]:
         """What follows a backslash: a character, or a class."""
         char = self._next()
-        if char in _ESCAPED_CLASSES:
-            return _ESCAPED_CLASSES[char]
+        if char in ESCAPED_CLASSES:
+            return ESCAPED_CLASSES[char]
         if char in {"p", "P"}:
             return self._unicode_class(negated=char == "P")
         if char == "x":
@@ -308,9 +280,9 @@ class _Parser:
             self._at = end + 1
         if name.startswith("^"):
             negated, name = not negated, name[1:]
-        if name not in _UNICODE_CATEGORIES:
+        found = unicode_class(name)
+        if found is None:
             raise self._wrong(f"there is no class of characters {name!r} here")
-        found = frozenset(char for char in ANY if unicodedata.category(char).startswith(name))
         return ANY - found if negated else found
 
     def _hexadecimal(self) -> str:
@@ -364,11 +336,6 @@ class _Parser:
         return InvalidRegularExpression(
             f"the pattern {shortened(self._text)} is wrong at character {self._at}: {why}"
         )
-
-
-_UNICODE_CATEGORIES = frozenset(
-    unicodedata.category(chr(number))[:length] for number in range(0x3000) for length in (1, 2)
-) | {"Cs", "Co"}
 
 
 def shortened(text: str) -> str:

@@ -7,6 +7,12 @@ from hypothesis import strategies as st
 from coordination.consumer_world import topic_id
 from coordination.group_world import FUZZ
 from respool.coordination.consumer_member import ClassicDetails, MemberState
+from respool.coordination.consumer_record_bytes import (
+    read_consumer_key,
+    read_consumer_value,
+    write_consumer_key,
+    write_consumer_value,
+)
 from respool.coordination.consumer_records import (
     CONSUMER_RECORD_KINDS,
     ConsumerRecordKey,
@@ -19,10 +25,6 @@ from respool.coordination.consumer_records import (
     TargetEpochValue,
     TargetValue,
     TopicsValue,
-    read_consumer_key,
-    read_consumer_value,
-    write_consumer_key,
-    write_consumer_value,
 )
 from respool.coordination.record_bytes import CoordinatorRecordDamaged
 from respool.coordination.requests import Protocol
