@@ -104,6 +104,9 @@ class GroupMachine(RuleBasedStateMachine):
     def start_client(
         self, instance: str | None, protocols: tuple[str, ...], *, is_old: bool, vice: Vice
     ) -> None:
+        if instance is not None and vice is Vice.NEVER_REJOINS:
+            # Its session keeps its place, as with Kafka. On its own it would rebalance for ever, to nobody's harm.
+            vice = Vice.NONE
         if sum(client.is_alive for client in self.clients) < CLIENTS_MAX:
             self.clients.append(
                 SimClient(

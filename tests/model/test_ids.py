@@ -11,7 +11,20 @@ def test_names_kafka_allows_are_allowed(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", ".", "..", "x" * 250, "../../etc/passwd", "a/b", "a\\b", "a b", "ä", "a\x00", "a\n", "rides\n"],
+    [
+        "",
+        ".",
+        "..",
+        "x" * 250,
+        "../../etc/passwd",
+        "a/b",
+        "a\\b",
+        "a b",
+        "ä",
+        "a\x00",
+        "a\n",
+        "rides\n",
+    ],
 )
 def test_a_name_that_could_leave_the_data_folder_or_confuse_it_is_refused(name: str) -> None:
     with pytest.raises(InvalidTopic):

@@ -14,8 +14,9 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Thread
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 LISTENING = "respool listening on "
 START_SECONDS_MAX = 30.0
@@ -84,10 +85,15 @@ class BrokerProcess:
     def start(self) -> None:
         """Start it and return once it accepts clients."""
         assert not self.is_running
-        with self._errors_path.open("ab") as errors:
-            self._process = subprocess.Popen(
-                self.command(), stdout=subprocess.PIPE, stderr=errors, text=True
-            )
+        self._process = subprocess.Popen(
+            self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self._process.stderr is not None
+        # Through a pipe: a limit on the broker's own files must not cut its log.
+        self._log_keeper = Thread(
+            target=_keep, args=(self._process.stderr, self._errors_path), daemon=True
+        )
+        self._log_keeper.start()
         line = self._first_line()
         if not line.startswith(LISTENING):
             self.kill()
@@ -212,8 +218,18 @@ class BrokerProcess:
 
     def _forget(self) -> None:
         process, self._process = self._process, None
-        if process is not None and process.stdout is not None:
-            process.stdout.close()
+        if process is None:
+            return
+        self._log_keeper.join()
+        for pipe in (process.stdout, process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+
+def _keep(lines: IO[str], path: Path) -> None:
+    with path.open("a", buffering=1) as log:
+        for line in lines:
+            log.write(line)
 
 
 def _as_text(value: object) -> str:
