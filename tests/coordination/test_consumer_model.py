@@ -299,7 +299,7 @@ def test_a_group_under_everything_that_can_happen() -> None:
     run_state_machine_as_test(
         ConsumerMachine,
         settings=settings(
-            max_examples=300 if FUZZ else 30,
+            max_examples=1_500 if FUZZ else 30,
             stateful_step_count=60 if FUZZ else 40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

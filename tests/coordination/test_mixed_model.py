@@ -264,7 +264,7 @@ def test_a_group_of_both_protocols_under_everything_that_can_happen() -> None:
     run_state_machine_as_test(
         MixedMachine,
         settings=settings(
-            max_examples=300 if FUZZ else 20,
+            max_examples=1_500 if FUZZ else 20,
             stateful_step_count=50 if FUZZ else 30,
             deadline=None,
             suppress_health_check=list(HealthCheck),
