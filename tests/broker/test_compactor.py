@@ -92,11 +92,11 @@ def test_it_happens_by_itself(start_broker: StartBroker) -> None:
 
     async def wait() -> None:
         async with asyncio.timeout(10):
-            while not log_of(broker).cleaned_end:
+            while len(stored(broker)) >= 15:
                 await asyncio.sleep(0.01)
 
     broker.run(wait())
-    assert len(stored(broker)) < 15
+    assert log_of(broker).cleaned_end > 0
 
 
 def test_topics_that_are_not_compacted_are_left_alone(running_broker: RunningBroker) -> None:

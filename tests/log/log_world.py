@@ -408,6 +408,7 @@ class LogWorld:
     def check_producers(self) -> None:
         """The producers known are those the log alone tells of, and so are the batches they are known by."""
         assert self._remembered(self.log._producers) == self._remembered(self.replayed())
+        assert all(one.last_offset >= self.log_start for one in self.log.active_producers())
 
     def replayed(self) -> ProducerStates:
         states = ProducerStates(expiration_ms=EXPIRATION_MS)
@@ -458,6 +459,10 @@ class LogWorld:
                 assert segment.read(entry.position, 8) == by_last[entry.last_offset].data[:8]
             for time in indexes.times:
                 assert by_last[time.last_offset].header.max_timestamp == time.timestamp
+            limit = self.config.segment_index_bytes
+            for kind in ("index", "timeindex"):
+                path = f"{FOLDER}/{segment.base_offset:020d}.{kind}"
+                assert not self.disk.exists(path) or self.disk.size(path) <= limit
             for entries in (list(indexes.offsets), list(indexes.times)):
                 assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(entries))
 

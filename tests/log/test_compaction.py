@@ -13,17 +13,19 @@ from log.compaction_world import (
     batch_of,
     keyed,
 )
+from respool.log import batch_chunks
 from respool.log.read_batches import read_batches
 from respool.log.time_lookup import find_first_at_or_after
 from respool.model.errors import DiskFailed, DiskFull, SegmentCorrupt
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import CleanupPolicies, CleanupPolicy, TopicConfig
 from respool.ports.record_scan import RecordScanner
-from respool.records.batch import Codec
+from respool.records.batch import Codec, read_header
 from respool.records.build import NewRecord
 from respool.records.seal import seal
 from respool.records.validate import walk_batches
 from respool.sim.disk_faults import ProcessGone
+from respool.sim.disk_files import SimLogFile
 
 BIG = dataclasses.replace(COMPACT, segment_bytes=10_000)
 
@@ -249,7 +251,7 @@ def test_a_log_of_which_nothing_is_left_still_ends_where_it_did() -> None:
     world.roll()
     world.compact()
     assert world.values() == [(4, "c", "v")]
-    empty = world.batches()[:-1]
+    empty = world.headers_on_disk()[:-1]
     assert [(one.header.last_offset, one.header.size) for one in empty] == [
         (offset, 61) for offset in range(4)
     ]
@@ -266,7 +268,7 @@ def test_producers_are_known_by_what_is_left_of_their_batches() -> None:
     world.append(keyed("a", "newest"))
     world.roll()
     world.compact()
-    assert [one.header.last_offset for one in world.batches()] == [3, 4, 5, 6, 7, 8]
+    assert [one.header.last_offset for one in world.headers_on_disk()] == [3, 4, 5, 6, 7, 8]
     assert len(world.records()) == 1
     for name in names_in(world, ".snapshot"):
         world.disk.delete(f"{FOLDER}/{name}")
@@ -284,7 +286,7 @@ def test_a_forgotten_producer_needs_no_headers() -> None:
     world.log._producers.expire(10**15)
     world.log._producers.expire(2 * 10**15)
     world.compact()
-    assert len(world.batches()) == 1
+    assert len(world.headers_on_disk()) == 1
 
 
 def test_times_are_looked_up_among_records_and_not_among_empty_headers() -> None:
@@ -294,7 +296,7 @@ def test_times_are_looked_up_among_records_and_not_among_empty_headers() -> None
     world.append(keyed("a", "2", at_ms=2000))
     world.roll()
     world.compact()
-    assert world.batches()[0].records == []
+    assert world.headers_on_disk()[0].header.record_count == 0
     for timestamp in (0, 2000, 2001, 3000, 3001, 9000, 9001):
         for end in range(4):
             world.check_times(timestamp, Offset(end))
@@ -305,6 +307,25 @@ def test_times_are_looked_up_among_records_and_not_among_empty_headers() -> None
     world.kill_and_start()
     world.check_times(3001, Offset(3))
     world.check_segments()
+
+
+def test_readers_get_headers_without_records_only_where_nothing_else_comes() -> None:
+    """librdkafka takes an answer without records for one that was cut too short."""
+    world = CompactionWorld.new(0, BIG)
+    for sequence in range(4):
+        world.append(keyed("a", str(sequence)), producer=(5, 2, sequence))
+        world.roll()
+    world.append(keyed("a", "newest"))
+    world.roll()
+    world.compact()
+    assert [one.header.record_count for one in world.headers_on_disk()] == [0, 0, 0, 0, 1]
+    for offset in range(5):
+        world.check_read(Offset(offset))
+        data = world.log.read(Offset(offset), max_offset=Offset(5), bytes_max=1, at_least_one=True)
+        assert read_header(data).base_offset == 4
+        # Before the newest is committed there is nothing else.
+        data = world.log.read(Offset(offset), max_offset=Offset(4), bytes_max=1, at_least_one=True)
+        assert [header.base_offset for _, header in walk_batches(data)] == [offset][: 4 - offset]
 
 
 # -- which and when ----------------------------------------------------------------------------------------------------
@@ -320,6 +341,21 @@ def test_small_neighbours_become_one_segment() -> None:
     assert [name[:20] for name in names_in(world, ".snapshot")] == ["00000000000000000012"]
     world.check()
     world.kill_and_start()
+
+
+def test_a_log_of_which_little_is_left_becomes_one_segment_at_once() -> None:
+    """Also when they all were full."""
+    config = dataclasses.replace(BIG, segment_bytes=1024)
+    world = filled("ab" * 100, config=config)
+    sizes = [segment.size for segment in world.log._segments.all[:-1]]
+    assert len(sizes) > 10
+    assert min(sizes[:-1]) > 900
+    batch_chunks.READ_BYTES = 70
+    world.compact()
+    world.delete_removed()
+    # What is left, and the one that is being written.
+    assert len(names_in(world, ".log")) == 2
+    world.check()
 
 
 def test_the_snapshot_at_a_segments_base_stays_when_it_is_replaced() -> None:
@@ -551,6 +587,27 @@ def test_readers_go_on_with_the_segments_they_have() -> None:
         1004,
         0,
     )
+
+
+def test_a_reader_that_opens_a_segment_while_it_is_replaced_gets_the_old_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """1. It finds no file open.   2. The segment is replaced.   3. It opens the name, which is another's now."""
+    world = compacting(filled("abc", "abd"))
+    old = world.log._segments.all[0]
+    old.release()
+    content = world.disk.read_file(old.path)
+    open_log = world.disk.open_log
+
+    def replaced_just_before(path: str) -> SimLogFile:
+        monkeypatch.setattr(world.disk, "open_log", open_log)
+        world.go_on_to_the_end()
+        return open_log(path)
+
+    monkeypatch.setattr(world.disk, "open_log", replaced_just_before)
+    assert old.read(0, old.size) == content
+    assert world.disk.read_file(old.path) != content
+    assert old.read(0, old.size) == content
 
 
 def test_two_compactions_at_once_are_not_begun() -> None:

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from respool.log.checkpoint import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, OffsetCheckpoint
+from respool.log.checkpoint import (
+    CLEANED_END,
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    OffsetCheckpoint,
+)
 from respool.log.data_folder import CLEAN_MARKER, DataFolder, cluster_id_text
 from respool.log.folder_identity import IDENTITY_NAME
 from respool.log.partition_log import PartitionLog
@@ -353,6 +359,37 @@ def test_where_a_log_starts_is_remembered() -> None:
     assert close(folder, {ORDERS: log})
     folder = open_folder(disk.reopen())
     assert open_log(folder).log_start == 1
+
+
+def test_how_far_a_log_was_compacted_is_remembered_as_long_as_it_is_there() -> None:
+    disk = a_disk()
+    folder = open_folder(disk)
+    compacted = TopicConfig.parse({"cleanup.policy": "compact"})
+    log = folder.open_partition(ORDERS, topic_id=FIRST, config=compacted, now_ms=0)
+    append(log)
+    append(log)
+    log.cleaned_end = Offset(1)
+    assert close(folder, {ORDERS: log})
+    assert checkpoint(disk, CLEANED_END) == {ORDERS: 1}
+    # No longer compacted: it may have gaps all the same.
+    disk = disk.reopen()
+    folder = open_folder(disk)
+    log = open_log(folder)
+    assert log.cleaned_end == 1
+    assert close(folder, {ORDERS: log})
+    assert checkpoint(disk, CLEANED_END) == {ORDERS: 1}
+    folder = open_folder(disk.reopen())
+    folder.remove_partition(ORDERS, open_log(folder))
+    assert open_log(folder).cleaned_end == 0
+
+
+def test_of_a_log_that_was_never_compacted_nothing_is_said() -> None:
+    disk = a_disk()
+    folder = open_folder(disk)
+    log = open_log(folder)
+    append(log)
+    assert close(folder, {ORDERS: log})
+    assert checkpoint(disk, CLEANED_END) == {}
 
 
 @pytest.mark.parametrize("name", [RECOVERY_POINT, LOG_START, HIGH_WATERMARK])

@@ -137,6 +137,35 @@ def test_a_recovery_point_that_is_too_low_is_not_believed_to_be_the_end() -> Non
     check_loaded(world)
 
 
+def test_a_stop_that_had_no_room_for_its_snapshot_costs_a_look_at_the_tail() -> None:
+    """The newest snapshot is then of an earlier stop, within the segment being written."""
+    world = LogWorld.new()
+    world.fill(3)
+    world.stop_and_start()
+    world.fill(2)
+    world.sync()
+    world.disk.faults.capacity_bytes = 1
+    world.log.close()
+    world.write_checkpoint()
+    world.disk.faults.heal()
+    assert world.log.synced_end == world.log_end
+    world.disk = world.disk.reopen()
+    world.open(clean=True)
+    assert world.disk.counters.reads > 0
+    world.check()
+    world.fill(3)
+    world.check()
+
+
+def test_an_epoch_beyond_the_end_is_not_believed() -> None:
+    world = stopped()
+    world.disk.replace_file(
+        f"{FOLDER}/{EPOCHS_NAME}", f"0\n2\n0 0\n9 {world.log_end + 1}\n".encode()
+    )
+    world.open(clean=True)
+    assert world.log._epochs.entries == [(0, 0)]
+
+
 def test_a_log_that_ends_before_its_recovery_point_is_refused() -> None:
     for clean in (True, False):
         world = stopped()

@@ -19,7 +19,8 @@ from respool.model.errors import DiskFailed, InvalidProducerEpoch, OutOfOrderSeq
 from respool.model.ids import Offset
 from respool.sim.disk_faults import ProcessGone
 
-TIMES = st.one_of(st.just(-1), st.integers(0, 120_000))
+# Often the same or next to each other, and far enough apart to roll segments.
+TIMES = st.one_of(st.just(-1), st.integers(0, 10), st.integers(0, 120).map(lambda s: 1000 * s))
 SIZES = st.sampled_from([0, 1, 30, 90, 300, 700])
 # Mostly what a producer should do next, and now and then what it should not.
 JUMPS = st.sampled_from([0, 0, 0, 1, 7])

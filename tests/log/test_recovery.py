@@ -226,6 +226,30 @@ def test_everything_beside_the_log_files_can_be_made_from_them(
     assert world.append(batch_of(59, producer=(2, 0, 19))).is_duplicate
 
 
+def test_what_a_recovery_has_rebuilt_is_complete_and_on_the_disk() -> None:
+    for seed in range(10):
+        world = LogWorld.new(seed)
+        world.fill(50)
+        world.disk.kill()
+        world.disk = world.disk.reopen()
+        world.open(clean=False)
+        finished = world.log._segments.all[:-1]
+        assert len(finished) > 3
+        assert not any(segment.is_writable for segment in finished)
+        paths = [
+            f"{FOLDER}/{segment.base_offset:020d}.{kind}"
+            for segment in finished
+            for kind in ("index", "timeindex", "log")
+        ]
+        rebuilt = {path: world.disk.read_file(path) for path in paths}
+        world.disk.crash()
+        disk = world.disk.reopen()
+        assert {path: disk.read_file(path) for path in paths} == rebuilt
+        world.disk = disk
+        world.open(clean=False)
+        world.check_indexes()
+
+
 def test_what_an_earlier_process_failed_to_sync_is_not_believed() -> None:
     """The pages are in memory, marked as written: a sync of them succeeds and does nothing."""
     for seed in range(20):

@@ -238,6 +238,27 @@ def test_on_a_full_disk_nothing_is_written(written: Written) -> None:
     written.check_finds(segment)
 
 
+def test_a_batch_is_not_written_when_its_index_has_no_room() -> None:
+    written = Written(settings=IndexSettings(interval_bytes=0, bytes_max=1 << 20))
+    refused = 0
+    for timestamp in range(900):
+        size = written.segment.size
+        used = sum(
+            written.disk.size(f"{FOLDER}/{name}") for name in written.disk.list_folder(FOLDER)
+        )
+        # Room for the batch, and for nothing else.
+        written.disk.faults.capacity_bytes = used + 200
+        try:
+            written.append(timestamp)
+        except DiskFull:
+            refused += 1
+            assert written.segment.size == size == written.disk.size(written.segment.path)
+            written.disk.faults.heal()
+            written.append(timestamp)
+    assert refused >= 3
+    assert written.segment.next_offset() == written.log_end
+
+
 def test_on_a_failing_disk_nothing_is_written(written: Written) -> None:
     written.disk.faults.fail("append")
     with pytest.raises(DiskFailed):

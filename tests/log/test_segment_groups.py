@@ -2,61 +2,60 @@ import dataclasses
 
 from log.compaction_world import COMPACT, CompactionWorld, keyed
 from respool.log.segment import Segment
-from respool.log.segment_groups import group_segments
+from respool.log.segment_groups import GroupLimits
 from respool.model.ids import Offset
-from respool.model.topic_config import TopicConfig
 
 BIG = dataclasses.replace(COMPACT, segment_bytes=10_000, segment_index_bytes=10_000)
+LIMITS = GroupLimits(bytes_max=10_000, index_bytes_max=10_000)
 
 
-def segments_of(*sizes: int) -> tuple[list[Segment], Offset]:
+def segments_of(*sizes: int) -> list[Segment]:
     """Segments with so many batches of 100 bytes each."""
     world = CompactionWorld.new(0, BIG)
     for size in sizes:
-        for _ in range(size):
-            world.append(keyed("k", b"." * (100 - 61 - 8)))
+        for number in range(size):
+            world.append(keyed("k", b"." * (100 - 61 - 8), at_ms=number))
         world.roll()
-    return list(world.log._segments.all[:-1]), world.log_end
+    return list(world.log._segments.all[:-1])
 
 
-def bases(segments: list[Segment], end: Offset, config: TopicConfig) -> list[list[int]]:
-    groups = group_segments(segments, end=end, config=config)
-    # Every segment is in one group, in order, and each group ends where the next begins.
-    assert [one for group in groups for one in group.segments] == segments
-    assert [group.end for group in groups] == [*(one.base_offset for one in groups[1:]), end]
-    return [[segment.base_offset for segment in group.segments] for group in groups]
+def have_room(limits: GroupLimits, *, size: int = 400, end: int = 9) -> bool:
+    joined, following = segments_of(4, 5)
+    assert (joined.size, following.size) == (400, 500)
+    return limits.have_room_for(
+        following,
+        end=Offset(end),
+        base_offset=joined.base_offset,
+        size=size,
+        indexes=joined.indexes(),
+    )
 
 
-def test_segments_are_joined_as_long_as_they_fit_one() -> None:
-    segments, end = segments_of(4, 3, 3, 5, 1, 9)
-    assert [segment.size for segment in segments] == [400, 300, 300, 500, 100, 900]
-    limit = dataclasses.replace(BIG, segment_bytes=1000)
-    assert bases(segments, end, limit) == [[0, 4, 7], [10, 15], [16]]
-    assert bases(segments, end, BIG) == [[0, 4, 7, 10, 15, 16]]
+def test_a_segment_is_joined_as_long_as_all_of_it_fits() -> None:
+    assert have_room(LIMITS)
+    limits = dataclasses.replace(LIMITS, bytes_max=900)
+    assert have_room(limits)
+    assert not have_room(limits, size=401)
 
 
-def test_a_segment_that_is_too_large_already_stays_alone() -> None:
-    segments, end = segments_of(4, 1, 1)
-    limit = dataclasses.replace(BIG, segment_bytes=250)
-    assert bases(segments, end, limit) == [[0], [4, 5]]
+def test_both_indexes_must_fit_too() -> None:
+    joined, following = segments_of(4, 5)
+    files = [(one.indexes().offsets.file, one.indexes().times.file) for one in (joined, following)]
+    offsets, times = (
+        sum(pair[kind].count * pair[kind].entry_bytes for pair in files) for kind in (0, 1)
+    )
+    assert times > offsets > 0
+    assert have_room(dataclasses.replace(LIMITS, index_bytes_max=times))
+    assert not have_room(dataclasses.replace(LIMITS, index_bytes_max=times - 1))
 
 
-def test_both_indexes_must_fit_one() -> None:
-    segments, end = segments_of(5, 5, 5)
-    entries = [segment.indexes().offsets.file.count for segment in segments]
-    assert entries == [2, 2, 2]
-    limit = dataclasses.replace(BIG, segment_index_bytes=2 * 2 * 12)
-    times = [segment.indexes().times.file.count for segment in segments]
-    assert max(times) <= 2
-    assert bases(segments, end, limit) == [[0, 5, 10]]
-    limit = dataclasses.replace(BIG, segment_index_bytes=2 * 2 * 8)
-    assert bases(segments, end, limit) == [[0, 5], [10]]
+def test_a_tenth_over_the_limit_is_allowed_but_no_position_beyond_31_bits() -> None:
+    limits = GroupLimits.of(BIG)
+    assert (limits.bytes_max, limits.index_bytes_max) == (11_000, 11_000)
+    largest = GroupLimits.of(dataclasses.replace(BIG, segment_bytes=2**31 - 1))
+    assert 2**31 * 0.98 < largest.bytes_max < 2**31
 
 
 def test_offsets_within_a_segment_have_31_bits() -> None:
-    segments, _ = segments_of(1, 1, 1)
-    # Two segments that lie far apart, as after a compaction of billions.
-    segments[2].base_offset = Offset(2**31)
-    assert bases(segments, Offset(2**31 + 1), BIG) == [[0, 1], [2**31]]
-    segments[2].base_offset = Offset(2**31 - 1)
-    assert bases(segments, Offset(2**31), BIG) == [[0, 1, 2**31 - 1]]
+    assert have_room(LIMITS, end=2**31)
+    assert not have_room(LIMITS, end=2**31 + 1)

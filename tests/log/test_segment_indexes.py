@@ -136,6 +136,8 @@ def test_truncated_and_filled_again_they_are_the_same(
     for one in known:
         add(indexes, *one)
     indexes.truncate_to(Offset(11 + cut))
+    assert all(entry.last_offset < 11 + cut for entry in indexes.offsets)
+    assert all(entry.last_offset < 11 + cut for entry in indexes.times)
     last = indexes.offsets.last
     for position, last_offset, timestamp in known[:cut]:
         # What the indexes do not know: the batches behind the last entry.

@@ -9,7 +9,7 @@ from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.records.batch import Codec, RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
 
-TIMES = st.one_of(st.just(NO_TIMESTAMP), st.integers(0, 300))
+TIMES = st.one_of(st.just(NO_TIMESTAMP), st.integers(0, 40))
 
 
 def world_of(*batches: tuple[int, ...]) -> LogWorld:

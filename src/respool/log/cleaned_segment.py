@@ -22,15 +22,13 @@ class CleanedSegment:
         self._settings = settings
         self.base_offset = base_offset
         self.size = 0
-        # Where the next batch would begin.
-        self.next_offset = base_offset
         self._path = f"{folder}/{offset_name(base_offset, LOG)}{CLEANED}"
         self._index_paths = tuple(path + CLEANED for path in index_paths(folder, base_offset))
         self.delete()
         self._file = disk.open_log(self._path)
         offsets, times = self._index_paths
         # In memory until the end: what is there only after a crash is not worth finding.
-        self._indexes = SegmentIndexes(
+        self.indexes = SegmentIndexes(
             OffsetIndex.in_memory(
                 disk, offsets, base_offset=base_offset, bytes_max=settings.bytes_max
             ),
@@ -46,11 +44,10 @@ class CleanedSegment:
         """
         parts = []
         for header, data in batches:
-            self._indexes.make_room(self.size)
-            self._indexes.add(self.size, header.last_offset, header.latest_timestamp)
+            self.indexes.make_room(self.size)
+            self.indexes.add(self.size, header.last_offset, header.latest_timestamp)
             parts.append(data)
             self.size += header.size
-            self.next_offset = header.next_offset
         if parts:
             self._file.append([b"".join(parts)])
 
@@ -61,11 +58,11 @@ class CleanedSegment:
     def finish(self) -> None:
         """Put all of it on the disk, names and indexes too."""
         self._file.sync()
-        self._indexes.times.file.make_room(1)
-        self._indexes.finish()
+        self.indexes.times.file.make_room(1)
+        self.indexes.finish()
         # This syncs the folder, and with it the log file's name.
-        self._indexes.offsets.file.save()
-        self._indexes.times.file.save()
+        self.indexes.offsets.file.save()
+        self.indexes.times.file.save()
         self._file.close()
 
     def as_segment(self, *, touched_ms: int) -> Segment:

@@ -23,7 +23,7 @@ from respool.log.cleaned_segment import CleanedSegment
 from respool.log.cleaned_transactions import AbortedTransaction, CleanedTransactions
 from respool.log.compaction_span import CompactionSpan
 from respool.log.segment import Segment
-from respool.log.segment_groups import SegmentGroup, group_segments
+from respool.log.segment_groups import GroupLimits, SegmentGroup
 from respool.log.segment_indexes import IndexSettings
 from respool.model.ids import Offset
 from respool.model.topic_config import INT_MAX, MIB, TopicConfig
@@ -84,6 +84,10 @@ class Compaction:
         self._rules = rules
         self._aborted = aborted
         self._tools = tools
+        self._limits = GroupLimits.of(config)
+        # Where each segment ends, by where it begins.
+        bases = [segment.base_offset for segment in span.segments]
+        self._ends = dict(zip(bases, [*bases[1:], span.end], strict=True))
         # How far the round goes: less than it was meant to, where memory did not suffice.
         self.end = span.end
         # A group of segments and what is to take its place, until that is done.
@@ -154,28 +158,25 @@ class Compaction:
             rules=replace(self._rules, end=self.end),
             transactions=CleanedTransactions(self._aborted, begin=first),
         )
-        segments = [one for one in self._span.segments if one.base_offset < self.end]
         # Only whole segments are replaced, also where the round ends within one.
-        following = self._span.segments[len(segments) :]
-        end = following[0].base_offset if following else self._span.end
-        for group in group_segments(segments, end=end, config=self._config):
-            yield from self._clean(group, cleaner)
+        segments = [one for one in self._span.segments if one.base_offset < self.end]
+        while segments:
+            taken = yield from self._clean(segments, cleaner)
+            del segments[:taken]
 
     def _read_keys(self, keys: KeyOffsets) -> Iterator[None]:
         transactions = CleanedTransactions(self._aborted, begin=self._span.begin)
-        for chunk in self._chunks(self._span.segments):
+        for chunk in self._dirty_chunks():
             full_at = self._add_keys(keys, chunk, transactions)
             if full_at is not None:
                 self.end = Offset(full_at)
                 return
             yield
 
-    def _chunks(self, segments: Sequence[Segment]) -> Iterator[BatchChunk]:
+    def _dirty_chunks(self) -> Iterator[BatchChunk]:
         """The dirty part's batches; the first segment of it may begin before."""
-        begin = self._span.begin
-        ends = [*(segment.base_offset for segment in segments[1:]), self._span.end]
-        for segment, end in zip(segments, ends, strict=True):
-            if end <= begin:
+        for segment in self._span.segments:
+            if self._ends[segment.base_offset] <= self._span.begin:
                 continue
             for chunk in read_chunks(segment):
                 self.counts.bytes_read += len(chunk.data)
@@ -205,23 +206,31 @@ class Compaction:
                     return full_at
         return keys.add(chunk.data, sections, begin=begin) if sections else None
 
-    def _clean(self, group: SegmentGroup, cleaner: BatchCleaner) -> Iterator[None]:
-        """Write one segment for the group, unless it would be the same as it is."""
+    def _clean(
+        self, segments: Sequence[Segment], cleaner: BatchCleaner
+    ) -> Generator[None, None, int]:
+        """Write one segment for the first of these, as many as fit in, and say how many those are."""
         cleaned = CleanedSegment(
-            self._disk, self._folder, group.base_offset, IndexSettings.of(self._config)
+            self._disk, self._folder, segments[0].base_offset, IndexSettings.of(self._config)
         )
         self._unfinished = cleaned
-        changed_before, left = cleaner.changed, group.size
-        for segment in group.segments:
-            is_last_segment = segment is group.segments[-1]
+        changed_before, taken, is_full = cleaner.changed, 0, False
+        while not is_full:
+            segment, left = segments[taken], segments[taken].size
+            following = segments[taken + 1] if taken + 1 < len(segments) else None
             for chunk in read_chunks(segment):
-                self.counts.bytes_read += len(chunk.data)
                 cleaner.may_grow = cleaned.size + left + GROWTH_MAX * len(chunk.data) <= INT_MAX
-                cleaned.append(cleaner.clean(chunk, is_last=chunk.is_last and is_last_segment))
+                if chunk.is_last:
+                    # Told before its end, for then the last header stays.
+                    is_full = following is None or not self._has_room(cleaned, chunk, following)
+                cleaned.append(cleaner.clean(chunk, is_last=chunk.is_last and is_full))
+                self.counts.bytes_read += len(chunk.data)
                 left -= len(chunk.data)
                 yield
-        assert cleaned.next_offset == group.end, f"{cleaned.next_offset}, not {group.end}"
-        if len(group.segments) == 1 and cleaner.changed == changed_before:
+            taken += 1
+        group = SegmentGroup(segments=tuple(segments[:taken]))
+        if taken == 1 and cleaner.changed == changed_before:
+            # It would be the same as it is.
             cleaned.delete()
             self._count(group, cleaned.size)
         else:
@@ -229,6 +238,16 @@ class Compaction:
             self.cleaned = (group, cleaned)
         self._unfinished = None
         yield
+        return taken
+
+    def _has_room(self, cleaned: CleanedSegment, chunk: BatchChunk, following: Segment) -> bool:
+        return self._limits.have_room_for(
+            following,
+            end=self._ends[following.base_offset],
+            base_offset=cleaned.base_offset,
+            size=cleaned.size + len(chunk.data),
+            indexes=cleaned.indexes,
+        )
 
     def _count(self, group: SegmentGroup, size: int) -> None:
         self.counts.bytes_before += group.size

@@ -250,6 +250,8 @@ class PartitionLog:
     ) -> bytes:
         """Batches as they are stored, from the one that holds `offset` on: that may begin before it.
 
+        Where that one is gone, or compaction left no record of it, from the next that has records.
+
         There is nothing in it of a batch that ends at `max_offset` or later. It ends after `bytes_max` bytes, maybe
         within a batch, or where a segment ends. A first batch larger than that comes whole with `at_least_one`, and not
         at all without.

@@ -1,5 +1,6 @@
 """Offset -> stored bytes: which segment, from where, and where to stop. Runs in any thread."""
 
+from respool.log.batch_walk import BatchAt
 from respool.log.segment import Segment
 from respool.log.segments import LogPoint, Segments
 from respool.model.errors import OffsetOutOfRange
@@ -31,6 +32,10 @@ def read_batches(
         first = segment.find(offset, cached_only=cached_only)
         if first is None:
             raise OffsetOutOfRange(f"offset {offset} was cut off while it was being read")
+    if not first.header.record_count:
+        # librdkafka takes an answer without records for one that was cut too short, and after some of them gives up.
+        index, first = _pass_empty(segments, index, first, max_offset, cached_only=cached_only)
+        segment = segments.all[index]
     position, header = first
     stop = position + (max(bytes_max, header.size) if at_least_one else bytes_max)
     if segment is not end.segment and max_offset >= segments.end_of(index, log_end=end.offset):
@@ -45,6 +50,24 @@ def read_batches(
     if stop - position < header.size:
         return b""
     return segment.read(position, stop - position, cached_only=cached_only)
+
+
+def _pass_empty(
+    segments: Segments, index: int, first: BatchAt, max_offset: Offset, *, cached_only: bool
+) -> tuple[int, BatchAt]:
+    """The next batch that has records, and its segment's index; `first` itself where none comes before `max_offset`.
+
+    Compaction leaves headers without records, for producers' sake. Readers need them only to get past them.
+    """
+    offset = first.header.next_offset
+    for later in range(index, len(segments)):
+        segment = segments.all[later]
+        for batch in segment.walk_from(max(offset, segment.base_offset), cached_only=cached_only):
+            if batch.header.next_offset > max_offset:
+                return index, first
+            if batch.header.record_count and batch.header.base_offset >= offset:
+                return later, batch
+    return index, first
 
 
 def _stop_before(segment: Segment, max_offset: Offset, stop: int, *, cached_only: bool) -> int:

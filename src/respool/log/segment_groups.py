@@ -1,77 +1,64 @@
 """Which neighbouring segments become one when they are compacted: as many as fit the limits of one segment.
 
-What counts is what they have now, not what will be left of them: so a segment is full at the most, and what has become
-small is joined the next time.
+What counts is what is left of those that were joined already, and all of the next one. A tenth over the limit is
+allowed: full segments, of which mostly little is left, could never be joined otherwise.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from respool.log.offset_index import RELATIVE_OFFSET_MAX
 from respool.log.segment import Segment
+from respool.log.segment_indexes import SegmentIndexes
 from respool.model.ids import Offset
-from respool.model.topic_config import TopicConfig
+from respool.model.topic_config import INT_MAX, TopicConfig
+
+# Positions in a segment have 31 bits. Records may grow a little by other timestamps.
+POSITION_MAX = INT_MAX - INT_MAX // 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentGroup:
-    segments: tuple[Segment, ...]
-    # Where the last of them ends.
-    end: Offset
+    """Segments that follow each other, and what is to take their place begins where the first does."""
 
-    @property
-    def base_offset(self) -> Offset:
-        return self.segments[0].base_offset
+    segments: tuple[Segment, ...]
 
     @property
     def size(self) -> int:
         return sum(segment.size for segment in self.segments)
 
 
-def group_segments(
-    segments: Sequence[Segment], *, end: Offset, config: TopicConfig
-) -> list[SegmentGroup]:
-    """Join them in order; `end` is where the last one ends."""
-    ends = [*(segment.base_offset for segment in segments[1:]), end]
-    groups: list[SegmentGroup] = []
-    joined: list[Segment] = []
-    room = _Room(config)
-    for segment, segment_end in zip(segments, ends, strict=True):
-        if joined and not room.has_for(joined[0], segment, segment_end):
-            groups.append(SegmentGroup(segments=tuple(joined), end=segment.base_offset))
-            joined = []
-            room = _Room(config)
-        room.take(segment)
-        joined.append(segment)
-    if joined:
-        groups.append(SegmentGroup(segments=tuple(joined), end=end))
-    return groups
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLimits:
+    bytes_max: int
+    index_bytes_max: int
 
-
-class _Room:
-    """What is left of one segment's limits."""
-
-    def __init__(self, config: TopicConfig) -> None:
-        self._bytes = config.segment_bytes
-        self._offset_index_bytes = self._time_index_bytes = config.segment_index_bytes
-
-    def has_for(self, first: Segment, segment: Segment, end: Offset) -> bool:
-        offsets, times = _index_bytes(segment)
-        return (
-            segment.size <= self._bytes
-            and offsets <= self._offset_index_bytes
-            and times <= self._time_index_bytes
-            and end - 1 - first.base_offset <= RELATIVE_OFFSET_MAX
+    @classmethod
+    def of(cls, config: TopicConfig) -> "GroupLimits":
+        return cls(
+            bytes_max=min(_with_a_tenth(config.segment_bytes), POSITION_MAX),
+            index_bytes_max=_with_a_tenth(config.segment_index_bytes),
         )
 
-    def take(self, segment: Segment) -> None:
-        offsets, times = _index_bytes(segment)
-        self._bytes -= segment.size
-        self._offset_index_bytes -= offsets
-        self._time_index_bytes -= times
+    def have_room_for(
+        self,
+        segment: Segment,
+        *,
+        end: Offset,
+        base_offset: Offset,
+        size: int,
+        indexes: SegmentIndexes,
+    ) -> bool:
+        """Does all of this segment, which ends at `end`, fit behind so many bytes and these indexes of another?"""
+        if size + segment.size > self.bytes_max or end - 1 - base_offset > RELATIVE_OFFSET_MAX:
+            return False
+        joined, more = _index_bytes(indexes), _index_bytes(segment.indexes())
+        return max(joined[0] + more[0], joined[1] + more[1]) <= self.index_bytes_max
 
 
-def _index_bytes(segment: Segment) -> tuple[int, int]:
-    indexes = segment.indexes()
-    files = (indexes.offsets.file, indexes.times.file)
-    return files[0].count * files[0].entry_bytes, files[1].count * files[1].entry_bytes
+def _with_a_tenth(limit: int) -> int:
+    return limit + limit // 10
+
+
+def _index_bytes(indexes: SegmentIndexes) -> tuple[int, int]:
+    offsets, times = indexes.offsets.file, indexes.times.file
+    return offsets.count * offsets.entry_bytes, times.count * times.entry_bytes
