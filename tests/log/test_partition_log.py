@@ -346,6 +346,12 @@ def test_raising_the_logs_start_forgets_epochs_and_producers_below() -> None:
     assert [state.producer_id for state in world.log.active_producers()] == [8]
     assert [entry.epoch for entry in world.log._epochs.entries] == [1, 2]
     world.check()
+    world.sync()
+    world.write_checkpoint()
+    for restart in (world.kill_and_start, world.stop_and_start, world.crash_and_start):
+        restart()
+        assert [state.producer_id for state in world.log.active_producers()] == [8]
+        assert [entry.epoch for entry in world.log._epochs.entries] == [1, 2]
 
 
 def test_retention_removes_what_is_old_and_moves_the_start() -> None:

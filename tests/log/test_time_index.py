@@ -72,6 +72,12 @@ def test_a_lookup_never_lies_beyond_the_first_batch_that_is_late_enough(
     assert all(last <= found for timestamp, last in index if timestamp <= asked)
 
 
+def test_a_lookup_finds_the_last_entry_not_later_than_asked(disk: SimDisk) -> None:
+    index = index_of(disk, (10, 1005), (20, 1015), (21, 1025))
+    found = {asked: index.lookup(asked) for asked in (9, 10, 11, 19, 20, 21, 99)}
+    assert found == {9: 1000, 10: 1005, 11: 1005, 19: 1005, 20: 1015, 21: 1025, 99: 1025}
+
+
 def test_the_last_entry_before_an_offset(disk: SimDisk) -> None:
     index = index_of(disk, (10, 1005), (20, 1015), (30, 1025))
     assert index.before(Offset(1005)) == (NO_TIMESTAMP, BASE)
