@@ -92,12 +92,14 @@ class GroupMachine(RuleBasedStateMachine):
     @initialize(instances=st.lists(st.sampled_from([None, "i1", "i2"]), max_size=3))
     def begin_with_a_group(self, instances: list[str | None]) -> None:
         for instance in instances:
-            self.start_client(instance, ("range",), is_old=False, vice=Vice.NONE)
+            self.start_client(instance, ("range", "sticky"), is_old=False, vice=Vice.NONE)
         self.live(10)
 
     @rule(
         instance=st.sampled_from([None, "i1", "i2"]),
-        protocols=st.sampled_from([("range",), ("range", "sticky"), ("sticky", "range")]),
+        # All know both. The log has only the chosen one of each member, so who knows one only may be refused by a
+        # coordinator that has just started, as with Kafka.
+        protocols=st.sampled_from([("range", "sticky"), ("sticky", "range")]),
         is_old=st.booleans(),
         vice=st.sampled_from([Vice.NONE, Vice.NONE, *Vice]),
     )

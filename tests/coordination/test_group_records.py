@@ -120,6 +120,12 @@ def test_a_damaged_record_is_refused_with_what_is_wrong(text: str, why: str) -> 
         read_group_value(bytes.fromhex(text))
 
 
+@pytest.mark.parametrize("twin", [replace(MEMBER, instance_id="j"), replace(MEMBER, member_id="b")])
+def test_two_members_of_one_name_are_refused(twin: StoredMember) -> None:
+    with pytest.raises(CoordinatorRecordDamaged, match="same name"):
+        read_group_value(write_group_value(replace(GROUP, members=(MEMBER, twin))))
+
+
 def test_a_key_without_a_kind_is_refused() -> None:
     with pytest.raises(CoordinatorRecordDamaged, match="key"):
         kind_of(b"\0")
@@ -139,7 +145,15 @@ members = st.builds(
 )
 
 
-@given(st.lists(members, max_size=3), texts, st.integers(0, 2**31 - 1))
+@given(
+    st.lists(
+        members,
+        max_size=3,
+        unique_by=(lambda one: one.member_id, lambda one: one.instance_id),
+    ),
+    texts,
+    st.integers(0, 2**31 - 1),
+)
 def test_what_is_written_reads_the_same(
     some: list[StoredMember], protocol_type: str, generation: int
 ) -> None:

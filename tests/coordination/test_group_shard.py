@@ -1,4 +1,5 @@
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from coordination.group_world import (
     error_of,
 )
 from respool.coordination.decision import CoordinatorRecord
+from respool.coordination.group_records import read_group_value, write_group_value
 from respool.coordination.offset_records import offset_key_prefix
 from respool.coordination.record_bytes import CoordinatorRecordDamaged
 from respool.coordination.requests import GroupState
@@ -80,6 +82,17 @@ def test_a_loaded_member_may_bring_its_other_protocols_again() -> None:
     world.reload()
     reply = world.rejoin(one, two)[0]
     assert (reply.generation, reply.protocol_name) == (2, "range")
+
+
+def test_a_record_whose_leader_is_no_member_is_led_by_the_first() -> None:
+    world = GroupWorld()
+    one, two = world.new_members(2)
+    record = world.log[-1]
+    assert record.value is not None
+    stored = replace(read_group_value(record.value), leader="gone")
+    world.log[-1] = CoordinatorRecord(key=record.key, value=write_group_value(stored))
+    world.reload()
+    assert world.joined(world.join(two)).leader == one
 
 
 # --- records

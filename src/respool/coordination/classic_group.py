@@ -228,7 +228,8 @@ class ClassicGroup:
         self.protocol_type = stored.protocol_type
         self.protocol_name = stored.protocol_name
         self._replay_members(stored)
-        self.leader = stored.leader
+        if stored.leader in self.members:
+            self.leader = stored.leader
         self.state = GroupState.STABLE if stored.members else GroupState.EMPTY
         self.join_due_ms = None
         self.is_initial = False

@@ -138,6 +138,7 @@ def read_group_value(value: bytes) -> StoredGroup:
     reader.end()
     if members and protocol_name is None:
         raise reader.damaged(f"{len(members)} members, but no protocol")
+    _check_names(reader, members)
     return StoredGroup(
         protocol_type=protocol_type,
         generation=generation,
@@ -146,6 +147,13 @@ def read_group_value(value: bytes) -> StoredGroup:
         since_ms=since_ms,
         members=members,
     )
+
+
+def _check_names(reader: RecordReader, members: tuple[StoredMember, ...]) -> None:
+    member_ids = {member.member_id for member in members}
+    instance_ids = [one.instance_id for one in members if one.instance_id is not None]
+    if len(member_ids) < len(members) or len(set(instance_ids)) < len(instance_ids):
+        raise reader.damaged(f"two of {len(members)} members have the same name")
 
 
 def _read_member(reader: RecordReader, version: int) -> StoredMember:

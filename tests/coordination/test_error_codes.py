@@ -1,0 +1,40 @@
+"""Our errors of groups, against the numbers of Kafka's own definitions."""
+
+import re
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from respool.model import errors
+from respool.model.errors import RequestError
+
+OF_GROUPS = (
+    "OffsetMetadataTooLarge",
+    "CoordinatorLoadInProgress",
+    "CoordinatorNotAvailable",
+    "NotCoordinator",
+    "IllegalGeneration",
+    "InconsistentGroupProtocol",
+    "InvalidGroupId",
+    "UnknownMemberId",
+    "InvalidSessionTimeout",
+    "RebalanceInProgress",
+    "NonEmptyGroup",
+    "GroupIdNotFound",
+    "MemberIdRequired",
+    "GroupMaxSizeReached",
+    "FencedInstanceId",
+    "GroupSubscribedToTopic",
+    "UnstableOffsetCommit",
+    "FencedMemberEpoch",
+    "UnreleasedInstanceId",
+    "UnsupportedAssignor",
+    "StaleMemberEpoch",
+)
+
+
+@pytest.mark.parametrize("name", OF_GROUPS)
+def test_an_error_has_kafkas_number_and_says_rightly_whether_to_try_again(name: str) -> None:
+    error: type[RequestError] = getattr(errors, name)
+    theirs = ErrorCode[re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()]
+    assert (error.code, error.retriable) == (theirs.value, theirs.retriable)
