@@ -328,6 +328,19 @@ def test_readers_get_headers_without_records_only_where_nothing_else_comes() -> 
         assert [header.base_offset for _, header in walk_batches(data)] == [offset][: 4 - offset]
 
 
+def test_times_are_looked_up_where_the_log_starts_within_what_is_left_of_a_batch() -> None:
+    world = CompactionWorld.new(0, BIG)
+    world.append(keyed("a", "1", 5000), keyed("b", "2", 3000), keyed("b", "3", 9000))
+    world.append(keyed("b", "4", 1000))
+    world.roll()
+    world.compact()
+    world.log.raise_log_start(Offset(1))
+    world.forgotten_below = Offset(1)
+    assert world.values() == [(3, "b", "4")]
+    for timestamp in (0, 1000, 1001, 5000, 9001):
+        world.check_times(timestamp, world.log_end)
+
+
 # -- which and when ----------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from respool.log.batch_walk import BatchAt
 from respool.log.segment import Segment
 from respool.log.segments import Segments
 from respool.model.errors import RequestError
-from respool.model.ids import LeaderEpoch, Offset
+from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.model.topic_config import MIB
 from respool.records.record import iterate_records
 
@@ -104,10 +104,11 @@ def _latest_before(segment: Segment, offset: Offset) -> tuple[int, BatchAt] | No
 
 
 def _latest_left(segment: Segment, batch: BatchAt, log_start: Offset) -> int:
-    """The largest time of the records from `log_start` on."""
+    """The largest time of the records from `log_start` on; NO_TIMESTAMP where compaction left none there."""
     try:
         records = iterate_records(segment.read_batch(batch), limit=DECOMPRESSED_BYTES_MAX)
-        return max(one.timestamp for one in records if one.offset >= log_start)
+        left = (one.timestamp for one in records if one.offset >= log_start)
+        return max(left, default=NO_TIMESTAMP)
     except RequestError:
         return batch.header.max_timestamp
 
