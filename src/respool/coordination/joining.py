@@ -156,7 +156,7 @@ class Joining:
         draft: Draft,
     ) -> None:
         logger.info(
-            "group %s: %s is %s now, was %s",
+            "group %r: %r is %r now, was %r",
             group.group_id,
             old.instance_id,
             new.member_id,

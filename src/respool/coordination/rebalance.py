@@ -24,6 +24,7 @@ from respool.coordination.requests import (
 )
 from respool.model.errors import RebalanceInProgress, RequestError, UnknownMemberId
 
+# Names and reasons come from clients: %r keeps a line break in one of them from making up a line of ours.
 logger = logging.getLogger(__name__)
 
 # A client may announce a rebalance timeout of nothing. It may hurry the others' joins, but members must be able to
@@ -47,7 +48,7 @@ class Rebalance:
     def begin(self, group: ClassicGroup, draft: Draft, *, reason: str) -> None:
         """Have everybody join again."""
         logger.info(
-            "group %s: rebalance after generation %d: %s", group.group_id, group.generation, reason
+            "group %r: rebalance after generation %d: %r", group.group_id, group.generation, reason
         )
         for member_id in list(group.syncs_waiting):
             self.answer_sync(
@@ -100,7 +101,7 @@ class Rebalance:
             if member.instance_id is None and member.member_id not in group.joins_waiting
         ]
         if absent:
-            logger.info("group %s: did not join in time: %s", group.group_id, ", ".join(absent))
+            logger.info("group %r: did not join in time: %r", group.group_id, ", ".join(absent))
             self.remove(group, absent, draft)
         group.join_due_ms = None
         group.is_initial = False
@@ -116,7 +117,7 @@ class Rebalance:
             group.leader = next(iter(group.joins_waiting))
         group.begin_generation(group.choose_protocol())
         logger.info(
-            "group %s: generation %d with %d members, protocol %s, leader %s",
+            "group %r: generation %d with %d members, protocol %r, leader %r",
             group.group_id,
             group.generation,
             len(group.members),
@@ -186,7 +187,7 @@ class Rebalance:
     def empty(self, group: ClassicGroup, draft: Draft) -> None:
         """The last member is gone. The log is told of it, if it ever knew of the group."""
         group.become_empty()
-        logger.info("group %s: empty in generation %d", group.group_id, group.generation)
+        logger.info("group %r: empty in generation %d", group.group_id, group.generation)
         if group.stored is None:
             return
         stored = StoredGroup(
