@@ -283,12 +283,13 @@ class LogAgainstList(RuleBasedStateMachine):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_the_log_does_what_a_list_would() -> None:
     run_state_machine_as_test(
         LogAgainstList,
         settings=settings(
-            max_examples=4000 if FUZZ else 150,
-            stateful_step_count=100 if FUZZ else 50,
+            max_examples=2000 if FUZZ else 100,
+            stateful_step_count=80 if FUZZ else 50,
             deadline=None,
             suppress_health_check=list(HealthCheck),
             # Without the phase that explains: it takes minutes here, and the steps tell enough.
