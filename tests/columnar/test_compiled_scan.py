@@ -37,6 +37,7 @@ def both_say_the_same(data: bytes, section: Section) -> None:
     assert told[0] == told[1]
 
 
+@pytest.mark.long
 @given(
     keys=st.lists(st.none() | st.binary(max_size=2), max_size=5),
     flips=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=3),
@@ -66,6 +67,7 @@ def test_of_damaged_records_it_says_what_plain_python_says(
     both_say_the_same(bytes(data), section)
 
 
+@pytest.mark.long
 @given(data=st.binary(max_size=60), count=st.integers(-3, 9), last=st.integers(-3, 2**31 - 1))
 @settings(max_examples=FUZZ_EXAMPLES)
 def test_of_any_bytes_it_says_what_plain_python_says(data: bytes, count: int, last: int) -> None:

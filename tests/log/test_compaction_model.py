@@ -315,11 +315,12 @@ class LogAgainstDictionary(RuleBasedStateMachine):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_a_compacted_log_holds_what_a_dictionary_would() -> None:
     run_state_machine_as_test(
         LogAgainstDictionary,
         settings=settings(
-            max_examples=3000 if FUZZ else 60,
+            max_examples=2000 if FUZZ else 60,
             stateful_step_count=60 if FUZZ else 40,
             deadline=None,
             suppress_health_check=list(HealthCheck),
