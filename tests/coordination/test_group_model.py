@@ -398,4 +398,4 @@ def test_a_group_under_random_members_clocks_and_crashes() -> None:
 @pytest.mark.skipif(not FUZZ, reason="make fuzz")
 @pytest.mark.timeout(3_600)
 def test_a_group_under_random_members_clocks_and_crashes_at_length() -> None:
-    run(examples=3_000, steps=80)
+    run(examples=1_500, steps=60)
