@@ -48,7 +48,7 @@ def find_coordinator(broker: RunningBroker) -> None:
 
 
 def shards(broker: RunningBroker) -> list[Shard]:
-    return list(broker.broker.groups._shards.values())
+    return [shard for _, shard in broker.broker.groups.shards]
 
 
 def wait_until_loaded(broker: RunningBroker) -> None:

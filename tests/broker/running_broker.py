@@ -132,7 +132,7 @@ class RunningBroker:
         if crash:
             self.disk.crash()
             # A dead process has no timers.
-            self.broker.groups.stop()
+            self.broker.stop_coordinators()
         else:
             self.run(self.broker.stop())
         settings = self.broker.settings

@@ -151,7 +151,7 @@ def test_whoever_waits_is_sent_looking_for_the_coordinator_when_the_broker_stops
     settled(broker, "drivers", 1)
     joining = broker.start(Member(broker).join())
 
-    broker.run(_call(broker.broker.groups.stop))
+    broker.run(_call(broker.broker.groups.shards.stop))
 
     assert broker.finish(joining).error_code == NOT_COORDINATOR
 
@@ -172,7 +172,7 @@ def test_offsets_of_a_deleted_topic_are_gone(broker: RunningBroker, crash: bool)
 def test_groups_go_on_when_a_full_disk_has_room_again(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("respool.broker.groups.REOPEN_DELAY_S", 0)
+    monkeypatch.setattr("respool.broker.shards.REOPEN_DELAY_S", 0)
     (member,) = settled(broker, "drivers", 1)
     member.commit(("rides", 0, 7))
 
@@ -191,8 +191,8 @@ def test_groups_go_on_when_a_full_disk_has_room_again(
 def test_a_partition_that_is_offline_takes_only_its_own_groups_with_it(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("respool.broker.groups.REOPEN_DELAY_S", 0)
-    names = {broker.broker.groups.partition_of(f"group {n}"): f"group {n}" for n in range(9)}
+    monkeypatch.setattr("respool.broker.shards.REOPEN_DELAY_S", 0)
+    names = {broker.broker.groups.shards.partition_of(f"group {n}"): f"group {n}" for n in range(9)}
     broker.take_offline("__consumer_offsets", 1)
 
     assert commit(broker, names[1], ("rides", 0, 1)) == [COORDINATOR_NOT_AVAILABLE]
@@ -203,7 +203,7 @@ def test_a_partition_that_is_offline_takes_only_its_own_groups_with_it(
 
 def test_clients_may_read_the_topic_of_the_groups_and_not_write_it(broker: RunningBroker) -> None:
     commit(broker, "drivers", ("rides", 0, 7))
-    number = broker.broker.groups.partition_of("drivers")
+    number = broker.broker.groups.shards.partition_of("drivers")
 
     assert broker.offset("__consumer_offsets", number, at=LATEST) == 1
     reply = broker.ask(Api.DELETE_TOPICS, 4, topic_names=["__consumer_offsets"], timeout=1000)

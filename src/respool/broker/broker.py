@@ -20,12 +20,14 @@ from respool.broker.leftovers import Leftovers
 from respool.broker.memory import MemoryBudget
 from respool.broker.partitions import Partitions
 from respool.broker.producer_ids import ProducerIds
+from respool.broker.shards import Shards, ShardsOwner
 from respool.broker.topics import Topics
 from respool.coordination.group_settings import GroupSettings
 from respool.coordination.group_shard import GroupShard
 from respool.log.data_folder import DataFolder, cluster_id_text
 from respool.model.cluster import BrokerEndpoint, ClusterImage
 from respool.model.ids import BrokerId
+from respool.model.internal_topics import CONSUMER_OFFSETS
 from respool.model.settings import Settings
 from respool.ports.clock import Clock
 from respool.ports.dice import Dice
@@ -125,9 +127,10 @@ class Broker:
         await self.partitions.open_topics((topic, 0) for topic in self.image.topics.values())
         await self.offload.run(lambda: self.folder.put_strays_aside(self.partitions.names()))
         self.leftovers.delete_later(self.folder.leftovers(), delay_ms=0)
-        self.groups.open()
+        self.topics.on_changed = self.groups.on_topics_changed
+        self.groups.shards.open()
         # In the background: producing and fetching need not wait for it.
-        self.spawn(self.groups.load())
+        self.spawn(self.groups.shards.load())
         self.spawn(self.housekeeping.run_retention())
         self.spawn(self.housekeeping.run_checkpoints())
         self.spawn(self.housekeeping.run_compaction())
@@ -139,7 +142,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Sync and close everything, so that the next start reads no logs. No request may come in any more."""
-        self.groups.stop()
+        self.stop_coordinators()
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -164,6 +167,10 @@ class Broker:
             )
         )
 
+    def stop_coordinators(self) -> None:
+        """Whoever waits for one looks for it anew."""
+        self.groups.shards.stop()
+
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Run something in the background that the broker owns. Its failure is the broker's."""
         task = asyncio.get_running_loop().create_task(work)
@@ -187,13 +194,24 @@ class Broker:
         names = [field.name for field in dataclasses.fields(GroupSettings)]
         settings = GroupSettings(**{name: getattr(self.settings, name) for name in names})
         return Groups(
+            new_shards=partial(
+                self._new_shards, CONSUMER_OFFSETS, self.settings.offsets_topic_partitions
+            ),
+            catalog=self.catalog,
+            clock=self.clock,
+            new_group_machine=lambda: GroupShard(settings, dice=self.world.dice),
+        )
+
+    def _new_shards(self, topic: str, partition_count: int, owner: ShardsOwner) -> Shards:
+        return Shards(
+            owner=owner,
+            topic=topic,
+            partition_count=partition_count,
             catalog=self.catalog,
             topics=self.topics,
             partitions=self.partitions,
             clock=self.clock,
             offload=self.offload,
-            partition_count=self.settings.offsets_topic_partitions,
-            new_machine=lambda: GroupShard(settings, dice=self.world.dice),
             spawn=self.spawn,
         )
 

@@ -54,6 +54,10 @@ class Machine(Protocol):
     def replay(self, record: CoordinatorRecord) -> None: ...
 
 
+class TransactionalMachine(Machine, Protocol):
+    """One whose decisions may be part of producers' transactions."""
+
+
 class _State(Enum):
     LOADING = "loading"
     ACTIVE = "active"
@@ -69,6 +73,7 @@ class Shard:
         clock: Clock,
         offload: Offload,
         on_failed: Callable[[], None] = lambda: None,
+        on_effect: Callable[[Any], None] | None = None,
     ) -> None:
         """`on_failed` is called when an append failed: the shard has stopped, and another may take its place."""
         self.machine = machine
@@ -76,6 +81,7 @@ class Shard:
         self._clock = clock
         self._offload = offload
         self._on_failed = on_failed
+        self._on_effect = on_effect
         self._state = _State.LOADING
         self._tickets = itertools.count()
         # Requests that are decided on or wait in the machine, by ticket.

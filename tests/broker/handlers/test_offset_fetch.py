@@ -106,7 +106,7 @@ def test_several_groups_are_answered_in_the_order_asked_though_others_look_after
         }
         for group_id in group_ids
     ]
-    assert len({broker.broker.groups.partition_of(one) for one in group_ids}) == 3
+    assert len({broker.broker.groups.shards.partition_of(one) for one in group_ids}) == 3
 
     reply = broker.ask(Api.OFFSET_FETCH, version, groups=asked, require_stable=True)
 

@@ -6,9 +6,9 @@ Every group asked for is answered: librdkafka 2.16 ends its process when one is 
 from collections.abc import Iterable
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.ask_each import ask_each
 from respool.broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from respool.broker.handlers.error_fields import error_fields
-from respool.broker.handlers.several_groups import ask_each
 from respool.broker.outcome import Reply
 from respool.coordination.consumer_requests import (
     ConsumerGroupDescribe,
@@ -25,9 +25,9 @@ CONSUMER_MEMBER = 1
 async def consumer_group_describe(request: Request, broker: Broker) -> Reply:
     body = request.body
     groups = await ask_each(
-        broker.groups,
+        broker.groups.shards,
         body.group_ids,
-        group_of=str,
+        name_of=str,
         ask=lambda group_ids: ConsumerGroupDescribe(group_ids=group_ids),
         results_of=lambda answer: answer.groups,
         refuse=lambda group_id, error: DescribedConsumerGroup(group_id=group_id, error=error),

@@ -34,7 +34,9 @@ def consumer_group_heartbeat(request: Request, broker: Broker) -> Outcome:
         }
         return [encode_reply(request, fields)]
 
-    return reply_when_answered(broker, request.body.group_id, _question(request), encode)
+    return reply_when_answered(
+        broker.groups.shards, request.body.group_id, _question(request), encode
+    )
 
 
 def _question(request: Request) -> ConsumerGroupHeartbeat:

@@ -1,8 +1,8 @@
 """DeleteGroups (key 42): forget groups without members, and their offsets; each on its own."""
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.ask_each import ask_each
 from respool.broker.handlers.error_fields import error_code
-from respool.broker.handlers.several_groups import ask_each
 from respool.broker.outcome import Reply
 from respool.coordination.requests import DeleteGroups, GroupResult
 from respool.wire.codec import Request, encode_reply
@@ -10,10 +10,10 @@ from respool.wire.codec import Request, encode_reply
 
 async def delete_groups(request: Request, broker: Broker) -> Reply:
     results = await ask_each(
-        broker.groups,
+        broker.groups.shards,
         # Named twice, it is deleted once.
         list(dict.fromkeys(request.body.groups_names)),
-        group_of=str,
+        name_of=str,
         ask=lambda group_ids: DeleteGroups(group_ids=group_ids),
         results_of=lambda reply: reply.groups,
         refuse=GroupResult,

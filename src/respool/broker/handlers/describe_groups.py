@@ -4,9 +4,9 @@ A group that is not there is a Dead one without an error; from version 6 on it i
 """
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.ask_each import ask_each
 from respool.broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from respool.broker.handlers.error_fields import error_fields
-from respool.broker.handlers.several_groups import ask_each
 from respool.broker.outcome import Reply
 from respool.coordination.requests import DescribedGroup, DescribeGroups
 from respool.model.errors import GroupIdNotFound, RequestError
@@ -17,9 +17,9 @@ NOT_FOUND_VERSION = 6
 
 async def describe_groups(request: Request, broker: Broker) -> Reply:
     groups = await ask_each(
-        broker.groups,
+        broker.groups.shards,
         request.body.groups,
-        group_of=str,
+        name_of=str,
         ask=lambda group_ids: DescribeGroups(group_ids=group_ids),
         results_of=lambda reply: reply.groups,
         refuse=lambda group_id, error: DescribedGroup(group_id=group_id, error=error),

@@ -61,7 +61,7 @@ def _check(key_type: int) -> None:
 
 async def _ensure_topic(broker: Broker) -> None:
     try:
-        await broker.groups.ensure_topic()
+        await broker.groups.shards.ensure_topic()
     except RequestError as error:
         # Most clients ask again for ever; the operator must learn why.
         logger.error("the topic for groups cannot be made: %s", error)

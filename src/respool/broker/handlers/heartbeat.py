@@ -22,4 +22,4 @@ def heartbeat(request: Request, broker: Broker) -> Outcome:
         error = answer if isinstance(answer, RequestError) else answer.error
         return [encode_reply(request, {"throttle_time": 0, "error_code": error_code(error)})]
 
-    return reply_when_answered(broker, body.group_id, question, encode)
+    return reply_when_answered(broker.groups.shards, body.group_id, question, encode)

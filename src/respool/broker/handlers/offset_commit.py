@@ -49,7 +49,7 @@ def offset_commit(request: Request, broker: Broker) -> Outcome:
 
     if not question.topics:
         return _reply(request, asked, iter(()))
-    return reply_when_answered(broker, question.group_id, question, encode)
+    return reply_when_answered(broker.groups.shards, question.group_id, question, encode)
 
 
 def _question(request: Request, asked: Iterable[_Asked]) -> OffsetCommit:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.ask_each import ask_each
 from respool.broker.handlers.error_fields import error_code
-from respool.broker.handlers.several_groups import ask_each
 from respool.broker.outcome import Reply
 from respool.coordination.requests import (
     NO_GENERATION,
@@ -32,9 +32,9 @@ async def offset_fetch(request: Request, broker: Broker) -> Reply:
     asked = body.groups if request.version >= SEVERAL_GROUPS_VERSION else (body,)
     questions = [_question(group) for group in asked]
     groups = await ask_each(
-        broker.groups,
+        broker.groups.shards,
         questions,
-        group_of=lambda group: group.group_id,
+        name_of=lambda group: group.group_id,
         ask=lambda share: OffsetFetch(groups=share, require_stable=require_stable),
         results_of=lambda answer: answer.groups,
         refuse=_refused,

@@ -1,4 +1,4 @@
-"""Requests to a group's coordinator that have their effects at once, and wait only until those are safe.
+"""Requests to a coordinator that have their effects at once, and wait only until those are safe.
 
 The connection's next request may go ahead meanwhile. A tool relies on it that sends LeaveGroup for all members and
 OffsetCommit in one go: no member comes in between.
@@ -8,17 +8,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from respool.broker.broker import Broker
 from respool.broker.outcome import Outcome, Pipelined, Reply
+from respool.broker.shards import Shards
 from respool.model.errors import RequestError
 
 # Makes a reply of the machine's answer, or of the error that kept it from answering.
 Encode = Callable[[Any], Reply]
 
 
-def reply_when_answered(broker: Broker, group_id: str, question: Any, encode: Encode) -> Outcome:
+def reply_when_answered(shards: Shards, name: str, question: Any, encode: Encode) -> Outcome:
     try:
-        answer = broker.groups.ask(group_id, question)
+        answer = shards.ask(name, question)
     except RequestError as error:
         return encode(error)
     if answer.done():

@@ -1,11 +1,11 @@
-"""Ask about several groups at once: each goes to the shard that looks after it, and the answers are put in order."""
+"""Ask about several names at once: each goes to the shard that looks after it, and the answers are put in order."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from respool.broker.groups import Groups
 from respool.broker.shard import Shard
+from respool.broker.shards import Shards
 from respool.model.errors import RequestError
 
 Item = TypeVar("Item")
@@ -13,10 +13,10 @@ Result = TypeVar("Result")
 
 
 async def ask_each(
-    groups: Groups,
+    shards: Shards,
     items: Sequence[Item],
     *,
-    group_of: Callable[[Item], str],
+    name_of: Callable[[Item], str],
     ask: Callable[[tuple[Item, ...]], Any],
     results_of: Callable[[Any], Sequence[Result]],
     refuse: Callable[[Item, RequestError], Result],
@@ -29,7 +29,7 @@ async def ask_each(
     shares: dict[Shard, list[int]] = {}
     for place, item in enumerate(items):
         try:
-            shard = groups.shard_of(group_of(item))
+            shard = shards.shard_of(name_of(item))
         except RequestError as error:
             results[place] = refuse(item, error)
         else:

@@ -1,0 +1,160 @@
+"""The coordinators of this broker: one shard for each partition of an internal topic, found by the hash of a name.
+
+The topic is made when the first client asks for a coordinator. A shard that could not write has stopped; another takes
+its place after a while, and reads the log anew.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Protocol
+
+from respool.broker.catalog import Catalog
+from respool.broker.partitions import Partitions
+from respool.broker.shard import Machine, Shard
+from respool.broker.topics import Topics
+from respool.coordination.java_hash import partition_for
+from respool.model.cluster import TopicImage
+from respool.model.errors import NotCoordinator
+from respool.ports.clock import Clock
+from respool.ports.offload import Offload
+
+# What has failed to write must not be tried again at once: reading its log anew is work.
+REOPEN_DELAY_S = 2.0
+
+
+class ShardsOwner(Protocol):
+    """Whose coordinators they are."""
+
+    def new_machine(self, number: int) -> Machine: ...
+
+    def on_loaded(self, number: int, shard: Shard) -> None:
+        """The shard serves from now on."""
+
+    def on_effect(self, shard: Shard, effect: Any) -> None:
+        """A decision of the shard's machine is committed and has this effect."""
+
+
+class Shards:
+    def __init__(
+        self,
+        *,
+        owner: ShardsOwner,
+        topic: str,
+        partition_count: int,
+        catalog: Catalog,
+        topics: Topics,
+        partitions: Partitions,
+        clock: Clock,
+        offload: Offload,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._owner = owner
+        self.topic = topic
+        self._partition_count = partition_count
+        self._catalog = catalog
+        self._topics = topics
+        self._partitions = partitions
+        self._clock = clock
+        self._offload = offload
+        self._spawn = spawn
+        self._shards: dict[int, Shard] = {}
+        self._creating = asyncio.Lock()
+        # Partitions whose shards failed, and when they are tried again.
+        self._reopening: dict[int, asyncio.TimerHandle] = {}
+
+    def open(self) -> None:
+        """Make a shard for every partition there is; until `load` is done, clients are told to wait."""
+        topic = self._catalog.image.topics.get(self.topic)
+        if topic is not None:
+            self._open(topic)
+
+    async def load(self) -> None:
+        await asyncio.gather(*(self._load(*one) for one in self._shards.items()))
+
+    async def ensure_topic(self) -> None:
+        """The topic is made when the first client asks for its coordinator."""
+        async with self._creating:
+            if self._shards:
+                return
+            topic = await self._topics.create_internal(
+                self.topic, partition_count=self._partition_count
+            )
+            self._open(topic)
+            await self.load()
+
+    def stop(self) -> None:
+        for timer in self._reopening.values():
+            timer.cancel()
+        for shard in self._shards.values():
+            shard.stop()
+
+    def __iter__(self) -> Iterator[tuple[int, Shard]]:
+        return iter(tuple(self._shards.items()))
+
+    def at(self, number: int) -> Shard:
+        """Raises:
+        NotCoordinator: there is no such partition, or not yet.
+        """
+        shard = self._shards.get(number)
+        if shard is None:
+            raise NotCoordinator(f"{self.topic}-{number} is not served here; look for it first")
+        return shard
+
+    def partition_of(self, name: str) -> int:
+        """Which partition looks after that group, or that transactional id."""
+        return partition_for(name, len(self._shards) or self._partition_count)
+
+    def shard_of(self, name: str) -> Shard:
+        """Raises:
+        NotCoordinator: nobody has asked for a coordinator yet.
+        """
+        shard = self._shards.get(self.partition_of(name))
+        if shard is None:
+            raise NotCoordinator(f"the coordinator of {name!r} is not here; look for it first")
+        return shard
+
+    def ask(self, name: str, request: Any) -> "asyncio.Future[Any]":
+        """Put a request to the machine that looks after `name`; its reply comes when it is safe to give.
+
+        Raises:
+            RequestError: the coordinator cannot be asked now. The reply may also be one of them; then nothing is known
+                of the request's outcome.
+        """
+        return self.shard_of(name).ask(request)
+
+    async def ask_all(self, request: Any) -> list[Any]:
+        """Put a request to every shard.
+
+        Raises:
+            CoordinatorLoadInProgress, CoordinatorNotAvailable: one of them cannot answer.
+        """
+        return list(await asyncio.gather(*(shard.ask(request) for shard in self._shards.values())))
+
+    def _open(self, topic: TopicImage) -> None:
+        for number in range(len(topic.partitions)):
+            self._open_shard(number)
+
+    def _open_shard(self, number: int) -> Shard:
+        shard = self._shards[number] = Shard(
+            partition=self._partitions.find(self.topic, number),
+            machine=self._owner.new_machine(number),
+            clock=self._clock,
+            offload=self._offload,
+            on_failed=lambda: self._reopen_later(number),
+            on_effect=lambda effect: self._owner.on_effect(shard, effect),
+        )
+        return shard
+
+    async def _load(self, number: int, shard: Shard) -> None:
+        await shard.load()
+        if shard.is_active:
+            self._owner.on_loaded(number, shard)
+
+    def _reopen_later(self, number: int) -> None:
+        """A full disk may have room again by then. A partition that is offline stays so: loading it fails."""
+        loop = asyncio.get_running_loop()
+        self._reopening[number] = loop.call_later(REOPEN_DELAY_S, self._reopen, number)
+
+    def _reopen(self, number: int) -> None:
+        del self._reopening[number]
+        self._spawn(self._load(number, self._open_shard(number)))
