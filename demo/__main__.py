@@ -1,14 +1,16 @@
-"""Publish rides, read them at two speeds, go back in time with one reader, and count.
+"""Publish rides, read them at two speeds, survive a kill, go back in time with one team, and count.
 
 Exits with 0 only if every count is what it must be.
 """
 
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -23,110 +25,109 @@ from rich.progress import (
 )
 
 from demo.broker_process import broker
-from demo.rides import STEPS, ride_events
+from demo.reader import Reader
+from demo.rides import STEPS, TOPIC, ride_events
 
-TOPIC = "rides"
 FRAUD = "fraud"
+PRICING = "pricing"
 PARTITIONS = 3
 RIDES = 25_000
 EVENTS = RIDES * len(STEPS)
-DAY_MS = 24 * 3600 * 1000
+MINUTE_MS = 60_000
+DAY_MS = 24 * 60 * MINUTE_MS
 
-console = Console()
+# What was counted, and what it must be.
+Counts = dict[str, tuple[int, int]]
+
+console = Console(highlight=False)
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="respool-demo-") as data:
         console.rule("[bold]Respool: a message broker that can replay history")
-        with broker(data) as address, _progress() as progress:
+        with broker(data) as address:
             console.print(f"broker up on {address}, data in a fresh folder")
-            return _run(address, progress)
+            return _report(_run(address))
 
 
-def _run(address: str, progress: Progress) -> int:
-    now_ms = time.time_ns() // 1_000_000
-    start_ms = now_ms - 6 * DAY_MS
+def _run(address: str) -> Counts:
+    end_ms = time.time_ns() // 1_000_000
+    start_ms = end_ms - 6 * DAY_MS
+    _title("Six days of rides")
     _create_topic(address)
-    _publish(address, progress, start_ms=start_ms, end_ms=now_ms)
+    _publish(address, start_ms=start_ms, end_ms=end_ms)
+    counts: Counts = {"events published": (EVENTS, EVENTS)}
 
-    # Two readers of one stream, each at its own speed; neither takes anything from the other.
-    pricing = Reader(address, "pricing", batch=10_000)
-    warehouse = Reader(address, "warehouse", batch=500)
-    pricing_bar = progress.add_task("pricing reads fast", total=EVENTS)
-    warehouse_bar = progress.add_task("warehouse reads slowly", total=EVENTS)
-    while warehouse.count < EVENTS:
-        progress.update(pricing_bar, completed=pricing.read_up_to(EVENTS))
-        progress.update(warehouse_bar, completed=warehouse.read_up_to(EVENTS))
+    _title("Two teams read the same stream, each at its own speed")
+    pricing = Reader(address, PRICING, batch=10_000)
+    counts |= _read_at_two_speeds(address, pricing)
 
-    # A new fraud model: go back three days and read again. The other reader does not notice.
-    back_to_ms = now_ms - 3 * DAY_MS
-    expected = sum(
+    _title("The fraud team's reader is killed at its work (kill -9); the next goes on")
+    counts |= _survive_a_kill(address)
+
+    _title("Pricing goes back three days, and reads again exactly what came since")
+    pricing.leave()
+    # A whole minute, as people write it.
+    back_to_ms = (end_ms - 3 * DAY_MS) // MINUTE_MS * MINUTE_MS
+    since = sum(
         event.at_ms >= back_to_ms
-        for event in ride_events(rides=RIDES, start_ms=start_ms, end_ms=now_ms)
+        for event in ride_events(rides=RIDES, start_ms=start_ms, end_ms=end_ms)
     )
-    pricing.rewind_to(back_to_ms)
-    again_bar = progress.add_task("pricing again, from 3 days ago", total=expected)
-    while pricing.count < expected:
-        progress.update(again_bar, completed=pricing.read_up_to(expected))
-    pricing.close()
-    warehouse.close()
-
-    # A group's member dies in the middle of its work; the next one goes on where it had committed.
-    bar = progress.add_task("fraud, killed on the way", total=EVENTS)
-    before = _work(address, progress, bar, kill_after=EVENTS // 3)
-    committed = _committed(address)
-    after = _work(address, progress, bar, already=committed)
-    progress.stop()
-    return _report(
-        {
-            "events published": (EVENTS, EVENTS),
-            "read by warehouse": (warehouse.count, EVENTS),
-            "of them finished rides": (warehouse.finished, RIDES),
-            "read again by pricing since 3 days ago": (pricing.count, expected),
-            "rides out of order": (pricing.out_of_order + warehouse.out_of_order, 0),
-            "fraud: committed when killed (at least)": (min(committed, before), before),
-            "fraud: committed, then read by the next": (committed + after, EVENTS),
-        }
-    )
+    return counts | _rewind(address, pricing, back_to_ms=back_to_ms, since=since)
 
 
-class Reader:
-    """One independent reader: its own position in every partition, kept by itself."""
+def _read_at_two_speeds(address: str, pricing: Reader) -> Counts:
+    warehouse = Reader(address, "warehouse", batch=500)
+    with _progress() as progress:
+        pricing_bar = progress.add_task("pricing reads fast", total=EVENTS)
+        warehouse_bar = progress.add_task("warehouse reads slowly", total=EVENTS)
+        while warehouse.count < EVENTS:
+            progress.update(pricing_bar, completed=pricing.read_up_to(EVENTS))
+            progress.update(warehouse_bar, completed=warehouse.read_up_to(EVENTS))
+    warehouse.leave()
+    return {
+        "read by pricing": (pricing.count, EVENTS),
+        "read by warehouse": (warehouse.count, EVENTS),
+        "of them finished rides": (warehouse.finished, RIDES),
+        "rides out of order": (pricing.out_of_order + warehouse.out_of_order, 0),
+    }
 
-    def __init__(self, address: str, name: str, *, batch: int) -> None:
-        self._consumer = Consumer(
-            {"bootstrap.servers": address, "group.id": name, "enable.auto.commit": False}
-        )
-        self._batch = batch
-        self._last_step: dict[bytes, int] = {}
-        self.count = self.finished = self.out_of_order = 0
-        self._consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
 
-    def read_up_to(self, total: int) -> int:
-        """Read a batch, unless all is read; return how many were read in all."""
-        if self.count == total:
-            return total
-        for message in self._consumer.consume(self._batch, timeout=1.0):
-            if message.error():
-                raise SystemExit(f"reading failed: {message.error()}")
-            self._count(message.key(), message.value())
-        return self.count
+def _survive_a_kill(address: str) -> Counts:
+    with _progress() as progress:
+        bar = progress.add_task("fraud reads, and is killed", total=EVENTS)
+        before = _work(address, progress, bar, kill_after=EVENTS // 3)
+        committed = _committed(address, FRAUD)
+        bar = progress.add_task("fraud goes on", total=EVENTS, completed=committed)
+        after = _work(address, progress, bar, already=committed)
+    return {
+        "fraud: committed when killed (at least)": (min(committed, before), before),
+        "fraud: committed, then read by the next": (committed + after, EVENTS),
+    }
 
-    def rewind_to(self, timestamp_ms: int) -> None:
-        wanted = [TopicPartition(TOPIC, number, timestamp_ms) for number in range(PARTITIONS)]
-        self._consumer.assign(self._consumer.offsets_for_times(wanted, timeout=10))
-        self._last_step.clear()
-        self.count = self.finished = 0
 
-    def close(self) -> None:
-        self._consumer.close()
-
-    def _count(self, ride: bytes, value: bytes) -> None:
-        step = next(number for number, name in enumerate(STEPS) if name.encode() in value)
-        self.out_of_order += step < self._last_step.get(ride, 0)
-        self._last_step[ride] = step
-        self.finished += step == len(STEPS) - 1
-        self.count += 1
+def _rewind(address: str, pricing: Reader, *, back_to_ms: int, since: int) -> Counts:
+    """Move the group by the command line, as an operator does, and let it read again."""
+    back_to = datetime.fromtimestamp(back_to_ms / 1000, UTC).strftime("%Y-%m-%d %H:%MZ")
+    reset = ("group", "reset", PRICING, "--to-time", back_to)
+    _respool(address, *reset, "--dry-run")
+    before = _committed(address, PRICING)
+    _respool(address, *reset, "--yes")
+    after = _committed(address, PRICING)
+    pricing.start_counting(since_ms=back_to_ms)
+    pricing.join()
+    with _progress() as progress:
+        bar = progress.add_task("pricing again, from 3 days ago", total=since)
+        while pricing.count < since:
+            progress.update(bar, completed=pricing.read_up_to(since))
+    pricing.leave()
+    return {
+        "pricing: committed after the dry run": (before, EVENTS),
+        "pricing: to read again after the reset": (EVENTS - after, since),
+        "pricing: read again": (pricing.count, since),
+        "of them from before that time": (pricing.too_old, 0),
+        "pricing: committed in the end": (_committed(address, PRICING), EVENTS),
+    }
 
 
 def _work(
@@ -155,9 +156,17 @@ def _work(
     return count
 
 
-def _committed(address: str) -> int:
+def _respool(address: str, *arguments: str) -> None:
+    """Show the command, run it, and let it speak for itself."""
+    console.print(f"[bold]$ respool {shlex.join(arguments)}", soft_wrap=True)
+    subprocess.run(
+        [sys.executable, "-m", "respool.cli", *arguments, "--broker", address], check=True
+    )
+
+
+def _committed(address: str, group: str) -> int:
     """What the group has committed, as the broker knows it."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": FRAUD})
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group})
     wanted = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
     offsets = consumer.committed(wanted, timeout=10)
     consumer.close()
@@ -165,13 +174,13 @@ def _committed(address: str) -> int:
 
 
 def _create_topic(address: str) -> None:
-    admin = AdminClient({"bootstrap.servers": address})
+    # Warnings and worse: when it goes, librdkafka tells of an event of its own that nobody asked for.
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 4})
     topic = NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)
     admin.create_topics([topic])[TOPIC].result(timeout=10)
 
 
-def _publish(address: str, progress: Progress, *, start_ms: int, end_ms: int) -> None:
-    bar = progress.add_task("publish ride events", total=EVENTS)
+def _publish(address: str, *, start_ms: int, end_ms: int) -> None:
     failures: list[object] = []
     producer = Producer(
         {
@@ -182,19 +191,21 @@ def _publish(address: str, progress: Progress, *, start_ms: int, end_ms: int) ->
         }
     )
     on_delivery = _delivery_counter(failures)
-    for number, event in enumerate(ride_events(rides=RIDES, start_ms=start_ms, end_ms=end_ms)):
-        producer.produce(
-            TOPIC,
-            key=event.ride_id,
-            value=event.encode(),
-            timestamp=event.at_ms,
-            on_delivery=on_delivery,
-        )
-        if number % 1000 == 0:
-            producer.poll(0)
-            progress.update(bar, completed=number)
-    producer.flush()
-    progress.update(bar, completed=EVENTS)
+    with _progress() as progress:
+        bar = progress.add_task("publish ride events", total=EVENTS)
+        for number, event in enumerate(ride_events(rides=RIDES, start_ms=start_ms, end_ms=end_ms)):
+            producer.produce(
+                TOPIC,
+                key=event.ride_id,
+                value=event.encode(),
+                timestamp=event.at_ms,
+                on_delivery=on_delivery,
+            )
+            if number % 1000 == 0:
+                producer.poll(0)
+                progress.update(bar, completed=number)
+        producer.flush()
+        progress.update(bar, completed=EVENTS)
     if failures:
         raise SystemExit(f"{len(failures)} events were not acknowledged: {failures[0]}")
 
@@ -207,7 +218,8 @@ def _delivery_counter(failures: list[object]) -> Callable[[object, object], None
     return on_delivery
 
 
-def _report(counts: dict[str, tuple[int, int]]) -> int:
+def _report(counts: Counts) -> int:
+    _title("What was counted")
     is_right = True
     for name, (seen, expected) in counts.items():
         is_right = is_right and seen == expected
@@ -215,6 +227,10 @@ def _report(counts: dict[str, tuple[int, int]]) -> int:
         console.print(f"  {name:<42} {seen:>9,}  {mark}")
     console.print("[bold green]done[/]" if is_right else "[bold red]the counts are wrong[/]")
     return 0 if is_right else 1
+
+
+def _title(text: str) -> None:
+    console.print(f"\n[bold cyan]{text}")
 
 
 def _progress() -> Progress:

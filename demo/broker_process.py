@@ -5,7 +5,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-OPTIONS = ("--listen", "127.0.0.1:0", "--log-level", "warning")
+OPTIONS = (
+    *("--listen", "127.0.0.1:0", "--log-level", "warning"),
+    # Nobody else will join: groups need not wait for them as long as they do by default.
+    *("--set", "group_initial_rebalance_delay_ms=200"),
+)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 STEPS = ("requested", "assigned", "picked_up", "finished")
+TOPIC = "rides"
 CITIES = ("Lagos", "Lisbon", "Lima", "Lyon")
 
 

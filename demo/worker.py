@@ -8,7 +8,8 @@ import sys
 
 from confluent_kafka import Consumer, KafkaError
 
-TOPIC = "rides"
+from demo.rides import TOPIC
+
 BATCH = 2_000
 
 
