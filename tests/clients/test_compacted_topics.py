@@ -33,7 +33,7 @@ COMPACT: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     data = tmp_path_factory.mktemp("broker") / "data"
-    with BrokerProcess(data, {"compaction_check_ms": 50}) as running:
+    with BrokerProcess(data, {"compaction_check_ms": 50, "retention_check_ms": 100}) as running:
         yield running
 
 
@@ -64,11 +64,17 @@ def newest(messages: list[Message]) -> dict[bytes | None, Message]:
     return {message.key: message for message in messages}
 
 
-def write(broker: BrokerProcess, place: Place, messages: list[Message], codec: str) -> None:
+def write(
+    broker: BrokerProcess,
+    place: Place,
+    messages: list[Message],
+    codec: str,
+    writer: KafkaClient = WRITER,
+) -> None:
     """In some batches, each of a producer that will be known for a while."""
     step = 1 + len(messages) // 4
     for at in range(0, len(messages), step):
-        WRITER.write(broker.address, place, messages[at : at + step], codec=codec)
+        writer.write(broker.address, place, messages[at : at + step], codec=codec)
 
 
 def wait_for_compaction(broker: BrokerProcess, place: Place, *, records_max: int) -> None:
@@ -122,6 +128,92 @@ def test_a_read_from_an_offset_that_is_gone_goes_on_with_the_next(
     assert first.offset > 1
     assert reader.read_from(broker.address, place, first.offset - 1, count=2) == all_of_it[:2]
     assert reader.bounds(broker.address, place) == (0, len(compacted[place[0]]))
+
+
+@pytest.mark.parametrize("reader", each_client())
+def test_a_look_up_by_time_finds_what_is_left(
+    broker: BrokerProcess, compacted: dict[str, list[Message]], reader: KafkaClient
+) -> None:
+    place = ("compacted-none", 0)
+    left = WRITER.read(broker.address, [place])[place]
+    times = [one.timestamp_ms for one in left]
+    assert times == sorted(times)
+    # Of the first rounds nothing is left, so the first of what is left answers for them.
+    assert reader.offset_at(broker.address, place, NOW_MS - 60_000) == left[0].offset
+    for time_ms in {times[0], times[len(times) // 2], times[-1]}:
+        first = left[times.index(time_ms)]
+        assert reader.offset_at(broker.address, place, time_ms) == first.offset
+    assert reader.offset_at(broker.address, place, times[-1] + 1) is None
+
+
+@pytest.mark.parametrize("writer", each_client())
+def test_what_any_client_writes_is_compacted(
+    broker: BrokerProcess, topics: Topics, writer: KafkaClient
+) -> None:
+    topic = topics.new(f"written-by-{writer.name}", **COMPACT)
+    messages = [
+        Message(key=b"key-%d" % (number % KEYS), value=noise(800)) for number in range(10 * KEYS)
+    ]
+    messages.append(Message(key=b"key-0", value=None))
+    write(broker, (topic, 0), messages, "none", writer)
+    writer.write(broker.address, (topic, 0), [Message(key=b"end", value=noise(1000))])
+    wait_for_compaction(broker, (topic, 0), records_max=2 * KEYS + 2)
+    last = {one.key: one for one in WRITER.read(broker.address, [(topic, 0)])[topic, 0]}
+    for key, message in newest(messages).items():
+        assert last[key].is_copy_of(writer.express(message)), key
+
+
+def test_a_deletion_is_shown_for_a_while_and_then_goes(
+    broker: BrokerProcess, topics: Topics
+) -> None:
+    topic = topics.new("deleted", **COMPACT, delete_retention_ms=0)
+    place = (topic, 0)
+    write(broker, place, history(rounds=4), "none")
+
+    def keys() -> set[bytes | None]:
+        # Something new, so that it is compacted again.
+        WRITER.write(broker.address, place, [Message(key=b"end-0", value=noise(1000))])
+        return {one.key for one in WRITER.read(broker.address, [place])[place]}
+
+    assert b"key-0" in keys()
+    wait_until(lambda: b"key-0" not in keys(), "the deletion is gone", seconds=30)
+    assert {b"key-%d" % key for key in range(1, KEYS)} < keys()
+
+
+def test_a_topic_can_be_compacted_and_lose_what_is_old(
+    broker: BrokerProcess, topics: Topics
+) -> None:
+    topic = topics.new("both", **(COMPACT | {"cleanup_policy": "compact,delete"}))
+    place = (topic, 0)
+    old_ms = NOW_MS - 8 * 24 * 3600 * 1000
+    old = [
+        Message(key=b"old-%d" % number, value=noise(1000), timestamp_ms=old_ms)
+        for number in range(5)
+    ]
+    new = history(rounds=10)
+    for messages in ([one] for one in old):
+        WRITER.write(broker.address, place, messages)
+    write(broker, place, new, "none")
+
+    def keys() -> set[bytes | None]:
+        return {one.key for one in WRITER.read(broker.address, [place])[place]}
+
+    wait_for_compaction(broker, place, records_max=KEYS + 6 + 30)
+    wait_until(lambda: keys() == set(newest(new)), "what is older than 7 days is gone", seconds=30)
+    assert WRITER.bounds(broker.address, place)[0] >= len(old)
+
+
+@pytest.mark.parametrize("writer", each_client())
+def test_every_client_is_told_that_a_key_is_missing(
+    broker: BrokerProcess, topics: Topics, writer: KafkaClient
+) -> None:
+    topic = topics.new("keyless", **COMPACT)
+    # In each client's own words; aiokafka has none for it.
+    words = "UnknownError" if writer.name == "aiokafka" else "(?i)invalid_?record|validate record"
+    with pytest.raises(Exception, match=words):
+        writer.write(broker.address, (topic, 0), [Message(key=None, value=b"v")], idempotent=False)
+    writer.write(broker.address, (topic, 0), [Message(key=b"k", value=b"v")])
+    assert WRITER.bounds(broker.address, (topic, 0)) == (0, 1)
 
 
 def test_a_record_without_a_key_is_refused(broker: BrokerProcess, topics: Topics) -> None:
