@@ -6,6 +6,7 @@ from respool.coordination.decision import (
     Answer,
     CoordinatorRecord,
     Decision,
+    RecordsProducer,
     SetTimer,
     Ticket,
     TimerChange,
@@ -16,13 +17,16 @@ NOTHING = Decision()
 
 
 class Draft:
-    __slots__ = ("_answers", "_records", "_timers", "now_ms")
+    __slots__ = ("_answers", "_effects", "_records", "_timers", "now_ms", "producer")
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
         self._records: list[CoordinatorRecord] = []
         self._answers: list[Answer] = []
         self._timers: list[TimerChange] = []
+        self._effects: list[Any] = []
+        # Whose transaction the records are part of, if any.
+        self.producer: RecordsProducer | None = None
 
     def write(self, key: bytes, value: bytes | None) -> None:
         self._records.append(CoordinatorRecord(key=key, value=value))
@@ -36,6 +40,9 @@ class Draft:
     def set_timer(self, key: TimerKey, due_at_ms: int) -> None:
         self._timers.append(SetTimer(key=key, due_at_ms=due_at_ms))
 
+    def carry_out(self, effect: Any) -> None:
+        self._effects.append(effect)
+
     @property
     def record_count(self) -> int:
         return len(self._records)
@@ -45,4 +52,6 @@ class Draft:
             records=tuple(self._records),
             answers=tuple(self._answers),
             timers=tuple(self._timers),
+            producer=self.producer,
+            effects=tuple(self._effects),
         )

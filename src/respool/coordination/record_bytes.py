@@ -19,6 +19,7 @@ from respool.model.errors import StorageError
 
 STRING_BYTES_MAX = 2**15 - 1
 
+_INT8 = Struct(">b")
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
@@ -45,6 +46,9 @@ class RecordReader:
         self._what = what
         self._position = 0
         self.is_flexible = is_flexible
+
+    def int8(self) -> int:
+        return self._integer(_INT8)
 
     def int16(self) -> int:
         return self._integer(_INT16)
@@ -133,12 +137,12 @@ class RecordReader:
 
 
 class RecordWriter:
-    """Writes the fields of one record in their order."""
+    """Writes the fields of one record in their order; without a version, those of a part of one."""
 
     __slots__ = ("_is_flexible", "_out")
 
-    def __init__(self, *, version: int, is_flexible: bool = False) -> None:
-        self._out = bytearray(_INT16.pack(version))
+    def __init__(self, *, version: int | None = None, is_flexible: bool = False) -> None:
+        self._out = bytearray() if version is None else bytearray(_INT16.pack(version))
         self._is_flexible = is_flexible
 
     def int32(self, value: int) -> None:

@@ -238,6 +238,31 @@ class InvalidTransactionState(RequestError):
     code = 48
 
 
+class InvalidProducerIdMapping(RequestError):
+    """The transactional id is unknown, or another producer id stands for it now."""
+
+    code = 49
+
+
+class InvalidTransactionTimeout(RequestError):
+    """The transaction timeout is not positive, or above transaction.max.timeout.ms."""
+
+    code = 50
+
+
+class ConcurrentTransactions(RequestError):
+    """The transaction before is not quite over yet; the client should ask again."""
+
+    code = 51
+    retriable = True
+
+
+class TransactionCoordinatorFenced(RequestError):
+    """A newer coordinator has taken over from the one that sent this marker."""
+
+    code = 52
+
+
 class TransactionalIdAuthorizationFailed(RequestError):
     """The client may not use transactions under this id."""
 
@@ -346,11 +371,23 @@ class UnstableOffsetCommit(RequestError):
     retriable = True
 
 
+class ProducerFenced(RequestError):
+    """A newer producer has taken this transactional id over, or the transaction took too long."""
+
+    code = 90
+
+
 class UnknownTopicId(RequestError):
     """This broker has no topic with that id."""
 
     code = 100
     retriable = True
+
+
+class TransactionalIdNotFound(RequestError):
+    """There is no such transactional id."""
+
+    code = 105
 
 
 class FetchSessionTopicIdMismatch(RequestError):
@@ -394,6 +431,12 @@ class UnsupportedEndpointType(RequestError):
     """There is no such type of endpoint."""
 
     code = 115
+
+
+class TransactionAbortable(RequestError):
+    """The transaction cannot go on; the client should abort it and may begin another."""
+
+    code = 120
 
 
 class InvalidRegularExpression(RequestError):

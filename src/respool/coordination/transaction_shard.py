@@ -1,0 +1,259 @@
+"""The transaction coordinator's machine for one partition of `__transaction_state`.
+
+See `decision.py` for how it is used, and `transaction.py` for the states of a transactional id. What a request does is
+told by `transaction_init.py`, `transaction_partitions.py` and `transaction_end.py`, each from the id's state alone;
+here is who waits, what time does, and what is written.
+
+Nothing is remembered of ids that only were asked for: an id begins with InitProducerId.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from respool.coordination.decision import CoordinatorRecord, Decision, Ticket, TimerKey
+from respool.coordination.draft import Draft
+from respool.coordination.group_records import kind_of
+from respool.coordination.transaction import Transaction
+from respool.coordination.transaction_admin import TransactionAdmin
+from respool.coordination.transaction_end import complete, end_transaction, fence
+from respool.coordination.transaction_init import init_producer_id
+from respool.coordination.transaction_partitions import add_partitions, verify_partitions
+from respool.coordination.transaction_records import (
+    TRANSACTION_KEY_VERSION,
+    read_transaction_key,
+    read_transaction_value,
+    write_transaction_key,
+    write_transaction_value,
+)
+from respool.coordination.transaction_requests import (
+    AddPartitions,
+    DescribeTransactions,
+    EndTransaction,
+    InitProducerId,
+    ListTransactions,
+    MarkersWritten,
+    TransactionRequest,
+    TransactionState,
+    VerifyPartitions,
+    WriteMarkers,
+)
+from respool.coordination.transaction_settings import TransactionSettings
+from respool.coordination.transaction_step import WAIT, Step
+from respool.coordination.transaction_waiting import (
+    WAITING_TIMER,
+    WaitingRequest,
+    WaitingRequests,
+)
+from respool.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+EXPIRY_TIMER: TimerKey = ("transactional id expiry",)
+TIMEOUT_TIMER: TimerKey = ("transaction timeout",)
+# So many tombstones or aborts in one go; the rest follows at once, with other requests in between.
+RECORDS_PER_TIMER_MAX = 5_000
+# All open transactions are looked through when the first is due, so not too often.
+TIMEOUT_PAUSE_MS = 100
+
+
+class TransactionShard:
+    def __init__(self, settings: TransactionSettings) -> None:
+        self._settings = settings
+        self._transactions: dict[str, Transaction] = {}
+        # Invariant: exactly those that are Ongoing.
+        self._open: dict[str, Transaction] = {}
+        self._admin = TransactionAdmin(self._transactions)
+        self._waiting = WaitingRequests(hold_ms_max=settings.hold_ms_max)
+        # For transactions with markers in some partitions: where they are missing.
+        self._unmarked: dict[str, set[TopicPartition]] = {}
+        # When the time-out timer rings; None: it is not set. Invariant: not later than any open transaction is due,
+        # or than TIMEOUT_PAUSE_MS after it rang last.
+        self._rings_at_ms: int | None = None
+        self._skipped_kinds: set[int] = set()
+        self._repliers: dict[type, Callable[[Any, int], Any]] = {
+            VerifyPartitions: lambda request, _: verify_partitions(
+                self._transactions.get(request.transactional_id), request
+            ),
+            ListTransactions: self._admin.list,
+            DescribeTransactions: lambda request, _: self._admin.describe(request),
+        }
+
+    def decide(self, request: TransactionRequest, *, ticket: Ticket, now_ms: int) -> Decision:
+        draft = Draft(now_ms)
+        if isinstance(request, AddPartitions | EndTransaction | InitProducerId):
+            transaction = self._transactions.get(request.transactional_id)
+            step = self._step(transaction, request, now_ms)
+            self._write_step(step, draft)
+            if step.reply is WAIT:
+                self._waiting.add(request, ticket, draft)
+            else:
+                draft.answer(ticket, step.reply)
+        elif isinstance(request, MarkersWritten):
+            self._on_markers_written(request, draft)
+            draft.answer(ticket, None)
+        else:
+            draft.answer(ticket, self._repliers[type(request)](request, now_ms))
+        return draft.decision()
+
+    def on_timer(self, key: TimerKey, *, now_ms: int) -> Decision:
+        draft = Draft(now_ms)
+        if key == TIMEOUT_TIMER:
+            self._abort_overdue(draft)
+        elif key == WAITING_TIMER:
+            self._waiting.on_timer(draft)
+        else:
+            assert key == EXPIRY_TIMER, key
+            self._expire(draft)
+        return draft.decision()
+
+    def on_loaded(self, *, now_ms: int) -> Decision:
+        """The whole log has been replayed: have missing markers written, and begin to time transactions out."""
+        draft = Draft(now_ms)
+        draft.set_timer(
+            EXPIRY_TIMER, now_ms + self._settings.transactional_id_expiration_check_interval_ms
+        )
+        for transaction in self._transactions.values():
+            if transaction.is_prepared:
+                draft.carry_out(_markers_of(transaction))
+        for transaction in self._open.values():
+            self._watch(transaction, draft)
+        return draft.decision()
+
+    def replay(
+        self, record: CoordinatorRecord, *, producer_id: ProducerId = NO_PRODUCER_ID
+    ) -> None:
+        """Take over what a record says.
+
+        Raises:
+            CoordinatorRecordDamaged: it cannot be read.
+        """
+        assert producer_id == NO_PRODUCER_ID, "this topic is not written in transactions"
+        kind = kind_of(record.key)
+        if kind != TRANSACTION_KEY_VERSION:
+            if kind not in self._skipped_kinds:
+                self._skipped_kinds.add(kind)
+                logger.warning("records of kind %d are unknown here and skipped", kind)
+            return
+        transactional_id = read_transaction_key(record.key)
+        if record.value is None:
+            self._transactions.pop(transactional_id, None)
+            self._open.pop(transactional_id, None)
+            return
+        transaction = read_transaction_value(transactional_id, record.value)
+        self._transactions[transactional_id] = transaction
+        if transaction.state is TransactionState.ONGOING:
+            self._open[transactional_id] = transaction
+        else:
+            self._open.pop(transactional_id, None)
+
+    # --- steps of one transactional id
+
+    def _step(self, transaction: Transaction | None, request: WaitingRequest, now_ms: int) -> Step:
+        if isinstance(request, AddPartitions):
+            return add_partitions(transaction, request, now_ms)
+        if isinstance(request, EndTransaction):
+            return end_transaction(transaction, request, now_ms)
+        return init_producer_id(
+            transaction,
+            request,
+            timeout_ms_max=self._settings.transaction_max_timeout_ms,
+            now_ms=now_ms,
+        )
+
+    def _write_step(self, step: Step, draft: Draft) -> None:
+        if step.transaction is not None:
+            self._write(step.transaction, draft)
+
+    def _write(self, transaction: Transaction, draft: Draft) -> None:
+        draft.write(
+            write_transaction_key(transaction.transactional_id),
+            write_transaction_value(transaction),
+        )
+        if transaction.state is TransactionState.ONGOING:
+            self._watch(transaction, draft)
+        elif transaction.is_prepared:
+            draft.carry_out(_markers_of(transaction))
+
+    def _on_markers_written(self, report: MarkersWritten, draft: Draft) -> None:
+        transactional_id = report.transactional_id
+        transaction = self._transactions.get(transactional_id)
+        if (
+            transaction is None
+            or not transaction.is_prepared
+            or transaction.producer_id != report.producer_id
+            or transaction.producer_epoch != report.producer_epoch
+        ):
+            # Of a transaction that is over.
+            return
+        unmarked = self._unmarked.pop(transactional_id, None) or set(transaction.partitions)
+        unmarked.difference_update(report.partitions)
+        if unmarked:
+            self._unmarked[transactional_id] = unmarked
+            return
+        transaction = complete(transaction, draft.now_ms)
+        self._write(transaction, draft)
+        # Each is decided from what the one before it has left.
+        for waiting in self._waiting.take(transactional_id):
+            step = self._step(transaction, waiting.request, draft.now_ms)
+            self._write_step(step, draft)
+            transaction = step.transaction or transaction
+            if step.reply is WAIT:
+                self._waiting.put_back(waiting)
+            else:
+                draft.answer(waiting.ticket, step.reply)
+
+    # --- time
+
+    def _watch(self, transaction: Transaction, draft: Draft) -> None:
+        """Have the timer ring when an open transaction is due, or earlier."""
+        if self._rings_at_ms is None or transaction.due_at_ms < self._rings_at_ms:
+            self._ring_at(transaction.due_at_ms, draft)
+
+    def _ring_at(self, due_at_ms: int, draft: Draft) -> None:
+        self._rings_at_ms = due_at_ms
+        draft.set_timer(TIMEOUT_TIMER, due_at_ms)
+
+    def _abort_overdue(self, draft: Draft) -> None:
+        now_ms = draft.now_ms
+        self._rings_at_ms = None
+        rings_at_ms: int | None = None
+        for transaction in self._open.values():
+            due_at_ms = transaction.due_at_ms
+            if due_at_ms <= now_ms and draft.record_count < RECORDS_PER_TIMER_MAX:
+                logger.info(
+                    "%s: the transaction of producer %d is open for more than %d ms and is aborted",
+                    transaction.transactional_id,
+                    transaction.producer_id,
+                    transaction.timeout_ms,
+                )
+                self._write(fence(transaction, is_own_wish=False, now_ms=now_ms), draft)
+            elif rings_at_ms is None or due_at_ms < rings_at_ms:
+                rings_at_ms = due_at_ms
+        if rings_at_ms is not None:
+            is_more_due = rings_at_ms <= now_ms
+            self._ring_at(
+                now_ms if is_more_due else max(rings_at_ms, now_ms + TIMEOUT_PAUSE_MS), draft
+            )
+
+    def _expire(self, draft: Draft) -> None:
+        """Take out ids that nobody has used for long."""
+        unused_since_ms = draft.now_ms - self._settings.transactional_id_expiration_ms
+        for transaction in self._transactions.values():
+            if draft.record_count >= RECORDS_PER_TIMER_MAX:
+                draft.set_timer(EXPIRY_TIMER, draft.now_ms)
+                return
+            if transaction.is_idle and transaction.updated_at_ms <= unused_since_ms:
+                draft.write(write_transaction_key(transaction.transactional_id), None)
+        interval_ms = self._settings.transactional_id_expiration_check_interval_ms
+        draft.set_timer(EXPIRY_TIMER, draft.now_ms + interval_ms)
+
+
+def _markers_of(prepared: Transaction) -> WriteMarkers:
+    return WriteMarkers(
+        transactional_id=prepared.transactional_id,
+        producer_id=prepared.producer_id,
+        producer_epoch=prepared.producer_epoch,
+        is_commit=prepared.state is TransactionState.PREPARE_COMMIT,
+        partitions=prepared.partitions,
+    )
