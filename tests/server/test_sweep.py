@@ -4,6 +4,8 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import encode_request
 from respool.broker.memory import MemoryBudget
@@ -34,10 +36,13 @@ class Room:
         buffer[: len(data)] = data
         self.connection.buffer_updated(len(data))
 
+    def sweep(self, second: float) -> None:
+        self._listener.sweep(self._began + second)
+
     def is_open_after(self, seconds: float) -> bool:
         """Sweep every second until then."""
         for second in range(int(seconds) + 1):
-            self._listener.sweep(self._began + second)
+            self.sweep(second)
         return not self.transport.is_closing()
 
 
@@ -69,6 +74,33 @@ def test_half_a_frame_is_waited_for_a_minute(running_broker: RunningBroker) -> N
         assert not room.is_open_after(MINUTE_S + 2)
 
     play(running_broker, story)
+
+
+def test_a_guest_who_sends_without_a_pause_is_not_taken_for_one_who_sends_half_a_frame(
+    running_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(room: Room) -> None:
+        loop = asyncio.get_running_loop()
+        began, half = loop.time(), len(WHOLE_FRAME) // 2
+        room.send(WHOLE_FRAME[:half])
+        for second in range(3 * int(MINUTE_S)):
+            # Whenever the sweep looks, half of a request is there: the second half of one, the first of the next.
+            with monkeypatch.context() as patch:
+                patch.setattr(room.connection, "_loop", _ClockAt(began + second))
+                room.send(WHOLE_FRAME[half:] + WHOLE_FRAME[:half])
+            room.sweep(second)
+            assert room.connection.is_mid_frame
+            assert not room.transport.is_closing(), f"closed after {second} s"
+
+    play(running_broker, story)
+
+
+class _ClockAt:
+    def __init__(self, now: float) -> None:
+        self._now = now
+
+    def time(self) -> float:
+        return self._now
 
 
 def test_half_a_frame_is_not_waited_for_long_when_others_need_memory(

@@ -68,7 +68,8 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_seen = 0
         self._stalled_since = self._loop.time()
         self.peer = "unknown"
-        self.last_active = self.last_grown = self._loop.time()
+        # When it last sent anything, when its buffer last grew, and when its last whole request was taken.
+        self.last_active = self.last_grown = self.last_taken = self._loop.time()
 
     # The transport's calls.
 
@@ -194,6 +195,7 @@ class Connection(asyncio.BufferedProtocol):
         self._send_ready()
         if has_taken_any:
             self._turn = None
+            self.last_taken = self.last_active
             if self._broker.memory.is_short_for_requests:
                 # Others wait for what this connection's last request needed; its next one waits in turn.
                 self._give_received(self._reader.release())

@@ -141,10 +141,11 @@ class Listener:
             elif connection.is_waiting_for_memory:
                 self._mid_frame_since.pop(connection, None)
             elif connection.is_mid_frame and not connection.is_busy:
-                # A request that is large may take as long again each time its buffer has doubled: it may
-                # have waited for that, and the client has sent as much again.
+                # A client that sends without a pause is in the middle of a request whenever we look: it is
+                # another one each time. One that is large may take as long again each time its buffer has
+                # doubled: it may have waited for that, and the client has sent as much again.
                 since = self._mid_frame_since.setdefault(connection, now)
-                since = max(since, connection.last_grown)
+                since = max(since, connection.last_grown, connection.last_taken)
                 if now - since > arrival_s:
                     connection.close(f"a request did not arrive whole within {arrival_s:.0f} s")
                 elif now - max(connection.last_active, connection.last_grown) > silence_s:
