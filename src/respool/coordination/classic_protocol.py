@@ -23,6 +23,7 @@ from respool.coordination.requests import (
     OffsetCommit,
     SyncGroup,
     SyncGroupReply,
+    TxnOffsetCommit,
 )
 from respool.model.errors import InvalidGroupId, RequestError, UnknownMemberId
 from respool.ports.dice import Dice
@@ -89,6 +90,12 @@ class ClassicProtocol:
         RequestError: the group's offsets are not for this client to move.
         """
         self._membership.check_commit(group, request, now_ms)
+
+    def check_txn_commit(self, group: ClassicGroup, request: TxnOffsetCommit) -> None:
+        """Raises:
+        RequestError: the group's offsets are not for this producer to move.
+        """
+        self._membership.check_txn_commit(group, request)
 
     def remove_all(self, group_id: str, draft: Draft) -> tuple[str, ...]:
         """Throw all members of a group out; return who they were."""

@@ -29,7 +29,13 @@ from respool.coordination.consumer_records import (
 )
 from respool.coordination.consumer_requests import TopicsView
 from respool.coordination.partition_sets import NO_PARTITIONS, PartitionSet
-from respool.coordination.requests import NO_MEMBER_ID, GroupState, GroupToFetch, OffsetCommit
+from respool.coordination.requests import (
+    NO_MEMBER_ID,
+    GroupState,
+    GroupToFetch,
+    OffsetCommit,
+    TxnOffsetCommit,
+)
 from respool.model.errors import (
     FencedInstanceId,
     IllegalGeneration,
@@ -201,6 +207,19 @@ class ConsumerGroup:
             )
         _check_epoch(member, request.generation)
 
+    def check_txn_commit(self, request: TxnOffsetCommit) -> None:
+        """Let a producer commit for a current member; and for anyone, while there are no members.
+
+        Raises:
+            UnknownMemberId: there is no such member.
+            IllegalGeneration: its epoch is another one. Producers know no other word for that.
+        """
+        if request.generation < 0 and not self.members:
+            return
+        member = self.find(request.member_id, None)
+        if request.generation != member.epoch:
+            raise IllegalGeneration(_wrong_epoch(member, request.generation))
+
     def check_fetch(self, asked: GroupToFetch) -> None:
         """Tell a member nothing once its epoch has passed; whoever does not say that it is one, always.
 
@@ -301,5 +320,9 @@ def _without_assignment(member: ConsumerMember) -> ConsumerMember:
 def _check_epoch(member: ConsumerMember, epoch: int) -> None:
     if epoch == member.epoch:
         return
-    wrong = f"member {member.member_id} is at epoch {member.epoch}, the request at {epoch}"
+    wrong = _wrong_epoch(member, epoch)
     raise StaleMemberEpoch(wrong) if member.classic is None else IllegalGeneration(wrong)
+
+
+def _wrong_epoch(member: ConsumerMember, epoch: int) -> str:
+    return f"member {member.member_id} is at epoch {member.epoch}, the request at {epoch}"

@@ -6,6 +6,7 @@ from respool.coordination.classic_group import ClassicGroup
 from respool.coordination.classic_protocol import ClassicProtocol
 from respool.coordination.consumer_group import ConsumerGroup
 from respool.coordination.consumer_groups import ConsumerGroups
+from respool.coordination.decision import RecordsProducer
 from respool.coordination.draft import Draft
 from respool.coordination.group_records import write_group_key
 from respool.coordination.group_settings import GroupSettings
@@ -23,6 +24,7 @@ from respool.coordination.requests import (
     OffsetFetchReply,
     PartitionResult,
     TopicResult,
+    TxnOffsetCommit,
 )
 from respool.model.errors import (
     GroupIdNotFound,
@@ -61,6 +63,31 @@ class GroupOffsets:
         )
         return OffsetCommitReply(topics=topics)
 
+    def commit_in_transaction(self, request: TxnOffsetCommit, draft: Draft) -> OffsetCommitReply:
+        try:
+            self._check_txn_commit(request)
+        except RequestError as error:
+            return _refused(request, error)
+        topics = self._offsets.commit(request.group_id, request.topics, draft=draft)
+        draft.producer = RecordsProducer(
+            producer_id=request.producer_id, producer_epoch=request.producer_epoch
+        )
+        return OffsetCommitReply(topics=topics)
+
+    def _check_txn_commit(self, request: TxnOffsetCommit) -> None:
+        group = self._classic.groups.get(request.group_id)
+        consumer = self._consumers.groups.get(request.group_id)
+        if group is not None:
+            self._classic.check_txn_commit(group, request)
+        elif consumer is not None:
+            consumer.check_txn_commit(request)
+        elif request.generation < 0:
+            _check_new_group(request.group_id)
+        elif self._offsets.has_group(request.group_id):
+            raise UnknownMemberId(f"group {request.group_id} has no members")
+        else:
+            raise IllegalGeneration(f"there is no group {request.group_id}")
+
     def _check_commit(self, request: OffsetCommit, now_ms: int) -> None:
         group = self._classic.groups.get(request.group_id)
         consumer = self._consumers.groups.get(request.group_id)
@@ -70,8 +97,7 @@ class GroupOffsets:
             consumer.check_commit(request)
         elif request.generation < 0:
             # A consumer that manages its partitions itself, or a tool. The group is made by this commit.
-            if not fits_a_string(request.group_id):
-                raise InvalidGroupId(f"a group id of {len(request.group_id)} characters")
+            _check_new_group(request.group_id)
         elif self._offsets.has_group(request.group_id):
             raise UnknownMemberId(f"group {request.group_id} has no members")
         elif request.knows_member_epochs:
@@ -136,7 +162,12 @@ class GroupOffsets:
         return False
 
 
-def _refused(request: OffsetCommit, error: RequestError) -> OffsetCommitReply:
+def _check_new_group(group_id: str) -> None:
+    if not fits_a_string(group_id):
+        raise InvalidGroupId(f"a group id of {len(group_id)} characters")
+
+
+def _refused(request: OffsetCommit | TxnOffsetCommit, error: RequestError) -> OffsetCommitReply:
     return OffsetCommitReply(
         topics=tuple(
             TopicResult(

@@ -39,6 +39,7 @@ from respool.coordination.requests import (
     OffsetDelete,
     OffsetFetch,
     SyncGroup,
+    TxnOffsetCommit,
 )
 from respool.model.ids import NO_PRODUCER_ID, ProducerId
 from respool.ports.dice import Dice
@@ -73,6 +74,7 @@ class GroupShard:
         # The others are answered at once.
         self._repliers: dict[type, Callable[[Any, Draft], Any]] = {
             OffsetCommit: self._group_offsets.commit,
+            TxnOffsetCommit: self._group_offsets.commit_in_transaction,
             OffsetFetch: lambda request, _: self._group_offsets.fetch(request),
             OffsetDelete: self._group_offsets.delete,
             ListGroups: lambda request, _: self._admin.list(request),

@@ -17,6 +17,7 @@ from respool.coordination.requests import (
     OffsetCommit,
     SyncGroup,
     SyncGroupReply,
+    TxnOffsetCommit,
 )
 from respool.model.errors import (
     IllegalGeneration,
@@ -105,6 +106,21 @@ class Membership:
         if group.state is GroupState.COMPLETING_REBALANCE:
             raise RebalanceInProgress(f"group {group.group_id} waits for its assignment")
         member.expires_at_ms = now_ms + member.session_timeout_ms
+
+    def check_txn_commit(self, group: ClassicGroup, request: TxnOffsetCommit) -> None:
+        """Let a producer commit for a current member, also while partitions are being shared out; and one that names
+        no member, always.
+
+        Raises:
+            UnknownMemberId, FencedInstanceId, IllegalGeneration: it is not a current member that it works for.
+        """
+        if request.generation < 0 and (
+            group.state is GroupState.EMPTY
+            or (request.member_id == NO_MEMBER_ID and request.instance_id is None)
+        ):
+            return
+        group.check_member(request.member_id, request.instance_id)
+        _check_generation(group, request.generation)
 
     # --- leaving
 

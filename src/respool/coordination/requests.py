@@ -13,7 +13,14 @@ from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from respool.model.errors import RequestError
-from respool.model.ids import NO_LEADER_EPOCH, ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId
+from respool.model.ids import (
+    NO_LEADER_EPOCH,
+    ZERO_TOPIC_ID,
+    LeaderEpoch,
+    Offset,
+    ProducerId,
+    TopicId,
+)
 
 # A member that joins for the first time has no id yet; one that commits without being a member never has.
 NO_MEMBER_ID = ""
@@ -188,6 +195,23 @@ class OffsetCommit:
     retention_ms: int = RETENTION_BY_BROKER
     # From version 9 the client knows member epochs, so a next-generation group may take its commit.
     knows_member_epochs: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommit:
+    """Offsets that count once the producer's transaction is committed. The answer is an `OffsetCommitReply`.
+
+    The caller has checked the topics, and that the group's partition is part of the transaction. A producer before
+    KIP-447 does not say which member of the group it works for; then nobody is fenced.
+    """
+
+    group_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+    generation: int = NO_GENERATION
+    member_id: str = NO_MEMBER_ID
+    instance_id: str | None = None
+    topics: tuple[TopicToCommit, ...]
 
 
 class PartitionResult(NamedTuple):
@@ -365,6 +389,7 @@ GroupRequest: TypeAlias = (
     | Heartbeat
     | LeaveGroup
     | OffsetCommit
+    | TxnOffsetCommit
     | OffsetFetch
     | OffsetDelete
     | ListGroups
