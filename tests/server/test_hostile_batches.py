@@ -27,7 +27,7 @@ INVALID_TIMESTAMP = 32
 UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 OUT_OF_ORDER_SEQUENCE = 45
 INVALID_PRODUCER_EPOCH = 47
-INVALID_TXN_STATE = 48
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
 UNSUPPORTED_COMPRESSION = 76
 INVALID_RECORD = 87
 
@@ -104,8 +104,8 @@ def flipped(position: int) -> bytes:
         pytest.param(resealed(attributes=0x10), INVALID_RECORD, id="transactional, no producer"),
         pytest.param(
             resealed(attributes=0x10, producer_id=1, producer_epoch=0, base_sequence=0),
-            INVALID_TXN_STATE,
-            id="a transaction nobody began",
+            TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            id="a transaction without a name",
         ),
         pytest.param(resealed(attributes=5), UNSUPPORTED_COMPRESSION, id="an unknown codec"),
         pytest.param(resealed(producer_id=-7), INVALID_RECORD, id="a negative producer id"),

@@ -17,7 +17,7 @@ from respool.wire.hot_replies import (
 )
 from wire.entities import examples
 
-PRODUCE_VERSIONS = range(3, 12)
+PRODUCE_VERSIONS = range(3, 13)
 FETCH_VERSIONS = range(4, 18)
 
 int32 = st.integers(-(2**31), 2**31 - 1)

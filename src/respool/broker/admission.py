@@ -6,7 +6,6 @@ once where that is quick, else off the loop.
 
 from respool.model.errors import (
     InvalidRecord,
-    InvalidTransactionState,
     MessageTooLarge,
     UnsupportedCompressionType,
 )
@@ -44,10 +43,6 @@ def admit(records: bytes | None, config: TopicConfig, *, now_ms: int, version: i
         raise InvalidRecord("there is no record batch")
     batch = check_produced(records, bytes_max=config.max_message_bytes)
     header = batch.header
-    if header.is_transactional:
-        raise InvalidTransactionState(
-            f"producer {header.producer_id} has no open transaction in this partition"
-        )
     if header.codec_bits == Codec.ZSTD and version < ZSTD_FROM_PRODUCE_VERSION:
         raise UnsupportedCompressionType(
             f"zstd needs Produce version {ZSTD_FROM_PRODUCE_VERSION}, the request has {version}"

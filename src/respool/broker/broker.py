@@ -6,7 +6,7 @@ import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from respool.broker.catalog import Catalog
@@ -17,17 +17,21 @@ from respool.broker.flusher import Flusher
 from respool.broker.groups import Groups
 from respool.broker.housekeeping import Housekeeping
 from respool.broker.leftovers import Leftovers
+from respool.broker.marker_writer import MarkerWriter
 from respool.broker.memory import MemoryBudget
 from respool.broker.partitions import Partitions
 from respool.broker.producer_ids import ProducerIds
 from respool.broker.shards import Shards, ShardsOwner
 from respool.broker.topics import Topics
+from respool.broker.transactions import Transactions
 from respool.coordination.group_settings import GroupSettings
 from respool.coordination.group_shard import GroupShard
+from respool.coordination.transaction_settings import TransactionSettings
+from respool.coordination.transaction_shard import TransactionShard
 from respool.log.data_folder import DataFolder, cluster_id_text
 from respool.model.cluster import BrokerEndpoint, ClusterImage
 from respool.model.ids import BrokerId
-from respool.model.internal_topics import CONSUMER_OFFSETS
+from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from respool.model.settings import Settings
 from respool.ports.clock import Clock
 from respool.ports.dice import Dice
@@ -39,6 +43,8 @@ from respool.ports.record_scan import RecordScanner
 from respool.records.plain_scan import PlainScanner
 
 logger = logging.getLogger(__name__)
+
+Chosen = TypeVar("Chosen", GroupSettings, TransactionSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +109,10 @@ class Broker:
             catalog=self.catalog, partitions=self.partitions, leftovers=self.leftovers
         )
         self.groups = self._new_groups()
+        self.markers = MarkerWriter(
+            partitions=self.partitions, offsets=self.groups.shards, clock=self.clock
+        )
+        self.transactions = self._new_transactions()
         self.housekeeping = Housekeeping(
             partitions=self.partitions,
             folder=self.folder,
@@ -128,9 +138,10 @@ class Broker:
         await self.offload.run(lambda: self.folder.put_strays_aside(self.partitions.names()))
         self.leftovers.delete_later(self.folder.leftovers(), delay_ms=0)
         self.topics.on_changed = self.groups.on_topics_changed
-        self.groups.shards.open()
-        # In the background: producing and fetching need not wait for it.
-        self.spawn(self.groups.shards.load())
+        for shards in (self.groups.shards, self.transactions.shards):
+            shards.open()
+            # In the background: producing and fetching need not wait for it.
+            self.spawn(shards.load())
         self.spawn(self.housekeeping.run_retention())
         self.spawn(self.housekeeping.run_checkpoints())
         self.spawn(self.housekeeping.run_compaction())
@@ -169,6 +180,7 @@ class Broker:
 
     def stop_coordinators(self) -> None:
         """Whoever waits for one looks for it anew."""
+        self.transactions.stop()
         self.groups.shards.stop()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
@@ -190,9 +202,7 @@ class Broker:
             self.fail(error)
 
     def _new_groups(self) -> Groups:
-        # Its settings have the same names there; those of the broker have been checked already.
-        names = [field.name for field in dataclasses.fields(GroupSettings)]
-        settings = GroupSettings(**{name: getattr(self.settings, name) for name in names})
+        settings = self._settings_for(GroupSettings)
         return Groups(
             new_shards=partial(
                 self._new_shards, CONSUMER_OFFSETS, self.settings.offsets_topic_partitions
@@ -201,6 +211,22 @@ class Broker:
             clock=self.clock,
             new_group_machine=lambda: GroupShard(settings, dice=self.world.dice),
         )
+
+    def _new_transactions(self) -> Transactions:
+        settings = self._settings_for(TransactionSettings)
+        return Transactions(
+            new_shards=partial(
+                self._new_shards, TRANSACTION_STATE, self.settings.transactions_topic_partitions
+            ),
+            markers=self.markers,
+            producer_ids=self.producer_ids,
+            new_transaction_machine=lambda: TransactionShard(settings),
+        )
+
+    def _settings_for(self, kind: type[Chosen]) -> Chosen:
+        """A room's settings that are the operator's to set have the same names there, and are checked already."""
+        names = [one.name for one in dataclasses.fields(kind) if hasattr(self.settings, one.name)]
+        return kind(**{name: getattr(self.settings, name) for name in names})
 
     def _new_shards(self, topic: str, partition_count: int, owner: ShardsOwner) -> Shards:
         return Shards(

@@ -6,6 +6,8 @@ from typing import TypeAlias
 
 from respool.broker.broker import Broker
 from respool.broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     api_versions,
     consumer_group_describe,
@@ -21,6 +23,8 @@ from respool.broker.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -31,6 +35,7 @@ from respool.broker.handlers import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -38,6 +43,8 @@ from respool.broker.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from respool.broker.outcome import Outcome
 from respool.wire.api_table import Api
@@ -67,6 +74,11 @@ HANDLERS: Mapping[int, Handler] = {
     Api.DELETE_RECORDS: delete_records.delete_records,
     Api.INIT_PRODUCER_ID: init_producer_id.init_producer_id,
     Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.offset_for_leader_epoch,
+    Api.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn.add_partitions_to_txn,
+    Api.ADD_OFFSETS_TO_TXN: add_offsets_to_txn.add_offsets_to_txn,
+    Api.END_TXN: end_txn.end_txn,
+    Api.WRITE_TXN_MARKERS: write_txn_markers.write_txn_markers,
+    Api.TXN_OFFSET_COMMIT: txn_offset_commit.txn_offset_commit,
     Api.DESCRIBE_CONFIGS: describe_configs.describe_configs,
     Api.ALTER_CONFIGS: alter_configs.alter_configs,
     Api.DESCRIBE_LOG_DIRS: describe_log_dirs.describe_log_dirs,
@@ -76,6 +88,8 @@ HANDLERS: Mapping[int, Handler] = {
     Api.OFFSET_DELETE: offset_delete.offset_delete,
     Api.DESCRIBE_CLUSTER: describe_cluster.describe_cluster,
     Api.DESCRIBE_PRODUCERS: describe_producers.describe_producers,
+    Api.DESCRIBE_TRANSACTIONS: describe_transactions.describe_transactions,
+    Api.LIST_TRANSACTIONS: list_transactions.list_transactions,
     Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat.consumer_group_heartbeat,
     Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe.consumer_group_describe,
     Api.LIST_CONFIG_RESOURCES: list_config_resources.list_config_resources,

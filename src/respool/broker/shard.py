@@ -7,9 +7,9 @@ the log while loading, and then each batch right after it was appended.
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from respool.broker.partition import Partition
 from respool.broker.shard_timers import ShardTimers
@@ -17,28 +17,33 @@ from respool.coordination.decision import (
     Answer,
     CoordinatorRecord,
     Decision,
+    RecordsProducer,
     Ticket,
     TimerKey,
 )
+from respool.log.verification import VerificationGuard
 from respool.model.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     NotCoordinator,
     RequestError,
     StorageError,
+    StorageFailed,
 )
+from respool.model.ids import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
-from respool.records.batch import RecordBatch
+from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
+from respool.records.markers import EndTransactionMarker, read_marker
 from respool.records.record import Record, read_records
-from respool.records.validate import check_produced, walk_batches
+from respool.records.validate import walk_batches
 
 logger = logging.getLogger(__name__)
 
 # How much of the log is read and replayed in one go while loading; requests go in between.
 LOAD_BYTES = 1024 * 1024
-# Our own batches are not bounded by what clients may send: one decision is one batch.
+# What is read back is as large as a decision was.
 BATCH_BYTES_MAX = 2**31 - 1
 
 
@@ -56,6 +61,12 @@ class Machine(Protocol):
 
 class TransactionalMachine(Machine, Protocol):
     """One whose decisions may be part of producers' transactions."""
+
+    def replay(
+        self, record: CoordinatorRecord, *, producer_id: ProducerId = NO_PRODUCER_ID
+    ) -> None: ...
+
+    def replay_end_transaction(self, producer_id: ProducerId, *, is_committed: bool) -> None: ...
 
 
 class _State(Enum):
@@ -75,7 +86,10 @@ class Shard:
         on_failed: Callable[[], None] = lambda: None,
         on_effect: Callable[[Any], None] | None = None,
     ) -> None:
-        """`on_failed` is called when an append failed: the shard has stopped, and another may take its place."""
+        """`on_failed` is called when an append failed: the shard has stopped, and another may take its place.
+
+        `on_effect` gets the effects of decisions, each when its decision is committed.
+        """
         self.machine = machine
         self._partition = partition
         self._clock = clock
@@ -87,6 +101,10 @@ class Shard:
         # Requests that are decided on or wait in the machine, by ticket.
         self._waiting: dict[Ticket, asyncio.Future[Any]] = {}
         self._timers = ShardTimers(clock=clock, on_due=self._on_timer)
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        return self._partition.leader_epoch
 
     @property
     def is_active(self) -> bool:
@@ -107,8 +125,10 @@ class Shard:
             logger.info("%s: replayed %d records", self._partition.name, count)
         self._carry_out(self.machine.on_loaded(now_ms=self._clock.now_ms()))
 
-    def ask(self, request: Any) -> "asyncio.Future[Any]":
+    def ask(self, request: Any, *, guard: VerificationGuard | None = None) -> "asyncio.Future[Any]":
         """Put a request to the machine; its reply comes when it is safe to give.
+
+        With `guard` the request may begin a producer's transaction in this partition: see `begin_verification`.
 
         Raises:
             CoordinatorLoadInProgress: ask again soon.
@@ -118,13 +138,42 @@ class Shard:
         ticket = Ticket(next(self._tickets))
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = reply
-        self._carry_out(self.machine.decide(request, ticket=ticket, now_ms=self._clock.now_ms()))
+        decision = self.machine.decide(request, ticket=ticket, now_ms=self._clock.now_ms())
+        self._carry_out(decision, guard)
         return reply
+
+    def report(self, request: Any) -> None:
+        """Tell the machine something that it need not answer."""
+        if self.is_active:
+            ticket = Ticket(next(self._tickets))
+            self._carry_out(
+                self.machine.decide(request, ticket=ticket, now_ms=self._clock.now_ms())
+            )
 
     def tell(self, decision: Decision) -> None:
         """Carry out a decision nobody asked for, such as one about topics that were deleted."""
         if self.is_active:
             self._carry_out(decision)
+
+    def begin_verification(self, producer: RecordsProducer) -> VerificationGuard | None:
+        """What a producer's first records here must be asked with, once its coordinator says that it may write here.
+
+        None: its transaction has begun here already.
+        """
+        self._check_active()
+        return self._partition.begin_verification(_batch((_PROBE,), producer, now_ms=0).header)
+
+    def end_transaction(self, marker: EndTransactionMarker) -> Offset:
+        """Write a transaction's end here, and take it over; it counts when all before the offset returned is committed.
+
+        Raises:
+            CoordinatorLoadInProgress, NotCoordinator: it cannot be done now.
+            RequestError: the marker is fenced, or cannot be written.
+        """
+        self._check_active()
+        appended = self._partition.append_marker(marker, now_ms=self._clock.now_ms())
+        self._replay_marker(marker)
+        return Offset(appended.last_offset + 1)
 
     def stop(self) -> None:
         """Serve no longer; whoever waits looks for the coordinator anew."""
@@ -142,36 +191,57 @@ class Shard:
         if self.is_active:
             self._carry_out(self.machine.on_timer(key, now_ms=self._clock.now_ms()))
 
-    def _carry_out(self, decision: Decision) -> None:
+    def _carry_out(self, decision: Decision, guard: VerificationGuard | None = None) -> None:
         self._timers.apply(decision.timers)
-        if decision.records and not self._append(decision.records):
+        if decision.records and not self._append(decision, guard):
             return
-        if not decision.answers:
+        if not decision.answers and not decision.effects:
             return
         # Also without records: the machine has seen what was appended before, and must not tell of
         # it while it could still be lost.
-        release = _Release(self, decision.answers)
+        release = _Release(self, decision)
         if not self._partition.wait_for_commit(self._partition.log.log_end, release):
             release.on_committed()
 
-    def _append(self, records: tuple[CoordinatorRecord, ...]) -> bool:
-        now_ms = self._clock.now_ms()
-        data = build_batch(
-            [NewRecord(key=one.key, value=one.value, timestamp_ms=now_ms) for one in records]
-        )
+    def _append(self, decision: Decision, guard: VerificationGuard | None) -> bool:
+        now_ms, producer = self._clock.now_ms(), decision.producer
+        batch = _batch(decision.records, producer, now_ms=now_ms)
         try:
-            self._partition.append(check_produced(data, bytes_max=BATCH_BYTES_MAX), now_ms=now_ms)
-        except RequestError as error:
-            # The machine may have moved on with what need not survive; only the log knows what does.
-            logger.error("%s: the coordinator stops: %s", self._partition.name, error)
-            self._state = _State.STOPPED
-            self._timers.stop()
-            self._fail_all(CoordinatorNotAvailable(f"{self._partition.name}: {error}"))
-            self._on_failed()
+            self._partition.append(batch, now_ms=now_ms, guard=guard)
+        except StorageFailed as error:
+            self._fail(error)
             return False
-        for one in records:
-            self.machine.replay(one)
+        except RequestError as error:
+            if producer is None:
+                self._fail(error)
+            else:
+                # The producer is fenced, or its transaction is over: its request comes to nothing.
+                self.fail(decision.answers, error)
+            return False
+        if producer is None:
+            for one in decision.records:
+                self.machine.replay(one)
+        else:
+            machine = cast(TransactionalMachine, self.machine)
+            for one in decision.records:
+                machine.replay(one, producer_id=producer.producer_id)
         return True
+
+    def _fail(self, error: RequestError) -> None:
+        # The machine may have moved on with what need not survive; only the log knows what does.
+        logger.error("%s: the coordinator stops: %s", self._partition.name, error)
+        self._state = _State.STOPPED
+        self._timers.stop()
+        self._fail_all(CoordinatorNotAvailable(f"{self._partition.name}: {error}"))
+        self._on_failed()
+
+    def release(self, decision: Decision) -> None:
+        """The decision is committed."""
+        self.answer(decision.answers)
+        for effect in decision.effects:
+            # Another may serve the partition by now, and does it.
+            if self.is_active and self._on_effect is not None:
+                self._on_effect(effect)
 
     def answer(self, answers: tuple[Answer, ...]) -> None:
         for answer in answers:
@@ -206,37 +276,71 @@ class Shard:
             for batch in _batches(data):
                 offset = batch.header.next_offset
                 if batch.header.is_control:
+                    self._replay_control(batch)
                     continue
                 for record in read_records(batch, limit=BATCH_BYTES_MAX):
                     if record.offset >= read_at:
-                        self._replay(record)
+                        self._replay(record, batch)
                         count += 1
             # A compacted log may end in a gap: what is missing there was replaced by something later.
             if offset == read_at:
                 break
         return count
 
-    def _replay(self, record: Record) -> None:
+    def _replay(self, record: Record, batch: RecordBatch) -> None:
         if record.key is None:
             logger.warning("%s: a record without a key at %d", self._partition.name, record.offset)
             return
-        self.machine.replay(CoordinatorRecord(key=record.key, value=record.value))
+        one = CoordinatorRecord(key=record.key, value=record.value)
+        if batch.header.is_transactional:
+            machine = cast(TransactionalMachine, self.machine)
+            machine.replay(one, producer_id=ProducerId(batch.header.producer_id))
+        else:
+            self.machine.replay(one)
+
+    def _replay_control(self, batch: RecordBatch) -> None:
+        # Compaction may have left only its header, and other kinds of control records may come one day.
+        marker = read_marker(batch) if batch.header.record_count else None
+        if marker is not None:
+            self._replay_marker(marker)
+
+    def _replay_marker(self, marker: EndTransactionMarker) -> None:
+        machine = cast(TransactionalMachine, self.machine)
+        machine.replay_end_transaction(
+            ProducerId(marker.producer_id), is_committed=marker.is_commit
+        )
 
 
 class _Release:
-    """Answers that wait for the high watermark."""
+    """A decision that waits for the high watermark."""
 
-    __slots__ = ("_answers", "_shard")
+    __slots__ = ("_decision", "_shard")
 
-    def __init__(self, shard: Shard, answers: tuple[Answer, ...]) -> None:
+    def __init__(self, shard: Shard, decision: Decision) -> None:
         self._shard = shard
-        self._answers = answers
+        self._decision = decision
 
     def on_committed(self) -> None:
-        self._shard.answer(self._answers)
+        self._shard.release(self._decision)
 
     def on_failed(self, error: RequestError) -> None:
-        self._shard.fail(self._answers, CoordinatorNotAvailable(str(error)))
+        self._shard.fail(self._decision.answers, CoordinatorNotAvailable(str(error)))
+
+
+# A record like those that are going to be written: only its producer matters.
+_PROBE = CoordinatorRecord(key=b"", value=None)
+
+
+def _batch(
+    records: Sequence[CoordinatorRecord], producer: RecordsProducer | None, *, now_ms: int
+) -> RecordBatch:
+    data = build_batch(
+        [NewRecord(key=one.key, value=one.value, timestamp_ms=now_ms) for one in records],
+        producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
+        producer_epoch=-1 if producer is None else producer.producer_epoch,
+        is_transactional=producer is not None,
+    )
+    return RecordBatch(read_header(data), data)
 
 
 def _batches(data: bytes) -> Iterator[RecordBatch]:

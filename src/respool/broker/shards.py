@@ -88,6 +88,10 @@ class Shards:
         for shard in self._shards.values():
             shard.stop()
 
+    @property
+    def has_topic(self) -> bool:
+        return bool(self._shards)
+
     def __iter__(self) -> Iterator[tuple[int, Shard]]:
         return iter(tuple(self._shards.items()))
 

@@ -269,6 +269,12 @@ class TransactionalIdAuthorizationFailed(RequestError):
     code = 53
 
 
+class OperationNotAttempted(RequestError):
+    """Something else in the request failed, so this was not tried."""
+
+    code = 55
+
+
 class StorageFailed(RequestError):
     """The partition is offline: its disk failed or its log is damaged. The broker's log tells which."""
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from respool.model.topic_config import MIB
 
 CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
 
 # What they are created with. They keep the latest per key for ever, and are synced before anyone is answered,
 # whatever the broker's defaults for topics are.
@@ -15,7 +16,10 @@ _COORDINATOR_LOG = {
     "segment.bytes": str(100 * MIB),
 }
 
-INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {CONSUMER_OFFSETS: _COORDINATOR_LOG}
+INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
+    CONSUMER_OFFSETS: _COORDINATOR_LOG,
+    TRANSACTION_STATE: _COORDINATOR_LOG,
+}
 
 
 def is_internal(name: str) -> bool:

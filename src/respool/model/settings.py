@@ -172,6 +172,25 @@ class Settings:
         metadata=_setting("How often offsets to be forgotten are looked for."),
     )
 
+    transactions_topic_partitions: int = field(
+        default=50,
+        metadata=_setting(
+            "Partitions of the topic transactions are kept in; of use only before there are any."
+        ),
+    )
+    transaction_max_timeout_ms: int = field(
+        default=15 * MINUTE_MS,
+        metadata=_setting("The longest time a producer may ask for its transactions to be open."),
+    )
+    transactional_id_expiration_ms: int = field(
+        default=7 * DAY_MS,
+        metadata=_setting("A transactional id that nobody used this long is forgotten."),
+    )
+    transactional_id_expiration_check_interval_ms: int = field(
+        default=60 * MINUTE_MS,
+        metadata=_setting("How often transactional ids to be forgotten are looked for."),
+    )
+
     def __post_init__(self) -> None:
         self._check_numbers()
         host, _ = self.listen_address
@@ -270,6 +289,10 @@ _LOWEST = {
     "offset_metadata_max_bytes": 0,
     "offsets_retention_minutes": 1,
     "offsets_retention_check_interval_ms": 1,
+    "transactions_topic_partitions": 1,
+    "transaction_max_timeout_ms": 1,
+    "transactional_id_expiration_ms": 1,
+    "transactional_id_expiration_check_interval_ms": 1,
 }
 
 

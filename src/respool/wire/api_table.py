@@ -31,6 +31,11 @@ class Api(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -40,6 +45,8 @@ class Api(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
@@ -76,7 +83,7 @@ def _row(
 _ROWS = (
     # librdkafka before 2.11.1 turns features off when Produce does not start at 0, though it never sends
     # a version below 3 (KAFKA-18659).
-    _row(Api.PRODUCE, "Produce", 3, 11, advertised_min=0),
+    _row(Api.PRODUCE, "Produce", 3, 12, advertised_min=0),
     _row(Api.FETCH, "Fetch", 4, 17),
     _row(Api.LIST_OFFSETS, "ListOffsets", 1, 11),
     _row(Api.METADATA, "Metadata", 0, 13),
@@ -97,6 +104,12 @@ _ROWS = (
     _row(Api.DELETE_RECORDS, "DeleteRecords", 0, 2),
     _row(Api.INIT_PRODUCER_ID, "InitProducerId", 0, 5),
     _row(Api.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4),
+    # librdkafka and aiokafka speak version 0 of these only, and hang or stop without it.
+    _row(Api.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5),
+    _row(Api.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4),
+    _row(Api.END_TXN, "EndTxn", 0, 5),
+    _row(Api.WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 1),
+    _row(Api.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5),
     _row(Api.DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4),
     _row(Api.ALTER_CONFIGS, "AlterConfigs", 0, 2),
     _row(Api.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4),
@@ -106,6 +119,8 @@ _ROWS = (
     _row(Api.OFFSET_DELETE, "OffsetDelete", 0, 0),
     _row(Api.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2),
     _row(Api.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0),
+    _row(Api.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0),
+    _row(Api.LIST_TRANSACTIONS, "ListTransactions", 0, 2),
     # librdkafka polls for ever without a word when it finds 0 only; franz-go uses it as soon as it is told of it.
     _row(Api.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1),
     _row(Api.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1),

@@ -11,7 +11,6 @@ from respool.wire.api_table import Api
 
 COORDINATOR_NOT_AVAILABLE = 15
 INVALID_REQUEST = 42
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
 GROUP = 0
 TRANSACTION = 1
 NO_TYPE = 7
@@ -78,15 +77,13 @@ def test_the_topic_stays_as_it_is_over_a_restart(broker: RunningBroker, crash: b
 
 
 @every_version_with_type
-def test_transactions_are_refused_with_what_makes_every_client_give_up(
+def test_the_first_transactional_id_makes_the_topic_of_transactions(
     broker: RunningBroker, version: int
 ) -> None:
     (found,) = ask(broker, version, "bank", key_type=TRANSACTION)
 
-    assert found.error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert found.error_message == "this broker has no transactions"
-    assert found.node_id == -1
-    assert not broker.broker.image.topics
+    assert (found.error_code, found.node_id) == (0, 1)
+    assert list(broker.broker.image.topics) == ["__transaction_state"]
 
 
 @every_version_with_type
@@ -107,4 +104,4 @@ def test_a_topic_that_cannot_be_made_is_told_to_client_and_operator(
         (found,) = ask(broker, version, "drivers")
 
     assert found.error_code == COORDINATOR_NOT_AVAILABLE
-    assert "the topic for groups cannot be made" in caplog.text
+    assert "the topic __consumer_offsets cannot be made" in caplog.text

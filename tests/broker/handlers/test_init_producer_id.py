@@ -10,7 +10,6 @@ from respool.wire.api_table import Api
 
 VERSIONS = versions(Api.INIT_PRODUCER_ID)
 REQUEST_TIMED_OUT = 7
-UNSUPPORTED_VERSION = 35
 INVALID_REQUEST = 42
 
 every_version = pytest.mark.parametrize("version", VERSIONS)
@@ -68,13 +67,6 @@ def test_half_of_the_current_id_and_epoch_is_refused(
     reply = ask(running_broker, version, producer_id=producer_id, producer_epoch=producer_epoch)
 
     assert (reply.error_code, reply.producer_id) == (INVALID_REQUEST, -1)
-
-
-@every_version
-def test_transactions_are_refused_at_once(running_broker: RunningBroker, version: int) -> None:
-    reply = ask(running_broker, version, "payments")
-
-    assert (reply.error_code, reply.producer_id) == (UNSUPPORTED_VERSION, -1)
 
 
 @every_version

@@ -21,7 +21,7 @@ from respool.wire.codec import decode_request
 VERSION = 9
 TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS, BAD_ACKS = 7, 10, 19, 21
 CORRUPT, UNKNOWN_TOPIC, NOT_LEADER, BAD_TIMESTAMP, OUT_OF_ORDER, STALE_EPOCH = 2, 3, 6, 32, 45, 47
-BAD_TXN_STATE, STORAGE_ERROR, BAD_CODEC, BAD_RECORD = 48, 56, 76, 87
+NO_TRANSACTIONAL_ID, STORAGE_ERROR, BAD_CODEC, BAD_RECORD = 53, 56, 76, 87
 
 
 def batch(*values: bytes, timestamp_ms: int = 1_000, **fields: Any) -> bytes:
@@ -120,7 +120,7 @@ def damaged(data: bytes) -> bytes:
         (batch(timestamp_ms=10**15), BAD_TIMESTAMP),
         (
             batch(producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True),
-            BAD_TXN_STATE,
+            NO_TRANSACTIONAL_ID,
         ),
     ],
 )

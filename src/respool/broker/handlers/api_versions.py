@@ -1,4 +1,4 @@
-"""ApiVersions (key 18): which APIs this broker speaks, in which versions.
+"""ApiVersions (key 18): which APIs this broker speaks, in which versions, and which features are switched on.
 
 A version of this request that is too new is answered by the wire, before it gets here (KIP-511).
 """
@@ -8,11 +8,39 @@ from respool.broker.outcome import Outcome
 from respool.wire.api_table import API_TABLE
 from respool.wire.codec import Request, encode_reply
 
+# Each feature switches clients to a protocol that must be complete here. With this one, from level 2 on, producers bump
+# their epoch with every transaction and add partitions by writing to them (KIP-890).
+TRANSACTION_VERSION = "transaction.version"
+TRANSACTION_LEVEL = 2
+# Clients that ask in older versions cannot read features that begin at level 0 (KAFKA-17011).
+FEATURES_VERSION = 4
+FEATURES_EPOCH = 0
+
 
 def api_versions(request: Request, _broker: Broker) -> Outcome:
-    apis = [
-        {"api_key": api.key, "min_version": api.advertised_min, "max_version": api.version_max}
-        for api in API_TABLE.values()
-    ]
-    # No features yet: each one here would switch clients to a protocol we must then complete.
-    return [encode_reply(request, {"error_code": 0, "api_keys": apis, "throttle_time": 0})]
+    fields: dict[str, object] = {
+        "error_code": 0,
+        "api_keys": [
+            {"api_key": api.key, "min_version": api.advertised_min, "max_version": api.version_max}
+            for api in API_TABLE.values()
+        ],
+        "throttle_time": 0,
+    }
+    if request.version >= FEATURES_VERSION:
+        fields |= _FEATURES
+    return [encode_reply(request, fields)]
+
+
+_FEATURES: dict[str, object] = {
+    "supported_features": [
+        {"name": TRANSACTION_VERSION, "min_version": 0, "max_version": TRANSACTION_LEVEL}
+    ],
+    "finalized_features_epoch": FEATURES_EPOCH,
+    "finalized_features": [
+        {
+            "name": TRANSACTION_VERSION,
+            "max_version_level": TRANSACTION_LEVEL,
+            "min_version_level": TRANSACTION_LEVEL,
+        }
+    ],
+}

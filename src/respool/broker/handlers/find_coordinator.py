@@ -1,6 +1,6 @@
-"""FindCoordinator (key 10): which broker looks after a group.
+"""FindCoordinator (key 10): which broker looks after a group, or a transactional id.
 
-The topic groups are kept in is made when the first client asks. Whether that topic is loaded yet is not told here:
+The topic they are kept in is made when the first client asks. Whether that topic is loaded yet is not told here:
 clients learn it from the coordinator.
 """
 
@@ -10,11 +10,11 @@ from enum import IntEnum
 from respool.broker.broker import Broker
 from respool.broker.handlers.error_fields import error_fields
 from respool.broker.outcome import Reply
+from respool.broker.shards import Shards
 from respool.model.errors import (
     CoordinatorNotAvailable,
     InvalidRequest,
     RequestError,
-    TransactionalIdAuthorizationFailed,
 )
 from respool.wire.codec import Request, encode_reply
 
@@ -35,34 +35,32 @@ async def find_coordinator(request: Request, broker: Broker) -> Reply:
     found = await _find(broker, getattr(body, "key_type", KeyType.GROUP))
     if request.version < SEVERAL_KEYS_VERSION:
         return [encode_reply(request, {"throttle_time": 0, **found})]
-    # All groups are looked after here, whatever they are called.
+    # All of them are looked after here, whatever they are called.
     coordinators = [{"key": key, **found} for key in body.coordinator_keys]
     return [encode_reply(request, {"throttle_time": 0, "coordinators": coordinators})]
 
 
 async def _find(broker: Broker, key_type: int) -> dict[str, object]:
     try:
-        _check(key_type)
-        await _ensure_topic(broker)
+        await _ensure_topic(_shards(broker, key_type))
     except RequestError as error:
         return {**NO_COORDINATOR, **error_fields(error)}
     me = broker.image.brokers[broker.id]
     return {"node_id": me.id, "host": me.host, "port": me.port, **error_fields(None)}
 
 
-def _check(key_type: int) -> None:
+def _shards(broker: Broker, key_type: int) -> Shards:
+    if key_type == KeyType.GROUP:
+        return broker.groups.shards
     if key_type == KeyType.TRANSACTION:
-        # What is missing is not a permission. But after any other code librdkafka asks again until its caller gives
-        # up; after this one all clients fail at once, and librdkafka passes the words on.
-        raise TransactionalIdAuthorizationFailed("this broker has no transactions")
-    if key_type != KeyType.GROUP:
-        raise InvalidRequest(f"there is no coordinator of type {key_type}")
+        return broker.transactions.shards
+    raise InvalidRequest(f"there is no coordinator of type {key_type}")
 
 
-async def _ensure_topic(broker: Broker) -> None:
+async def _ensure_topic(shards: Shards) -> None:
     try:
-        await broker.groups.shards.ensure_topic()
+        await shards.ensure_topic()
     except RequestError as error:
         # Most clients ask again for ever; the operator must learn why.
-        logger.error("the topic for groups cannot be made: %s", error)
-        raise CoordinatorNotAvailable(f"the topic for groups cannot be made: {error}") from error
+        logger.error("the topic %s cannot be made: %s", shards.topic, error)
+        raise CoordinatorNotAvailable(f"{shards.topic} cannot be made: {error}") from error

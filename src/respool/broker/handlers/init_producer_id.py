@@ -1,38 +1,46 @@
-"""InitProducerId (key 22): an id under which a producer's retries are recognised.
+"""InitProducerId (key 22): an id under which a producer's retries are recognised, and older ones of its name fenced.
 
-An idempotent producer gets a new id with epoch 0 whenever it asks, as from Kafka. From version 3 on it may say which id
-and epoch it had (KIP-360): that matters to transactional producers only, but both or neither must be given.
+An idempotent producer gets a new id with epoch 0 whenever it asks, as from Kafka. A transactional one has an id for
+its name: it gets that with the next epoch, and whatever an older one had open is aborted first. From version 3 on it
+may say which id and epoch it had (KIP-360), to go on after an error; both or neither must be given.
 """
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.old_transaction_errors import for_version
 from respool.broker.outcome import Reply
-from respool.model.errors import (
-    InvalidRequest,
-    RequestError,
-    RequestTimedOut,
-    UnsupportedVersion,
+from respool.coordination.transaction_requests import (
+    NO_PRODUCER_EPOCH,
+    InitProducerId,
+    InitProducerIdReply,
 )
-from respool.model.ids import NO_PRODUCER_ID, ProducerId
+from respool.model.errors import InvalidRequest, RequestError, RequestTimedOut
+from respool.model.ids import NO_PRODUCER_ID
 from respool.ports.metadata_store import StoreUnavailable
 from respool.wire.codec import Request, encode_reply
+from respool.wire.shape import milliseconds
 
-NO_PRODUCER_EPOCH = -1
 FIRST_EPOCH = 0
+FENCED_CODE_VERSION = 4
 
 
 async def init_producer_id(request: Request, broker: Broker) -> Reply:
     try:
-        _check(request)
-        producer_id = await broker.producer_ids.next()
+        answer = await _answer(request, broker)
     except RequestError as error:
-        return _reply(request, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, error_code=error.code)
-    except StoreUnavailable:
-        # The client may try again: an id that was claimed in vain is never given out.
-        return _reply(request, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, error_code=RequestTimedOut.code)
-    return _reply(request, producer_id, FIRST_EPOCH)
+        answer = InitProducerIdReply(error=error)
+    fields = {
+        "throttle_time": 0,
+        "error_code": error_code(
+            for_version(answer.error, request, fenced_code_from=FENCED_CODE_VERSION)
+        ),
+        "producer_id": answer.producer_id,
+        "producer_epoch": answer.producer_epoch,
+    }
+    return [encode_reply(request, fields)]
 
 
-def _check(request: Request) -> None:
+async def _answer(request: Request, broker: Broker) -> InitProducerIdReply:
     body = request.body
     producer_id = getattr(body, "producer_id", NO_PRODUCER_ID)
     producer_epoch = getattr(body, "producer_epoch", NO_PRODUCER_EPOCH)
@@ -41,21 +49,25 @@ def _check(request: Request) -> None:
             f"producer id {producer_id} with epoch {producer_epoch}: give both or neither"
         )
     if body.transactional_id is None:
-        return
+        return await _new_producer(broker)
     if not body.transactional_id:
         raise InvalidRequest("the transactional id is empty")
-    # There are no transactions here, and FindCoordinator has told the client so. One that comes here all the same takes
-    # a code it does not expect for final and stops at once; NOT_COORDINATOR and its like it would retry for ever.
-    raise UnsupportedVersion("this broker has no transactions")
+    reply: InitProducerIdReply = await broker.transactions.ask(
+        body.transactional_id,
+        InitProducerId(
+            transactional_id=body.transactional_id,
+            timeout_ms=milliseconds(body.transaction_timeout),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        ),
+    )
+    return reply
 
 
-def _reply(
-    request: Request, producer_id: ProducerId, producer_epoch: int, *, error_code: int = 0
-) -> Reply:
-    fields = {
-        "throttle_time": 0,
-        "error_code": error_code,
-        "producer_id": producer_id,
-        "producer_epoch": producer_epoch,
-    }
-    return [encode_reply(request, fields)]
+async def _new_producer(broker: Broker) -> InitProducerIdReply:
+    try:
+        producer_id = await broker.producer_ids.next()
+    except StoreUnavailable as error:
+        # The client may try again: an id that was claimed in vain is never given out.
+        raise RequestTimedOut(f"no producer id can be had now: {error}") from error
+    return InitProducerIdReply(producer_id=producer_id, producer_epoch=FIRST_EPOCH)

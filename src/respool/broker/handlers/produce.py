@@ -6,6 +6,9 @@ connection are pipelined: while one waits for its sync, the next ones are append
 - acks=0: no reply; an error closes the connection, since the client listens for nothing else.
 - acks=1: the reply goes out as soon as the batch is in the log.
 - acks=-1: the reply goes out when the batch is committed: below the high watermark.
+
+The first batch of a transaction in a partition waits until the transaction's coordinator has said that it may be there:
+see `produce_in_transaction.py`.
 """
 
 from collections.abc import Iterable
@@ -20,8 +23,10 @@ from respool.broker.admission import (
     recompression_for,
 )
 from respool.broker.broker import Broker
+from respool.broker.handlers.produce_in_transaction import check_transactional_id, verify
 from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined, Reply
 from respool.broker.partition import Partition
+from respool.log.verification import VerificationGuard
 from respool.model.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
@@ -51,16 +56,19 @@ def produce(request: Request, broker: Broker) -> Outcome:
     ]
     for write in writes:
         write.admit(request, broker, now_ms)
-    if any(write.needs_opening for write in writes):
-        return _produce_opened(request, broker, writes, now_ms)
+    if any(write.needs_opening or write.guard is not None for write in writes):
+        return _produce_prepared(request, broker, writes, now_ms)
     return _append_and_answer(request, broker, writes, now_ms)
 
 
-async def _produce_opened(
+async def _produce_prepared(
     request: Request, broker: Broker, writes: list["_Write"], now_ms: int
 ) -> Reply:
-    """A topic wants another codec, or a look at every key: that work is done off the loop, before any append."""
-    await broker.offload.run(lambda: _open_all(writes, broker.world.scanner))
+    """What must be known or done before any append: the connection's next request waits for it."""
+    if any(write.needs_opening for write in writes):
+        # A topic wants another codec, or a look at every key: that is no work for the loop.
+        await broker.offload.run(lambda: _open_all(writes, broker.world.scanner))
+    await verify(writes, request, broker.transactions)
     outcome = _append_and_answer(request, broker, writes, now_ms)
     return await outcome.wait() if isinstance(outcome, Pipelined) else outcome
 
@@ -101,6 +109,8 @@ class _Write:
     log_append_time_ms: int = -1
     needs_key_check: bool = False
     needs_opening: bool = False
+    # Of a batch that begins its transaction in the partition.
+    guard: VerificationGuard | None = None
 
     def admit(self, request: Request, broker: Broker, now_ms: int) -> None:
         try:
@@ -117,6 +127,9 @@ class _Write:
             self.needs_opening = (
                 self.needs_key_check or recompression_for(self.batch, config) is not None
             )
+            if self.batch.header.is_transactional:
+                check_transactional_id(request)
+                self.guard = partition.begin_verification(self.batch.header)
         except RequestError as error:
             self.error = _without_trace(error)
 
@@ -147,7 +160,7 @@ class _Write:
         try:
             if acks == ACKS_ALL:
                 _check_replicas(partition)
-            appended = partition.append(batch, now_ms=now_ms)
+            appended = partition.append(batch, now_ms=now_ms, guard=self.guard)
         except RequestError as error:
             self.error = _without_trace(error)
             return

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from respool.broker.outcome import Outcome, Pipelined, Reply
+from respool.broker.outcome import Pipelined, Reply
 from respool.broker.shards import Shards
 from respool.model.errors import RequestError
 
@@ -16,7 +16,9 @@ from respool.model.errors import RequestError
 Encode = Callable[[Any], Reply]
 
 
-def reply_when_answered(shards: Shards, name: str, question: Any, encode: Encode) -> Outcome:
+def reply_when_answered(
+    shards: Shards, name: str, question: Any, encode: Encode
+) -> Reply | Pipelined:
     try:
         answer = shards.ask(name, question)
     except RequestError as error:

@@ -1,0 +1,59 @@
+"""AddOffsetsToTxn (key 25): a transaction is going to commit offsets of this group.
+
+What becomes part of the transaction is the partition that the group's offsets are kept in.
+"""
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.old_transaction_errors import for_version
+from respool.broker.handlers.when_answered import reply_when_answered
+from respool.broker.outcome import Outcome, Pipelined, Reply
+from respool.coordination.transaction_requests import (
+    AddPartitions,
+    AddPartitionsReply,
+    TransactionVersion,
+)
+from respool.model.errors import CoordinatorNotAvailable, RequestError
+from respool.model.ids import TopicPartition
+from respool.wire.codec import Request, encode_reply
+
+FENCED_CODE_VERSION = 2
+
+
+def add_offsets_to_txn(request: Request, broker: Broker) -> Outcome:
+    # A group that has offsets to commit may never have had a coordinator: it may read without being a member.
+    if not broker.groups.shards.has_topic:
+        return _with_offsets_topic(request, broker)
+    return _add(request, broker)
+
+
+async def _with_offsets_topic(request: Request, broker: Broker) -> Reply:
+    try:
+        await broker.groups.shards.ensure_topic()
+    except RequestError as error:
+        return _reply(request, CoordinatorNotAvailable(f"the topic for groups: {error}"))
+    outcome = _add(request, broker)
+    return await outcome.wait() if isinstance(outcome, Pipelined) else outcome
+
+
+def _add(request: Request, broker: Broker) -> Reply | Pipelined:
+    body, offsets = request.body, broker.groups.shards
+
+    def encode(answer: AddPartitionsReply | RequestError) -> Reply:
+        return _reply(request, answer if isinstance(answer, RequestError) else answer.error)
+
+    question = AddPartitions(
+        transactional_id=body.transactional_id,
+        producer_id=body.producer_id,
+        producer_epoch=body.producer_epoch,
+        partitions=(TopicPartition(offsets.topic, offsets.partition_of(body.group_id)),),
+        version=TransactionVersion.V1,
+    )
+    return reply_when_answered(
+        broker.transactions.shards, question.transactional_id, question, encode
+    )
+
+
+def _reply(request: Request, error: RequestError | None) -> Reply:
+    error = for_version(error, request, fenced_code_from=FENCED_CODE_VERSION)
+    return [encode_reply(request, {"throttle_time": 0, "error_code": error_code(error)})]

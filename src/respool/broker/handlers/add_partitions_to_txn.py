@@ -1,0 +1,141 @@
+"""AddPartitionsToTxn (key 24): a transaction is going to write to these partitions.
+
+Clients ask in versions 0 to 3 about one transaction; brokers ask from version 4 on about several at once, also only
+whether partitions are part of one (KIP-890). If any partition is not there, none is added.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.old_transaction_errors import for_version
+from respool.broker.handlers.when_answered import reply_when_answered
+from respool.broker.outcome import Outcome, Reply
+from respool.coordination.transaction_requests import (
+    AddPartitions,
+    AddPartitionsReply,
+    TransactionVersion,
+    VerifyPartitions,
+    VerifyPartitionsReply,
+)
+from respool.model.errors import OperationNotAttempted, RequestError, UnknownTopicOrPartition
+from respool.model.ids import TopicPartition
+from respool.wire.codec import Request, encode_reply
+
+SEVERAL_TRANSACTIONS_VERSION = 4
+FENCED_CODE_VERSION = 2
+
+Errors = Mapping[TopicPartition, RequestError | None]
+
+
+def add_partitions_to_txn(request: Request, broker: Broker) -> Outcome:
+    if request.version >= SEVERAL_TRANSACTIONS_VERSION:
+        return _several(request, broker)
+    body = request.body
+    names = _names(body.v3_and_below_topics)
+    missing = _missing(broker, names)
+    if missing:
+        return _reply(request, body.v3_and_below_topics, missing)
+
+    def encode(answer: AddPartitionsReply | RequestError) -> Reply:
+        error = answer if isinstance(answer, RequestError) else answer.error
+        error = for_version(error, request, fenced_code_from=FENCED_CODE_VERSION)
+        return _reply(request, body.v3_and_below_topics, dict.fromkeys(names, error))
+
+    question = AddPartitions(
+        transactional_id=body.v3_and_below_transactional_id,
+        producer_id=body.v3_and_below_producer_id,
+        producer_epoch=body.v3_and_below_producer_epoch,
+        partitions=names,
+        version=TransactionVersion.V1,
+    )
+    return reply_when_answered(
+        broker.transactions.shards, question.transactional_id, question, encode
+    )
+
+
+async def _several(request: Request, broker: Broker) -> Reply:
+    transactions = request.body.transactions
+    answers = await asyncio.gather(*(_answer_one(broker, one) for one in transactions))
+    results = [
+        {
+            "transactional_id": one.transactional_id,
+            "topic_results": _topic_results(one.topics, errors),
+        }
+        for one, errors in zip(transactions, answers, strict=True)
+    ]
+    fields = {"throttle_time": 0, "error_code": 0, "results_by_transaction": results}
+    return [encode_reply(request, fields)]
+
+
+async def _answer_one(broker: Broker, asked: Any) -> Errors:
+    names = _names(asked.topics)
+    missing = _missing(broker, names)
+    if missing:
+        return missing
+    producer = {
+        "transactional_id": asked.transactional_id,
+        "producer_id": asked.producer_id,
+        "producer_epoch": asked.producer_epoch,
+        "partitions": names,
+    }
+    shards = broker.transactions.shards
+    try:
+        if asked.verify_only:
+            verified: VerifyPartitionsReply = await shards.ask(
+                asked.transactional_id, VerifyPartitions(**producer)
+            )
+            return verified.errors
+        added: AddPartitionsReply = await shards.ask(
+            asked.transactional_id, AddPartitions(**producer, version=TransactionVersion.V2)
+        )
+        return dict.fromkeys(names, added.error)
+    except RequestError as error:
+        return dict.fromkeys(names, error)
+
+
+def _names(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
+    # Each once, whatever the client repeats.
+    return tuple(
+        dict.fromkeys(
+            TopicPartition(topic.name, one) for topic in topics for one in topic.partitions
+        )
+    )
+
+
+def _missing(broker: Broker, names: Iterable[TopicPartition]) -> Errors | None:
+    """Why nothing can be added; None when all partitions are there."""
+    errors: dict[TopicPartition, RequestError | None] = {}
+    is_any_missing = False
+    for name in names:
+        try:
+            broker.partitions.find(*name)
+            errors[name] = OperationNotAttempted("another partition of the request is not there")
+        except UnknownTopicOrPartition as error:
+            errors[name] = error
+            is_any_missing = True
+    return errors if is_any_missing else None
+
+
+def _reply(request: Request, topics: Iterable[Any], errors: Errors) -> Reply:
+    results = _topic_results(topics, errors)
+    fields = {"throttle_time": 0, "results_by_topic_v3_and_below": results}
+    return [encode_reply(request, fields)]
+
+
+def _topic_results(topics: Iterable[Any], errors: Errors) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic.name,
+            "results_by_partition": [
+                {
+                    "partition_index": one,
+                    "partition_error_code": error_code(errors[TopicPartition(topic.name, one)]),
+                }
+                for one in topic.partitions
+            ],
+        }
+        for topic in topics
+    ]

@@ -1,0 +1,39 @@
+"""DescribeTransactions (key 65): how transactional ids stand: state, producer, since when, which partitions."""
+
+from typing import Any
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.ask_each import ask_each
+from respool.broker.handlers.error_fields import error_code
+from respool.broker.outcome import Reply
+from respool.coordination.transaction_requests import DescribedTransaction, DescribeTransactions
+from respool.wire.codec import Request, encode_reply
+
+
+async def describe_transactions(request: Request, broker: Broker) -> Reply:
+    described = await ask_each(
+        broker.transactions.shards,
+        request.body.transactional_ids,
+        name_of=str,
+        ask=lambda ids: DescribeTransactions(transactional_ids=ids),
+        results_of=lambda reply: reply.transactions,
+        refuse=lambda one, error: DescribedTransaction(transactional_id=one, error=error),
+    )
+    states = [_fields(one) for one in described]
+    return [encode_reply(request, {"throttle_time": 0, "transaction_states": states})]
+
+
+def _fields(one: DescribedTransaction) -> dict[str, Any]:
+    topics: dict[str, list[int]] = {}
+    for topic, number in one.partitions:
+        topics.setdefault(topic, []).append(number)
+    return {
+        "error_code": error_code(one.error),
+        "transactional_id": one.transactional_id,
+        "transaction_state": "" if one.error else one.state.kafka_name,
+        "transaction_timeout": one.timeout_ms,
+        "transaction_start_time": one.started_at_ms,
+        "producer_id": one.producer_id,
+        "producer_epoch": one.producer_epoch,
+        "topics": [{"topic": name, "partitions": numbers} for name, numbers in topics.items()],
+    }

@@ -1,0 +1,63 @@
+"""EndTxn (key 26): commit or abort a transaction.
+
+The reply goes out when the decision is committed: it can never change from then on, and the partitions hear of it soon.
+From version 5 on the producer goes on with the epoch in the reply (KIP-890): what it sent before cannot come late.
+"""
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.old_transaction_errors import for_version
+from respool.broker.handlers.when_answered import reply_when_answered
+from respool.broker.outcome import Outcome, Reply
+from respool.coordination.transaction_requests import (
+    EndTransaction,
+    EndTransactionReply,
+    TransactionVersion,
+)
+from respool.model.errors import RequestError
+from respool.wire.codec import Request, encode_reply
+
+EPOCH_BUMP_VERSION = 5
+FENCED_CODE_VERSION = 2
+
+
+def end_txn(request: Request, broker: Broker) -> Outcome:
+    body = request.body
+    has_epoch_bump = request.version >= EPOCH_BUMP_VERSION
+    question = EndTransaction(
+        transactional_id=body.transactional_id,
+        producer_id=body.producer_id,
+        producer_epoch=body.producer_epoch,
+        is_commit=body.committed,
+        version=TransactionVersion.V2 if has_epoch_bump else TransactionVersion.V1,
+    )
+    if has_epoch_bump:
+        return _end(request, broker, question)
+    return reply_when_answered(
+        broker.transactions.shards,
+        question.transactional_id,
+        question,
+        lambda answer: _reply(request, answer),
+    )
+
+
+async def _end(request: Request, broker: Broker, question: EndTransaction) -> Reply:
+    """With the epoch the ids may run out, so that a new one must be had first."""
+    try:
+        answer = await broker.transactions.ask(question.transactional_id, question)
+    except RequestError as error:
+        answer = error
+    return _reply(request, answer)
+
+
+def _reply(request: Request, answer: EndTransactionReply | RequestError) -> Reply:
+    if isinstance(answer, RequestError):
+        answer = EndTransactionReply(error=answer)
+    error = for_version(answer.error, request, fenced_code_from=FENCED_CODE_VERSION)
+    fields = {
+        "throttle_time": 0,
+        "error_code": error_code(error),
+        "producer_id": answer.producer_id,
+        "producer_epoch": answer.producer_epoch,
+    }
+    return [encode_reply(request, fields)]

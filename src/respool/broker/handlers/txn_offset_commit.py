@@ -1,0 +1,70 @@
+"""TxnOffsetCommit (key 28): how far a group has read, to count when the transaction is committed.
+
+The partition of the group's offsets must be part of the transaction: by AddOffsetsToTxn, or from version 5 on by this
+request itself (KIP-890). A member fences itself with its generation (KIP-447).
+"""
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.offsets_asked import (
+    Asked,
+    codes_of,
+    encode_codes,
+    topics_to_commit,
+)
+from respool.broker.handlers.verification_errors import to_offset_committer
+from respool.broker.outcome import Reply
+from respool.broker.transactions import TransactionalProducer
+from respool.coordination.decision import RecordsProducer
+from respool.coordination.requests import NO_GENERATION, OffsetCommitReply, TxnOffsetCommit
+from respool.coordination.transaction_requests import TransactionVersion
+from respool.model.errors import RequestError
+from respool.model.ids import TopicPartition
+from respool.wire.codec import Request
+
+IMPLICIT_ADD_VERSION = 5
+
+
+async def txn_offset_commit(request: Request, broker: Broker) -> Reply:
+    body = request.body
+    asked = Asked.of(body.topics, broker.image.topics)
+    question = TxnOffsetCommit(
+        group_id=body.group_id,
+        producer_id=body.producer_id,
+        producer_epoch=body.producer_epoch,
+        generation=getattr(body, "generation_id", NO_GENERATION),
+        member_id=getattr(body, "member_id", ""),
+        instance_id=getattr(body, "group_instance_id", None),
+        topics=topics_to_commit(asked),
+    )
+    if not question.topics:
+        return encode_codes(request, asked, iter(()))
+    answer: OffsetCommitReply | RequestError
+    try:
+        answer = await _commit(request, broker, question)
+    except RequestError as error:
+        answer = to_offset_committer(error, version=request.version)
+    return encode_codes(request, asked, codes_of(question.topics, answer))
+
+
+async def _commit(request: Request, broker: Broker, question: TxnOffsetCommit) -> OffsetCommitReply:
+    offsets = broker.groups.shards
+    shard = offsets.shard_of(question.group_id)
+    guard = shard.begin_verification(
+        RecordsProducer(producer_id=question.producer_id, producer_epoch=question.producer_epoch)
+    )
+    if guard is not None:
+        name = TopicPartition(offsets.topic, offsets.partition_of(question.group_id))
+        is_implicit = request.version >= IMPLICIT_ADD_VERSION
+        errors = await broker.transactions.admit_writes(
+            TransactionalProducer(
+                transactional_id=request.body.transactional_id,
+                producer_id=question.producer_id,
+                producer_epoch=question.producer_epoch,
+            ),
+            [name],
+            version=TransactionVersion.V2 if is_implicit else TransactionVersion.V1,
+        )
+        if (error := errors[name]) is not None:
+            raise error
+    reply: OffsetCommitReply = await shard.ask(question, guard=guard)
+    return reply

@@ -1,0 +1,158 @@
+"""The transaction coordinators of this broker, on `__transaction_state`.
+
+They decide which partitions are part of a transaction and how it ends; the ends are written by `MarkerWriter`. Leaders
+of partitions ask here before they take the first records of a transaction (KIP-890): a late write of a transaction that
+is over would otherwise hang for ever, or become part of the next one.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from respool.broker.marker_writer import MarkerWriter
+from respool.broker.producer_ids import ProducerIds
+from respool.broker.shard import Machine, Shard
+from respool.broker.shards import Shards, ShardsOwner
+from respool.coordination.transaction_requests import (
+    AddPartitions,
+    AddPartitionsReply,
+    MarkersWritten,
+    ProducerIdNeeded,
+    TransactionVersion,
+    VerifyPartitions,
+    VerifyPartitionsReply,
+    WriteMarkers,
+)
+from respool.model.errors import RequestError, RequestTimedOut
+from respool.model.ids import ProducerId, TopicPartition
+from respool.ports.metadata_store import StoreUnavailable
+from respool.records.markers import EndTransactionMarker
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalProducer:
+    """Who writes in a transaction, as requests name it."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+
+
+class Transactions:
+    def __init__(
+        self,
+        *,
+        new_shards: Callable[[ShardsOwner], Shards],
+        markers: MarkerWriter,
+        producer_ids: ProducerIds,
+        new_transaction_machine: Callable[[], Machine],
+    ) -> None:
+        self.shards = new_shards(self)
+        self._markers = markers
+        self._producer_ids = producer_ids
+        self._new_transaction_machine = new_transaction_machine
+
+    def stop(self) -> None:
+        self._markers.stop()
+        self.shards.stop()
+
+    async def ask(self, transactional_id: str, request: Any) -> Any:
+        """Put a request to the machine of this id, with a new producer id if it needs one.
+
+        Raises:
+            RequestError: it cannot be answered; nothing is known of its outcome.
+        """
+        reply = await self.shards.ask(transactional_id, request)
+        if isinstance(reply, ProducerIdNeeded):
+            reply = await self.ask_with_new_id(transactional_id, request)
+        return reply
+
+    async def ask_with_new_id(self, transactional_id: str, request: Any) -> Any:
+        try:
+            new_producer_id = await self._producer_ids.next()
+        except StoreUnavailable as error:
+            # The client may try again: an id that was claimed in vain is never given out.
+            raise RequestTimedOut(f"no producer id can be had now: {error}") from error
+        asked_anew = dataclasses.replace(request, new_producer_id=new_producer_id)
+        return await self.shards.ask(transactional_id, asked_anew)
+
+    async def admit_writes(
+        self,
+        producer: TransactionalProducer,
+        partitions: Iterable[TopicPartition],
+        *,
+        version: TransactionVersion,
+    ) -> dict[TopicPartition, RequestError | None]:
+        """May the producer begin to write to these partitions in its transaction? An error for each where it may not.
+
+        In version 2 its writing there makes them part of the transaction; before, it must have added them.
+        """
+        names = tuple(partitions)
+        try:
+            if version >= TransactionVersion.V2:
+                return dict.fromkeys(names, await self._add(producer, names, version))
+            return await self._verify(producer, names)
+        except RequestError as error:
+            return dict.fromkeys(names, error)
+
+    async def _add(
+        self,
+        producer: TransactionalProducer,
+        names: tuple[TopicPartition, ...],
+        version: TransactionVersion,
+    ) -> RequestError | None:
+        reply: AddPartitionsReply = await self.shards.ask(
+            producer.transactional_id,
+            AddPartitions(
+                transactional_id=producer.transactional_id,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                partitions=names,
+                version=version,
+            ),
+        )
+        return reply.error
+
+    async def _verify(
+        self, producer: TransactionalProducer, names: tuple[TopicPartition, ...]
+    ) -> dict[TopicPartition, RequestError | None]:
+        reply: VerifyPartitionsReply = await self.shards.ask(
+            producer.transactional_id,
+            VerifyPartitions(
+                transactional_id=producer.transactional_id,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                partitions=names,
+            ),
+        )
+        return dict(reply.errors)
+
+    # -- for the shards ----------------------------------------------------------------------------------------------
+
+    def new_machine(self, number: int) -> Machine:
+        del number
+        return self._new_transaction_machine()
+
+    def on_loaded(self, number: int, shard: Shard) -> None:
+        """Nothing to do: the machine says by itself which markers are missing."""
+
+    def on_effect(self, shard: Shard, effect: Any) -> None:
+        assert isinstance(effect, WriteMarkers), effect
+        marker = EndTransactionMarker(
+            producer_id=effect.producer_id,
+            producer_epoch=effect.producer_epoch,
+            coordinator_epoch=shard.leader_epoch,
+            is_commit=effect.is_commit,
+        )
+        written = MarkersWritten(
+            transactional_id=effect.transactional_id,
+            producer_id=effect.producer_id,
+            producer_epoch=effect.producer_epoch,
+            partitions=effect.partitions,
+        )
+        self._markers.write(
+            marker,
+            effect.partitions,
+            on_written=lambda: shard.report(written),
+            is_wanted=lambda: shard.is_active,
+        )
