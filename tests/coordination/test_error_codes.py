@@ -1,4 +1,4 @@
-"""Our errors of groups, against the numbers of Kafka's own definitions."""
+"""Our errors of groups and transactions, against the numbers of Kafka's own definitions."""
 
 import re
 
@@ -31,9 +31,20 @@ OF_GROUPS = (
     "UnsupportedAssignor",
     "StaleMemberEpoch",
 )
+OF_TRANSACTIONS = (
+    "InvalidProducerEpoch",
+    "InvalidProducerIdMapping",
+    "InvalidTransactionTimeout",
+    "ConcurrentTransactions",
+    "TransactionCoordinatorFenced",
+    "TransactionalIdAuthorizationFailed",
+    "ProducerFenced",
+    "TransactionalIdNotFound",
+    "TransactionAbortable",
+)
 
 
-@pytest.mark.parametrize("name", OF_GROUPS)
+@pytest.mark.parametrize("name", OF_GROUPS + OF_TRANSACTIONS)
 def test_an_error_has_kafkas_number_and_says_rightly_whether_to_try_again(name: str) -> None:
     error: type[RequestError] = getattr(errors, name)
     theirs = ErrorCode[re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()]

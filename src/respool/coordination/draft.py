@@ -17,11 +17,13 @@ NOTHING = Decision()
 
 
 class Draft:
-    __slots__ = ("_answers", "_effects", "_records", "_timers", "now_ms", "producer")
+    __slots__ = ("_answers", "_effects", "_records", "_timers", "now_ms", "producer", "record_bytes")
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
         self._records: list[CoordinatorRecord] = []
+        # Of the records' keys and values.
+        self.record_bytes = 0
         self._answers: list[Answer] = []
         self._timers: list[TimerChange] = []
         self._effects: list[Any] = []
@@ -30,9 +32,11 @@ class Draft:
 
     def write(self, key: bytes, value: bytes | None) -> None:
         self._records.append(CoordinatorRecord(key=key, value=value))
+        self.record_bytes += len(key) + len(value or b"")
 
     def discard_records(self) -> None:
         self._records.clear()
+        self.record_bytes = 0
 
     def answer(self, ticket: Ticket, reply: Any) -> None:
         self._answers.append(Answer(ticket=ticket, reply=reply))

@@ -19,7 +19,6 @@ from respool.model.errors import StorageError
 
 STRING_BYTES_MAX = 2**15 - 1
 
-_INT8 = Struct(">b")
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
@@ -47,9 +46,6 @@ class RecordReader:
         self._position = 0
         self.is_flexible = is_flexible
 
-    def int8(self) -> int:
-        return self._integer(_INT8)
-
     def int16(self) -> int:
         return self._integer(_INT16)
 
@@ -58,6 +54,15 @@ class RecordReader:
 
     def int64(self) -> int:
         return self._integer(_INT64)
+
+    def fields(self, form: Struct) -> tuple[int, ...]:
+        """Several fields of fixed size at once, for records that are read often."""
+        try:
+            values = form.unpack_from(self._data, self._position)
+        except error:
+            raise self.damaged(f"cut off, {form.size} more bytes expected") from None
+        self._position += form.size
+        return values
 
     def string(self) -> str:
         text = self.nullable_string()
@@ -110,12 +115,7 @@ class RecordReader:
         )
 
     def _integer(self, form: Struct) -> int:
-        try:
-            (value,) = form.unpack_from(self._data, self._position)
-        except error:
-            raise self.damaged(f"cut off, {form.size} more bytes expected") from None
-        self._position += form.size
-        return int(value)
+        return self.fields(form)[0]
 
     def _take(self, length: int) -> bytes:
         end = self._position + length

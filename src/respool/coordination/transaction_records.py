@@ -35,19 +35,21 @@ _TAG_PREVIOUS = 0
 _TAG_NEXT = 1
 _TAG_VERSION = 2
 
+_KEY_HEAD = Struct(">hh")
 _HEAD = Struct(">hqhib")
 _TIMES = Struct(">qq")
-_INT64 = Struct(">q")
-_INT16 = Struct(">h")
+_TAG_INT64 = Struct(">BBq")
+_TAG_INT16 = Struct(">BBh")
+# Partitions of so few are kept as bytes for the next time.
+_FEW_PARTITIONS = 16
 
 _STATES = tuple(TransactionState)
 _VERSIONS = tuple(TransactionVersion)
 
 
 def write_transaction_key(transactional_id: str) -> bytes:
-    writer = RecordWriter(version=TRANSACTION_KEY_VERSION)
-    writer.string(transactional_id)
-    return writer.done()
+    data = transactional_id.encode()
+    return _KEY_HEAD.pack(TRANSACTION_KEY_VERSION, len(data)) + data
 
 
 def read_transaction_key(key: bytes) -> str:
@@ -79,10 +81,13 @@ def write_transaction_value(transaction: Transaction) -> bytes:
     ) = transaction
     is_flexible = bool(version) or previous_producer_id >= 0 or next_producer_id >= 0
     named = None if state is TransactionState.EMPTY else partitions
+    write_partitions = (
+        _write_few_partitions if len(partitions) <= _FEW_PARTITIONS else _write_partitions
+    )
     return b"".join(
         (
             _HEAD.pack(is_flexible, producer_id, producer_epoch, timeout_ms, state),
-            _write_partitions(named, is_flexible),
+            write_partitions(named, is_flexible),
             _TIMES.pack(updated_at_ms, started_at_ms),
             _write_tags(previous_producer_id, next_producer_id, version) if is_flexible else b"",
         )
@@ -96,24 +101,19 @@ def read_transaction_value(transactional_id: str, value: bytes) -> Transaction:
         CoordinatorRecordDamaged: it is none of them, or cut off, or says what cannot be.
     """
     reader = RecordReader(value, what=f"the transaction of {transactional_id!r}")
-    version = reader.int16()
+    version, producer_id, producer_epoch, timeout_ms, state = reader.fields(_HEAD)
     if version not in {0, _FLEXIBLE_VERSION}:
         raise reader.damaged(f"version {version} is unknown, the newest is {_FLEXIBLE_VERSION}")
     reader.is_flexible = version == _FLEXIBLE_VERSION
-    producer_id = ProducerId(reader.int64())
-    producer_epoch = reader.int16()
-    timeout_ms = reader.int32()
-    state = reader.int8()
     partitions = [one for _ in range(reader.count()) for one in _read_topic(reader)]
-    updated_at_ms = reader.int64()
-    started_at_ms = reader.int64()
+    updated_at_ms, started_at_ms = reader.fields(_TIMES)
     tags = reader.tagged_fields()
     reader.end()
     if not 0 <= state < len(_STATES):
         raise reader.damaged(f"state {state} is unknown")
     return Transaction(
         transactional_id,
-        producer_id,
+        ProducerId(producer_id),
         producer_epoch,
         timeout_ms,
         _STATES[state],
@@ -149,8 +149,6 @@ def _version(number: int) -> TransactionVersion:
     return _VERSIONS[min(max(0, number), len(_VERSIONS) - 1)]
 
 
-# Producers write to the same partitions in one transaction after another.
-@lru_cache(maxsize=4_096)
 def _write_partitions(partitions: tuple[TopicPartition, ...] | None, is_flexible: bool) -> bytes:
     writer = RecordWriter(is_flexible=is_flexible)
     if partitions is None:
@@ -169,16 +167,18 @@ def _write_partitions(partitions: tuple[TopicPartition, ...] | None, is_flexible
     return writer.done()
 
 
+# Producers write to the same partitions in one transaction after another.
+_write_few_partitions = lru_cache(maxsize=1_024)(_write_partitions)
+
+
 def _write_tags(
     previous_producer_id: ProducerId, next_producer_id: ProducerId, version: TransactionVersion
 ) -> bytes:
-    tags = {}
+    tags = []
     if previous_producer_id != NO_PRODUCER_ID:
-        tags[_TAG_PREVIOUS] = _INT64.pack(previous_producer_id)
+        tags.append(_TAG_INT64.pack(_TAG_PREVIOUS, 8, previous_producer_id))
     if next_producer_id != NO_PRODUCER_ID:
-        tags[_TAG_NEXT] = _INT64.pack(next_producer_id)
+        tags.append(_TAG_INT64.pack(_TAG_NEXT, 8, next_producer_id))
     if version:
-        tags[_TAG_VERSION] = _INT16.pack(version)
-    writer = RecordWriter(is_flexible=True)
-    writer.tagged_fields(tags)
-    return writer.done()
+        tags.append(_TAG_INT16.pack(_TAG_VERSION, 2, version))
+    return bytes((len(tags),)) + b"".join(tags)

@@ -51,8 +51,9 @@ logger = logging.getLogger(__name__)
 
 EXPIRY_TIMER: TimerKey = ("transactional id expiry",)
 TIMEOUT_TIMER: TimerKey = ("transaction timeout",)
-# So many tombstones or aborts in one go; the rest follows at once, with other requests in between.
-RECORDS_PER_TIMER_MAX = 5_000
+# So much is written in one go when time is up for many; the rest follows at once, with other requests in between. It is
+# one batch, so it must stay well below what the log takes.
+RECORD_BYTES_PER_TIMER = 128 * 1_024
 # All open transactions are looked through when the first is due, so not too often.
 TIMEOUT_PAUSE_MS = 100
 
@@ -220,9 +221,9 @@ class TransactionShard:
         rings_at_ms: int | None = None
         for transaction in self._open.values():
             due_at_ms = transaction.due_at_ms
-            if due_at_ms <= now_ms and draft.record_count < RECORDS_PER_TIMER_MAX:
+            if due_at_ms <= now_ms and draft.record_bytes < RECORD_BYTES_PER_TIMER:
                 logger.info(
-                    "%s: the transaction of producer %d is open for more than %d ms and is aborted",
+                    "%r: the transaction of producer %d is open for more than %d ms and is aborted",
                     transaction.transactional_id,
                     transaction.producer_id,
                     transaction.timeout_ms,
@@ -240,7 +241,7 @@ class TransactionShard:
         """Take out ids that nobody has used for long."""
         unused_since_ms = draft.now_ms - self._settings.transactional_id_expiration_ms
         for transaction in self._transactions.values():
-            if draft.record_count >= RECORDS_PER_TIMER_MAX:
+            if draft.record_bytes >= RECORD_BYTES_PER_TIMER:
                 draft.set_timer(EXPIRY_TIMER, draft.now_ms)
                 return
             if transaction.is_idle and transaction.updated_at_ms <= unused_since_ms:
