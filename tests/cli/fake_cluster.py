@@ -8,6 +8,7 @@ from respool.cli.errors import CliError, NotFound
 from respool.cli.kafka import OffsetRange, Setting, TopicExists, TopicInfo
 
 DEFAULTS = {
+    "cleanup.policy": "delete",
     "respool.flush": "always",
     "respool.flush.interval.ms": "1000",
     "retention.bytes": "-1",

@@ -14,6 +14,7 @@ from respool.cli.consume_range import (
     Start,
     Until,
     first_offset,
+    is_empty,
     parse_start,
     parse_until,
     stop_offset,
@@ -127,6 +128,26 @@ def test_reading_stops_at_the_end_seen_at_the_start_unless_followed(
     until: Until, follow: bool, at_time: int | None, stop: int | None
 ) -> None:
     assert stop_offset(until, high=200, follow=follow, at_time=at_time) == stop
+
+
+@pytest.mark.parametrize(
+    ("start", "until", "empty"),
+    [
+        (AtTime(5), AtTime(4), True),
+        (AtTime(5), AtTime(5), True),
+        (AtTime(5), AtTime(6), False),
+        (AtOffset(5), AtOffset(5), True),
+        (AtOffset(5), AtOffset(6), False),
+        # Only the topic knows.
+        (AtOffset(5), AtTime(4), False),
+        (Latest(), AtTime(4), False),
+        (AtTime(5), None, False),
+    ],
+)
+def test_a_range_that_ends_before_it_begins_is_empty(
+    start: Start, until: Until, empty: bool
+) -> None:
+    assert is_empty(start, until) is empty
 
 
 def test_a_cursor_shows_offsets_up_to_its_stop_and_is_then_done() -> None:

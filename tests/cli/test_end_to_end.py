@@ -171,10 +171,10 @@ def test_a_topic_s_life(shell: Shell) -> None:
 
 
 def test_the_broker_s_own_words_reach_the_person(shell: Shell) -> None:
-    unknown = shell.run("topic", "create", "wrong", "--set", "nonsense=1", code=1)
+    unknown = shell.run("topic", "create", "wrong", "--set", "nonsense=1", code=2)
     assert "unknown topic setting 'nonsense'" in unknown.err
     shell.run("topic", "create", "fine")
-    wrong = shell.run("topic", "alter", "fine", "--set", "segment.bytes=3", code=1)
+    wrong = shell.run("topic", "alter", "fine", "--set", "segment.bytes=3", code=2)
     assert "segment.bytes" in wrong.err
     assert "topic name" in shell.run("topic", "create", "no/slashes", code=1).err
 
@@ -267,8 +267,46 @@ def test_a_message_too_large_for_the_topic_fails_and_says_so(shell: Shell) -> No
     shell.run("topic", "create", "tiny", "--set", "max.message.bytes=1000")
     ended = shell.run("produce", "tiny", "-m", "small", code=0)
     ended = shell.run("produce", "tiny", "-m", "x" * 5000, code=1)
+    assert "1 message was not acknowledged" in ended.err
     assert "MSG_SIZE_TOO_LARGE" in ended.err
+    assert "tiny takes at most 1,000 bytes at once" in ended.err
+    assert "respool topic alter tiny --set max.message.bytes=" in ended.err
     assert shell.run("consume", "tiny").out == "small\n"
+    # Sent together they would be too large; one by one none is.
+    lines = b"".join(b"message %d\n" % number for number in range(1_000))
+    shell.run("produce", "tiny", stdin=lines)
+    assert shell.run("consume", "tiny").out == "small\n" + lines.decode()
+
+
+def test_a_message_without_a_key_is_explained_where_one_is_needed(shell: Shell) -> None:
+    shell.run("topic", "create", "keyed", "--set", "cleanup.policy=compact")
+    ended = shell.run("produce", "keyed", stdin=b"one\ntwo\n", code=1)
+    assert "2 messages were not acknowledged" in ended.err
+    assert "every message needs a key" in ended.err
+    assert "--key-separator" in ended.err
+    assert "1 message (" in shell.run("produce", "keyed", "-m", "one", "--key", "k").err
+    assert "keyed\t1\tup to 1\t" in shell.run("topic", "list").out
+
+
+def test_a_time_the_topic_does_not_take_is_explained(shell: Shell) -> None:
+    shell.run("topic", "create", "clocked", "--set", "message.timestamp.before.max.ms=1h")
+    old = b'{"value": "v", "timestamp": 1000}\n'
+    ended = shell.run("produce", "clocked", "--json-lines", stdin=old, code=1)
+    assert "clocked takes timestamps at most 1h before" in ended.err
+
+
+def test_a_misspelt_setting_is_guessed(shell: Shell) -> None:
+    wrong = shell.run("topic", "create", "guessed", "--set", "retentoin.ms=1d", code=2)
+    assert "did you mean retention.ms?" in wrong.err
+
+
+def test_an_empty_range_is_told(shell: Shell) -> None:
+    shell.run("topic", "create", "range")
+    shell.run("produce", "range", "-m", "a")
+    backwards = shell.run("consume", "range", "--since", "now", "--until", "1 hour ago")
+    assert backwards.out == ""
+    assert "the range is empty" in backwards.err
+    assert "the range is empty" not in shell.run("consume", "range", "--until", "now").err
 
 
 def test_the_log_is_sound_while_it_is_written_and_after_a_kill(shell: Shell) -> None:
@@ -331,8 +369,8 @@ def test_the_settings_printed_are_those_in_force(shell: Shell, tmp_path: Path) -
 
 
 def test_a_wrong_setting_is_told_and_nothing_is_started(shell: Shell) -> None:
-    assert "nonsense" in shell.run("serve", "--set", "nonsense=1", code=1).err
-    assert "--insecure" in shell.run("serve", "--listen", "0.0.0.0:0", code=1).err
+    assert "nonsense" in shell.run("serve", "--set", "nonsense=1", code=2).err
+    assert "--insecure" in shell.run("serve", "--listen", "0.0.0.0:0", code=2).err
 
 
 def test_a_data_folder_in_use_is_told_without_a_traceback(shell: Shell) -> None:

@@ -63,5 +63,18 @@ def test_partitions_are_those_committed_and_those_being_read() -> None:
     assert [each.metadata for each in found] == ["", "why", ""]
 
 
+def test_partitions_without_an_offset_are_shown_too() -> None:
+    committed = {("rides", 0): Committed(offset=3)}
+    ranges = {("rides", 1): OffsetRange(start=0, end=7)}
+    found = lags_of(GROUP, committed, ranges, places=[("rides", number) for number in range(4)])
+    assert [(each.partition, each.committed, each.owner) for each in found] == [
+        (0, 3, "app@10.0.0.7"),
+        (1, None, None),
+        (2, None, "app@10.0.0.7"),
+        (3, None, None),
+    ]
+    assert found[1].lag is None
+
+
 def test_places_are_spelled_by_topic() -> None:
     assert spelled([("rides", 2), ("fares", 0), ("rides", 0)]) == "fares 0  rides 0,2"

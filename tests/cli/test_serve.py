@@ -88,7 +88,7 @@ def test_how_the_broker_ended_is_the_exit_code(run: Run, node: FakeNode) -> None
 
 def test_a_wrong_setting_is_told_and_nothing_is_started(run: Run, node: FakeNode) -> None:
     ended = run("serve", "--set", "nonsense=1")
-    assert ended.code == 1
+    assert ended.code == 2
     assert "there is no setting 'nonsense'" in ended.err
     assert node.ran == []
 

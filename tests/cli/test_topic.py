@@ -62,6 +62,21 @@ def test_list_shows_name_partitions_messages_and_retention(
     assert topics["rides"]["partitions"] == 3
 
 
+def test_offsets_of_a_compacted_topic_are_not_called_messages(
+    run: Run, fake_cluster: FakeCluster
+) -> None:
+    fake_cluster.add("cars", (0, 1500), (5, 10), cleanup_policy="compact,delete")
+    fake_cluster.add("rides", (0, 7))
+    lines = run("topic", "list").out.splitlines()
+    assert [line.split("\t")[2] for line in lines] == ["up to 1,505", "7"]
+    cars, rides = json.loads(run("topic", "list", "--json").out)
+    assert (cars["messages"], cars["messages_max"]) == (None, 1505)
+    assert (rides["messages"], rides["messages_max"]) == (7, 7)
+    [described] = json.loads(run("topic", "describe", "cars", "--json").out)
+    assert [each["messages"] for each in described["partitions"]] == [None, None]
+    assert [each["end_offset"] for each in described["partitions"]] == [1500, 10]
+
+
 @pytest.mark.parametrize(
     ("policy", "kept_ms", "words"),
     [
@@ -198,6 +213,14 @@ def test_alter_refuses_what_makes_no_sense(
     assert run("topic", "alter", "rides", *options).code == 2
 
 
+def test_what_is_no_setting_cannot_be_unset(run: Run, fake_cluster: FakeCluster) -> None:
+    fake_cluster.add("rides", (0, 1), retention_ms="5")
+    ended = run("topic", "alter", "rides", "--unset", "retention.m")
+    assert ended.code == 2
+    assert "did you mean retention.ms?" in ended.err
+    assert fake_cluster.held["rides"].settings == {"retention.ms": "5"}
+
+
 def test_delete_without_a_terminal_needs_yes(run: Run, fake_cluster: FakeCluster) -> None:
     fake_cluster.add("rides", (0, 5))
     refused = run("topic", "delete", "rides")
@@ -241,5 +264,5 @@ def test_on_a_terminal_delete_asks_and_shows_what_would_be_lost(
     fake_cluster.add("rides", (0, 1234))
     monkeypatch.setattr(sys, "stdin", Terminal(typed))
     assert main(["topic", "delete", "rides"]) == code
-    assert "rides: 1 partitions, 1,234 messages" in capsys.readouterr().err
+    assert "rides: 1 partition, 1,234 messages" in capsys.readouterr().err
     assert set(fake_cluster.held) == left

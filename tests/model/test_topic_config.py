@@ -17,6 +17,21 @@ def test_without_a_word_topics_keep_a_week_and_sync_before_they_answer() -> None
     assert config.compression_type is CompressionType.PRODUCER
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("retentoin.ms", "unknown topic setting 'retentoin.ms'; did you mean retention.ms?"),
+        ("segment.byte", "did you mean segment.bytes?"),
+        ("xyzzy", "unknown topic setting 'xyzzy'$"),
+        ("retention.ms" + "s" * 100_000, "s'$"),
+    ],
+    ids=["swapped", "short", "nothing alike", "too long to look for"],
+)
+def test_a_misspelt_setting_is_guessed(name: str, words: str) -> None:
+    with pytest.raises(InvalidConfig, match=words):
+        TopicConfig.parse({name: "1"})
+
+
 def test_settings_are_read_under_kafkas_names_over_the_brokers_defaults() -> None:
     base = TopicConfig.parse({"retention.ms": "1000", "segment.bytes": "2048"})
     config = TopicConfig.parse({"segment.bytes": "4096"}, base=base)

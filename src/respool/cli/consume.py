@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output
-from respool.cli.consume_range import parse_start, parse_until
+from respool.cli.consume_range import is_empty, parse_start, parse_until
 from respool.cli.errors import BrokerUnreachable, ExitCode, NotFound, UsageError
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.cli.message_format import ReadMessage, compile_format, for_terminal, to_json_line
@@ -99,6 +99,8 @@ def consume(
         from_beginning=from_beginning, offset=offset, since=since, follow=follow, now=now
     )
     stop = parse_until(until, now=now)
+    if is_empty(start, stop):
+        output.note("the range is empty: it ends where it begins, or before")
 
     from respool.cli.kafka import Cluster
     from respool.cli.topic_reader import TopicReader, plan
@@ -122,7 +124,8 @@ def consume(
             f"{number}: {cursor.position}" for number, cursor in sorted(cursors.items())
         )
         output.note(
-            f"{shown:,} messages from {topic}; next offset by partition {where}", style="dim"
+            f"{output.counted(shown, 'message')} from {topic}; next offset by partition {where}",
+            style="dim",
         )
     if ctrl_c.pressed:
         raise typer.Exit(ExitCode.INTERRUPTED)
@@ -166,7 +169,7 @@ def _choose_partitions(topic: "TopicInfo", wanted: list[int] | None) -> list[int
     if missing:
         raise NotFound(
             f"{topic.name} has no partition {missing[0]}",
-            hint=f"its partitions are 0 to {len(topic.leaders) - 1}",
+            hint=output.partition_numbers(len(topic.leaders)),
         )
     unled = [number for number in chosen if topic.leaders[number] is None]
     if unled:

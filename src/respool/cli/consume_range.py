@@ -73,6 +73,15 @@ def parse_until(text: str | None, *, now: datetime) -> Until:
     return AtTime(_time("--until", text, now))
 
 
+def is_empty(start: Start, until: Until) -> bool:
+    """Whether nothing can lie between them, whatever the topic holds."""
+    match start, until:
+        case (AtTime(begin), AtTime(end)) | (AtOffset(begin), AtOffset(end)):
+            return begin >= end
+        case _:
+            return False
+
+
 def _parse_offset(text: str) -> Start:
     words = text.strip().lower()
     if words in {"earliest", "beginning"}:

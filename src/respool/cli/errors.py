@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
 EXIT_CODE_MEANING = {
     ExitCode.OK: "done; also when the reader of a pipe (head, less) closed it",
     ExitCode.FAILED: "it did not work, or log verify found damage",
-    ExitCode.USAGE: "the command line is wrong",
+    ExitCode.USAGE: "the command line or a setting is wrong",
     ExitCode.NOT_FOUND: "there is no such topic, partition, group, replay or file",
     ExitCode.UNREACHABLE: "no broker answers at that address",
     ExitCode.INTERRUPTED: "ended by Ctrl-C",

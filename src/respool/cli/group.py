@@ -155,8 +155,10 @@ def _lags(cluster: "Cluster", groups: "Groups", group: "Group") -> "list[Partiti
     committed = groups.committed(group.name)
     named = {topic for topic, _ in (*committed, *group.owners)}
     known = cluster.topics()
-    ranges = cluster.ranges([known[name] for name in sorted(named) if name in known])
-    return lags_of(group, committed, ranges)
+    topics = [known[name] for name in sorted(named) if name in known]
+    # Also the partitions where it has committed nothing: there it may have everything to read yet.
+    places = [(topic.name, number) for topic in topics for number in topic.partitions]
+    return lags_of(group, committed, cluster.ranges(topics), places=places)
 
 
 def _print_lag(found: "dict[str, list[PartitionLag]]", *, as_json: bool) -> None:
@@ -177,12 +179,20 @@ def _print_lag(found: "dict[str, list[PartitionLag]]", *, as_json: bool) -> None
     ]
     output.print_rows(output.Columns(*names, numbers=names[2:]), rows)
     for name, lags in found.items():
-        output.note(
-            f"{name}: {total_lag(lags):,} messages to read"
-            + (f"; {lost:,} were deleted before it read them" if (lost := _lost(lags)) else "")
-            if lags
-            else f"{name} has committed nothing"
-        )
+        output.note(f"{name}: {_lag_in_words(lags)}" if lags else f"{name} has committed nothing")
+
+
+def _lag_in_words(lags: "Sequence[PartitionLag]") -> str:
+    from respool.cli.group_lag import total_lag
+
+    words = f"{output.counted(total_lag(lags), 'message')} to read"
+    lost = sum(each.lost for each in lags)
+    if lost:
+        words += f"; {lost:,} {'was' if lost == 1 else 'were'} deleted before it read them"
+    untouched = sum(each.committed is None for each in lags)
+    if untouched:
+        words += f"; nothing committed in {output.counted(untouched, 'partition')}"
+    return words
 
 
 def _print_description(group: "Group", lags: "Sequence[PartitionLag]") -> None:
@@ -257,10 +267,6 @@ def _lag_document(each: "PartitionLag") -> dict[str, object]:
 
 def _end(each: "PartitionLag") -> int | None:
     return each.held.end if each.held else None
-
-
-def _lost(lags: "Sequence[PartitionLag]") -> int:
-    return sum(each.lost for each in lags)
 
 
 def _wait(seconds: float, ctrl_c: CtrlC) -> None:

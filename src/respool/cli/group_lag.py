@@ -40,11 +40,13 @@ def lags_of(
     group: "Group",
     committed: "Mapping[Place, Committed]",
     ranges: "Mapping[Place, OffsetRange]",
+    *,
+    places: "Iterable[Place]" = (),
 ) -> list[PartitionLag]:
-    """One for each partition that the group has committed or that a member of it reads."""
+    """One for each partition that the group has committed or that a member of it reads, and for each of `places`."""
     owners = group.owners
     lags = []
-    for topic, number in sorted({*committed, *owners}):
+    for topic, number in sorted({*committed, *owners, *places}):
         place = committed.get((topic, number))
         owner = owners.get((topic, number))
         lags.append(

@@ -176,14 +176,16 @@ class Cluster:
         answers = self._ask_offsets(led, client_admin.OffsetSpec.max_timestamp())
         return max((int(answer.timestamp) for answer in answers.values()), default=-1)
 
-    def settings(self, topics: Sequence[str]) -> dict[str, list[Setting]]:
+    def settings(
+        self, topics: Sequence[str], *, seconds: float = REQUEST_SECONDS
+    ) -> dict[str, list[Setting]]:
         if not topics:
             return {}
         resources = [
             client_admin.ConfigResource(client_admin.ResourceType.TOPIC, name) for name in topics
         ]
         answers = self._ask(
-            lambda: self._admin.describe_configs(resources, request_timeout=REQUEST_SECONDS)
+            lambda: self._admin.describe_configs(resources, request_timeout=seconds)
         )
         return {
             resource.name: sorted(map(_setting, entries.values()), key=lambda setting: setting.name)
@@ -324,6 +326,8 @@ def to_cli_error(error: Any, broker: str) -> CliError:
             f"the broker at {broker} does not answer: {text}",
             hint="is the address it advertises (respool serve --advertised) reachable from here?",
         )
+    if error.code() == KafkaError.INVALID_CONFIG:
+        return UsageError(text)
     if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
         return TopicExists(text)
     return CliError(text)

@@ -207,6 +207,11 @@ def human_bytes(size: int) -> str:
     return f"{amount:.1f} TiB"
 
 
+def partition_numbers(count: int) -> str:
+    """4 -> 'its partitions are 0 to 3'."""
+    return f"its partitions are 0 to {count - 1}" if count > 1 else "its only partition is 0"
+
+
 def counted(number: int, noun: str) -> str:
     """1 -> '1 message', 2000 -> '2,000 messages'."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

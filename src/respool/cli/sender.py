@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,11 @@ from respool.cli.errors import ExitCode
 from respool.cli.kafka import Cluster, KafkaException, reason
 from respool.cli.line_reader import LINE_BYTES_MAX, LineReader, read_lines
 from respool.cli.message_format import BadInput, NewMessage
+from respool.cli.refusals import explain
 
 MESSAGE_BYTES_MAX = LINE_BYTES_MAX
+# How much the library sends in one batch by default.
+BATCH_BYTES_MAX = 1_000_000
 PROGRESS_EVERY = 1_000
 FLUSH_STEP_SECONDS = 0.5
 # Somebody who pressed Ctrl-C wants to leave, but what is on its way should be accounted for.
@@ -32,16 +35,22 @@ class Sender:
         acks: str,
         compression: str,
         timeout: float,
+        settings: Mapping[str, str],
     ) -> None:
+        """`settings` are the topic's, as far as they are known."""
         self._topic = topic
         self._timeout = timeout
-        self._summary = Summary()
+        self._summary = Summary(topic, settings)
         self._producer = cluster.producer(
             acks=acks,
             enable_idempotence=acks == "all",
             compression_type=compression,
             message_timeout_ms=int(timeout * 1000),
             message_max_bytes=MESSAGE_BYTES_MAX,
+            # Messages that fit one by one must not be refused for being sent together.
+            batch_size=min(
+                BATCH_BYTES_MAX, int(settings.get("max.message.bytes", BATCH_BYTES_MAX))
+            ),
             # A key goes where the Java client would send it, so both agree on a topic's partitions.
             partitioner="murmur2_random",
         )
@@ -102,7 +111,7 @@ class Sender:
                 # The client's queue is full: wait for the broker to take some of it.
                 self._producer.poll(0.5)
             except KafkaException as error:
-                self._summary.failures[reason(error)] += 1
+                self._summary.add_failure(error.args[0])
                 return
             else:
                 self._producer.poll(0)
@@ -110,7 +119,7 @@ class Sender:
 
     def _on_delivery(self, error: Any, message: Any) -> None:
         if error is not None:
-            self._summary.failures[reason(error)] += 1
+            self._summary.add_failure(error)
             return
         self._summary.acknowledged[message.partition()] += 1
         self._summary.bytes += len(message)
@@ -131,9 +140,13 @@ class Sender:
 class Summary:
     """What became of the messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str, settings: Mapping[str, str]) -> None:
+        self._topic = topic
+        self._settings = settings
         self.acknowledged: Counter[int] = Counter()
         self.failures: Counter[str] = Counter()
+        # What to do about them, for some.
+        self._hints: dict[str, str] = {}
         self.bytes = 0
         self.seconds = 0.0
         self.stopped_by = ""
@@ -145,12 +158,20 @@ class Summary:
             return ExitCode.INTERRUPTED
         return ExitCode.FAILED if self.failures or self.stopped_by else ExitCode.OK
 
-    def tell(self, topic: str, *, as_json: bool) -> None:
+    def add_failure(self, error: Any) -> None:
+        why = reason(error)
+        refusal = explain(error.name(), topic=self._topic, settings=self._settings)
+        if refusal is not None:
+            why = f"{why}: {refusal.why}"
+            self._hints[why] = refusal.hint
+        self.failures[why] += 1
+
+    def tell(self, *, as_json: bool) -> None:
         count = self.acknowledged.total()
         if as_json:
             output.print_json(
                 {
-                    "topic": topic,
+                    "topic": self._topic,
                     "messages": count,
                     "bytes": self.bytes,
                     "seconds": round(self.seconds, 3),
@@ -165,11 +186,16 @@ class Summary:
             f"{number}: {each:,}" for number, each in sorted(self.acknowledged.items())
         )
         output.note(
-            f"{count:,} messages ({output.human_bytes(self.bytes)}) to {topic} in {self.seconds:.2f} s, "
-            f"{rate:,.0f} messages/s" + (f"; by partition {where}" if where else "")
+            f"{output.counted(count, 'message')} ({output.human_bytes(self.bytes)}) to {self._topic} "
+            f"in {self.seconds:.2f} s, {rate:,.0f} messages/s"
+            + (f"; by partition {where}" if where else "")
         )
         for why, failed in self.failures.most_common():
-            output.print_error(f"{failed:,} messages were not acknowledged: {why}")
+            were = "was" if failed == 1 else "were"
+            output.print_error(
+                f"{output.counted(failed, 'message')} {were} not acknowledged: {why}",
+                self._hints.get(why, ""),
+            )
         if self.stopped_by:
             output.print_error(self.stopped_by, "the messages before it were sent")
 

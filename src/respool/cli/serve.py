@@ -91,7 +91,7 @@ def serve(
     try:
         loaded = load_settings(file=config, environ=os.environ, flags=flags)
     except SettingsError as error:
-        raise CliError(
+        raise UsageError(
             str(error), hint="see all settings with: respool serve --print-config"
         ) from error
     if print_config:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -93,15 +94,19 @@ def list_topics(
     ]
     ranges = cluster.ranges(topics)
     settings = cluster.settings([topic.name for topic in topics])
-    rows = [_list_row(topic, ranges, settings[topic.name]) for topic in topics]
+    documents = [_list_document(topic, ranges, settings[topic.name]) for topic in topics]
     if as_json:
-        names = ("topic", "partitions", "messages", "retention")
-        output.print_json([dict(zip(names, row, strict=True)) for row in rows])
+        output.print_json(documents)
         return
-    columns = output.Columns(
-        "topic", "partitions", "messages", "retention", numbers=["partitions", "messages"]
-    )
-    output.print_rows(columns, rows)
+    columns = ("topic", "partitions", "messages", "retention")
+    rows = [
+        tuple(
+            _at_most(each["messages_max"]) if cell is None else cell
+            for cell in map(each.get, columns)
+        )
+        for each in documents
+    ]
+    output.print_rows(output.Columns(*columns, numbers=columns[1:3]), rows)
     if not rows:
         output.note("no topics yet; create one with: respool topic create NAME")
 
@@ -162,6 +167,8 @@ def alter(
     if partitions is not None:
         _check_growth(topic, partitions)
     # Settings first: a wrong one is refused before partitions are added, which cannot be taken back.
+    if unset:
+        _check_names(unset, [each.name for each in cluster.settings([name])[name]])
     if wanted or unset:
         cluster.alter_topic(name, settings=wanted, unset=unset or [])
     if partitions is not None and partitions > len(topic.leaders):
@@ -228,19 +235,39 @@ def promise(settings: Sequence["Setting"]) -> str:
             return "unknown: this broker does not have respool.flush, so it is not a Respool broker"
 
 
-def _list_row(
+def _list_document(
     topic: "TopicInfo",
     ranges: dict[tuple[str, int], "OffsetRange"],
     settings: Sequence["Setting"],
-) -> tuple[str, int, int, str]:
-    messages = sum(held.messages for (name, _), held in ranges.items() if name == topic.name)
-    return topic.name, len(topic.leaders), messages, retention(settings)
+) -> dict[str, object]:
+    offsets = sum(held.messages for (name, _), held in ranges.items() if name == topic.name)
+    return {
+        "topic": topic.name,
+        "partitions": len(topic.leaders),
+        # Compaction leaves gaps in the offsets, and how many messages are left nobody has counted.
+        "messages": None if is_compacted(settings) else offsets,
+        "messages_max": offsets,
+        "retention": retention(settings),
+    }
+
+
+def _at_most(number: object) -> str:
+    return f"up to {number:,}"
+
+
+def is_compacted(settings: Sequence["Setting"]) -> bool:
+    return "compact" in _policies(settings)
+
+
+def _policies(settings: Sequence["Setting"]) -> set[str]:
+    found = [each.value for each in settings if each.name == "cleanup.policy"]
+    return {word.strip() for text in found or ["delete"] for word in text.split(",")}
 
 
 def retention(settings: Sequence["Setting"]) -> str:
     """How long messages stay, in words: by time, by size, by key, or for ever."""
     values = {setting.name: setting.value for setting in settings}
-    policies = {word.strip() for word in values.get("cleanup.policy", "delete").split(",")}
+    policies = _policies(settings)
     kept_ms, kept_bytes = (
         int(values.get("retention.ms", -1)),
         int(values.get("retention.bytes", -1)),
@@ -259,6 +286,7 @@ def _describe(cluster: "Cluster", name: str) -> dict[str, object]:
     topic = cluster.topic(name)
     ranges = cluster.ranges([topic])
     settings = cluster.settings([name])[name]
+    compacted = is_compacted(settings)
     partitions = []
     for number in topic.partitions:
         held = ranges.get((name, number))
@@ -268,7 +296,7 @@ def _describe(cluster: "Cluster", name: str) -> dict[str, object]:
                 "leader": topic.leaders[number],
                 "start_offset": held.start if held else None,
                 "end_offset": held.end if held else None,
-                "messages": held.messages if held else None,
+                "messages": held.messages if held and not compacted else None,
             }
         )
     return {
@@ -312,13 +340,22 @@ def with_unit(name: str, value: str) -> str:
     return value
 
 
+def _check_names(unset: Sequence[str], known: Sequence[str]) -> None:
+    """What is not there cannot be unset; the broker would say nothing, as Kafka does."""
+    for name in unset:
+        if name not in known:
+            alike = get_close_matches(name, known, n=1)
+            hint = f"did you mean {alike[0]}?" if alike else ""
+            raise UsageError(f"--unset {name}: there is no such topic setting", hint=hint)
+
+
 def _check_growth(topic: "TopicInfo", partitions: int) -> None:
     have = len(topic.leaders)
     if partitions < have:
         raise UsageError(
-            f"{topic.name} has {have} partitions and cannot shrink to {partitions}: the messages in the others "
-            "would be lost, and keys would move",
-            hint=f"create a topic with {partitions} partitions and copy: "
+            f"{topic.name} has {output.counted(have, 'partition')} and cannot shrink to {partitions}: "
+            "the messages in the others would be lost, and keys would move",
+            hint=f"create a topic with {output.counted(partitions, 'partition')} and copy: "
             f"respool consume {topic.name} --json | respool produce NEW --json-lines --repartition",
         )
 
@@ -330,7 +367,12 @@ def _confirmed(cluster: "Cluster", topics: Sequence["TopicInfo"]) -> bool:
             hint="add --yes when you are sure",
         )
     ranges = cluster.ranges(topics)
+    settings = cluster.settings([topic.name for topic in topics])
     for topic in topics:
         messages = sum(held.messages for (name, _), held in ranges.items() if name == topic.name)
-        output.note(f"{topic.name}: {len(topic.leaders)} partitions, {messages:,} messages")
+        output.note(
+            f"{topic.name}: {output.counted(len(topic.leaders), 'partition')}, "
+            + ("up to " if is_compacted(settings[topic.name]) else "")
+            + output.counted(messages, "message")
+        )
     return typer.confirm("Delete all of it?", err=True)

@@ -8,6 +8,7 @@ nothing.
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Self
@@ -21,6 +22,8 @@ DAY_MS = 24 * 60 * MINUTE_MS
 MIB = 1024 * 1024
 # A batch's header; a limit below it would refuse everything.
 BATCH_OVERHEAD = 61
+# Of a name that a setting is looked for that is spelled alike.
+NAME_LENGTH_MAX = 64
 
 
 class Flush(StrEnum):
@@ -276,7 +279,7 @@ class TopicConfig:
         for name, text in overrides.items():
             rule = CONFIG_RULES.get(name)
             if rule is None:
-                raise InvalidConfig(f"unknown topic setting {name!r}")
+                raise InvalidConfig(f"unknown topic setting {name!r}{_closest(name)}")
             try:
                 values[name.replace(".", "_")] = rule.parse(text)
             except InvalidConfig as error:
@@ -310,6 +313,12 @@ class TopicConfig:
     def as_text(self) -> Mapping[str, str]:
         """Every setting under its Kafka name, as text."""
         return {name: str(getattr(self, name.replace(".", "_"))) for name in CONFIG_RULES}
+
+
+def _closest(name: str) -> str:
+    # No setting is that long, and the search takes its time with long texts.
+    alike = get_close_matches(name, CONFIG_RULES, n=1) if len(name) <= NAME_LENGTH_MAX else []
+    return f"; did you mean {alike[0]}?" if alike else ""
 
 
 CONFIG_RULES: Mapping[str, ConfigRule] = {

@@ -1,0 +1,58 @@
+"""Why a topic refused messages, and what to do about it.
+
+The client library passes on the broker's error code, not its words. Which of the topic's settings it was can be told
+from the code and the settings.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from respool.cli import output
+from respool.cli.times import format_duration_ms
+
+
+class Refusal(NamedTuple):
+    why: str
+    hint: str
+
+
+def explain(code: str, *, topic: str, settings: Mapping[str, str]) -> Refusal | None:
+    """The topic's setting behind an error code, by its Kafka name; None when no setting explains it."""
+    try:
+        return _explain(code, topic, settings)
+    except (KeyError, ValueError):
+        # Another broker than ours, whose settings are others.
+        return None
+
+
+def _explain(code: str, topic: str, settings: Mapping[str, str]) -> Refusal | None:
+    match code:
+        case "MSG_SIZE_TOO_LARGE":
+            limit = int(settings["max.message.bytes"])
+            return Refusal(
+                f"{topic} takes at most {limit:,} bytes at once ({output.human_bytes(limit)}, max.message.bytes)",
+                f"raise it with: respool topic alter {topic} --set max.message.bytes=BYTES; "
+                "or compress: --compression zstd",
+            )
+        case "INVALID_RECORD" if "compact" in settings["cleanup.policy"]:
+            return Refusal(
+                f"{topic} keeps the newest message of each key (cleanup.policy={settings['cleanup.policy']}), so every "
+                "message needs a key",
+                "give one with --key, with --key-separator, or in --json-lines",
+            )
+        case "INVALID_TIMESTAMP":
+            before, after = (
+                _span(settings[f"message.timestamp.{side}.max.ms"]) for side in ("before", "after")
+            )
+            return Refusal(
+                f"{topic} takes timestamps at most {before} before and {after} after the broker's clock "
+                "(message.timestamp.before.max.ms, message.timestamp.after.max.ms)",
+                f"send other timestamps, or widen it with: respool topic alter {topic} --set "
+                "message.timestamp.after.max.ms=TIME",
+            )
+    return None
+
+
+def _span(ms: str) -> str:
+    # The largest number there is stands for no limit.
+    return "any time" if int(ms) >= 2**63 - 1 else format_duration_ms(int(ms))

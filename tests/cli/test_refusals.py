@@ -1,0 +1,37 @@
+import pytest
+
+from respool.cli.refusals import explain
+from respool.model.topic_config import TopicConfig
+
+DEFAULTS = TopicConfig().as_text
+
+
+def test_the_limit_on_bytes_is_told_with_a_way_out() -> None:
+    refusal = explain("MSG_SIZE_TOO_LARGE", topic="rides", settings=DEFAULTS)
+    assert refusal is not None
+    assert "at most 1,048,588 bytes at once (1.0 MiB, max.message.bytes)" in refusal.why
+    assert "respool topic alter rides --set max.message.bytes=" in refusal.hint
+
+
+def test_a_compacted_topic_wants_keys() -> None:
+    compacted = {**DEFAULTS, "cleanup.policy": "compact,delete"}
+    refusal = explain("INVALID_RECORD", topic="cars", settings=compacted)
+    assert refusal is not None
+    assert "every message needs a key" in refusal.why
+    assert "--key" in refusal.hint
+
+
+def test_the_window_for_timestamps_is_told() -> None:
+    refusal = explain("INVALID_TIMESTAMP", topic="rides", settings=DEFAULTS)
+    assert refusal is not None
+    assert "at most any time before and 1h after the broker's clock" in refusal.why
+
+
+@pytest.mark.parametrize("code", ["INVALID_RECORD", "NOT_LEADER_FOR_PARTITION"])
+def test_what_no_setting_explains_stays_as_it_is(code: str) -> None:
+    assert explain(code, topic="rides", settings=DEFAULTS) is None
+
+
+@pytest.mark.parametrize("settings", [{}, {"max.message.bytes": ""}])
+def test_a_broker_that_tells_no_settings_is_not_explained(settings: dict[str, str]) -> None:
+    assert explain("MSG_SIZE_TOO_LARGE", topic="rides", settings=settings) is None
