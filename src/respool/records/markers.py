@@ -1,0 +1,97 @@
+"""The end of a transaction as it lies in a partition: a control batch of one record, 78 bytes, in Kafka's format.
+
+```
+ key     | version 2 | kind 2              kind: 0 abort, 1 commit
+ value   | version 2 | coordinator epoch 4
+```
+Producer id and epoch stand in the batch's header. Readers that want committed records only go by these; nobody shows
+them to an application. Other control records exist, and are none of ours.
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+
+from respool.model.errors import RequestError
+from respool.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from respool.model.topic_config import MIB
+from respool.records.batch import (
+    CONTROL_BIT,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    RecordBatch,
+)
+from respool.records.record import read_records
+from respool.records.seal import seal
+
+MARKER_BYTES = 78
+ABORT, COMMIT = 0, 1
+_KINDS = (ABORT, COMMIT)
+_VERSION = 0
+_NO_SEQUENCE = -1
+
+_KEY = Struct(">hh")
+_VALUE = Struct(">hi")
+# The whole record, of 16 bytes after its length: attributes, two deltas, key and value with their lengths, no headers.
+_RECORD = Struct(">BBBBBhhBhiB")
+_ZIGZAG_16, _ZIGZAG_4, _ZIGZAG_6 = 32, 8, 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransactionMarker:
+    producer_id: int
+    # With transactions of version 2 one more than that of the data it ends.
+    producer_epoch: int
+    # Of the coordinator that decided: an older one may not end what a newer one has begun.
+    coordinator_epoch: int
+    is_commit: bool
+
+
+def build_marker(marker: EndTransactionMarker, *, timestamp_ms: int) -> RecordBatch:
+    """The batch to be appended."""
+    kind = COMMIT if marker.is_commit else ABORT
+    record = _RECORD.pack(
+        _ZIGZAG_16, 0, 0, 0,
+        _ZIGZAG_4, _VERSION, kind,
+        _ZIGZAG_6, _VERSION, marker.coordinator_epoch,
+        0,
+    )  # fmt: skip
+    header = BatchHeader(
+        base_offset=Offset(0),
+        length=0,
+        leader_epoch=LeaderEpoch(NO_LEADER_EPOCH),
+        magic=MAGIC,
+        crc=0,
+        attributes=CONTROL_BIT | TRANSACTIONAL_BIT,
+        last_offset_delta=0,
+        base_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        base_sequence=_NO_SEQUENCE,
+        record_count=1,
+    )
+    return seal(header, record)
+
+
+def read_marker(batch: RecordBatch) -> EndTransactionMarker | None:
+    """What a control batch says; None where it is no end of a transaction, or compaction left nothing of it."""
+    header = batch.header
+    if not header.is_control or not header.record_count:
+        return None
+    try:
+        record = read_records(batch, limit=MIB)[0]
+    except RequestError:
+        return None
+    key, value = record.key or b"", record.value or b""
+    if len(key) < _KEY.size or len(value) < _VALUE.size:
+        return None
+    kind = _KEY.unpack_from(key)[1]
+    if kind not in _KINDS:
+        return None
+    return EndTransactionMarker(
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        coordinator_epoch=_VALUE.unpack_from(value)[1],
+        is_commit=kind == COMMIT,
+    )
