@@ -6,14 +6,14 @@ from struct import pack
 import pytest
 
 from log.compaction_world import COMPACT, EPOCH, SCANNERS, CompactionWorld, keyed
-from respool.log.cleaned_transactions import AbortedTransaction, CleanedTransactions
-from respool.log.partition_log import CompactionTools
+from respool.log.cleaned_transactions import CleanedTransactions
+from respool.log.partition_log import AbortedTransaction, CompactionTools
 from respool.model.ids import Offset
 from respool.ports.record_scan import RecordScanner
 from respool.records.batch import BatchHeader, RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
+from respool.records.markers import EndTransactionMarker
 
-ABORT, COMMIT = 0, 1
 ADA, BOB = 7, 8
 
 
@@ -25,7 +25,7 @@ def header(producer: int, offset: int) -> BatchHeader:
 
 
 def aborted(producer: int, first: int, last: int) -> AbortedTransaction:
-    return AbortedTransaction(producer, Offset(first), Offset(last))
+    return AbortedTransaction(producer, Offset(first), Offset(last), Offset(last + 1))
 
 
 def test_data_of_an_aborted_transaction_is_told_from_that_of_others() -> None:
@@ -36,14 +36,14 @@ def test_data_of_an_aborted_transaction_is_told_from_that_of_others() -> None:
     assert not transactions.is_aborted(header(BOB, 4))
     assert transactions.is_marker_needed(header(ADA, 6), is_commit=False)
     assert not transactions.is_aborted(header(ADA, 7))
-    assert transactions.still_needed == [aborted(ADA, 3, 6)]
+    assert transactions.take_still_needed() == [aborted(ADA, 3, 6)]
 
 
 def test_a_marker_without_data_is_not_needed() -> None:
     transactions = CleanedTransactions([aborted(ADA, 3, 6)], begin=Offset(0))
     assert not transactions.is_marker_needed(header(ADA, 6), is_commit=False)
     assert not transactions.is_marker_needed(header(BOB, 7), is_commit=True)
-    assert transactions.still_needed == []
+    assert transactions.take_still_needed() == []
 
 
 def test_a_transaction_that_ended_before_is_not_waited_for() -> None:
@@ -56,34 +56,31 @@ def test_a_transaction_that_ended_before_is_not_waited_for() -> None:
 # -- in a log ----------------------------------------------------------------------------------------------------------
 
 
-def append(
-    world: CompactionWorld, producer: int, *records: NewRecord, is_control: bool = False
-) -> None:
+def append(world: CompactionWorld, producer: int, *records: NewRecord) -> None:
+    """As a coordinator of groups would: sequences are not what this is about."""
     data = build_batch(
-        records,
-        producer_id=producer,
-        producer_epoch=0,
-        is_transactional=producer >= 0,
-        is_control=is_control,
+        records, producer_id=producer, producer_epoch=0, is_transactional=producer >= 0
     )
-    # Sequences are not what this is about.
-    world.log._producers.check = lambda _: None  # type: ignore[method-assign, assignment]
-    world.log.append(RecordBatch(read_header(data), data), leader_epoch=EPOCH, now_ms=world.now_ms)
+    batch = RecordBatch(read_header(data), data)
+    guard = world.log.begin_verification(batch.header) if producer >= 0 else None
+    world.log.append(batch, leader_epoch=EPOCH, now_ms=world.now_ms, guard=guard)
 
 
-def end(world: CompactionWorld, producer: int, kind: int) -> None:
-    marker = NewRecord(key=pack(">hh", 0, kind), value=pack(">hi", 0, 1), timestamp_ms=500)
-    append(world, producer, marker, is_control=True)
+def end(world: CompactionWorld, producer: int, *, is_commit: bool) -> None:
+    marker = EndTransactionMarker(
+        producer_id=producer, producer_epoch=0, coordinator_epoch=1, is_commit=is_commit
+    )
+    world.log.append_marker(marker, leader_epoch=EPOCH, now_ms=500)
 
 
-def compact(world: CompactionWorld, *transactions: AbortedTransaction) -> None:
+def compact(world: CompactionWorld) -> None:
     world.log._producers.expire(10**15)
     world.log._producers.expire(3 * 10**15)
     world.log._roll(world.now_ms)
     world.sync()
     tools = CompactionTools(scanner=world.scanner, memory_bytes_max=10**6, secret=bytes(16))
     compaction = world.log.begin_compaction(
-        now_ms=world.now_ms, bound=world.log.log_end, tools=tools, aborted=transactions
+        now_ms=world.now_ms, bound=world.log.log_end, tools=tools
     )
     assert compaction is not None
     while not compaction.is_complete:
@@ -106,10 +103,10 @@ def new_world(scanner: RecordScanner) -> CompactionWorld:
 def test_an_aborted_record_does_not_hide_the_one_before_it(scanner: RecordScanner) -> None:
     world = new_world(scanner)
     append(world, BOB, keyed("a", "1"), keyed("b", "2"))
-    end(world, BOB, COMMIT)
+    end(world, BOB, is_commit=True)
     append(world, ADA, keyed("a", "aborted"), keyed("c", "aborted"))
-    end(world, ADA, ABORT)
-    compact(world, aborted(ADA, 3, 5))
+    end(world, ADA, is_commit=False)
+    compact(world)
     # Both records of Bob's, his marker, and Ada's marker, which ended something that was there until now.
     assert offsets(world) == [0, 1, 2, 5]
 
@@ -118,18 +115,17 @@ def test_an_aborted_record_does_not_hide_the_one_before_it(scanner: RecordScanne
 def test_a_marker_stays_its_time_after_its_data(scanner: RecordScanner) -> None:
     world = new_world(scanner)
     append(world, ADA, keyed("a", "aborted"))
-    end(world, ADA, ABORT)
+    end(world, ADA, is_commit=False)
     append(world, BOB, keyed("b", "old"))
-    end(world, BOB, COMMIT)
-    gone = aborted(ADA, 0, 1)
+    end(world, BOB, is_commit=True)
     append(world, -1, keyed("b", "new"))
-    compact(world, gone)
+    compact(world)
     assert offsets(world) == [1, 3, 4]
     assert not any(one.header.has_delete_horizon for one in world.batches())
 
     # Now the data is gone, and their time begins.
     append(world, -1, keyed("x"))
-    compact(world, gone)
+    compact(world)
     assert offsets(world) == [1, 3, 4, 5]
     markers = [one for one in world.batches() if one.header.is_control]
     assert [one.header.base_timestamp for one in markers] == [world.now_ms + 1000] * 2
@@ -137,19 +133,21 @@ def test_a_marker_stays_its_time_after_its_data(scanner: RecordScanner) -> None:
 
     world.now_ms += 999
     append(world, -1, keyed("y"))
-    compact(world, gone)
+    compact(world)
     assert offsets(world) == [1, 3, 4, 5, 6]
 
     world.now_ms += 1
     append(world, -1, keyed("z"))
-    compact(world, gone)
+    compact(world)
     assert offsets(world) == [4, 5, 6, 7]
 
 
 def test_a_control_batch_of_another_kind_is_left_alone() -> None:
     world = new_world(SCANNERS[0])
-    append(world, ADA, NewRecord(key=pack(">hh", 0, 2), value=b"leader change"), is_control=True)
-    append(world, ADA, NewRecord(key=b"?", value=b"short"), is_control=True)
+    for key in (pack(">hh", 0, 2), b"?"):
+        data = build_batch([NewRecord(key=key, value=b"leader change")], is_control=True)
+        batch = RecordBatch(read_header(data), data)
+        world.log.append(batch, leader_epoch=EPOCH, now_ms=world.now_ms)
     compact(world)
     assert offsets(world) == [0, 1]
 
@@ -157,11 +155,11 @@ def test_a_control_batch_of_another_kind_is_left_alone() -> None:
 def test_the_last_marker_of_a_producer_that_is_still_known_stays() -> None:
     """It has the producer's epoch, by which an older one is refused."""
     world = new_world(SCANNERS[0])
-    end(world, ADA, COMMIT)
+    end(world, ADA, is_commit=True)
     append(world, -1, keyed("x"))
     compact(world)
     world.now_ms += 5000
-    end(world, BOB, COMMIT)
+    end(world, BOB, is_commit=True)
     world.log._roll(world.now_ms)
     world.sync()
     tools = CompactionTools(scanner=world.scanner, memory_bytes_max=10**6, secret=bytes(16))

@@ -612,10 +612,10 @@ def test_a_reader_that_opens_a_segment_while_it_is_replaced_gets_the_old_one(
     content = world.disk.read_file(old.path)
     open_log = world.disk.open_log
 
-    def replaced_just_before(path: str) -> SimLogFile:
+    def replaced_just_before(path: str, *, create: bool) -> SimLogFile:
         monkeypatch.setattr(world.disk, "open_log", open_log)
         world.go_on_to_the_end()
-        return open_log(path)
+        return open_log(path, create=create)
 
     monkeypatch.setattr(world.disk, "open_log", replaced_just_before)
     assert old.read(0, old.size) == content

@@ -2,19 +2,17 @@
 
 import os
 import struct
-from itertools import takewhile
-from typing import NamedTuple
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from respool.log.producer_states import DuplicateOf, ProducerStates
 from respool.model.errors import InvalidProducerEpoch, OutOfOrderSequence, RequestError
 from respool.model.ids import LeaderEpoch, Offset
 from respool.records.batch import CONTROL_BIT, SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchHeader
+from respool.records.markers import EndTransactionMarker
 
 DAY_MS = 86_400_000
 NOON = 1_700_000_000_000
@@ -57,12 +55,28 @@ def marker(*, producer: int = 7, epoch: int = 0, timestamp: int = NOON) -> Batch
     )
 
 
+def replay(
+    states: ProducerStates, header: BatchHeader, offset: int, *, coordinator_epoch: int = 0
+) -> None:
+    """It was appended there."""
+    if not header.is_control:
+        states.update(header, base_offset=Offset(offset))
+        return
+    marker = EndTransactionMarker(
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+        is_commit=True,
+    )
+    states.end_transaction(marker, offset=Offset(offset), timestamp_ms=header.max_timestamp)
+
+
 def states_after(*headers: BatchHeader, producers_max: int = 100) -> ProducerStates:
     """The states after these batches were appended one after the other, from offset 0 on."""
     states = ProducerStates(expiration_ms=DAY_MS, producers_max=producers_max)
     offset = 0
     for header in headers:
-        states.update(header, base_offset=Offset(offset))
+        replay(states, header, offset)
         offset += header.last_offset_delta + 1
     return states
 
@@ -198,7 +212,7 @@ def test_a_transactional_batch_opens_a_transaction_at_its_first_offset() -> None
 
 def test_a_marker_ends_the_transaction_and_names_its_coordinator() -> None:
     states = states_after(batch(attributes=TRANSACTIONAL_BIT))
-    states.update(marker(timestamp=NOON + 1), base_offset=Offset(1), coordinator_epoch=9)
+    replay(states, marker(timestamp=NOON + 1), 1, coordinator_epoch=9)
     (state,) = states.active()
     assert not state.has_open_transaction
     assert state.coordinator_epoch == 9
@@ -219,17 +233,18 @@ def test_a_marker_with_a_new_epoch_fences_and_starts_at_zero() -> None:
     refused(again, batch(epoch=2, sequence=1), OutOfOrderSequence)
 
 
-def test_a_control_batch_emptied_by_compaction_changes_nothing() -> None:
+def test_a_control_batch_that_is_no_marker_changes_nothing() -> None:
     states = states_after(batch(attributes=TRANSACTIONAL_BIT))
     before = states.encode_snapshot()
-    states.update(marker()._replace(record_count=0), base_offset=Offset(1))
+    states.update(marker(), base_offset=Offset(1))
     assert states.encode_snapshot() == before
 
 
 def test_a_coordinators_batch_has_no_sequence_to_compare() -> None:
-    states = states_after(batch(sequence=-1, attributes=TRANSACTIONAL_BIT))
-    assert states.check(batch(sequence=0)) is None
-    refused(states, batch(sequence=SEQUENCE_MAX), OutOfOrderSequence)
+    states = states_after(batch(epoch=1, sequence=-1, attributes=TRANSACTIONAL_BIT))
+    again = batch(epoch=1, sequence=-1, attributes=TRANSACTIONAL_BIT)
+    assert states.check(again) is None
+    refused(states, again._replace(producer_epoch=0), InvalidProducerEpoch)
     assert restarted(states) == states
 
 
@@ -274,7 +289,7 @@ def test_an_open_transaction_does_not_expire() -> None:
     states = states_after(batch(attributes=TRANSACTIONAL_BIT))
     states.expire(NOON)
     assert states.expire(NOON + 10 * DAY_MS) == 0
-    states.update(marker(), base_offset=Offset(1))
+    replay(states, marker(), 1)
     states.expire(NOON + 10 * DAY_MS)
     assert states.expire(NOON + 11 * DAY_MS) == 1
 
@@ -404,157 +419,3 @@ def test_garbage_is_a_value_error_and_nothing_else(garbage: bytes, with_right_cr
     # What has the right crc, count and size is a snapshot, however odd.
     assert with_right_crc
     assert len(states) <= len(garbage) // 46
-
-
-# Against a model that keeps the whole log
-
-
-class Written(NamedTuple):
-    header: BatchHeader
-    base_offset: Offset
-
-
-PRODUCERS = st.integers(1, 3)
-SEQUENCES = st.sampled_from([0, 1, 2, 5, SEQUENCE_MAX - 1, SEQUENCE_MAX])
-COUNTS = st.integers(1, 3)
-
-
-class NaiveProducers:
-    """Decides from all batches ever written, by the rules as they are told."""
-
-    def __init__(self) -> None:
-        self.log: list[Written] = []
-
-    def known(self, producer: int) -> list[Written]:
-        """The producer's batches since it last changed its epoch."""
-        mine = [one for one in self.log if one.header.producer_id == producer]
-        epoch = mine[-1].header.producer_epoch if mine else -1
-        return list(takewhile(lambda one: one.header.producer_epoch == epoch, reversed(mine)))[::-1]
-
-    def decide(self, header: BatchHeader) -> DuplicateOf | type[RequestError] | None:
-        known = self.known(header.producer_id)
-        if not known:
-            return None
-        epoch = known[-1].header.producer_epoch
-        if header.producer_epoch < epoch:
-            return InvalidProducerEpoch
-        if header.producer_epoch > epoch:
-            return None if header.base_sequence == 0 else OutOfOrderSequence
-        data = [one for one in known if not one.header.is_control]
-        if header.base_sequence == self.next_sequence(data):
-            return None
-        for one in data[-5:]:
-            if (one.header.base_sequence, one.header.last_offset_delta) == (
-                header.base_sequence,
-                header.last_offset_delta,
-            ):
-                return DuplicateOf(
-                    base_offset=one.base_offset,
-                    last_offset=Offset(one.base_offset + one.header.last_offset_delta),
-                    timestamp=one.header.max_timestamp,
-                )
-        return OutOfOrderSequence
-
-    @staticmethod
-    def next_sequence(data: list[Written]) -> int:
-        if not data:
-            return 0
-        last = data[-1].header
-        return (last.base_sequence + last.last_offset_delta + 1) % (SEQUENCE_MAX + 1)
-
-
-class ProducerStatesAgainstTheLog(RuleBasedStateMachine):
-    def __init__(self) -> None:
-        super().__init__()
-        self.states = ProducerStates(expiration_ms=DAY_MS)
-        self.naive = NaiveProducers()
-        self.log_end = 0
-        self.now_ms = NOON
-
-    @rule(producer=PRODUCERS, epoch=st.integers(0, 2), sequence=SEQUENCES, count=COUNTS)
-    def send_anything(self, producer: int, epoch: int, sequence: int, count: int) -> None:
-        self.send(batch(producer=producer, epoch=epoch, sequence=sequence, count=count))
-
-    @rule(producer=PRODUCERS, count=COUNTS, transactional=st.booleans())
-    def send_what_comes_next(self, producer: int, count: int, transactional: bool) -> None:
-        known = self.naive.known(producer)
-        data = [one for one in known if not one.header.is_control]
-        header = batch(
-            producer=producer,
-            epoch=known[-1].header.producer_epoch if known else 0,
-            sequence=self.naive.next_sequence(data),
-            count=count,
-            timestamp=self.now_ms,
-            attributes=TRANSACTIONAL_BIT if transactional else 0,
-        )
-        self.send(header)
-
-    @precondition(lambda self: self.naive.log)
-    @rule(back=st.integers(1, 12))
-    def send_again(self, back: int) -> None:
-        data = [one for one in self.naive.log if not one.header.is_control]
-        if data:
-            self.send(data[-min(back, len(data))].header)
-
-    @rule(producer=PRODUCERS, epoch=st.integers(0, 2))
-    def replicate_a_marker(self, producer: int, epoch: int) -> None:
-        self.append(marker(producer=producer, epoch=epoch, timestamp=self.now_ms))
-
-    @rule(producer=PRODUCERS, epoch=st.integers(0, 2), sequence=SEQUENCES, count=COUNTS)
-    def replicate_anything(self, producer: int, epoch: int, sequence: int, count: int) -> None:
-        self.append(batch(producer=producer, epoch=epoch, sequence=sequence, count=count))
-
-    @rule(later_ms=st.integers(0, DAY_MS // 50))
-    def expire_while_everybody_writes(self, later_ms: int) -> None:
-        # Steps too short to add up to the expiration time.
-        self.now_ms += later_ms
-        assert self.states.expire(self.now_ms) == 0
-
-    @rule()
-    def restart(self) -> None:
-        again = ProducerStates.decode_snapshot(self.states.encode_snapshot(), expiration_ms=DAY_MS)
-        assert again == self.states
-        self.states = again
-
-    @rule()
-    def recover_from_the_log_alone(self) -> None:
-        again = ProducerStates(expiration_ms=DAY_MS)
-        for one in self.naive.log:
-            again.update(one.header, base_offset=one.base_offset)
-        assert again == self.states
-        self.states = again
-
-    @rule()
-    def truncate_by_a_third(self) -> None:
-        """Back to a state made from less of the log, as after a follower's truncation."""
-        del self.naive.log[len(self.naive.log) * 2 // 3 :]
-        self.states = ProducerStates(expiration_ms=DAY_MS)
-        for one in self.naive.log:
-            self.states.update(one.header, base_offset=one.base_offset)
-
-    def send(self, header: BatchHeader) -> None:
-        expected = self.naive.decide(header)
-        before = self.states.encode_snapshot()
-        if isinstance(expected, type):
-            with pytest.raises(expected):
-                self.states.check(header)
-        else:
-            assert self.states.check(header) == expected
-        assert self.states.encode_snapshot() == before
-        if expected is None:
-            self.append(header)
-
-    def append(self, header: BatchHeader) -> None:
-        self.states.update(header, base_offset=Offset(self.log_end))
-        self.naive.log.append(Written(header, Offset(self.log_end)))
-        self.log_end += header.last_offset_delta + 1
-
-    @invariant()
-    def windows_are_bounded(self) -> None:
-        assert all(len(state.batches) <= 5 for state in self.states.active())
-
-
-ProducerStatesAgainstTheLog.TestCase.settings = settings(
-    max_examples=EXAMPLES, stateful_step_count=40, deadline=None
-)
-TestProducerStatesAgainstTheLog = ProducerStatesAgainstTheLog.TestCase

@@ -44,7 +44,7 @@ def expired(
         config=config,
         log_start=Offset(log_start),
         log_end=Offset(log_end),
-        high_watermark=Offset(log_end if high_watermark is None else high_watermark),
+        bound=Offset(log_end if high_watermark is None else high_watermark),
         now_ms=now_ms,
     )
 

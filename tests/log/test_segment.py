@@ -12,6 +12,7 @@ from respool.model.errors import DiskFailed, DiskFull, SegmentCorrupt
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.ports.disk import NotCached
 from respool.sim.disk import SimDisk
+from respool.sim.disk_files import SimLogFile
 
 FOLDER = "t-0"
 BASE = Offset(1000)
@@ -329,12 +330,31 @@ def test_a_segment_being_written_is_not_let_go_of(written: Written) -> None:
     written.check_finds(written.segment)
 
 
-def test_a_reader_too_late_for_the_name_gets_the_file_all_the_same(written: Written) -> None:
-    """The reader finds no open file; the owner opens and renames it; the reader opens the old name."""
+def test_a_reader_too_late_for_the_name_gets_the_file_all_the_same(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. It finds no open file.   2. The owner opens and renames it.   3. The reader opens the old name."""
     segment = written.reopened()
-    segment.keep_open()
-    written.disk.rename(segment.path, segment.path + ".deleted")
-    stray = written.disk.open_log(segment.path)
-    assert segment._file_without_name(stray) is segment._file
+    content = written.disk.read_file(segment.path)
+    open_log = written.disk.open_log
+
+    def renamed_just_before(path: str, *, create: bool) -> SimLogFile:
+        monkeypatch.setattr(written.disk, "open_log", open_log)
+        segment.keep_open()
+        written.disk.rename(segment.path, segment.path + ".deleted")
+        return open_log(path, create=create)
+
+    monkeypatch.setattr(written.disk, "open_log", renamed_just_before)
+    assert segment.read(0, segment.size) == content
     assert not written.disk.exists(segment.path)
     written.check_finds(segment)
+
+
+def test_reading_a_segment_whose_file_is_gone_does_not_make_a_new_one(written: Written) -> None:
+    segment = written.reopened()
+    written.disk.delete(segment.path)
+    with pytest.raises(DiskFailed):
+        segment.read(0, 10)
+    with pytest.raises(DiskFailed):
+        segment.keep_open()
+    assert not written.disk.exists(segment.path)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from respool.broker.aborted_records import aborted_among
 from respool.broker.broker import Broker
 from respool.broker.commit_waiters import FetchWaiter
 from respool.broker.fetch_sessions import FetchScope, FetchTarget
@@ -52,6 +53,7 @@ class FetchRun:
         bytes_min: int,
         bytes_max: int,
         wait_max_s: float,
+        read_committed: bool = False,
     ) -> None:
         self._broker = broker
         self._scope = scope
@@ -60,6 +62,8 @@ class FetchRun:
         self._bytes_min = bytes_min
         self._bytes_max = min(bytes_max, broker.settings.fetch_bytes_max)
         self._wait_max_s = wait_max_s
+        # Its reader takes nothing of a transaction that is open, and wants to know which were aborted.
+        self._read_committed = read_committed
 
     @property
     def has_room(self) -> bool:
@@ -128,27 +132,35 @@ class FetchRun:
     ) -> FetchedPartition:
         partition.check_leader_epoch(target.leader_epoch)
         log = partition.log
+        # In this order: both may move meanwhile, and then this one is at least as high.
+        last_stable_offset = partition.last_stable_offset
         high_watermark = partition.high_watermark
         diverging = self._diverging_epoch(partition, target)
         records = b""
+        aborted: list[tuple[int, int]] | None = [] if self._read_committed else None
         if diverging is None:
             # The first batch comes whole even if it is larger than any limit: else a consumer
             # would ask for it forever.
             records = log.read(
                 Offset(target.fetch_offset),
-                max_offset=high_watermark,
+                max_offset=last_stable_offset if self._read_committed else high_watermark,
                 bytes_max=min(left, target.bytes_max),
                 at_least_one=is_first,
                 cached_only=cached_only,
             )
             self._check_codec(records)
+            if self._read_committed and records:
+                aborted = aborted_among(
+                    log, Offset(target.fetch_offset), records, cached_only=cached_only
+                )
         return FetchedPartition(
             target.partition,
             0,
             high_watermark,
-            high_watermark,
+            last_stable_offset,
             log.log_start,
             records,
+            aborted,
             diverging_epoch=diverging,
         )
 
@@ -209,7 +221,7 @@ class FetchRun:
         waiter = FetchWaiter(bytes_wanted=self._bytes_min - answer.record_bytes)
         partitions = list(self._partitions())
         for partition in partitions:
-            partition.add_fetch_waiter(waiter)
+            partition.add_fetch_waiter(waiter, read_committed=self._read_committed)
         # This may run a turn of the loop after the read: what was committed in between woke nobody.
         if self._has_moved_on(answer):
             waiter.wake()
@@ -229,9 +241,14 @@ class FetchRun:
                 partition = self._find(target)
             except RequestError:
                 return fetched.error_code == 0
-            if partition.high_watermark != fetched.high_watermark or not partition.is_online:
+            if self._has_more(partition, fetched) or not partition.is_online:
                 return True
         return False
+
+    def _has_more(self, partition: Partition, fetched: FetchedPartition) -> bool:
+        if self._read_committed:
+            return partition.last_stable_offset != fetched.last_stable_offset
+        return partition.high_watermark != fetched.high_watermark
 
     async def _read_and_encode(self) -> Reply:
         try:

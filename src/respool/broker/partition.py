@@ -9,7 +9,7 @@ import logging
 from typing import Protocol
 
 from respool.broker.commit_waiters import CommitListener, CommitQueue, FetchWaiter
-from respool.log.partition_log import Appended, PartitionLog, PendingSync
+from respool.log.partition_log import Appended, PartitionLog, PendingSync, VerificationGuard
 from respool.model.errors import (
     DiskFull,
     FencedLeaderEpoch,
@@ -21,9 +21,13 @@ from respool.model.errors import (
 )
 from respool.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 from respool.model.topic_config import Flush, TopicConfig
-from respool.records.batch import RecordBatch
+from respool.records.batch import BatchHeader, RecordBatch
+from respool.records.markers import MARKER_BYTES, EndTransactionMarker
 
 logger = logging.getLogger(__name__)
+
+# More than any fetch waits for.
+FETCH_BYTES_ENOUGH = 2**31
 
 
 class SyncRequests(Protocol):
@@ -56,8 +60,14 @@ class Partition:
         # high watermark. Their growth is what waiting fetches count.
         self._bytes_appended = 0
         self._bytes_committed = 0
+        # And how many were, when last all of them could be read by read_committed readers.
+        self._bytes_stable = 0
+        # Never going down, and never above the high watermark.
+        self._stable_offset = Offset(0)
         self._commits = CommitQueue()
         self._fetches: set[FetchWaiter] = set()
+        # Those of read_committed readers.
+        self._committed_fetches: set[FetchWaiter] = set()
         self._syncs = syncs
         self._log: PartitionLog | None = None
         self._is_deleted = False
@@ -66,6 +76,7 @@ class Partition:
         else:
             self._log = log
             self.high_watermark = log.log_end
+            self._stable_offset = log.last_stable_offset(log.log_end)
 
     @property
     def log(self) -> PartitionLog:
@@ -107,8 +118,12 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Where read_committed readers stop."""
-        return self.high_watermark
+        """Where read_committed readers stop: everything before is committed, and no transaction there is open.
+
+        From any thread; who asks for the high watermark after it finds that at least as high.
+        """
+        # Records may have been deleted that a transaction began with.
+        return max(self._stable_offset, self.log_start)
 
     def check_leader_epoch(self, asked: int) -> None:
         """A client that says which leader it believes in must believe in this one (KIP-320)."""
@@ -117,37 +132,77 @@ class Partition:
         error = FencedLeaderEpoch if asked < self.leader_epoch else UnknownLeaderEpoch
         raise error(f"{self.name}: leader epoch {asked}, here {self.leader_epoch}")
 
-    def append(self, batch: RecordBatch, *, now_ms: int) -> Appended:
+    def append(
+        self, batch: RecordBatch, *, now_ms: int, guard: VerificationGuard | None = None
+    ) -> Appended:
         """Append a checked batch and start what makes it durable.
+
+        The first batch of a transaction needs the guard from `begin_verification`.
 
         Raises:
             StorageFailed: the partition is offline, or the disk has no room.
-            RequestError: the producer's sequence or epoch does not fit; nothing was written.
+            RequestError: the producer's sequence, epoch or transaction does not fit; nothing was written.
         """
         log = self.log
         segments = log.segment_count
         try:
-            appended = log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        except DiskFull as error:
-            logger.error("%s: append refused, the disk is full: %s", self.name, error)
-            raise StorageFailed(f"{self.name}: the broker's disk is full") from error
+            appended = log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard)
         except StorageError as error:
-            self.go_offline(error)
-            raise self._unavailable() from error
-        if appended.is_duplicate:
-            return appended
-        self._bytes_appended += batch.header.size
+            raise self._refusal(error) from error
+        if not appended.is_duplicate:
+            self._on_appended(log, batch.header.size, has_rolled=log.segment_count != segments)
+        return appended
+
+    def append_marker(
+        self, marker: EndTransactionMarker, *, now_ms: int, needs_newer_epoch: bool = False
+    ) -> Appended:
+        """End a producer's transaction here; it has ended when the marker is committed.
+
+        Raises:
+            StorageFailed: the partition is offline, or the disk has no room.
+            InvalidProducerEpoch, TransactionCoordinatorFenced: a newer one has been here; nothing was written.
+        """
+        log = self.log
+        segments = log.segment_count
+        try:
+            appended = log.append_marker(
+                marker,
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+                needs_newer_epoch=needs_newer_epoch,
+            )
+        except StorageError as error:
+            raise self._refusal(error) from error
+        self._on_appended(log, MARKER_BYTES, has_rolled=log.segment_count != segments)
+        return appended
+
+    def begin_verification(self, header: BatchHeader) -> VerificationGuard | None:
+        """What the batch needs to begin its transaction here, once the coordinator says that it is open.
+
+        None where it is open here already.
+        """
+        return self.log.begin_verification(header)
+
+    def _refusal(self, error: StorageError) -> RequestError:
+        """What became of an append that failed; only a passing trouble leaves the partition online."""
+        if isinstance(error, DiskFull):
+            logger.error("%s: append refused, the disk is full: %s", self.name, error)
+            return StorageFailed(f"{self.name}: the broker's disk is full")
+        self.go_offline(error)
+        return self._unavailable()
+
+    def _on_appended(self, log: PartitionLog, size: int, *, has_rolled: bool) -> None:
+        self._bytes_appended += size
         flush = log.config.respool_flush
         if flush is Flush.ALWAYS:
             self._syncs.request_sync(self)
-            return appended
+            return
         if flush is Flush.INTERVAL:
             self._syncs.request_sync_within(self, log.config.respool_flush_interval_ms)
-        elif log.segment_count != segments:
+        elif has_rolled:
             # Not promised; it only shortens a later recovery.
             self._syncs.request_sync(self)
         self._advance_to(log.log_end, self._bytes_appended)
-        return appended
 
     def wait_for_commit(self, next_offset: Offset, listener: CommitListener) -> bool:
         """Tell the listener when all below `next_offset` is committed; False when it is already."""
@@ -159,11 +214,13 @@ class Partition:
         self._commits.wait_for(next_offset, listener)
         return True
 
-    def add_fetch_waiter(self, waiter: FetchWaiter) -> None:
-        self._fetches.add(waiter)
+    def add_fetch_waiter(self, waiter: FetchWaiter, *, read_committed: bool = False) -> None:
+        """Tell the waiter of bytes that become readable: below the last stable offset, for `read_committed`."""
+        (self._committed_fetches if read_committed else self._fetches).add(waiter)
 
     def remove_fetch_waiter(self, waiter: FetchWaiter) -> None:
         self._fetches.discard(waiter)
+        self._committed_fetches.discard(waiter)
 
     def begin_sync(self) -> "PartitionSync | None":
         """What to sync now, or None when all is on the disk already."""
@@ -224,16 +281,33 @@ class Partition:
         if high_watermark <= self.high_watermark:
             return
         self.high_watermark = high_watermark
+        log = self.log
+        log.on_high_watermark(high_watermark)
+        stable_offset = log.last_stable_offset(high_watermark)
         grown = bytes_committed - self._bytes_committed
         self._bytes_committed = bytes_committed
         self._commits.on_high_watermark(high_watermark)
         if self._fetches:
             for waiter in tuple(self._fetches):
                 waiter.on_bytes_committed(grown)
+        if stable_offset > self._stable_offset:
+            self._advance_stable_to(stable_offset)
+
+    def _advance_stable_to(self, stable_offset: Offset) -> None:
+        self._stable_offset = stable_offset
+        grown = self._bytes_committed - self._bytes_stable
+        if stable_offset == self.high_watermark:
+            self._bytes_stable = self._bytes_committed
+        else:
+            # How many bytes lie below it is not known. What they are is worth a look in any case.
+            grown = max(grown, FETCH_BYTES_ENOUGH)
+        if self._committed_fetches:
+            for waiter in tuple(self._committed_fetches):
+                waiter.on_bytes_committed(grown)
 
     def _fail_waiters(self, error: RequestError) -> None:
         self._commits.on_failure(error)
-        for waiter in tuple(self._fetches):
+        for waiter in (*self._fetches, *self._committed_fetches):
             waiter.wake()
 
 

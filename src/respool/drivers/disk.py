@@ -38,9 +38,9 @@ class LocalDisk:
         except OSError as error:
             raise failure("make folder", self._root, error) from error
 
-    def open_log(self, path: str) -> LocalLogFile:
+    def open_log(self, path: str, *, create: bool = True) -> LocalLogFile:
         try:
-            descriptor = self._open(path)
+            descriptor = self._open(path, create=create)
             size = os.fstat(descriptor.fd).st_size
         except OSError as error:
             raise failure("open", path, error) from error
@@ -142,6 +142,6 @@ class LocalDisk:
     def _full(self, path: str) -> str:
         return os.path.join(self._root, *names_of(path))
 
-    def _open(self, path: str, *, create: bool = True) -> Descriptor:
+    def _open(self, path: str, *, create: bool) -> Descriptor:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return Descriptor(os.open(self._full(path), flags, FILE_MODE))

@@ -14,7 +14,6 @@ deletions in the batch may go, and the records' timestamps count from there.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from struct import Struct
 from typing import NamedTuple, Self
 
 from respool.log.batch_chunks import BatchChunk
@@ -36,14 +35,11 @@ from respool.records.batch import (
     RecordBatch,
 )
 from respool.records.compress import codec_of, compress, decompress
-from respool.records.record import read_records
+from respool.records.markers import read_marker
 from respool.records.seal import records_of, seal
 
 # A batch that is larger than this when decompressed is not opened; it stays as it is.
 DECOMPRESSED_BYTES_MAX = 128 * MIB
-
-_MARKER_KEY = Struct(">hh")
-_COMMIT = 1
 
 
 class CleanBatch(NamedTuple):
@@ -144,9 +140,11 @@ class BatchCleaner:
 
     def _fate_of_marker(self, chunk: BatchChunk, batch: BatchAt) -> Fate:
         header = batch.header
-        is_commit = _is_commit(RecordBatch(header, chunk.bytes_of(batch)))
+        marker = read_marker(RecordBatch(header, chunk.bytes_of(batch)))
         # Other control records are none of ours.
-        if is_commit is None or self._transactions.is_marker_needed(header, is_commit=is_commit):
+        if marker is None or self._transactions.is_marker_needed(
+            header, is_commit=marker.is_commit
+        ):
             return Fate.STAY
         if self._rules.has_passed(header):
             return Fate.GO
@@ -303,15 +301,3 @@ def open_records(batch: RecordBatch) -> Buffer | None:
         return decompress(codec_of(codec_bits), records_of(batch), limit=DECOMPRESSED_BYTES_MAX)
     except RequestError:
         return None
-
-
-def _is_commit(marker: RecordBatch) -> bool | None:
-    """Whether the marker commits or aborts; None for a control batch that does neither."""
-    try:
-        key = read_records(marker, limit=MIB)[0].key
-    except RequestError:
-        return None
-    if key is None or len(key) < _MARKER_KEY.size:
-        return None
-    _, kind = _MARKER_KEY.unpack_from(key)
-    return bool(kind == _COMMIT) if kind in (0, _COMMIT) else None

@@ -1,13 +1,14 @@
 """The segment that a compaction writes in place of others, while nobody knows of it: files named `.cleaned`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from respool.log.batch_cleaner import CleanBatch
-from respool.log.file_names import CLEANED, LOG, offset_name
+from respool.log.file_names import CLEANED, LOG, TRANSACTION_INDEX, offset_name
 from respool.log.offset_index import OffsetIndex
 from respool.log.segment import Segment
 from respool.log.segment_indexes import IndexSettings, SegmentIndexes, index_paths
 from respool.log.time_index import TimeIndex
+from respool.log.transaction_index import ENTRY_BYTES, AbortedTransaction, encode_aborted
 from respool.model.ids import Offset
 from respool.ports.disk import Disk
 
@@ -23,9 +24,11 @@ class CleanedSegment:
         self.base_offset = base_offset
         self.size = 0
         self._path = f"{folder}/{offset_name(base_offset, LOG)}{CLEANED}"
+        self._aborted_path = f"{folder}/{offset_name(base_offset, TRANSACTION_INDEX)}{CLEANED}"
+        self._aborted_count = 0
         self._index_paths = tuple(path + CLEANED for path in index_paths(folder, base_offset))
         self.delete()
-        self._file = disk.open_log(self._path)
+        self._file = disk.open_log(self._path, create=True)
         offsets, times = self._index_paths
         # In memory until the end: what is there only after a crash is not worth finding.
         self.indexes = SegmentIndexes(
@@ -55,9 +58,12 @@ class CleanedSegment:
         """Put on the disk what was written so far: often, so that others need not wait for a large sync."""
         self._file.sync()
 
-    def finish(self) -> None:
-        """Put all of it on the disk, names and indexes too."""
+    def finish(self, aborted: Sequence[AbortedTransaction] | None) -> None:
+        """Put all of it on the disk, names and indexes too; None where none of the old ones knows an aborted one."""
         self._file.sync()
+        if aborted is not None:
+            self._aborted_count = len(aborted)
+            self._disk.replace_file(self._aborted_path, encode_aborted(aborted))
         self.indexes.times.file.make_room(1)
         self.indexes.finish()
         # This syncs the folder, and with it the log file's name.
@@ -74,9 +80,10 @@ class CleanedSegment:
             self._settings,
             size=self.size,
             now_ms=touched_ms,
+            aborted_bytes=self._aborted_count * ENTRY_BYTES,
         )
 
     def delete(self) -> None:
         """Forget about it."""
-        for path in (self._path, *self._index_paths):
+        for path in (self._path, *self._index_paths, self._aborted_path):
             self._disk.delete(path)

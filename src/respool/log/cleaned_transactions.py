@@ -6,16 +6,10 @@ transactions were aborted: the marker that says so comes after the data, and may
 
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from respool.log.transaction_index import AbortedTransaction
 from respool.model.ids import Offset
 from respool.records.batch import BatchHeader
-
-
-class AbortedTransaction(NamedTuple):
-    producer_id: int
-    first_offset: Offset
-    last_offset: Offset
 
 
 class CleanedTransactions:
@@ -27,8 +21,7 @@ class CleanedTransactions:
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
         # Producers whose open transaction will be committed and of which data was met.
         self._committed: set[int] = set()
-        # Aborted transactions of which something is still to be read, so that readers must be told of them.
-        self.still_needed: list[AbortedTransaction] = []
+        self._still_needed: list[AbortedTransaction] = []
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """Was this batch of data aborted? Then nobody may see its records, and they may go."""
@@ -49,8 +42,16 @@ class CleanedTransactions:
             return had_data
         aborted, had_data = self._aborted.pop(header.producer_id, (None, False))
         if had_data and aborted is not None:
-            self.still_needed.append(aborted)
+            self._still_needed.append(aborted)
         return had_data
+
+    def take_still_needed(self) -> list[AbortedTransaction]:
+        """The aborted transactions whose markers were met since this was asked last, and which readers must know of.
+
+        Of the others no data is left. Without their markers, which may go, they would hide what follows them.
+        """
+        needed, self._still_needed = self._still_needed, []
+        return needed
 
     def _go_to(self, offset: Offset) -> None:
         while self._to_come and self._to_come[0].first_offset <= offset:

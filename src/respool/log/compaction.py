@@ -14,17 +14,18 @@ more room is needed than for one segment.
 A newer record is never dropped before an older one of its key: so whatever a crash undoes, no old value comes back.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from respool.log.batch_chunks import BatchChunk, read_chunks
 from respool.log.batch_cleaner import BatchCleaner, CleaningRules, open_records, section_of
 from respool.log.cleaned_segment import CleanedSegment
-from respool.log.cleaned_transactions import AbortedTransaction, CleanedTransactions
+from respool.log.cleaned_transactions import CleanedTransactions
 from respool.log.compaction_span import CompactionSpan
 from respool.log.segment import Segment
 from respool.log.segment_groups import GroupLimits, SegmentGroup
 from respool.log.segment_indexes import IndexSettings
+from respool.log.transaction_index import AbortedTransaction
 from respool.model.ids import Offset
 from respool.model.topic_config import INT_MAX, MIB, TopicConfig
 from respool.ports.disk import Disk
@@ -73,7 +74,7 @@ class Compaction:
         config: TopicConfig,
         span: CompactionSpan,
         rules: CleaningRules,
-        aborted: Sequence[AbortedTransaction],
+        find_aborted: Callable[[Offset, Offset], list[AbortedTransaction]],
         tools: CompactionTools,
     ) -> None:
         """Use `PartitionLog.begin_compaction`."""
@@ -82,7 +83,9 @@ class Compaction:
         self._config = config
         self._span = span
         self._rules = rules
-        self._aborted = aborted
+        self._find_aborted = find_aborted
+        # Those that reach into the span.
+        self._aborted: list[AbortedTransaction] = []
         self._tools = tools
         self._limits = GroupLimits.of(config)
         # Where each segment ends, by where it begins.
@@ -146,22 +149,22 @@ class Compaction:
     # -- the work: each step is a chunk of some batches --------------------------------------------------------------
 
     def _do(self) -> Generator[None, None, None]:
+        first = self._span.segments[0].base_offset
+        self._aborted = self._find_aborted(first, self._span.end)
         keys = self._tools.scanner.key_offsets(
             bytes_max=self._tools.memory_bytes_max,
             keys_max=self._span.end - self._span.begin,
             secret=self._tools.secret,
         )
         yield from self._read_keys(keys)
-        first = self._span.segments[0].base_offset
+        transactions = CleanedTransactions(self._aborted, begin=first)
         cleaner = BatchCleaner(
-            keys=keys,
-            rules=replace(self._rules, end=self.end),
-            transactions=CleanedTransactions(self._aborted, begin=first),
+            keys=keys, rules=replace(self._rules, end=self.end), transactions=transactions
         )
         # Only whole segments are replaced, also where the round ends within one.
         segments = [one for one in self._span.segments if one.base_offset < self.end]
         while segments:
-            taken = yield from self._clean(segments, cleaner)
+            taken = yield from self._clean(segments, cleaner, transactions)
             del segments[:taken]
 
     def _read_keys(self, keys: KeyOffsets) -> Iterator[None]:
@@ -207,7 +210,10 @@ class Compaction:
         return keys.add(chunk.data, sections, begin=begin) if sections else None
 
     def _clean(
-        self, segments: Sequence[Segment], cleaner: BatchCleaner
+        self,
+        segments: Sequence[Segment],
+        cleaner: BatchCleaner,
+        transactions: CleanedTransactions,
     ) -> Generator[None, None, int]:
         """Write one segment for the first of these, as many as fit in, and say how many those are."""
         cleaned = CleanedSegment(
@@ -229,16 +235,29 @@ class Compaction:
                 yield
             taken += 1
         group = SegmentGroup(segments=tuple(segments[:taken]))
+        aborted = self._aborted_left(group, transactions)
         if taken == 1 and cleaner.changed == changed_before:
             # It would be the same as it is.
             cleaned.delete()
             self._count(group, cleaned.size)
         else:
-            cleaned.finish()
+            # Even if empty, where the old one is not to be taken for that of the new segment.
+            has_index = aborted or self._disk.exists(segments[0].aborted.path)
+            cleaned.finish(aborted if has_index else None)
             self.cleaned = (group, cleaned)
         self._unfinished = None
         yield
         return taken
+
+    def _aborted_left(
+        self, group: SegmentGroup, transactions: CleanedTransactions
+    ) -> list[AbortedTransaction]:
+        """Those that readers of the new segment must know of, by their markers' offsets."""
+        needed = transactions.take_still_needed()
+        # Where the round ends within a segment, what follows was not looked at.
+        end = self._ends[group.segments[-1].base_offset]
+        behind = [one for one in self._aborted if self.end <= one.last_offset < end]
+        return needed + sorted(behind, key=lambda one: one.last_offset)
 
     def _has_room(self, cleaned: CleanedSegment, chunk: BatchChunk, following: Segment) -> bool:
         return self._limits.have_room_for(

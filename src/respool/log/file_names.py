@@ -2,7 +2,7 @@
 
 ```
 00000000000000000000.log         00000000000000000000.timeindex      leader-epoch-checkpoint
-00000000000000000000.index       00000000000000000000.snapshot
+00000000000000000000.index       00000000000000000000.snapshot       00000000000000000000.txnindex
 ```
 """
 
@@ -15,6 +15,7 @@ LOG = ".log"
 OFFSET_INDEX = ".index"
 TIME_INDEX = ".timeindex"
 SNAPSHOT = ".snapshot"
+TRANSACTION_INDEX = ".txnindex"
 EPOCHS_NAME = "leader-epoch-checkpoint"
 
 # Renamed out of use, to be deleted later.

@@ -11,11 +11,10 @@ One thread owns the log and calls everything here. Other threads may call `read`
 `PendingSync.run` meanwhile: what they need is replaced as a whole and never changed in place.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from respool.log.batch_cleaner import CleaningRules
-from respool.log.cleaned_transactions import AbortedTransaction
 from respool.log.compaction import Compaction, CompactionTools
 from respool.log.compaction_span import CompactionSpan, find_span
 from respool.log.epoch_file import EpochFile
@@ -33,14 +32,24 @@ from respool.log.segment_indexes import IndexSettings
 from respool.log.segment_swap import swap_segments
 from respool.log.segments import LogPoint
 from respool.log.time_lookup import TimestampedOffset, find_first_at_or_after, find_latest
+from respool.log.transaction_index import AbortedTransaction
 from respool.log.truncation import Truncation
+from respool.log.verification import VerificationGuard
 from respool.model.errors import OffsetOutOfRange
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.model.topic_config import TimestampType, TopicConfig
 from respool.ports.disk import Disk
-from respool.records.batch import LENGTH_BYTES, STAMP_BYTES, RecordBatch, stamp
+from respool.records.batch import (
+    LENGTH_BYTES,
+    STAMP_BYTES,
+    BatchHeader,
+    RecordBatch,
+    stamp,
+)
+from respool.records.markers import EndTransactionMarker, build_marker
 
 __all__ = [
+    "AbortedTransaction",
     "Appended",
     "Compaction",
     "CompactionSpan",
@@ -51,6 +60,7 @@ __all__ = [
     "RemovedLog",
     "RemovedSegment",
     "TimestampedOffset",
+    "VerificationGuard",
 ]
 
 
@@ -167,21 +177,82 @@ class PartitionLog:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def append(self, batch: RecordBatch, *, leader_epoch: LeaderEpoch, now_ms: int) -> Appended:
+    def append(
+        self,
+        batch: RecordBatch,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
+    ) -> Appended:
         """Write a checked batch at the end, unless its producer has sent it before.
+
+        The first batch of a transaction needs the guard that `begin_verification` gave.
 
         Raises:
             OutOfOrderSequence, InvalidProducerEpoch: it does not follow what its producer sent last.
+            InvalidTransactionState: its transaction is not known to be open, or it ought to be part of one.
             DiskFull, DiskFailed: it could not be written. As with the others, the log is as it was.
         """
         header = batch.header
         has_producer = header.producer_id >= 0
-        if has_producer and (duplicate := self._producers.check(header)) is not None:
+        if has_producer and (duplicate := self._producers.check(header, guard)) is not None:
             is_ours = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
             timestamp = duplicate.timestamp if is_ours else NO_TIMESTAMP
             return Appended(duplicate.base_offset, duplicate.last_offset, True, timestamp)
+        base_offset, last_offset = self._write(batch, leader_epoch, now_ms)
+        # It is written; nothing below can fail.
+        if has_producer:
+            self._producers.update(header, base_offset=base_offset)
+        timestamp = header.max_timestamp if header.is_log_append_time else NO_TIMESTAMP
+        return Appended(base_offset, last_offset, False, timestamp)
+
+    def append_marker(
+        self,
+        marker: EndTransactionMarker,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        needs_newer_epoch: bool = False,
+    ) -> Appended:
+        """End a producer's transaction here, also where none is open.
+
+        With `needs_newer_epoch` the marker must have a newer epoch than the data (transactions of version 2): then one
+        that comes late cannot end the transaction after its own.
+
+        Raises:
+            InvalidProducerEpoch, TransactionCoordinatorFenced: a newer one has been here.
+            DiskFull, DiskFailed: it could not be written. As with the others, the log is as it was.
+        """
+        self._producers.check_marker(marker, needs_newer_epoch=needs_newer_epoch)
+        batch = build_marker(marker, timestamp_ms=now_ms)
+        aborted = (
+            None
+            if marker.is_commit
+            else self._producers.aborting(marker.producer_id, marker_offset=self.log_end)
+        )
+        base_offset, last_offset = self._write(batch, leader_epoch, now_ms, aborted)
+        self._producers.end_transaction(marker, offset=base_offset, timestamp_ms=now_ms)
+        return Appended(base_offset, last_offset, False, NO_TIMESTAMP)
+
+    def begin_verification(self, header: BatchHeader) -> VerificationGuard | None:
+        """What the batch needs to begin its transaction here, good until that ends; None where it is open.
+
+        Before the guard is used the coordinator has confirmed that the partition is part of the transaction.
+        """
+        return self._producers.begin_verification(header)
+
+    def _write(
+        self,
+        batch: RecordBatch,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        aborted: AbortedTransaction | None = None,
+    ) -> tuple[Offset, Offset]:
+        """Write the batch, and the transaction that it aborts."""
         if self._ledger.failure is not None:
             self._ledger.check()
+        header = batch.header
         base_offset, segment, position = self._end
         last_offset = Offset(base_offset + header.last_offset_delta)
         max_timestamp = header.max_timestamp
@@ -194,7 +265,6 @@ class PartitionLog:
             segment.make_writable(log_end=base_offset)
         if leader_epoch > self._epochs.latest:
             self.on_leader_epoch(leader_epoch)
-
         segment.append(
             (
                 stamp(header, base_offset=base_offset, leader_epoch=leader_epoch),
@@ -204,13 +274,10 @@ class PartitionLog:
             last_offset=last_offset,
             max_timestamp=max_timestamp,
             now_ms=now_ms,
+            aborted=aborted,
         )
-        # It is written; nothing below can fail.
         self._end = LogPoint(Offset(last_offset + 1), segment, segment.size)
-        if has_producer:
-            self._producers.update(header, base_offset=base_offset)
-        timestamp = max_timestamp if header.is_log_append_time else NO_TIMESTAMP
-        return Appended(base_offset, last_offset, False, timestamp)
+        return base_offset, last_offset
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Begin a new segment when the active one has become too old; say whether that was so."""
@@ -236,6 +303,20 @@ class PartitionLog:
 
     def expire_producers(self, now_ms: int) -> None:
         self._producers.expire(now_ms)
+
+    # -- what readers of committed records see -----------------------------------------------------------------------
+
+    def last_stable_offset(self, high_watermark: Offset) -> Offset:
+        """Where they stop: every transaction that began before is decided for good."""
+        first_unstable = self._producers.transactions.first_unstable
+        if first_unstable is None or first_unstable >= high_watermark:
+            return high_watermark
+        # What was deleted is undecided no more.
+        return max(first_unstable, self.log_start)
+
+    def on_high_watermark(self, high_watermark: Offset) -> None:
+        """All before it is committed, and so are the ends of transactions there."""
+        self._producers.transactions.on_high_watermark(high_watermark)
 
     # -- reading: also from other threads ----------------------------------------------------------------------------
 
@@ -279,6 +360,35 @@ class PartitionLog:
             at_least_one=at_least_one,
             cached_only=cached_only,
         )
+
+    def has_aborted_from(self, offset: Offset) -> bool:
+        """Whether any transaction was aborted at `offset` or later; cheap, and may err on the side of yes."""
+        segments = self._segments
+        return any(
+            segment.aborted.count for segment in segments.all[max(segments.index_of(offset), 0) :]
+        )
+
+    def aborted_in(
+        self, offset: Offset, end: Offset, *, cached_only: bool = False
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions that reach into [offset, end), by their first offsets.
+
+        `end` is not beyond the last stable offset.
+
+        Raises:
+            NotCached: `cached_only`, and something would have to come from the disk.
+            SegmentCorrupt, DiskFailed: the disk does not have what it should.
+        """
+        segments = self._segments
+        found: list[AbortedTransaction] = []
+        # Each lies in the segment that has its marker.
+        for segment in segments.all[max(segments.index_of(offset), 0) :]:
+            if segment.aborted.count:
+                some, is_all = segment.aborted.find(offset, end, cached_only=cached_only)
+                found += some
+                if is_all:
+                    break
+        return sorted(found, key=lambda one: one.first_offset)
 
     def first_at_or_after(
         self, timestamp_ms: int, *, max_offset: Offset
@@ -368,7 +478,8 @@ class PartitionLog:
             config=self.config,
             log_start=self.log_start,
             log_end=self.log_end,
-            high_watermark=high_watermark,
+            # What an open transaction began is not removed before it ends.
+            bound=self.last_stable_offset(high_watermark),
             now_ms=now_ms,
         )
         if not expired:
@@ -427,12 +538,8 @@ class PartitionLog:
         now_ms: int,
         bound: Offset,
         tools: CompactionTools,
-        aborted: Sequence[AbortedTransaction] = (),
     ) -> Compaction | None:
-        """Plan a round of compaction; None when it is not time for one, or one is under way.
-
-        `aborted` are the aborted transactions that reach into the log before `bound`.
-        """
+        """Plan a round of compaction; None when it is not time for one, or one is under way."""
         span = self.compaction_span(now_ms=now_ms, bound=bound)
         if span is None or not span.is_due(self.config):
             return None
@@ -443,7 +550,7 @@ class PartitionLog:
             config=self.config,
             span=span,
             rules=rules,
-            aborted=aborted,
+            find_aborted=self.aborted_in,
             tools=tools,
         )
         return self._compaction
@@ -530,11 +637,13 @@ class PartitionLog:
         self._end = LogPoint(log_end, active, active.size)
         self._roll_rule = self._rule_of(active)
         self._epochs.truncate_end(log_end)
+        ended = self._producers.transactions.ended_before(log_end)
         replay_from, self._producers = self._snapshots.load(
             at_most=log_end, expiration_ms=self._producer_expiration_ms
         )
         replay_producers(self._producers, self._segments, replay_from, log_end)
         self._producers.forget_before(log_start)
+        self._producers.transactions.keep_back_for(ended)
         # Syncs begun before may be about bytes that are gone: they come to nothing, and what they were to do is done.
         self._ledger.is_abandoned = True
         for segment in self._ledger.finished:

@@ -21,24 +21,29 @@ only as far as they were when it was still being written. Those of all segments 
 before any later offset counted as synced.
 
 Every file that was scanned is synced: what `kill -9` left in memory counts as synced only then.
+
+Which transactions were aborted is found again too, by replaying producers from a snapshot at or before the first
+segment scanned: its `.txnindex` was never synced as a whole either.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from respool.log.batch_walk import BatchAt
 from respool.log.epoch_cache import EpochEntry
 from respool.log.epoch_file import EpochFile
 from respool.log.log_folder import delete_segment
-from respool.log.log_walk import epochs_of, replay_producers
+from respool.log.log_walk import epochs_of, replay_batch, replay_producers
+from respool.log.producer_states import ProducerStates
 from respool.log.segment import Segment
 from respool.log.segment_indexes import IndexSettings, SegmentIndexes
 from respool.log.segment_scan import SegmentScan
 from respool.log.segments import Segments
 from respool.log.snapshot_files import SnapshotFiles
+from respool.log.transaction_index import AbortedTransaction
 from respool.model.errors import SegmentCorrupt
 from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.ports.disk import Disk
-from respool.records.batch import BatchHeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +95,7 @@ class LogRecovery:
             at_most=synced_end, expiration_ms=self._expiration_ms
         )
         replay_producers(self.producers, listed, self._replay_from, scan_from)
+        self._earlier = self._producers_at(listed, scan_from)
         written_down = self._load_epochs(listed, log_start, scan_from)
 
         bytes_before = listed.size_bytes
@@ -120,6 +126,16 @@ class LogRecovery:
         # Last, for it says that all before is on the disk.
         self._snapshots.write(self._log_end, self.producers.encode_snapshot())
         self._snapshots.on_written([self._log_end])
+
+    def _producers_at(self, listed: Segments, scan_from: Offset) -> ProducerStates:
+        """The producers where the scan begins, for the transactions that end between there and the snapshot in use."""
+        if self._replay_from <= scan_from:
+            return self.producers
+        replay_from, earlier = self._snapshots.load(
+            at_most=scan_from, expiration_ms=self._expiration_ms
+        )
+        replay_producers(earlier, listed, replay_from, scan_from)
+        return earlier
 
     def _load_epochs(
         self, listed: Segments, log_start: Offset, scan_from: Offset
@@ -165,19 +181,24 @@ class LogRecovery:
             self._disk, self._folder, segment.base_offset, self._settings
         )
         first_timestamp = NO_TIMESTAMP
+        aborted: list[AbortedTransaction] = []
         for position, header in scan:
             if not position:
                 first_timestamp = header.max_timestamp
             indexes.make_room(position)
             indexes.add(position, header.last_offset, header.latest_timestamp)
-            self._replay(header)
+            ended = self._replay(segment, BatchAt(position, header))
+            if ended is not None:
+                aborted.append(ended)
+        segment.aborted.replace(aborted)
         segment.adopt(indexes, first_timestamp=first_timestamp, size=scan.position)
 
-    def _replay(self, header: BatchHeader) -> None:
-        if header.base_offset >= self._replay_from:
-            self.producers.update(header, base_offset=header.base_offset)
+    def _replay(self, segment: Segment, batch: BatchAt) -> AbortedTransaction | None:
+        header = batch.header
         if header.leader_epoch > self.epochs.latest:
             self.epochs.assign(header.leader_epoch, header.base_offset)
+        is_known = header.base_offset < self._replay_from
+        return replay_batch(self._earlier if is_known else self.producers, segment, batch)
 
     def _cut(self, dropped: Sequence[Segment]) -> None:
         # The newest first, so that a crash meanwhile leaves no gap.

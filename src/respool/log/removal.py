@@ -19,6 +19,10 @@ class RemovedSegment:
     paths: Sequence[str]
     base_offset: Offset
     size: int
+    # The index of aborted transactions and the log that it belongs to. It keeps its name until that has lost its own
+    # for sure: a power cut may bring the log back, and without the index it would show what was aborted. None where
+    # another segment gets the names.
+    aborted_of: tuple[str, str] | None = None
 
     def delete(self) -> None:
         """Delete the files for good. From any thread."""
@@ -26,6 +30,11 @@ class RemovedSegment:
         self.disk.sync_folder(self.folder)
         for path in self.paths:
             self.disk.delete(path)
+        if self.aborted_of is not None:
+            path, log_path = self.aborted_of
+            # A log that was started anew may have come to the same name.
+            if not self.disk.exists(log_path):
+                self.disk.delete(path)
 
     def __str__(self) -> str:
         return f"the segment from offset {self.base_offset} on ({self.size} bytes)"
@@ -43,9 +52,17 @@ class RemovedLog:
 
 
 def remove_segment(
-    disk: Disk, folder: str, segment: Segment, snapshots: SnapshotFiles | None
+    disk: Disk,
+    folder: str,
+    segment: Segment,
+    snapshots: SnapshotFiles | None,
+    *,
+    is_replaced: bool = False,
 ) -> RemovedSegment:
-    """Rename a segment's files out of use, and the snapshot that belongs to it, unless that is to stay."""
+    """Rename a segment's files out of use, and the snapshot that belongs to it, unless that is to stay.
+
+    Where it is replaced, another one gets the names.
+    """
     # For readers that come a moment too late.
     segment.keep_open()
     names = [segment.path, *index_paths(folder, segment.base_offset)]
@@ -62,6 +79,7 @@ def remove_segment(
         paths=renamed,
         base_offset=segment.base_offset,
         size=segment.size,
+        aborted_of=None if is_replaced else (segment.aborted.path, segment.path),
     )
 
 

@@ -12,15 +12,15 @@ def count_expired(
     config: TopicConfig,
     log_start: Offset,
     log_end: Offset,
-    high_watermark: Offset,
+    bound: Offset,
     now_ms: int,
 ) -> int:
     """How many segments, from the oldest on, may go. When it is all of them, begin a new one first.
 
     A segment goes when it lies below the log's start. If the topic is not only compacted, it also goes when its latest
     record is older than `retention.ms`, or when what is left without it still has `retention.bytes`. None goes that is
-    not wholly committed: a follower or a reader may still need it. A timestamp in the future keeps its segment, and
-    with it all that come after.
+    not wholly below `bound`: it is not committed, or part of an open transaction, and somebody may still need it. A
+    timestamp in the future keeps its segment, and with it all that come after.
     """
     has_bytes_max = config.has_retention and config.retention_bytes >= 0
     bytes_over = segments.size_bytes - config.retention_bytes if has_bytes_max else -1
@@ -29,7 +29,7 @@ def count_expired(
     for index, segment in enumerate(segments.all):
         end = segments.end_of(index, log_end=log_end)
         # An empty segment can only be the active one, and a new one would be no better.
-        if not segment.size or end > high_watermark:
+        if not segment.size or end > bound:
             break
         if not (
             end <= log_start

@@ -12,11 +12,12 @@ is, and a second one beside it would not.
 from collections.abc import Iterator, Sequence
 
 from respool.log.batch_walk import BatchAt, walk_headers
-from respool.log.file_names import LOG, offset_name
+from respool.log.file_names import LOG, TRANSACTION_INDEX, offset_name
 from respool.log.index_repair import open_indexes, rebuild_indexes, walk_indexed
 from respool.log.segment_indexes import IndexSettings, SegmentIndexes, index_paths
 from respool.log.time_index import TimeEntry, TimeIndex
-from respool.model.errors import SegmentCorrupt
+from respool.log.transaction_index import ENTRY_BYTES, AbortedTransaction, TransactionIndex
+from respool.model.errors import DiskFailed, SegmentCorrupt, StorageError
 from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.ports.disk import Disk, LogFile
 from respool.records.batch import RecordBatch
@@ -33,6 +34,7 @@ class Segment:
         "_read_file",
         "_read_indexes",
         "_settings",
+        "aborted",
         "base_offset",
         "created_ms",
         "first_timestamp",
@@ -50,7 +52,9 @@ class Segment:
         *,
         size: int,
         now_ms: int,
+        aborted_bytes: int = 0,
     ) -> None:
+        """`size` and `aborted_bytes` are what the log file and the index of aborted transactions have."""
         self._disk = disk
         self._folder = folder
         self._settings = settings
@@ -64,6 +68,12 @@ class Segment:
         self._is_used = False
         # The largest timestamp, where only that was asked for.
         self._largest: TimeEntry | None = None
+        # The aborted transactions whose markers lie here.
+        self.aborted = TransactionIndex(
+            disk,
+            f"{folder}/{offset_name(base_offset, TRANSACTION_INDEX)}",
+            count=aborted_bytes // ENTRY_BYTES,
+        )
         self.base_offset = base_offset
         # Bytes of whole batches in the file. A reader takes it before it takes the file: then the
         # file is at least that long.
@@ -88,7 +98,7 @@ class Segment:
             DiskFull: there is no room for it.
         """
         segment = cls(disk, folder, base_offset, settings, size=0, now_ms=now_ms)
-        segment._own_file()
+        segment._own_file(create=True)
         return segment
 
     @property
@@ -153,8 +163,9 @@ class Segment:
         last_offset: Offset,
         max_timestamp: int,
         now_ms: int,
+        aborted: AbortedTransaction | None = None,
     ) -> None:
-        """Write one batch of `size` bytes at the end.
+        """Write one batch of `size` bytes at the end; it may be the marker of a transaction that is aborted.
 
         Raises:
             DiskFull, DiskFailed: nothing was written.
@@ -164,12 +175,30 @@ class Segment:
         assert file is not None
         position = self.size
         indexes.make_room(position)
-        file.append(buffers)
+        if aborted is None:
+            file.append(buffers)
+        else:
+            self._append_abort(file, buffers, aborted)
         indexes.add(position, last_offset, max_timestamp)
         if not position:
             self.first_timestamp = max_timestamp
         self.touched_ms = now_ms
         self.size = position + size
+
+    def _append_abort(
+        self,
+        file: LogFile,
+        buffers: Sequence[bytes | bytearray | memoryview],
+        aborted: AbortedTransaction,
+    ) -> None:
+        """The index first: a marker that it does not know of would let readers have what was aborted."""
+        self.aborted.prepare(aborted)
+        try:
+            file.append(buffers)
+        except StorageError:
+            self.aborted.undo()
+            raise
+        self.aborted.add()
 
     @property
     def is_index_full(self) -> bool:
@@ -207,6 +236,7 @@ class Segment:
         self._largest = self._read_file = self._read_indexes = None
         self.size = found.position
         file.truncate(found.position)
+        self.aborted.truncate_to(log_end)
         indexes.truncate_to(log_end)
         indexes.finish()
         self._indexes = None
@@ -285,10 +315,7 @@ class Segment:
         size = self.size
         file = self._file or self._read_file
         if file is None:
-            file = self._disk.open_log(self.path)
-            if file.size < size or self._file is not None:
-                return self._file_without_name(file)
-            self._read_file = file
+            file = self._open_to_read(size)
         return file
 
     def indexes(self, *, cached_only: bool = False) -> SegmentIndexes:
@@ -320,13 +347,15 @@ class Segment:
         indexes = self._indexes
         if indexes is not None:
             indexes.sync()
+        self.aborted.sync()
 
     def keep_open(self, *, with_indexes: bool = False) -> None:
-        """Open the log file now, before it loses its name: opening that later would make a new file.
+        """Open the log file now, before it loses its name, for those who still have the segment and come to read.
 
         The indexes too, where their names go to others.
         """
         self._own_file()
+        self.aborted.keep_open()
         if with_indexes and self.size:
             self.indexes()
 
@@ -347,6 +376,7 @@ class Segment:
             self._largest = indexes.largest
         self._file = self._read_file = None
         self._indexes = self._read_indexes = None
+        self.aborted.release()
         self.is_writable = False
 
     def save_indexes(self) -> None:
@@ -356,26 +386,33 @@ class Segment:
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
-    def _own_file(self) -> LogFile:
+    def _own_file(self, *, create: bool = False) -> LogFile:
         if self._file is None:
-            file = self._disk.open_log(self.path)
+            file = self._disk.open_log(self.path, create=create)
             if file.size != self.size:
                 raise SegmentCorrupt(f"{self.path} has {file.size} bytes, there were {self.size}")
             self._file = file
         return self._file
 
-    def _file_without_name(self, short: LogFile) -> LogFile:
-        """A file shorter than the segment was opened: is it damaged, or did it lose its name a moment ago?
+    def _open_to_read(self, size: int) -> LogFile:
+        """Open the file beside the owner, who may be taking its name away this moment.
 
         1. A reader finds no file open here.   2. The owner opens it, and renames it out of use.
-        3. The reader opens the old name, and so makes a new, empty file; or gets the one that has the name now.
+        3. The reader finds nothing under the old name, or the file that has it now.
         """
-        if self._file is None:
-            raise SegmentCorrupt(f"{self.path} has {short.size} bytes, there were {self.size}")
-        if not short.size:
-            self._disk.delete(self.path)
-        short.close()
-        return self._file
+        try:
+            file = self._disk.open_log(self.path, create=False)
+        except DiskFailed:
+            if self._file is None:
+                raise
+            return self._file
+        if self._file is not None:
+            file.close()
+            return self._file
+        if file.size < size:
+            raise SegmentCorrupt(f"{self.path} has {file.size} bytes, there were {size}")
+        self._read_file = file
+        return file
 
     def _own_indexes(self, file: LogFile) -> SegmentIndexes:
         """Indexes nobody else has, and that are right where writing goes on."""

@@ -93,8 +93,8 @@ class MappedFile(Protocol):
 class Disk(Protocol):
     """One data folder."""
 
-    def open_log(self, path: str) -> LogFile:
-        """Open a log file, creating it empty when it is not there."""
+    def open_log(self, path: str, *, create: bool = True) -> LogFile:
+        """Open a log file. When it is not there it is created empty; without `create`, that is DiskFailed."""
         ...
 
     def map_file(self, path: str, size: int | None) -> MappedFile:

@@ -76,10 +76,12 @@ class SimDisk:
 
     # -- ports.disk ------------------------------------------------------------------------------------------------
 
-    def open_log(self, path: str) -> SimLogFile:
+    def open_log(self, path: str, *, create: bool = True) -> SimLogFile:
         self._process.begin("open", path)
         file = self._find(path)
         if file is None:
+            if not create:
+                raise DiskFailed(f"open {path}: no such file")
             file = PlatterFile()
             self._platter.create(self._place(path), file)
         if not isinstance(file, PlatterFile):

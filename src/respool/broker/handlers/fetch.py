@@ -11,6 +11,7 @@ from respool.wire.codec import Request
 from respool.wire.hot_replies import encode_fetch_reply
 
 TOPIC_IDS_FROM_VERSION = 13
+READ_COMMITTED = 1
 
 
 def fetch(request: Request, broker: Broker) -> Outcome:
@@ -29,6 +30,7 @@ def fetch(request: Request, broker: Broker) -> Outcome:
         bytes_min=request.body.min_bytes,
         bytes_max=request.body.max_bytes,
         wait_max_s=max(0.0, request.body.max_wait.total_seconds()),
+        read_committed=request.body.isolation_level == READ_COMMITTED,
     )
     if not run.has_room:
         return run.answer_when_room()

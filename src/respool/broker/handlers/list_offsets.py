@@ -3,20 +3,23 @@
 | asked           | answered                                                                  |
 |-----------------|---------------------------------------------------------------------------|
 | a time in ms    | the first record at or after it                                            |
-| -1 latest       | the high watermark: what a consumer could read next                         |
+| -1 latest       | the high watermark: what a consumer could read next                        |
 | -2 earliest     | the log's start                                                             |
 | -3 max time     | the record with the largest timestamp                                      |
 | -4 local start  | the log's start on this disk                                                |
 | -5 tiered end, -6 | nothing is tiered: no offset                                             |
+
+With isolation_level=1 the log ends at the last stable offset, for whoever asks: nothing beyond it is found.
 """
 
 from respool.broker.broker import Broker
 from respool.broker.outcome import Reply
 from respool.broker.partition import Partition
 from respool.model.errors import InvalidRequest, RequestError, StorageError, StorageFailed
-from respool.model.ids import NO_TIMESTAMP
+from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.wire.codec import Request, encode_reply
 
+READ_COMMITTED = 1
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -27,17 +30,23 @@ NO_OFFSET = -1
 
 
 async def list_offsets(request: Request, broker: Broker) -> Reply:
+    read_committed = getattr(request.body, "isolation_level", 0) == READ_COMMITTED
     topics = [
         {
             "name": topic.name,
-            "partitions": [await _answer(broker, topic.name, one) for one in topic.partitions],
+            "partitions": [
+                await _answer(broker, topic.name, one, read_committed=read_committed)
+                for one in topic.partitions
+            ],
         }
         for topic in request.body.topics
     ]
     return [encode_reply(request, {"throttle_time": 0, "topics": topics})]
 
 
-async def _answer(broker: Broker, topic: str, asked: object) -> dict[str, object]:
+async def _answer(
+    broker: Broker, topic: str, asked: object, *, read_committed: bool
+) -> dict[str, object]:
     index = asked.partition_index  # type: ignore[attr-defined]
     fields: dict[str, object] = {
         "partition_index": index,
@@ -49,23 +58,26 @@ async def _answer(broker: Broker, topic: str, asked: object) -> dict[str, object
     try:
         partition = broker.partitions.find(topic, index)
         partition.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
-        fields.update(await _look_up(broker, partition, asked.timestamp))  # type: ignore[attr-defined]
+        end = partition.last_stable_offset if read_committed else partition.high_watermark
+        timestamp = asked.timestamp  # type: ignore[attr-defined]
+        fields.update(await _look_up(broker, partition, timestamp, end))
     except RequestError as error:
         fields["error_code"] = error.code
     return fields
 
 
-async def _look_up(broker: Broker, partition: Partition, timestamp: int) -> dict[str, object]:
+async def _look_up(
+    broker: Broker, partition: Partition, timestamp: int, end: Offset
+) -> dict[str, object]:
     log = partition.log
     if timestamp == LATEST:
-        return {"offset": partition.high_watermark, "leader_epoch": partition.leader_epoch}
+        return {"offset": end, "leader_epoch": partition.leader_epoch}
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return {"offset": log.log_start, "leader_epoch": log.epoch_at(log.log_start)}
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return {}
     if timestamp < EARLIEST_PENDING_UPLOAD:
         raise InvalidRequest(f"{timestamp} is neither a time nor a known wish")
-    end = partition.high_watermark
     try:
         # Looking for a time opens batches; that is no work for the loop.
         if timestamp == MAX_TIMESTAMP:
