@@ -19,6 +19,7 @@ from respool.model.errors import (
     UnknownTopicOrPartition,
 )
 from respool.model.ids import Offset, TopicPartition
+from respool.model.internal_topics import TRANSACTION_STATE
 from respool.ports.clock import Clock
 from respool.records.markers import EndTransactionMarker
 
@@ -43,6 +44,9 @@ class MarkerWriter:
         Raises:
             RequestError: it is not written.
         """
+        if name.topic == TRANSACTION_STATE:
+            # It is read as the coordinators wrote it, and they write in no transaction.
+            raise UnknownTopicOrPartition(f"no transaction can have written to {name.topic}")
         partition = self._partitions.find(*name)
         if name.topic == self._offsets.topic:
             return partition, self._offsets.at(name.partition).end_transaction(marker)

@@ -20,8 +20,9 @@ from respool.coordination.transaction_requests import (
     VerifyPartitions,
     VerifyPartitionsReply,
 )
-from respool.model.errors import OperationNotAttempted, RequestError, UnknownTopicOrPartition
+from respool.model.errors import InvalidTopic, OperationNotAttempted, RequestError
 from respool.model.ids import TopicPartition
+from respool.model.internal_topics import TRANSACTION_STATE
 from respool.wire.codec import Request, encode_reply
 
 SEVERAL_TRANSACTIONS_VERSION = 4
@@ -111,9 +112,11 @@ def _missing(broker: Broker, names: Iterable[TopicPartition]) -> Errors | None:
     is_any_missing = False
     for name in names:
         try:
+            if name.topic == TRANSACTION_STATE:
+                raise InvalidTopic(f"{name.topic!r} is not written in transactions")
             broker.partitions.find(*name)
             errors[name] = OperationNotAttempted("another partition of the request is not there")
-        except UnknownTopicOrPartition as error:
+        except RequestError as error:
             errors[name] = error
             is_any_missing = True
     return errors if is_any_missing else None
