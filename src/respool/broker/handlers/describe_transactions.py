@@ -32,7 +32,8 @@ def _fields(one: DescribedTransaction) -> dict[str, Any]:
         "transactional_id": one.transactional_id,
         "transaction_state": "" if one.error else one.state.kafka_name,
         "transaction_timeout": one.timeout_ms,
-        "transaction_start_time": one.started_at_ms,
+        # Of what is not known it is 0, as with Kafka. Of what has not begun it is -1.
+        "transaction_start_time": 0 if one.error else one.started_at_ms,
         "producer_id": one.producer_id,
         "producer_epoch": one.producer_epoch,
         "topics": [{"topic": name, "partitions": numbers} for name, numbers in topics.items()],
