@@ -42,7 +42,8 @@ async def verify(
     writes: Iterable[GuardedWrite], request: Request, transactions: Transactions
 ) -> None:
     """Ask the coordinator about all batches that begin a transaction; those that may not get the error."""
-    by_producer: dict[TransactionalProducer, dict[TopicPartition, GuardedWrite]] = {}
+    # A request may name a partition several times; its batches then share one guard, and one answer.
+    by_producer: dict[TransactionalProducer, dict[TopicPartition, list[GuardedWrite]]] = {}
     for write in writes:
         guard = write.guard
         if guard is None or write.error is not None or write.partition is None:
@@ -52,11 +53,13 @@ async def verify(
             producer_id=ProducerId(guard.producer_id),
             producer_epoch=guard.producer_epoch,
         )
-        by_producer.setdefault(producer, {})[write.partition.name] = write
+        guarded = by_producer.setdefault(producer, {})
+        guarded.setdefault(write.partition.name, []).append(write)
     is_implicit = request.version >= IMPLICIT_ADD_VERSION
     version = TransactionVersion.V2 if is_implicit else TransactionVersion.V1
     for producer, guarded in by_producer.items():
         errors = await transactions.admit_writes(producer, guarded, version=version)
-        for name, write in guarded.items():
+        for name, same in guarded.items():
             if (error := errors[name]) is not None:
-                write.error = to_producer(error, version=request.version)
+                for write in same:
+                    write.error = to_producer(error, version=request.version)
