@@ -76,6 +76,8 @@ class Partition:
         else:
             self._log = log
             self.high_watermark = log.log_end
+            # What a crash left is committed, and so are the ends of transactions in it.
+            log.on_high_watermark(log.log_end)
             self._stable_offset = log.last_stable_offset(log.log_end)
 
     @property
