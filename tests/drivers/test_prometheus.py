@@ -36,6 +36,35 @@ def test_instruments_are_shown_with_their_labels(metrics: PrometheusMetrics) -> 
     assert 'respool_request_seconds_bucket{api="fetch",le="1.0"} 1.0' in lines
 
 
+def test_a_histogram_takes_many_at_once(metrics: PrometheusMetrics) -> None:
+    histogram = metrics.histogram("respool_request_seconds", "Time.", buckets=(0.1, 1), api="fetch")
+    histogram.observe(0.1)
+    histogram.add([2, 0, 1], 5.5)
+    with pytest.raises(ValueError, match="shorter"):
+        histogram.add([2, 0], 5.5)
+    lines = metrics.text().splitlines()
+    assert [line for line in lines if "respool_request_seconds" in line and "#" not in line] == [
+        'respool_request_seconds_bucket{api="fetch",le="0.1"} 3.0',
+        'respool_request_seconds_bucket{api="fetch",le="1.0"} 3.0',
+        'respool_request_seconds_bucket{api="fetch",le="+Inf"} 4.0',
+        'respool_request_seconds_count{api="fetch"} 4.0',
+        'respool_request_seconds_sum{api="fetch"} 5.6',
+    ]
+
+
+def test_histograms_share_no_name_with_others(metrics: PrometheusMetrics) -> None:
+    first = metrics.histogram("a", "A.", buckets=(1,), x="1")
+    assert metrics.histogram("a", "A.", buckets=(1,), x="1") is first
+    assert metrics.histogram("a", "A.", buckets=(1,), x="2") is not first
+    with pytest.raises(AssertionError, match="labels"):
+        metrics.histogram("a", "A.", buckets=(1,), y="1")
+    with pytest.raises(AssertionError, match="histogram already"):
+        metrics.gauge("a", "A.")
+    metrics.gauge("b", "B.")
+    with pytest.raises(AssertionError, match="no histogram"):
+        metrics.histogram("b", "B.", buckets=(1,))
+
+
 def test_asking_twice_gives_the_same_instrument(metrics: PrometheusMetrics) -> None:
     assert metrics.counter("a_total", "A.", x="1") is metrics.counter("a_total", "A.", x="1")
     assert metrics.counter("a_total", "A.", x="1") is not metrics.counter("a_total", "A.", x="2")

@@ -5,6 +5,7 @@ from typing import Any
 
 from respool.broker.outcome import Reply
 from respool.server.connection import Connection
+from respool.wire.api_table import ApiSpec
 from respool.wire.codec import Request
 
 
@@ -83,6 +84,7 @@ class OpenDoor:
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
+        self.replies: list[tuple[str, Reply]] = []
         self.gone = 0
         self._tasks: set[asyncio.Task[Reply]] = set()
 
@@ -95,5 +97,13 @@ class OpenDoor:
     def own(self, task: "asyncio.Task[Reply]") -> None:
         self._tasks.add(task)
 
+    @property
+    def traffic(self) -> "OpenDoor":
+        return self
+
     def on_request(self, request: Request) -> None:
         self.requests.append(request)
+
+    def on_reply(self, api: ApiSpec, reply: Reply, seconds: float) -> None:
+        assert seconds >= 0
+        self.replies.append((api.name, reply))

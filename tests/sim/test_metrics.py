@@ -17,6 +17,16 @@ def test_instruments_are_told_apart_by_name_and_labels() -> None:
     assert metrics.observed("request_seconds") == [0.5]
 
 
+def test_a_histogram_takes_many_at_once() -> None:
+    metrics = SimMetrics()
+    histogram = metrics.histogram("request_seconds", "Time.", buckets=(0.1, 1))
+    histogram.add([1, 0, 2], 7.0)
+    histogram.add([0, 1, 0], 0.5)
+    assert (histogram.counts, histogram.total) == ([1, 1, 2], 7.5)
+    assert metrics.counted("request_seconds") == 4
+    assert metrics.counted("other") == 0
+
+
 def test_a_counter_does_not_fall() -> None:
     metrics = SimMetrics()
     with pytest.raises(AssertionError):

@@ -12,15 +12,15 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     ProcessCollector,
     generate_latest,
     make_wsgi_app,
 )
 
+from respool.drivers.prometheus_histogram import Histogram, HistogramFamily
 from respool.model.errors import SettingsError
 
-Family = Counter | Gauge | Histogram
+Family = Counter | Gauge
 Kind = TypeVar("Kind", bound=Family)
 
 
@@ -32,6 +32,7 @@ class PrometheusMetrics:
         # Memory, CPU, file descriptors and start time of this process.
         ProcessCollector(registry=self._registry)
         self._families: dict[str, Family] = {}
+        self._histograms: dict[str, HistogramFamily] = {}
         self._labels: dict[str, tuple[str, ...]] = {}
         self._server: WSGIServer | None = None
         self._thread: threading.Thread | None = None
@@ -51,12 +52,13 @@ class PrometheusMetrics:
     def histogram(
         self, name: str, help_text: str, *, buckets: tuple[float, ...], **labels: str
     ) -> Histogram:
-        if name not in self._families:
-            histogram = Histogram(
-                name, help_text, sorted(labels), buckets=buckets, registry=self._registry
-            )
-            self._add(name, labels, histogram)
-        return self._get(Histogram, name, labels)
+        family = self._histograms.get(name)
+        if family is None:
+            assert name not in self._families, f"{name} is no histogram"
+            family = HistogramFamily(name, help_text, label_names=sorted(labels), bounds=buckets)
+            self._histograms[name] = family
+            self._registry.register(family)
+        return family.get(labels)
 
     def text(self) -> str:
         """What a scrape gets."""
@@ -95,6 +97,7 @@ class PrometheusMetrics:
         self._server = self._thread = None
 
     def _add(self, name: str, labels: dict[str, str], family: Family) -> None:
+        assert name not in self._histograms, f"{name} is a histogram already"
         self._families[name] = family
         self._labels[name] = tuple(sorted(labels))
 

@@ -1,5 +1,6 @@
 """Numbers for the operator. Names follow Prometheus: a unit and `_total` at the end of counters."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -13,6 +14,14 @@ class Gauge(Protocol):
 
 class Histogram(Protocol):
     def observe(self, value: float) -> None: ...
+
+    def add(self, counts: Sequence[int], total: float) -> None:
+        """Many at once, counted elsewhere: how many fell into each bucket, and their sum.
+
+        There is one more count than there are bounds: of those beyond the last. A value that equals a bound is in that
+        bound's bucket.
+        """
+        ...
 
 
 class Metrics(Protocol):

@@ -12,12 +12,13 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from functools import partial
+from time import perf_counter
 from typing import Any, Protocol, cast
 
 from respool.broker.broker import Broker
 from respool.broker.dispatch import handle
 from respool.broker.outcome import CloseConnection, Pipelined, Reply
-from respool.wire.api_table import Api
+from respool.wire.api_table import Api, ApiSpec
 from respool.wire.codec import Request, api_versions_fallback, decode_request
 from respool.wire.errors import ProtocolViolation, UnsupportedApi
 from respool.wire.frames import FrameReader
@@ -40,13 +41,23 @@ class ConnectionOwner(Protocol):
 
     def own(self, task: "asyncio.Task[Reply]") -> None: ...
 
+    @property
+    def traffic(self) -> "TrafficCounter": ...
+
+
+class TrafficCounter(Protocol):
+    """Told of every request, and of the reply it gets, if it gets one. See `traffic.py`."""
+
     def on_request(self, request: Request) -> None: ...
+
+    def on_reply(self, api: ApiSpec, reply: Reply, seconds: float) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
     def __init__(self, *, broker: Broker, owner: ConnectionOwner) -> None:
         self._broker = broker
         self._owner = owner
+        self._traffic = owner.traffic
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(frame_bytes_max=broker.settings.frame_bytes_max)
         self._session = Session()
@@ -232,8 +243,9 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _start(self, request: Request) -> None:
+        began = perf_counter()
         request.client_host = f"/{self.peer}"
-        self._owner.on_request(request)
+        self._traffic.on_request(request)
         slot = self._session.open_reply()
         try:
             outcome = handle(request, self._broker)
@@ -249,19 +261,26 @@ class Connection(asyncio.BufferedProtocol):
             self.close(f"{request.api.name} failed unexpectedly")
             return
         if isinstance(outcome, Pipelined):
-            outcome.then(partial(self._on_pipelined_reply, slot))
+            # Of the request only its API: while it waits, nothing holds its records.
+            outcome.then(partial(self._on_pipelined_reply, slot, request.api, began))
         elif isinstance(outcome, Coroutine):
-            self._run(request, slot, outcome)
+            self._run(request, slot, outcome, began)
         else:
+            self._traffic.on_reply(request.api, outcome, perf_counter() - began)
             slot.fill(outcome)
 
-    def _run(self, request: Request, slot: ReplySlot, work: Coroutine[Any, Any, Reply]) -> None:
+    def _run(
+        self, request: Request, slot: ReplySlot, work: Coroutine[Any, Any, Reply], began: float
+    ) -> None:
         task = self._loop.create_task(work, name=request.api.key.name)
         self._current = task
         self._owner.own(task)
-        task.add_done_callback(partial(self._on_current_done, request, slot))
+        task.add_done_callback(partial(self._on_current_done, request, slot, began))
 
-    def _on_pipelined_reply(self, slot: ReplySlot, reply: Reply) -> None:
+    def _on_pipelined_reply(
+        self, slot: ReplySlot, api: ApiSpec, began: float, reply: Reply
+    ) -> None:
+        self._traffic.on_reply(api, reply, perf_counter() - began)
         # One sync answers many requests at once: their replies leave with one write, at the end of
         # this turn of the loop.
         if slot.fill(reply) and not self._is_sending_soon:
@@ -275,14 +294,16 @@ class Connection(asyncio.BufferedProtocol):
         self._proceed()
 
     def _on_current_done(
-        self, request: Request, slot: ReplySlot, task: "asyncio.Task[Reply]"
+        self, request: Request, slot: ReplySlot, began: float, task: "asyncio.Task[Reply]"
     ) -> None:
         self._current = None
         if task.cancelled():
             return
         error = task.exception()
         if error is None:
-            slot.fill(task.result())
+            reply = task.result()
+            self._traffic.on_reply(request.api, reply, perf_counter() - began)
+            slot.fill(reply)
             self._send_ready()
             self._proceed()
         elif _is_broken_invariant(error):

@@ -10,7 +10,7 @@ from respool.broker.broker import Broker
 from respool.broker.outcome import Reply
 from respool.ports.metrics import Metrics
 from respool.server.connection import Connection
-from respool.wire.codec import Request
+from respool.server.traffic import Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +32,8 @@ class Listener:
         self._server: asyncio.Server | None = None
         # Set whenever the last connection has gone; waited for only while stopping.
         self._all_gone = asyncio.Event()
-        self._metrics = metrics = broker.world.metrics
-        self._traffic: dict[int, _Traffic] = {}
+        metrics = broker.world.metrics
+        self.traffic = Traffic(metrics)
         self._connected = metrics.gauge("respool_connections", "Client connections now open.")
         self._gauges = _Gauges(metrics)
         self._refused = metrics.counter(
@@ -96,13 +96,6 @@ class Listener:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def on_request(self, request: Request) -> None:
-        traffic = self._traffic.get(request.api.key)
-        if traffic is None:
-            traffic = self._traffic[request.api.key] = _Traffic(self._metrics, request.api.name)
-        traffic.requests += 1
-        traffic.bytes += request.size
-
     def _limit_reached(self, address: str) -> str | None:
         if len(self._connections) > self._settings.connections_max:
             return f"connections_max = {self._settings.connections_max}"
@@ -131,8 +124,7 @@ class Listener:
         if memory.is_short_for_requests:
             silence_s = min(silence_s, STALL_IN_NEED_S)
         memory.relieve(overdraft=self._settings.frame_bytes_max)
-        for traffic in self._traffic.values():
-            traffic.report()
+        self.traffic.report()
         self._gauges.report(self._broker)
         for connection in tuple(self._connections):
             connection.shrink()
@@ -154,25 +146,6 @@ class Listener:
                 self._mid_frame_since.pop(connection, None)
                 if now - connection.last_active > idle_s and not connection.is_busy:
                     connection.close(f"idle for {idle_s:.0f} s", level=logging.DEBUG)
-
-
-class _Traffic:
-    """Requests of one API since the last sweep: counted in plain numbers, reported now and then."""
-
-    def __init__(self, metrics: Metrics, api: str) -> None:
-        self.requests = 0
-        self.bytes = 0
-        self._requests_total = metrics.counter(
-            "respool_requests_total", "Requests received.", api=api
-        )
-        self._bytes_total = metrics.counter(
-            "respool_request_bytes_total", "Bytes of requests received.", api=api
-        )
-
-    def report(self) -> None:
-        self._requests_total.inc(self.requests)
-        self._bytes_total.inc(self.bytes)
-        self.requests = self.bytes = 0
 
 
 class _Gauges:

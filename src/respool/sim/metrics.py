@@ -1,5 +1,6 @@
 """Metrics kept in memory, for tests to read."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -24,9 +25,17 @@ class SimGauge:
 @dataclass(slots=True)
 class SimHistogram:
     values: list[float] = field(default_factory=list)
+    # Of those that were counted elsewhere.
+    counts: list[int] = field(default_factory=list)
+    total: float = 0
 
     def observe(self, value: float) -> None:
         self.values.append(value)
+
+    def add(self, counts: Sequence[int], total: float) -> None:
+        before = self.counts or [0] * len(counts)
+        self.counts = [old + new for old, new in zip(before, counts, strict=True)]
+        self.total += total
 
 
 Instrument = SimCounter | SimGauge | SimHistogram
@@ -60,8 +69,14 @@ class SimMetrics:
         assert not isinstance(found, SimHistogram), f"{name} is a histogram"
         return 0 if found is None else found.value
 
+    def counted(self, name: str, **labels: str) -> int:
+        """How many values a histogram has been given in bulk."""
+        found = self._instruments.get(_key(name, labels))
+        assert found is None or isinstance(found, SimHistogram), f"{name} is no histogram"
+        return 0 if found is None else sum(found.counts)
+
     def observed(self, name: str, **labels: str) -> list[float]:
-        """All values a histogram has been given."""
+        """All values a histogram has been given one by one."""
         found = self._instruments.get(_key(name, labels))
         assert found is None or isinstance(found, SimHistogram), f"{name} is no histogram"
         return [] if found is None else found.values

@@ -23,6 +23,7 @@ from respool.model.errors import UnsupportedVersion
 from respool.wire.api_table import API_TABLE, Api, ApiSpec
 from respool.wire.decode import EntityDecoder, decoder_of
 from respool.wire.errors import RequestMalformed, UnsupportedApi
+from respool.wire.reply_errors import codes_of, with_errors
 from respool.wire.schema import Entity, EntityClass, is_flexible, request_class, response_class
 from respool.wire.shape import shape
 from respool.wire.walk import skip_tagged_fields
@@ -91,13 +92,14 @@ def encode_reply(request: Request, fields: Mapping[str, Any]) -> bytes:
         TypeError: the fields are not what the reply needs.
     """
     reply_class, header_bytes, write = _reply_form(request.api.key, request.version)
+    entity = shape(reply_class, fields)
     buffer = BytesIO()
     buffer.write(b"\0" * header_bytes)
-    write(buffer, shape(reply_class, fields))
+    write(buffer, entity)
     frame = buffer.getbuffer()
     _REPLY_HEAD.pack_into(frame, 0, len(frame) - 4, request.correlation_id)
     frame.release()
-    return buffer.getvalue()
+    return with_errors(buffer.getvalue(), codes_of(entity))
 
 
 def api_versions_fallback(correlation_id: int) -> bytes:

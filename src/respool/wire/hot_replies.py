@@ -21,6 +21,7 @@ from struct import Struct
 from typing import NamedTuple
 from uuid import UUID
 
+from respool.wire.reply_errors import with_errors
 from respool.wire.walk import pack_varint
 
 
@@ -95,7 +96,12 @@ def encode_produce_reply(
     flexible = version >= _PRODUCE_FLEXIBLE
     encode_partition = _produced_flexible if flexible else _produced_legacy
     pieces = [b"", _count(len(topics), flexible)]
+    codes: list[int] = []
     for name, partitions in topics:
+        for partition in partitions:
+            if partition.error_code:
+                # Nearly always there are none, and then a loop is quicker than a comprehension.
+                codes.append(partition.error_code)  # noqa: PERF401
         pieces.append(_string(name, flexible))
         pieces.append(_count(len(partitions), flexible))
         pieces.extend([encode_partition(partition, version) for partition in partitions])
@@ -108,7 +114,7 @@ def encode_produce_reply(
     pieces[0] = (
         _HEAD_FLEXIBLE(size + 5, correlation_id, 0) if flexible else _HEAD(size + 4, correlation_id)
     )
-    return b"".join(pieces)
+    return with_errors(b"".join(pieces), codes) if codes else b"".join(pieces)
 
 
 def encode_fetch_reply(
@@ -131,11 +137,14 @@ def encode_fetch_reply(
     ]
     pieces.append(_count(len(topics), flexible))
     buffers: list[bytes] = []
+    codes = [error_code] if error_code else []
     for name, topic_id, partitions in topics:
         pieces.append(topic_id.bytes if version >= 13 else _string(name, flexible))
         pieces.append(_count(len(partitions), flexible))
         for partition in partitions:
             pieces.append(encode_partition(partition, version))
+            if partition.error_code:
+                codes.append(partition.error_code)
             if partition.records:
                 buffers.append(b"".join(pieces))
                 buffers.append(partition.records)
@@ -152,6 +161,8 @@ def encode_fetch_reply(
         _HEAD_FLEXIBLE(size + 5, correlation_id, 0) if flexible else _HEAD(size + 4, correlation_id)
     )
     buffers[0] = head + buffers[0]
+    if codes:
+        buffers[-1] = with_errors(buffers[-1], codes)
     return buffers
 
 

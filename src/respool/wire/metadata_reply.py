@@ -22,6 +22,7 @@ from struct import Struct
 from typing import NamedTuple
 from uuid import UUID
 
+from respool.wire.reply_errors import with_errors
 from respool.wire.walk import pack_varint
 
 _FLEXIBLE = 9
@@ -83,8 +84,9 @@ def encode_metadata_reply(
     if version >= 1:
         pieces.append(_INT32(controller_id))
     pieces.append(_count(len(topics), flexible))
+    codes: list[int] = []
     for topic in topics:
-        _add_topic(pieces, topic, version)
+        _add_topic(pieces, topic, version, codes)
     if 8 <= version <= 10:
         pieces.append(_INT32(cluster_authorized_operations))
     if version >= 13:
@@ -92,7 +94,7 @@ def encode_metadata_reply(
     if flexible:
         pieces.append(_NO_TAGS)
     pieces[0] = _HEAD(sum(map(len, pieces)) + 4, correlation_id)
-    return b"".join(pieces)
+    return with_errors(b"".join(pieces), codes)
 
 
 def _broker(broker: MetadataBroker, version: int) -> bytes:
@@ -104,16 +106,18 @@ def _broker(broker: MetadataBroker, version: int) -> bytes:
     )
 
 
-def _add_topic(pieces: list[bytes], topic: MetadataTopic, version: int) -> None:
+def _add_topic(pieces: list[bytes], topic: MetadataTopic, version: int, codes: list[int]) -> None:
     flexible = version >= _FLEXIBLE
+    codes.append(topic.error_code)
     pieces += (_INT16(topic.error_code), _string(topic.name, flexible))
     if version >= 10:
         pieces.append(topic.topic_id.bytes if topic.topic_id is not None else _NULL_ID)
     if version >= 1:
         pieces.append(b"\1" if topic.is_internal else b"\0")
-    partitions = [_partition(one, version) for one in topic.partitions]
+    partitions = list(topic.partitions)
+    codes += [one.error_code for one in partitions if one.error_code]
     pieces.append(_count(len(partitions), flexible))
-    pieces += partitions
+    pieces += [_partition(one, version) for one in partitions]
     if version >= 8:
         pieces.append(_INT32(topic.authorized_operations))
     if flexible:

@@ -1,0 +1,101 @@
+"""What goes in and out, by API: requests, bytes, times and errors.
+
+Each request is counted in plain numbers, which costs less than a microsecond, and reported now and then: the library's
+own histograms alone would take several.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+
+from respool.broker.outcome import Reply
+from respool.ports.metrics import Metrics
+from respool.wire.api_table import ApiSpec
+from respool.wire.codec import Request
+from respool.wire.reply_errors import FrameWithErrors, error_name
+
+# From a reply out of memory to a fetch that waits for data; in seconds.
+SECONDS_BOUNDS = (
+    *(0.0001, 0.00025, 0.0005),
+    *(0.001, 0.0025, 0.005),
+    *(0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0),
+)
+
+
+class Traffic:
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._by_api: dict[int, _ApiTraffic] = {}
+
+    def on_request(self, request: Request) -> None:
+        traffic = self._by_api.get(request.api.key)
+        if traffic is None:
+            traffic = self._by_api[request.api.key] = _ApiTraffic(self._metrics, request.api.name)
+        traffic.requests += 1
+        traffic.bytes_in += request.size
+
+    def on_reply(self, api: ApiSpec, reply: Reply, seconds: float) -> None:
+        """A request of which `on_request` was told has its reply, so long after it was taken up."""
+        traffic = self._by_api[api.key]
+        traffic.seconds += seconds
+        traffic.counts[bisect_left(SECONDS_BOUNDS, seconds)] += 1
+        if not reply:
+            return
+        traffic.bytes_out += len(reply[0]) if len(reply) == 1 else sum(map(len, reply))
+        last = reply[-1]
+        if type(last) is FrameWithErrors:
+            traffic.errors.update(last.error_codes)
+
+    def report(self) -> None:
+        for traffic in self._by_api.values():
+            traffic.report()
+
+
+class _ApiTraffic:
+    """Of one API, since the last report."""
+
+    __slots__ = (
+        "_api", "_bytes_in_total", "_bytes_out_total", "_metrics", "_requests_total", "_seconds",
+        "bytes_in", "bytes_out", "counts", "errors", "requests", "seconds",
+    )  # fmt: skip
+
+    def __init__(self, metrics: Metrics, api: str) -> None:
+        self._metrics = metrics
+        self._api = api
+        self._requests_total = metrics.counter(
+            "respool_requests_total", "Requests received.", api=api
+        )
+        self._bytes_in_total = metrics.counter(
+            "respool_request_bytes_total", "Bytes of requests received.", api=api
+        )
+        self._bytes_out_total = metrics.counter(
+            "respool_reply_bytes_total", "Bytes of replies made.", api=api
+        )
+        self._seconds = metrics.histogram(
+            "respool_request_seconds",
+            "Time from taking a request up until its reply is ready, waiting included.",
+            buckets=SECONDS_BOUNDS,
+            api=api,
+        )
+        self._begin()
+
+    def report(self) -> None:
+        self._requests_total.inc(self.requests)
+        self._bytes_in_total.inc(self.bytes_in)
+        self._bytes_out_total.inc(self.bytes_out)
+        self._seconds.add(self.counts, self.seconds)
+        for code, count in self.errors.items():
+            self._metrics.counter(
+                "respool_errors_total",
+                "Errors told in replies, each by itself: of a request, a topic, a partition.",
+                api=self._api,
+                error=error_name(code),
+            ).inc(count)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.requests = self.bytes_in = self.bytes_out = 0
+        self.seconds = 0.0
+        self.counts = [0] * (len(SECONDS_BOUNDS) + 1)
+        self.errors: Counter[int] = Counter()

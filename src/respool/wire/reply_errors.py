@@ -1,0 +1,81 @@
+"""Which errors a reply tells of, for whoever counts them: seen when it is encoded, carried by its frame.
+
+A reply without errors is plain bytes. One with errors ends with a `FrameWithErrors`: the same bytes, and the codes. So
+whoever sends replies can count errors without reading them again, and those without cost nothing.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import cache
+
+from kio.schema.errors import ErrorCode
+
+from respool.wire.schema import Entity, EntityClass, schema_of
+
+
+class FrameWithErrors(bytes):
+    """The last buffer of a reply that tells of errors."""
+
+    # One for each that the reply tells of: of itself, of a topic, of a partition. None of them is 0.
+    error_codes: tuple[int, ...]
+
+
+def with_errors(frame: bytes, codes: Iterable[int]) -> bytes:
+    """The frame, and the codes other than 0 when there are any."""
+    told = tuple(code for code in codes if code)
+    if not told:
+        return frame
+    # This costs a copy of a buffer without records.
+    marked = FrameWithErrors(frame)
+    marked.error_codes = told
+    return marked
+
+
+def error_name(code: int) -> str:
+    """Kafka's name for it: NOT_LEADER_OR_FOLLOWER."""
+    try:
+        return ErrorCode(code).name.upper()
+    except ValueError:
+        return str(code)
+
+
+Find = Callable[[Entity, list[int]], None]
+
+
+def codes_of(entity: Entity) -> list[int]:
+    """All error codes of a reply's entity other than 0."""
+    codes: list[int] = []
+    entity_class: EntityClass = type(entity)
+    find = _finder_of(entity_class)
+    if find is not None:
+        find(entity, codes)
+    return codes
+
+
+@cache
+def _finder_of(entity_class: EntityClass) -> Find | None:
+    """What looks through an entity of this class; None when there are no codes in it, so that nobody need look."""
+    names = [item.name for item in schema_of(entity_class) if item.kind == "error_code"]
+    inner = [
+        (item.name, item.is_array, find)
+        for item in schema_of(entity_class)
+        if item.struct is not None and (find := _finder_of(item.struct)) is not None
+    ]
+    if not names and not inner:
+        return None
+
+    def look(entity: Entity, codes: list[int]) -> None:
+        for name in names:
+            code = getattr(entity, name)
+            if code is not ErrorCode.none:
+                codes.append(int(code))
+        for name, is_array, find in inner:
+            value = getattr(entity, name)
+            if value is None:
+                continue
+            if not is_array:
+                find(value, codes)
+                continue
+            for one in value:
+                find(one, codes)
+
+    return look

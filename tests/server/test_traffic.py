@@ -1,0 +1,109 @@
+"""What is counted of requests and replies, and when it is told."""
+
+import asyncio
+import struct
+
+from broker.running_broker import RunningBroker
+from broker.wire_client import encode_request
+from respool.server.connection import Connection
+from respool.server.listener import Listener
+from respool.server.traffic import SECONDS_BOUNDS, Traffic
+from respool.sim.metrics import SimMetrics
+from respool.wire.api_table import API_TABLE, Api
+from respool.wire.codec import Request
+from respool.wire.reply_errors import with_errors
+from server.fake_transport import FakeTransport
+
+
+def request(api: Api, *, size: int = 100) -> Request:
+    return Request(
+        api=API_TABLE[api], version=1, correlation_id=1, client_id=None, body=None, size=size
+    )
+
+
+def test_each_api_is_counted_by_itself_and_told_when_it_is_asked_for() -> None:
+    metrics = SimMetrics()
+    traffic = Traffic(metrics)
+    for size in (100, 50):
+        traffic.on_request(request(Api.PRODUCE, size=size))
+    traffic.on_request(request(Api.FETCH))
+    traffic.on_reply(API_TABLE[Api.PRODUCE], [b"12345"], 0.002)
+    traffic.on_reply(API_TABLE[Api.FETCH], [b"12", b"3456"], 0.5)
+    assert metrics.value("respool_requests_total", api="Produce") == 0
+
+    traffic.report()
+    traffic.report()
+
+    assert metrics.value("respool_requests_total", api="Produce") == 2
+    assert metrics.value("respool_request_bytes_total", api="Produce") == 150
+    assert metrics.value("respool_reply_bytes_total", api="Produce") == 5
+    assert metrics.value("respool_reply_bytes_total", api="Fetch") == 6
+    assert metrics.counted("respool_request_seconds", api="Produce") == 1
+
+
+def test_times_go_into_the_bucket_they_are_at_most() -> None:
+    metrics = SimMetrics()
+    traffic = Traffic(metrics)
+    times = (0.0, 0.0001, 0.00011, 10.0, 11.0)
+    for seconds in times:
+        traffic.on_request(request(Api.FETCH))
+        traffic.on_reply(API_TABLE[Api.FETCH], [b"x"], seconds)
+    traffic.report()
+    found = metrics.histogram("respool_request_seconds", "?", buckets=SECONDS_BOUNDS, api="Fetch")
+    assert found.counts == [2, 1, *[0] * (len(SECONDS_BOUNDS) - 3), 1, 1]
+    assert found.total == sum(times)
+
+
+def test_errors_are_counted_by_name_and_a_request_without_a_reply_has_none() -> None:
+    metrics = SimMetrics()
+    traffic = Traffic(metrics)
+    traffic.on_request(request(Api.PRODUCE))
+    traffic.on_reply(API_TABLE[Api.PRODUCE], [with_errors(b"x", [87, 87, 10])], 0.1)
+    traffic.on_request(request(Api.PRODUCE))
+    traffic.on_reply(API_TABLE[Api.PRODUCE], (), 0.1)
+    traffic.report()
+    errors = "respool_errors_total"
+    assert metrics.value(errors, api="Produce", error="INVALID_RECORD") == 2
+    assert metrics.value(errors, api="Produce", error="MESSAGE_TOO_LARGE") == 1
+    assert metrics.counted("respool_request_seconds", api="Produce") == 2
+
+
+def test_a_connection_tells_of_replies_made_at_once_and_by_tasks(
+    running_broker: RunningBroker,
+) -> None:
+    metrics = running_broker.broker.world.metrics
+    assert isinstance(metrics, SimMetrics)
+
+    async def story() -> None:
+        listener = Listener(running_broker.broker)
+        transport = FakeTransport(room=1 << 20)
+        connection = Connection(broker=running_broker.broker, owner=listener)
+        transport.attach(connection)
+        frames = [
+            encode_request(Api.API_VERSIONS, 0),
+            encode_request(
+                Api.METADATA,
+                12,
+                topics=[{"topic_id": None, "name": "rides"}],
+                allow_auto_topic_creation=True,
+                include_topic_authorized_operations=False,
+            ),
+        ]
+        for frame in frames:
+            data = struct.pack(">i", len(frame)) + frame
+            connection.get_buffer(-1)[: len(data)] = data
+            connection.buffer_updated(len(data))
+            while connection.is_busy:
+                await asyncio.sleep(0)
+        listener.sweep(0)
+        transport.abort()
+        await asyncio.sleep(0)
+        sent = [
+            metrics.value("respool_reply_bytes_total", api=api)
+            for api in ("ApiVersions", "Metadata")
+        ]
+        assert sum(sent) == len(transport.sent)
+
+    running_broker.run(story())
+    assert metrics.counted("respool_request_seconds", api="ApiVersions") == 1
+    assert metrics.counted("respool_request_seconds", api="Metadata") == 1
