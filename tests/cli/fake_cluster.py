@@ -53,7 +53,9 @@ class FakeCluster:
             raise NotFound(f"there is no topic {name!r}")
         return self.topics()[name]
 
-    def ranges(self, topics: Iterable[TopicInfo]) -> dict[tuple[str, int], OffsetRange]:
+    def ranges(
+        self, topics: Iterable[TopicInfo], **_isolation: object
+    ) -> dict[tuple[str, int], OffsetRange]:
         return {
             (topic.name, number): held
             for topic in topics

@@ -14,6 +14,7 @@ from typing import Any
 from respool.cli.consume_range import Cursor, all_done
 from respool.cli.errors import BrokerUnreachable
 from respool.cli.interrupts import CtrlC
+from respool.cli.isolation import Isolation
 from respool.cli.kafka import OffsetRange, TopicInfo
 from respool.cli.message_format import ReadMessage
 from respool.cli.replay_position import Origin, origin_of
@@ -88,7 +89,9 @@ class World:
     def addresses(self) -> dict[int, tuple[str, int]]:
         return {1: ("world", 9092)}
 
-    def ranges(self, topics: Iterable[TopicInfo]) -> dict[tuple[str, int], OffsetRange]:
+    def ranges(
+        self, topics: Iterable[TopicInfo], **_isolation: object
+    ) -> dict[tuple[str, int], OffsetRange]:
         found = {}
         for topic in topics:
             for number in topic.leaders:
@@ -203,8 +206,18 @@ class Reader:
     """Stands for `TopicReader`."""
 
     def __init__(
-        self, world: World, topic: str, cursors: dict[int, Cursor], *, follow: bool
+        self,
+        world: World,
+        topic: str,
+        cursors: dict[int, Cursor],
+        *,
+        follow: bool,
+        isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> None:
+        # Somebody else's open transaction may hide copies from whoever looks at the target for less than everything.
+        assert isolation is not (
+            Isolation.READ_UNCOMMITTED if topic == SOURCE else Isolation.READ_COMMITTED
+        )
         assert not follow
         self._world = world
         self._topic = topic

@@ -22,6 +22,10 @@ COMMANDS = [
     ["topic", "describe"],
     ["topic", "alter"],
     ["topic", "delete"],
+    ["transaction", "list"],
+    ["transaction", "describe"],
+    ["transaction", "abort"],
+    ["transaction", "hanging"],
     ["log", "dump"],
     ["log", "verify"],
 ]

@@ -226,7 +226,7 @@ def test_what_retention_took_from_the_source_is_told_and_nothing_is_written() ->
     start = plan.spans[0].start
     ranges = world.ranges
 
-    def later(topics: Any) -> Any:
+    def later(topics: Any, **_isolation: object) -> Any:
         found = ranges(topics)
         if (SOURCE, 0) in found:
             held = found[SOURCE, 0]

@@ -12,6 +12,7 @@ from respool.cli import options, output
 from respool.cli.consume_range import is_empty, parse_start, parse_until
 from respool.cli.errors import BrokerUnreachable, ExitCode, NotFound, UsageError
 from respool.cli.interrupts import noticing_ctrl_c
+from respool.cli.isolation import Isolation
 from respool.cli.message_format import ReadMessage, compile_format, for_terminal, to_json_line
 from respool.cli.times import format_ms
 
@@ -74,6 +75,13 @@ def consume(
         int | None,
         typer.Option("--max-messages", "-n", min=1, metavar="N", help="Stop after N messages."),
     ] = None,
+    isolation: Annotated[
+        Isolation,
+        typer.Option(
+            help="read_committed: nothing of aborted transactions, nor beyond the first that is open. "
+            "read_uncommitted: all there is."
+        ),
+    ] = Isolation.READ_COMMITTED,
     format_text: Annotated[
         str | None,
         typer.Option(
@@ -108,8 +116,10 @@ def consume(
     cluster = Cluster.connect(broker)
     known = cluster.topic(topic)
     chosen = _choose_partitions(known, partitions)
-    cursors = plan(cluster, known, chosen, start=start, until=stop, follow=follow)
-    reader = TopicReader(cluster, topic, cursors, follow=follow)
+    cursors = plan(
+        cluster, known, chosen, start=start, until=stop, follow=follow, isolation=isolation
+    )
+    reader = TopicReader(cluster, topic, cursors, follow=follow, isolation=isolation)
     shown = 0
     try:
         with noticing_ctrl_c() as ctrl_c:

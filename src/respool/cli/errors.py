@@ -23,7 +23,7 @@ EXIT_CODE_MEANING = {
     ExitCode.OK: "done; also when the reader of a pipe (head, less) closed it",
     ExitCode.FAILED: "it did not work, or log verify found damage",
     ExitCode.USAGE: "the command line or a setting is wrong",
-    ExitCode.NOT_FOUND: "there is no such topic, partition, group, replay or file",
+    ExitCode.NOT_FOUND: "there is no such topic, partition, group, transaction, replay or file",
     ExitCode.UNREACHABLE: "no broker answers at that address",
     ExitCode.INTERRUPTED: "ended by Ctrl-C",
 }
@@ -48,7 +48,7 @@ class UsageError(CliError):
 
 
 class NotFound(CliError):
-    """The topic, partition, group, replay or file named is not there."""
+    """The topic, partition, group, transaction, replay or file named is not there."""
 
     exit_code = ExitCode.NOT_FOUND
 

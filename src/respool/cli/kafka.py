@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from typing import Any, Self
 
 from respool.cli.errors import BrokerUnreachable, CliError, NotFound, UsageError
+from respool.cli.isolation import Isolation
 from respool.model.errors import SettingsError
 from respool.model.settings import parse_address
 
@@ -148,24 +149,31 @@ class Cluster:
         )
         raise NotFound(f"there is no topic {name!r} at {self.broker}", hint=hint)
 
-    def ranges(self, topics: Iterable[TopicInfo]) -> dict[tuple[str, int], OffsetRange]:
-        """What every partition holds now. A partition that nobody leads is left out."""
+    def ranges(
+        self, topics: Iterable[TopicInfo], *, isolation: Isolation = Isolation.READ_COMMITTED
+    ) -> dict[tuple[str, int], OffsetRange]:
+        """What every partition holds now, as such a reader sees it. A partition that nobody leads is left out."""
         led = [
             (topic.name, number)
             for topic in topics
             for number, leader in topic.leaders.items()
             if leader is not None
         ]
-        starts = self._list_offsets(led, client_admin.OffsetSpec.earliest())
-        ends = self._list_offsets(led, client_admin.OffsetSpec.latest())
+        starts = self._list_offsets(led, client_admin.OffsetSpec.earliest(), isolation)
+        ends = self._list_offsets(led, client_admin.OffsetSpec.latest(), isolation)
         return {key: OffsetRange(start=starts[key], end=ends[key]) for key in led}
 
     def offsets_at(
-        self, topic: TopicInfo, partitions: Sequence[int], at_ms: int
+        self,
+        topic: TopicInfo,
+        partitions: Sequence[int],
+        at_ms: int,
+        *,
+        isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> dict[int, int | None]:
         """Per partition the first offset whose timestamp is `at_ms` or later; None when there is none."""
         led = [(topic.name, n) for n in partitions if topic.leaders[n] is not None]
-        found = self._list_offsets(led, client_admin.OffsetSpec.for_timestamp(at_ms))
+        found = self._list_offsets(led, client_admin.OffsetSpec.for_timestamp(at_ms), isolation)
         return {number: offset if offset >= 0 else None for (_, number), offset in found.items()}
 
     def newest_ms(self, topic: TopicInfo) -> int:
@@ -173,7 +181,9 @@ class Cluster:
         led = [
             (topic.name, number) for number, leader in topic.leaders.items() if leader is not None
         ]
-        answers = self._ask_offsets(led, client_admin.OffsetSpec.max_timestamp())
+        answers = self._ask_offsets(
+            led, client_admin.OffsetSpec.max_timestamp(), Isolation.READ_COMMITTED
+        )
         return max((int(answer.timestamp) for answer in answers.values()), default=-1)
 
     def settings(
@@ -263,20 +273,22 @@ class Cluster:
             return client.Consumer(settings, logger=_quiet())
 
     def _list_offsets(
-        self, keys: Sequence[tuple[str, int]], spec: Any
+        self, keys: Sequence[tuple[str, int]], spec: Any, isolation: Isolation
     ) -> dict[tuple[str, int], int]:
-        answers = self._ask_offsets(keys, spec)
+        answers = self._ask_offsets(keys, spec, isolation)
         return {(key.topic, key.partition): answer.offset for key, answer in answers.items()}
 
-    def _ask_offsets(self, keys: Sequence[tuple[str, int]], spec: Any) -> dict[Any, Any]:
+    def _ask_offsets(
+        self, keys: Sequence[tuple[str, int]], spec: Any, isolation: Isolation
+    ) -> dict[Any, Any]:
         if not keys:
             return {}
         asked = {TopicPartition(topic, number): spec for topic, number in keys}
-        # As a consumer sees it: what an open transaction has written does not count yet.
-        seen_by_consumers = client.IsolationLevel.READ_COMMITTED
+        # By default as a consumer sees it: what an open transaction has written does not count yet.
+        level = client.IsolationLevel[isolation.name]
         return self._ask(
             lambda: self._admin.list_offsets(
-                asked, isolation_level=seen_by_consumers, request_timeout=REQUEST_SECONDS
+                asked, isolation_level=level, request_timeout=REQUEST_SECONDS
             )
         )
 

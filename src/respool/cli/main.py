@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from respool import __version__
-from respool.cli import consume, group, log, output, produce, replay, serve, topic
+from respool.cli import consume, group, log, output, produce, replay, serve, topic, transaction
 from respool.cli.errors import EXIT_CODE_MEANING, CliError, ExitCode
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app.add_typer(topic.app, name="topic")
 app.command("produce", epilog=produce.EPILOG)(produce.produce)
 app.command("consume", epilog=consume.EPILOG)(consume.consume)
 app.add_typer(group.app, name="group")
+app.add_typer(transaction.app, name="transaction")
 app.add_typer(replay.app, name="replay")
 app.add_typer(log.app, name="log")
 

@@ -5,6 +5,7 @@ import time
 from respool.cli.consume_range import Cursor
 from respool.cli.errors import CliError
 from respool.cli.interrupts import CtrlC
+from respool.cli.isolation import Isolation
 from respool.cli.replay_position import Position, origin_of
 from respool.cli.replay_run import CopyJob, CopyRun
 from respool.cli.replay_writer import PositionLost
@@ -60,7 +61,9 @@ class ReplayCopy:
         """Find what this replay has in the target beyond what is known."""
         job = self._job
         into = job.cluster.topic(job.plan.into)
-        ranges = job.cluster.ranges([into])
+        # Copies are no part of any transaction. One of somebody else that is open there must not hide them.
+        everything = Isolation.READ_UNCOMMITTED
+        ranges = job.cluster.ranges([into], isolation=everything)
         cursors = {}
         for target, known in position.read_to.items():
             held = ranges.get((into.name, target))
@@ -71,7 +74,7 @@ class ReplayCopy:
                 cursors[target] = Cursor(position=start, stop=held.end, until_ms=None)
         if not cursors:
             return
-        reader = TopicReader(job.cluster, into.name, cursors, follow=False)
+        reader = TopicReader(job.cluster, into.name, cursors, follow=False, isolation=everything)
         try:
             for messages in reader.batches(None, CtrlC()):
                 for message in messages:

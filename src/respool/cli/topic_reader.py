@@ -17,6 +17,7 @@ from respool.cli.consume_range import (
 )
 from respool.cli.errors import BrokerUnreachable, CliError
 from respool.cli.interrupts import CtrlC
+from respool.cli.isolation import Isolation
 from respool.cli.kafka import Cluster, TopicInfo
 from respool.cli.message_format import ReadMessage
 
@@ -30,7 +31,13 @@ class TopicReader:
     """Reads the partitions of the cursors until all are done."""
 
     def __init__(
-        self, cluster: Cluster, topic: str, cursors: dict[int, Cursor], *, follow: bool
+        self,
+        cluster: Cluster,
+        topic: str,
+        cursors: dict[int, Cursor],
+        *,
+        follow: bool,
+        isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> None:
         self._broker = cluster.broker
         self._topic = topic
@@ -45,6 +52,7 @@ class TopicReader:
             enable_auto_offset_store=False,
             enable_partition_eof=True,
             auto_offset_reset="error",
+            isolation_level=isolation.value,
             on_error=self._on_error,
         )
         with kafka.translated(self._broker):
@@ -163,11 +171,17 @@ def plan(
     start: Start,
     until: Until,
     follow: bool,
+    isolation: Isolation = Isolation.READ_COMMITTED,
 ) -> dict[int, Cursor]:
     """Ask the broker what the partitions hold, and decide per partition what to read of it."""
-    ranges = cluster.ranges([topic])
-    since_at = cluster.offsets_at(topic, partitions, start.ms) if isinstance(start, AtTime) else {}
-    until_at = cluster.offsets_at(topic, partitions, until.ms) if isinstance(until, AtTime) else {}
+    ranges = cluster.ranges([topic], isolation=isolation)
+
+    def at_time(place: Start | Until) -> dict[int, int | None]:
+        if not isinstance(place, AtTime):
+            return {}
+        return cluster.offsets_at(topic, partitions, place.ms, isolation=isolation)
+
+    since_at, until_at = at_time(start), at_time(until)
     cursors = {}
     for number in partitions:
         held = ranges[topic.name, number]

@@ -17,7 +17,8 @@ from kio.serial import entity_writer
 
 from respool.wire.decode import decoder_of
 from respool.wire.errors import RequestMalformed
-from respool.wire.schema import Entity, is_flexible, request_class, response_class
+from respool.wire.mended_schema import reply_class
+from respool.wire.schema import Entity, is_flexible, request_class
 from respool.wire.shape import shape
 from respool.wire.walk import skip_tagged_fields
 
@@ -66,7 +67,7 @@ def decode_reply(key: int, version: int, frame: bytes) -> Entity:
     Raises:
         RequestMalformed: the bytes are no such reply.
     """
-    body_class = response_class(key, version)
+    body_class = reply_class(key, version)
     view = memoryview(frame)
     position = _CORRELATION_ID.size
     if is_flexible(body_class.__header_schema__):

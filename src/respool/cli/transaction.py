@@ -1,0 +1,267 @@
+"""`respool transaction`: list, describe and abort transactions, and find those that hang."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from respool.cli import options, output, transaction_abort
+from respool.cli.errors import UsageError
+from respool.cli.times import (
+    TimeNotUnderstood,
+    format_duration_ms,
+    format_ms,
+    parse_duration_ms,
+)
+
+if TYPE_CHECKING:
+    from respool.cli.kafka_transactions import Transaction, TransactionInfo
+    from respool.cli.transaction_hanging import Hanging
+
+app = typer.Typer(
+    no_args_is_help=True, help="List, describe and abort transactions, and find those that hang."
+)
+app.command("abort", epilog=transaction_abort.EPILOG)(transaction_abort.abort)
+
+
+@app.command(
+    "list",
+    epilog="Piped, the columns are separated by tabs: respool transaction list | cut -f1\n\n"
+    "Examples:\n"
+    "  respool transaction list --state Ongoing\n"
+    "  respool transaction list --open-longer-than '10 minutes'",
+)
+def list_transactions(
+    *,
+    states: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            help="Only those in this state, such as Ongoing or CompleteCommit; may be repeated.",
+        ),
+    ] = None,
+    open_longer_than: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only those that are open for longer: '10 minutes'."),
+    ] = None,
+    producer_ids: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--producer-id", min=0, metavar="N", help="Only of this producer; may be repeated."
+        ),
+    ] = None,
+    as_json: options.Json = False,
+    broker: options.Broker = options.DEFAULT_BROKER,
+) -> None:
+    """List transactional ids: the state of each, its producer, and for how long its transaction is open."""
+    open_ms = _duration(open_longer_than)
+
+    from respool.cli.kafka import Cluster
+    from respool.cli.kafka_transactions import ONGOING, PREPARED, Transactions
+
+    wanted = _states(states or ())
+    transactions = Transactions(Cluster.connect(broker))
+    found = transactions.find(
+        states=wanted, producer_ids=producer_ids or (), open_longer_than_ms=open_ms
+    )
+    opened = [one.transactional_id for one in found if one.state in (ONGOING, *PREPARED)]
+    details = transactions.describe(opened)
+    now_ms = _now_ms()
+    if as_json:
+        output.print_json([_listed(one, details.get(one.transactional_id)) for one in found])
+        return
+    names = ("transactional id", "state", "producer id", "open for", "partitions")
+    rows = [_row(one, details.get(one.transactional_id), now_ms=now_ms) for one in found]
+    output.print_rows(output.Columns(*names, numbers=names[2:]), rows)
+    if not found:
+        is_filtered = bool(wanted or producer_ids or open_ms is not None)
+        output.note("no such transactions" if is_filtered else "no transactions")
+
+
+@app.command(epilog="Example:\n  respool transaction describe billing-1 --json | jq .partitions")
+def describe(
+    transactional_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The transactional id.", show_default=False)
+    ],
+    *,
+    as_json: options.Json = False,
+    broker: options.Broker = options.DEFAULT_BROKER,
+) -> None:
+    """Show how a transactional id stands: its state, its producer, since when it is open, and where it has written."""
+    from respool.cli.kafka import Cluster
+    from respool.cli.kafka_transactions import Transactions
+
+    found = Transactions(Cluster.connect(broker)).get(transactional_id)
+    if as_json:
+        output.print_json(_document(found))
+        return
+    name = found.transactional_id
+    started = format_ms(found.started_ms) if found.started_ms is not None else None
+    if not output.is_terminal():
+        # One shape for every line: the id, what the line is about, then its fields.
+        state = (found.state, found.producer_id, found.producer_epoch, found.timeout_ms, started)
+        output.print_rows(output.Columns(), [(name, "state", *state)])
+        places = [(name, "partition", *place) for place in found.partitions]
+        output.print_rows(output.Columns(), places)
+        return
+    output.print_heading(f"transaction {name}")
+    output.print_line(f"{found.state}{_since(found)}")
+    output.print_line(
+        f"producer {found.producer_id}, epoch {found.producer_epoch}; "
+        f"timeout {format_duration_ms(found.timeout_ms)}"
+    )
+    if found.partitions:
+        output.print_rows(
+            output.Columns("topic", "partition", numbers=("partition",)), found.partitions
+        )
+
+
+@app.command(
+    epilog="An open transaction keeps all read_committed readers of its partitions waiting. One that no coordinator "
+    "knows is never ended by itself; end it with the command shown.\n\n"
+    "Examples:\n  respool transaction hanging\n  respool transaction hanging rides --json"
+)
+def hanging(
+    topic: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TOPIC]", help="Look only in this topic; else in all.", show_default=False
+        ),
+    ] = None,
+    *,
+    as_json: options.Json = False,
+    broker: options.Broker = options.DEFAULT_BROKER,
+) -> None:
+    """Find transactions that are open in a partition and that nobody will end."""
+    from respool.cli.kafka import Cluster
+    from respool.cli.kafka_transactions import Transactions
+    from respool.cli.transaction_hanging import Lookout
+
+    cluster = Cluster.connect(broker)
+    topics = [cluster.topic(topic)] if topic is not None else list(cluster.topics().values())
+    places = [(each.name, number) for each in topics for number in each.partitions]
+    unled = sum(leader is None for each in topics for leader in each.leaders.values())
+    found = Lookout(Transactions(cluster)).find(places, now_ms=_now_ms())
+    if as_json:
+        output.print_json([_hanging_document(one) for one in found])
+    else:
+        _print_hanging(found)
+        if not found:
+            output.note(f"nothing hangs in {output.counted(len(places), 'partition')}")
+    if unled:
+        output.note(f"nobody leads {output.counted(unled, 'partition')}, which could not be asked")
+
+
+def _print_hanging(found: "Sequence[Hanging]") -> None:
+    columns = (
+        "topic", "partition", "start offset", "producer id", "epoch", "last write", "transactional id", "why",
+    )  # fmt: skip
+    rows = [
+        (
+            one.write.topic,
+            one.write.partition,
+            one.write.start_offset,
+            one.write.producer_id,
+            one.write.producer_epoch,
+            format_ms(one.write.last_ms),
+            one.transaction.transactional_id if one.transaction else None,
+            one.why.value,
+        )
+        for one in found
+    ]
+    if rows:
+        output.print_rows(output.Columns(*columns, numbers=columns[1:5]), rows)
+    # Each once: one transaction may hang in many partitions.
+    for command in dict.fromkeys(map(transaction_abort.command_for, found)):
+        output.note(f"end it with: {command}")
+
+
+def _hanging_document(one: "Hanging") -> dict[str, object]:
+    return {
+        "topic": one.write.topic,
+        "partition": one.write.partition,
+        "start_offset": one.write.start_offset,
+        "producer_id": one.write.producer_id,
+        "producer_epoch": one.write.producer_epoch,
+        "last_write_ms": one.write.last_ms,
+        "transactional_id": one.transaction.transactional_id if one.transaction else None,
+        "why": one.why.name.lower(),
+        "abort": transaction_abort.command_for(one),
+    }
+
+
+def _states(names: Sequence[str]) -> list[str]:
+    from respool.cli.kafka_transactions import STATES
+
+    known = {state.lower(): state for state in STATES}
+    unknown = [name for name in names if name.strip().lower() not in known]
+    if unknown:
+        raise UsageError(
+            f"--state {unknown[0]!r} is not a state of transactions",
+            hint=f"they are {', '.join(STATES)}",
+        )
+    return [known[name.strip().lower()] for name in names]
+
+
+def _duration(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_duration_ms(text)
+    except TimeNotUnderstood as error:
+        raise UsageError(f"--open-longer-than: {error}") from None
+
+
+def _row(
+    info: "TransactionInfo", details: "Transaction | None", *, now_ms: int
+) -> tuple[object, ...]:
+    # Between the list and the description it may have ended.
+    shown = details if details is not None and details.is_open else None
+    open_for = open_for_text(shown, now_ms=now_ms) if shown else None
+    partitions = len(shown.partitions) if shown else None
+    # A text: an id is no amount, and has no thousands.
+    return info.transactional_id, info.state, str(info.producer_id), open_for, partitions
+
+
+def _listed(info: "TransactionInfo", details: "Transaction | None") -> Mapping[str, object]:
+    if details is not None:
+        return _document(details)
+    return {
+        "transactional_id": info.transactional_id,
+        "state": info.state,
+        "producer_id": info.producer_id,
+    }
+
+
+def _document(found: "Transaction") -> dict[str, object]:
+    return {
+        "transactional_id": found.transactional_id,
+        "state": found.state,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "timeout_ms": found.timeout_ms,
+        "started_ms": found.started_ms,
+        "partitions": [{"topic": topic, "partition": number} for topic, number in found.partitions],
+    }
+
+
+def _since(found: "Transaction") -> str:
+    if found.started_ms is None:
+        return ""
+    at = format_ms(found.started_ms)
+    if not found.is_open:
+        return f"; the last transaction began at {at}"
+    return f" since {at}, for {open_for_text(found, now_ms=_now_ms())}"
+
+
+def open_for_text(found: "Transaction", *, now_ms: int) -> str:
+    """'42s', in whole seconds; above two minutes '7m'."""
+    assert found.started_ms is not None
+    seconds = max(0, now_ms - found.started_ms) // 1000
+    return f"{seconds}s" if seconds < 120 else format_duration_ms(seconds // 60 * 60_000)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

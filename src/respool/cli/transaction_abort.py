@@ -1,0 +1,216 @@
+"""`respool transaction abort`: end an open transaction from outside, for good.
+
+One whose coordinator knows it is ended by fencing its producer: the coordinator aborts it everywhere, and the producer
+hears that another has taken its place. One that hangs, which no coordinator knows, is ended in the partition itself.
+"""
+
+import shlex
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from respool.cli import options, output
+from respool.cli.errors import CliError, ExitCode, NotFound, UsageError
+
+if TYPE_CHECKING:
+    from respool.cli.kafka import Cluster
+    from respool.cli.kafka_transactions import OpenWrite, Transaction
+    from respool.cli.transaction_hanging import Hanging, Lookout
+
+EPILOG = (
+    "With an ID: its producer is fenced, as if a new one with its transactional.id had started, and its transaction is "
+    "aborted in every partition. Without: a transaction that hangs (see: respool transaction hanging) is ended in one "
+    "partition, named by its first offset there.\n\n"
+    "Examples:\n"
+    "  respool transaction abort billing-1\n"
+    "  respool transaction abort --topic rides --partition 0 --start-offset 4711 --yes"
+)
+
+
+def abort(
+    transactional_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="The transactional id.", show_default=False),
+    ] = None,
+    *,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", "-t", metavar="TOPIC", help="Of one that hangs: where it does."),
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", "-p", min=0, metavar="N", help="Of one that hangs: where."),
+    ] = None,
+    start_offset: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Of one that hangs: its first offset there."),
+    ] = None,
+    yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
+    as_json: options.Json = False,
+    broker: options.Broker = options.DEFAULT_BROKER,
+) -> None:
+    """Abort an open transaction: what it wrote never counts, and readers who wait for its end go on."""
+    place = (topic, partition, start_offset)
+    if transactional_id is not None:
+        if place != (None, None, None):
+            raise UsageError(
+                "give an ID, or --topic, --partition and --start-offset of one that hangs"
+            )
+    elif topic is None or partition is None or start_offset is None:
+        raise UsageError(
+            "which transaction? Give its ID, or --topic, --partition and --start-offset of one that hangs",
+            hint="see: respool transaction list; respool transaction hanging",
+        )
+
+    from respool.cli.kafka import Cluster
+
+    cluster = Cluster.connect(broker)
+    if transactional_id is not None:
+        _abort_known(cluster, transactional_id, yes=yes, as_json=as_json)
+        return
+    assert topic is not None
+    assert partition is not None
+    assert start_offset is not None
+    _abort_hanging(cluster, (topic, partition), start_offset, yes=yes, as_json=as_json)
+
+
+def command_for(hanging: "Hanging") -> str:
+    """What ends it."""
+    from respool.cli.transaction_hanging import Why
+
+    if hanging.why is Why.OVERDUE and hanging.transaction is not None:
+        return shlex.join(["respool", "transaction", "abort", hanging.transaction.transactional_id])
+    write = hanging.write
+    return (
+        f"respool transaction abort --topic {shlex.quote(write.topic)} --partition {write.partition} "
+        f"--start-offset {write.start_offset}"
+    )
+
+
+def _abort_known(cluster: "Cluster", name: str, *, yes: bool, as_json: bool) -> None:
+    from respool.cli.kafka_transactions import Transactions
+
+    transactions = Transactions(cluster)
+    found = transactions.get(name)
+    if found.is_decided:
+        outcome = found.state.removeprefix("Prepare").lower()
+        raise CliError(
+            f"the transaction of {name} has been decided ({outcome}) and is being ended in "
+            f"{_spelled(found)}; nothing can change that",
+            hint="if it stays so, a partition cannot be written: see the broker's log",
+        )
+    if not found.is_open:
+        if as_json:
+            output.print_json(_document(found, aborted=False))
+        output.note(f"{name} has no open transaction ({found.state}); nothing was changed")
+        return
+    question = (
+        f"{name} has a transaction open in {_spelled(found)}. "
+        "Abort it? What it wrote never counts, and its producer must start anew."
+    )
+    _confirm(question, yes=yes)
+    epoch = transactions.fence(found)
+    if as_json:
+        output.print_json(_document(found, aborted=True))
+        return
+    output.note(
+        f"aborted the transaction of {name} in {_spelled(found)}; its producer {found.producer_id} with epoch "
+        f"{found.producer_epoch} is fenced (the epoch is {epoch} now)"
+    )
+
+
+def _abort_hanging(
+    cluster: "Cluster", place: tuple[str, int], start_offset: int, *, yes: bool, as_json: bool
+) -> None:
+    from respool.cli.kafka_transactions import Transactions
+    from respool.cli.transaction_hanging import Lookout, Why
+
+    topic, number = place
+    known = cluster.topic(topic)
+    if number not in known.leaders:
+        raise NotFound(
+            f"{topic} has no partition {number}", hint=output.partition_numbers(len(known.leaders))
+        )
+    transactions = Transactions(cluster)
+    lookout = Lookout(transactions)
+    write = next(
+        (
+            one.write
+            for one in lookout.find([place], now_ms=_now_ms())
+            if one.write.start_offset == start_offset and one.why is not Why.OVERDUE
+        ),
+        None,
+    )
+    if write is None:
+        raise _not_hanging(lookout, place, start_offset, transactions.open_writes([place]))
+    question = f"Abort what producer {write.producer_id} wrote to {topic}/{number} from offset {start_offset} on?"
+    _confirm(question, yes=yes)
+    transactions.write_abort_marker(write)
+    if as_json:
+        output.print_json(
+            {
+                "topic": topic,
+                "partition": number,
+                "start_offset": start_offset,
+                "producer_id": write.producer_id,
+                "producer_epoch": write.producer_epoch,
+                "aborted": True,
+            }
+        )
+        return
+    output.note(
+        f"aborted the transaction of producer {write.producer_id} in {topic}/{number} from offset {start_offset} on"
+    )
+
+
+def _not_hanging(
+    lookout: "Lookout", place: tuple[str, int], start_offset: int, opened: "list[OpenWrite]"
+) -> CliError:
+    topic, number = place
+    write = next((one for one in opened if one.start_offset == start_offset), None)
+    owner = lookout.owners([write]).get(write.producer_id) if write is not None else None
+    if owner is not None:
+        # Ended here only, it could be committed elsewhere: half a transaction.
+        return CliError(
+            f"the transaction in {topic}/{number} from offset {start_offset} is known to its coordinator: it is "
+            f"{owner.state}, of {owner.transactional_id}",
+            hint=f"end it everywhere with: respool transaction abort {shlex.quote(owner.transactional_id)}",
+        )
+    others = ", ".join(str(one.start_offset) for one in opened)
+    return NotFound(
+        f"no transaction that is open in {topic}/{number} begins at offset {start_offset}",
+        hint=f"those open there begin at {others}" if others else "none is open there",
+    )
+
+
+def _document(found: "Transaction", *, aborted: bool) -> dict[str, object]:
+    return {
+        "transactional_id": found.transactional_id,
+        "aborted": aborted,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "partitions": [{"topic": topic, "partition": number} for topic, number in found.partitions],
+    }
+
+
+def _spelled(found: "Transaction") -> str:
+    return output.counted(len(found.partitions), "partition")
+
+
+def _confirm(question: str, *, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "aborting a transaction throws away what it wrote, and there is no terminal to ask on",
+            hint="add --yes when you are sure",
+        )
+    if not typer.confirm(question, err=True):
+        output.note("nothing was changed")
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
