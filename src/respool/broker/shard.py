@@ -200,7 +200,13 @@ class Shard:
         # Also without records: the machine has seen what was appended before, and must not tell of
         # it while it could still be lost.
         release = _Release(self, decision)
-        if not self._partition.wait_for_commit(self._partition.log.log_end, release):
+        try:
+            is_waiting = self._partition.wait_for_commit(self._partition.log.log_end, release)
+        except RequestError as error:
+            # The partition went offline: what was appended last may never be committed.
+            self._fail(error)
+            return
+        if not is_waiting:
             release.on_committed()
 
     def _append(self, decision: Decision, guard: VerificationGuard | None) -> bool:
