@@ -123,4 +123,4 @@ def test_an_operator_ends_an_open_transaction_by_asking_for_a_producer_id() -> N
     ticket = world.ask(init_of(ID))
     assert not world.write_markers().is_commit
     assert world.replies[ticket].error is None
-    assert world.state is TransactionState.EMPTY
+    assert world.state() is TransactionState.EMPTY

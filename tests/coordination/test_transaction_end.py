@@ -56,7 +56,7 @@ def test_the_end_is_decided_then_marked_then_complete(
 ) -> None:
     world = open_world(version)
     assert world.end(is_commit=is_commit, version=version).error is None
-    assert world.state.name == ("PREPARE_COMMIT" if is_commit else "PREPARE_ABORT")
+    assert world.state().name == ("PREPARE_COMMIT" if is_commit else "PREPARE_ABORT")
     assert world.effects == [
         WriteMarkers(
             transactional_id="payments-1",
@@ -67,7 +67,7 @@ def test_the_end_is_decided_then_marked_then_complete(
         )
     ]
     world.write_markers()
-    assert world.state.name == ("COMPLETE_COMMIT" if is_commit else "COMPLETE_ABORT")
+    assert world.state().name == ("COMPLETE_COMMIT" if is_commit else "COMPLETE_ABORT")
     assert world.describe().partitions == ()
     assert world.effects == []
 
@@ -211,7 +211,7 @@ def test_an_empty_transaction_can_be_aborted_and_that_repeated(is_reloaded: bool
     if is_reloaded:
         world.reload()
     assert world.effects == []
-    assert world.state is TransactionState.COMPLETE_ABORT
+    assert world.state() is TransactionState.COMPLETE_ABORT
     assert told(world.end(is_commit=False, version=V2)) == (0, 1)
     assert error_of(world.end(is_commit=True, version=V2)) is InvalidTransactionState
     assert told(world.end(is_commit=False, version=V2, producer_epoch=1)) == (0, 2)
@@ -234,7 +234,7 @@ def test_an_empty_transaction_is_aborted_when_the_markers_of_the_last_are_writte
     assert world.is_waiting(ticket)
     world.write_markers()
     assert told(world.replies[ticket]) == (0, 2)
-    assert world.state is TransactionState.COMPLETE_ABORT
+    assert world.state() is TransactionState.COMPLETE_ABORT
 
 
 # --- epochs run out
@@ -313,7 +313,7 @@ def test_after_the_timeout_the_producer_is_fenced_whatever_it_wants(
 ) -> None:
     world = open_world(version)
     world.advance(TIMEOUT_MS)
-    assert world.state is TransactionState.PREPARE_ABORT
+    assert world.state() is TransactionState.PREPARE_ABORT
     for _ in range(2):
         if is_reloaded:
             world.reload()
@@ -336,11 +336,11 @@ def test_markers_may_be_reported_in_parts() -> None:
     world.end()
     effect = world.effects.pop()
     world.now(written(effect, A1))
-    assert world.state is TransactionState.PREPARE_COMMIT
+    assert world.state() is TransactionState.PREPARE_COMMIT
     world.now(written(effect, A1))
-    assert world.state is TransactionState.PREPARE_COMMIT
+    assert world.state() is TransactionState.PREPARE_COMMIT
     world.now(written(effect, A0))
-    assert world.state is TransactionState.COMPLETE_COMMIT
+    assert world.state() is TransactionState.COMPLETE_COMMIT
 
 
 def test_after_a_restart_all_markers_are_asked_for_again() -> None:
@@ -351,9 +351,9 @@ def test_after_a_restart_all_markers_are_asked_for_again() -> None:
     world.reload()
     assert world.effects == [effect]
     world.now(written(effect, A0))
-    assert world.state is TransactionState.PREPARE_COMMIT
+    assert world.state() is TransactionState.PREPARE_COMMIT
     world.now(written(effect, A1))
-    assert world.state is TransactionState.COMPLETE_COMMIT
+    assert world.state() is TransactionState.COMPLETE_COMMIT
 
 
 @pytest.mark.parametrize(
@@ -381,4 +381,4 @@ def test_a_report_that_comes_again_changes_nothing() -> None:
     world.add(A0, version=V2, producer_epoch=1)
     world.end(version=V2, producer_epoch=1)
     world.now(written(effect))
-    assert world.state is TransactionState.PREPARE_COMMIT
+    assert world.state() is TransactionState.PREPARE_COMMIT

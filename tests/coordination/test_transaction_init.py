@@ -162,13 +162,13 @@ def test_a_new_producer_aborts_what_is_open_and_hears_when_that_is_done(
     world.add(A0, version=version)
     ticket = world.ask(init_of())
     assert world.is_waiting(ticket)
-    assert world.state is TransactionState.PREPARE_ABORT
+    assert world.state() is TransactionState.PREPARE_ABORT
     effect = world.write_markers()
     assert (effect.is_commit, effect.partitions) == (False, (A0,))
     # The one that was never told lies between.
     assert effect.producer_epoch == 1
     assert told(world.replies[ticket]) == (0, 2)
-    assert world.state is TransactionState.EMPTY
+    assert world.state() is TransactionState.EMPTY
 
 
 def test_the_old_producer_is_fenced_at_once() -> None:
@@ -202,7 +202,7 @@ def test_a_zombie_that_wants_to_go_on_does_not_disturb_the_open_transaction() ->
     world.init()
     world.add(A0, producer_epoch=1)
     assert error_of(world.init(producer_id=P0, producer_epoch=0)) is ProducerFenced
-    assert world.state is TransactionState.ONGOING
+    assert world.state() is TransactionState.ONGOING
 
 
 # --- epochs run out
@@ -225,7 +225,7 @@ def test_the_new_producer_id_is_told_again_to_who_asked_for_it(is_reloaded: bool
     world = TransactionWorld()
     world.init()
     world.set_epoch(LAST_USABLE_EPOCH)
-    last = {"producer_id": P0, "producer_epoch": LAST_USABLE_EPOCH}
+    last: dict[str, Any] = {"producer_id": P0, "producer_epoch": LAST_USABLE_EPOCH}
     assert told(world.init(**last)) == (1, 0)
     if is_reloaded:
         world.reload()
@@ -246,7 +246,7 @@ def test_the_last_epoch_is_told_again_when_its_answer_was_lost() -> None:
     world = TransactionWorld()
     world.init()
     world.set_epoch(LAST_USABLE_EPOCH - 1)
-    before = {"producer_id": P0, "producer_epoch": LAST_USABLE_EPOCH - 1}
+    before: dict[str, Any] = {"producer_id": P0, "producer_epoch": LAST_USABLE_EPOCH - 1}
     assert told(world.init(**before)) == (0, LAST_USABLE_EPOCH)
     assert told(world.init(**before)) == (0, LAST_USABLE_EPOCH)
 
@@ -257,7 +257,8 @@ def test_fencing_the_last_epoch_leads_to_a_new_producer_id(goes_on: bool) -> Non
     world.init()
     world.set_epoch(LAST_USABLE_EPOCH)
     world.add(A0, producer_epoch=LAST_USABLE_EPOCH)
-    fields = {"producer_id": P0, "producer_epoch": LAST_USABLE_EPOCH} if goes_on else {}
+    going_on = {"producer_id": P0, "producer_epoch": LAST_USABLE_EPOCH}
+    fields: dict[str, Any] = going_on if goes_on else {}
     ticket = world.ask(init_of(**fields))
     assert world.write_markers().producer_epoch == PRODUCER_EPOCH_MAX
     assert world.replies[ticket] == ProducerIdNeeded()

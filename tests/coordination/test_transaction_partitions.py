@@ -74,7 +74,7 @@ def test_no_partitions_begin_nothing() -> None:
     before = len(world.log)
     assert world.add() is None
     assert len(world.log) == before
-    assert world.state is TransactionState.EMPTY
+    assert world.state() is TransactionState.EMPTY
 
 
 @pytest.mark.parametrize("version", [V0, V2])
@@ -177,4 +177,4 @@ def test_the_next_transaction_begins_when_the_markers_of_the_last_are_written(
     assert world.write_markers().partitions == (A0,)
     assert world.replies[ticket].error is None
     assert world.describe().partitions == (B0,)
-    assert world.state is TransactionState.ONGOING
+    assert world.state() is TransactionState.ONGOING

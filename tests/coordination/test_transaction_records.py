@@ -24,21 +24,17 @@ HEAD = "00000000000003e9 0005 0000ea60"
 
 
 def transaction(**fields: Any) -> Transaction:
-    return Transaction(
-        **(
-            {
-                "transactional_id": "id",
-                "producer_id": ProducerId(1_001),
-                "producer_epoch": 5,
-                "timeout_ms": 60_000,
-                "state": TransactionState.ONGOING,
-                "partitions": PARTITIONS,
-                "updated_at_ms": UPDATED_MS,
-                "started_at_ms": STARTED_MS,
-            }
-            | fields
-        )
-    )
+    words: dict[str, Any] = {
+        "transactional_id": "id",
+        "producer_id": ProducerId(1_001),
+        "producer_epoch": 5,
+        "timeout_ms": 60_000,
+        "state": TransactionState.ONGOING,
+        "partitions": PARTITIONS,
+        "updated_at_ms": UPDATED_MS,
+        "started_at_ms": STARTED_MS,
+    }
+    return Transaction(**(words | fields))
 
 
 def value(text: str) -> bytes:

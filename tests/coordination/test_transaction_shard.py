@@ -38,12 +38,12 @@ def test_a_transaction_is_aborted_when_its_time_is_up() -> None:
     world.advance(1_000)
     world.add(A0)
     world.advance(TIMEOUT_MS - 1)
-    assert world.state is TransactionState.ONGOING
+    assert world.state() is TransactionState.ONGOING
     world.advance(1)
-    assert world.state is TransactionState.PREPARE_ABORT
+    assert world.state() is TransactionState.PREPARE_ABORT
     effect = world.write_markers()
     assert (effect.is_commit, effect.producer_epoch, effect.partitions) == (False, 1, (A0,))
-    assert world.state is TransactionState.COMPLETE_ABORT
+    assert world.state() is TransactionState.COMPLETE_ABORT
 
 
 def test_adding_partitions_does_not_prolong_a_transaction() -> None:
@@ -53,7 +53,7 @@ def test_adding_partitions_does_not_prolong_a_transaction() -> None:
     world.advance(TIMEOUT_MS - 1)
     world.add(A1)
     world.advance(1)
-    assert world.state is TransactionState.PREPARE_ABORT
+    assert world.state() is TransactionState.PREPARE_ABORT
 
 
 def test_each_transaction_has_its_own_time() -> None:
@@ -82,7 +82,7 @@ def test_a_transaction_that_ended_in_time_is_left_alone() -> None:
     world.advance(TIMEOUT_MS - 1)
     assert len(world.log) == before
     world.advance(1)
-    assert world.state is TransactionState.PREPARE_ABORT
+    assert world.state() is TransactionState.PREPARE_ABORT
 
 
 def test_the_timer_is_not_set_anew_for_each_of_many_transactions() -> None:
@@ -106,9 +106,9 @@ def test_after_a_restart_the_time_runs_on() -> None:
     world.advance(TIMEOUT_MS - 10)
     world.reload()
     world.advance(9)
-    assert world.state is TransactionState.ONGOING
+    assert world.state() is TransactionState.ONGOING
     world.advance(1)
-    assert world.state is TransactionState.PREPARE_ABORT
+    assert world.state() is TransactionState.PREPARE_ABORT
 
 
 def test_one_that_was_due_while_nobody_coordinated_is_aborted_at_once() -> None:
@@ -118,7 +118,7 @@ def test_one_that_was_due_while_nobody_coordinated_is_aborted_at_once() -> None:
     world.now_ms += 10 * TIMEOUT_MS
     world.reload()
     world.advance(0)
-    assert world.state is TransactionState.PREPARE_ABORT
+    assert world.state() is TransactionState.PREPARE_ABORT
 
 
 def test_very_many_that_are_due_at_once_are_aborted_in_parts(
@@ -176,7 +176,7 @@ def test_an_id_whose_markers_are_not_written_is_kept() -> None:
     world.add(A0)
     world.end()
     world.advance(30 * DAY_MS)
-    assert world.state is TransactionState.PREPARE_COMMIT
+    assert world.state() is TransactionState.PREPARE_COMMIT
 
 
 def test_very_many_expire_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def test_what_was_sent_back_does_not_come_to_pass_later() -> None:
     world.ask(add_of(A1, producer_epoch=1))
     world.advance(HOLD_MS)
     world.write_markers()
-    assert world.state is TransactionState.COMPLETE_COMMIT
+    assert world.state() is TransactionState.COMPLETE_COMMIT
 
 
 def test_requests_are_decided_in_their_order_each_from_what_the_one_before_left() -> None:
@@ -71,7 +71,7 @@ def test_a_request_may_have_to_wait_once_more_and_its_time_runs_on() -> None:
     # The old producer has begun another, which the new one aborts.
     assert world.replies[adding].error is None
     assert world.is_waiting(taking_over)
-    assert world.state is TransactionState.PREPARE_ABORT
+    assert world.state() is TransactionState.PREPARE_ABORT
     world.advance(HOLD_MS // 2 - 1)
     assert world.is_waiting(taking_over)
     effect = world.write_markers()
@@ -103,7 +103,7 @@ def test_a_restart_forgets_who_waits() -> None:
     world.reload()
     world.write_markers()
     assert world.is_waiting(ticket)
-    assert world.state is TransactionState.COMPLETE_COMMIT
+    assert world.state() is TransactionState.COMPLETE_COMMIT
 
 
 def test_waiting_goes_on_after_a_pause() -> None:

@@ -154,7 +154,6 @@ class TransactionWorld:
         assert isinstance(described, DescribedTransaction)
         return described
 
-    @property
     def state(self) -> TransactionState:
         return self.describe().state
 
