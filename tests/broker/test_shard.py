@@ -1,137 +1,26 @@
 """The runtime of coordinators, with a machine small enough to see through: a counter per name."""
 
 import asyncio
-from dataclasses import dataclass
-from random import Random
-from typing import Any
-from uuid import UUID
 
 import pytest
 
-from respool.broker.flusher import Flusher
-from respool.broker.partition import Partition
-from respool.broker.shard import Shard
+from broker.counting_machine import (
+    Add,
+    Look,
+    Park,
+    World,
+    turn,
+)
 from respool.coordination.decision import (
-    Answer,
-    CancelTimer,
-    CoordinatorRecord,
     Decision,
     SetTimer,
-    Ticket,
-    TimerKey,
 )
-from respool.log.partition_log import PartitionLog
 from respool.model.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    DiskFailed,
     NotCoordinator,
 )
-from respool.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
-from respool.model.topic_config import TopicConfig
-from respool.sim.clock import SimClock
-from respool.sim.disk import SimDisk
-from respool.sim.offload import InlineOffload
-
-
-@dataclass
-class Add:
-    name: bytes
-
-
-@dataclass
-class Look:
-    name: bytes
-
-
-@dataclass
-class Park:
-    """Answered by the timer, `after_ms` later."""
-
-    name: bytes
-    after_ms: int
-
-
-class CountingMachine:
-    def __init__(self) -> None:
-        self.counts: dict[bytes, int] = {}
-        self.parked: dict[bytes, Ticket] = {}
-        self.is_loaded = False
-
-    def decide(self, request: Any, *, ticket: Ticket, now_ms: int) -> Decision:
-        if isinstance(request, Park):
-            self.parked[request.name] = ticket
-            return Decision(
-                timers=(SetTimer(key=(request.name,), due_at_ms=now_ms + request.after_ms),)
-            )
-        count = self.counts.get(request.name, 0)
-        if isinstance(request, Look):
-            return Decision(answers=(Answer(ticket=ticket, reply=count),))
-        return Decision(
-            records=(CoordinatorRecord(key=request.name, value=bytes([count + 1])),),
-            answers=(Answer(ticket=ticket, reply=count + 1),),
-            timers=(CancelTimer(key=(request.name,)),),
-        )
-
-    def on_timer(self, key: TimerKey, *, now_ms: int) -> Decision:
-        name = key[0]
-        assert isinstance(name, bytes)
-        return Decision(answers=(Answer(ticket=self.parked.pop(name), reply="time is up"),))
-
-    def on_loaded(self, *, now_ms: int) -> Decision:
-        self.is_loaded = True
-        return Decision()
-
-    def replay(self, record: CoordinatorRecord) -> None:
-        if record.value is None:
-            self.counts.pop(record.key, None)
-        else:
-            self.counts[record.key] = record.value[0]
-
-
-class World:
-    def __init__(self) -> None:
-        self.disk = SimDisk(Random(1))
-        self.disk.make_folder("groups-0")
-        self.clock = SimClock()
-        self.offload = InlineOffload()
-        self.partition = self.open_partition()
-
-    def open_partition(self) -> Partition:
-        log = PartitionLog.open(
-            disk=self.disk,
-            folder="groups-0",
-            config=TopicConfig(),
-            now_ms=0,
-            log_start=Offset(0),
-            recovery_point=Offset(0),
-            clean=False,
-            producer_expiration_ms=1000,
-        )
-        return Partition(
-            name=TopicPartition("groups", 0),
-            topic_id=TopicId(UUID(int=1)),
-            leader_epoch=LeaderEpoch(0),
-            log=log,
-            syncs=Flusher(self.offload, workers_max=1),
-        )
-
-    def shard(self) -> Shard:
-        return Shard(
-            partition=self.partition,
-            machine=CountingMachine(),
-            clock=self.clock,
-            offload=self.offload,
-        )
-
-    async def loaded_shard(self) -> Shard:
-        shard = self.shard()
-        await shard.load()
-        return shard
-
-
-async def turn() -> None:
-    for _ in range(6):
-        await asyncio.sleep(0)
 
 
 def test_nobody_is_answered_before_the_log_is_loaded() -> None:
@@ -248,6 +137,23 @@ def test_when_the_disk_fails_everyone_is_sent_away_and_nothing_is_answered() -> 
             await shard.ask(Add(b"a"))
         with pytest.raises(CoordinatorNotAvailable):
             await shard.ask(Add(b"a"))
+        with pytest.raises(NotCoordinator):
+            shard.ask(Look(b"a"))
+
+    asyncio.run(story())
+
+
+def test_whoever_waits_is_sent_away_when_its_timer_meets_a_partition_that_is_offline() -> None:
+    async def story() -> None:
+        world = World()
+        failures: list[str] = []
+        shard, _ = await world.transactional_shard(on_failed=lambda: failures.append("failed"))
+        parked = shard.ask(Park(b"a", after_ms=1))
+        world.partition.go_offline(DiskFailed("as the test wants it"))
+        world.clock.advance(1)
+        with pytest.raises(CoordinatorNotAvailable):
+            await parked
+        assert failures == ["failed"]
         with pytest.raises(NotCoordinator):
             shard.ask(Look(b"a"))
 

@@ -1,0 +1,311 @@
+"""The runtime of coordinators: effects of decisions, and decisions that are part of a producer's transaction."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from broker.counting_machine import (
+    Add,
+    AddAndDo,
+    AddInTransaction,
+    Do,
+    Look,
+    TransactionalCounter,
+    World,
+    turn,
+)
+from respool.broker.shard import Shard
+from respool.coordination.decision import (
+    RecordsProducer,
+)
+from respool.model.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    NotCoordinator,
+    StorageFailed,
+)
+from respool.model.ids import (
+    ProducerId,
+)
+from respool.records.markers import EndTransactionMarker
+
+# --- effects
+
+
+def test_an_effect_comes_when_its_decision_is_committed_and_not_before() -> None:
+    async def story() -> None:
+        world = World()
+        effects: list[str] = []
+        shard, _ = await world.transactional_shard(on_effect=effects.append)
+        world.offload.hold()
+        shard.ask(AddAndDo(b"a", "write markers"))
+        await turn()
+        assert effects == []
+        world.offload.release()
+        await turn()
+        assert effects == ["write markers"]
+
+    asyncio.run(story())
+
+
+def test_an_effect_without_records_waits_for_what_was_appended_before() -> None:
+    async def story() -> None:
+        world = World()
+        effects: list[str] = []
+        shard, _ = await world.transactional_shard(on_effect=effects.append)
+        shard.report(Do("at once"))
+        assert effects == ["at once"]
+        world.offload.hold()
+        shard.ask(Add(b"a"))
+        shard.report(Do("later"))
+        await turn()
+        assert effects == ["at once"]
+        world.offload.release()
+        await turn()
+        assert effects == ["at once", "later"]
+
+    asyncio.run(story())
+
+
+def test_a_decision_that_was_not_committed_has_no_effect() -> None:
+    async def story() -> None:
+        world = World()
+        effects: list[str] = []
+        shard, _ = await world.transactional_shard(on_effect=effects.append)
+        world.disk.faults.fail("sync", path="*.log")
+        with pytest.raises(CoordinatorNotAvailable):
+            await shard.ask(AddAndDo(b"a", "write markers"))
+        assert effects == []
+
+    asyncio.run(story())
+
+
+def test_a_decision_that_could_not_be_written_has_no_effect() -> None:
+    async def story() -> None:
+        world = World()
+        effects: list[str] = []
+        shard, machine = await world.transactional_shard(on_effect=effects.append)
+        world.disk.faults.capacity_bytes = 0
+        with pytest.raises(CoordinatorNotAvailable):
+            await shard.ask(AddAndDo(b"a", "write markers"))
+        assert (effects, machine.counts) == ([], {})
+
+    asyncio.run(story())
+
+
+def test_a_shard_that_was_stopped_leaves_its_effects_to_the_next() -> None:
+    async def story() -> None:
+        world = World()
+        effects: list[str] = []
+        shard, _ = await world.transactional_shard(on_effect=effects.append)
+        world.offload.hold()
+        asked = shard.ask(AddAndDo(b"a", "write markers"))
+        shard.stop()
+        world.offload.release()
+        await turn()
+        assert effects == []
+        with pytest.raises(NotCoordinator):
+            await asked
+        await world.transactional_shard(
+            TransactionalCounter(effects_at_start=("write markers",)), on_effect=effects.append
+        )
+        assert effects == ["write markers"]
+
+    asyncio.run(story())
+
+
+def test_a_report_needs_no_answer_and_is_nothing_to_a_shard_that_is_stopped() -> None:
+    async def story() -> None:
+        world = World()
+        shard, machine = await world.transactional_shard()
+        shard.report(Add(b"a"))
+        assert machine.counts == {b"a": 1}
+        assert not shard._waiting
+        shard.stop()
+        shard.report(Add(b"a"))
+        assert machine.counts == {b"a": 1}
+
+    asyncio.run(story())
+
+
+# --- decisions that are part of a producer's transaction
+
+
+BANK = RecordsProducer(producer_id=ProducerId(7), producer_epoch=2)
+SHOP = RecordsProducer(producer_id=ProducerId(8), producer_epoch=0)
+
+
+def marker(producer: RecordsProducer, *, is_commit: bool, epoch: int = 0) -> EndTransactionMarker:
+    return EndTransactionMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch + epoch,
+        coordinator_epoch=0,
+        is_commit=is_commit,
+    )
+
+
+async def add_verified(shard: Shard, name: bytes, producer: RecordsProducer) -> Any:
+    guard = shard.begin_verification(producer)
+    return await shard.ask(AddInTransaction(name, producer), guard=guard)
+
+
+@pytest.mark.parametrize("is_commit", [False, True])
+def test_records_of_a_transaction_count_from_its_end_on(is_commit: bool) -> None:
+    async def story() -> None:
+        shard, machine = await World().transactional_shard()
+        assert await add_verified(shard, b"a", BANK) == 1
+        # Its transaction has begun here, so no guard is needed any more.
+        assert shard.begin_verification(BANK) is None
+        assert await shard.ask(AddInTransaction(b"b", BANK)) == 1
+        assert await shard.ask(Look(b"a")) == 0
+
+        shard.end_transaction(marker(BANK, is_commit=is_commit))
+
+        assert machine.counts == ({b"a": 1, b"b": 1} if is_commit else {})
+        assert await shard.ask(Look(b"a")) == int(is_commit)
+
+    asyncio.run(story())
+
+
+def test_the_end_of_a_transaction_counts_when_it_is_committed() -> None:
+    async def story() -> None:
+        world = World()
+        shard, _ = await world.transactional_shard()
+        await add_verified(shard, b"a", BANK)
+        world.offload.hold()
+        next_offset = shard.end_transaction(marker(BANK, is_commit=True))
+        looked = shard.ask(Look(b"a"))
+        await turn()
+        assert (next_offset, world.partition.high_watermark) == (2, 1)
+        assert not looked.done()
+        world.offload.release()
+        assert await looked == 1
+
+    asyncio.run(story())
+
+
+def test_a_decision_refused_to_its_producer_fails_only_that_request() -> None:
+    async def story() -> None:
+        world = World()
+        failures: list[str] = []
+        shard, machine = await world.transactional_shard(on_failed=lambda: failures.append("!"))
+        before = shard.ask(Add(b"x"))
+        with pytest.raises(InvalidTransactionState):
+            await shard.ask(AddInTransaction(b"a", BANK))
+        assert await before == 1
+        assert await shard.ask(Look(b"a")) == 0
+        assert (machine.pending, failures, world.partition.log.log_end) == ({}, [], 1)
+
+    asyncio.run(story())
+
+
+def test_a_zombies_decision_is_refused_and_the_transaction_of_its_successor_goes_on() -> None:
+    async def story() -> None:
+        shard, machine = await World().transactional_shard()
+        successor = RecordsProducer(producer_id=BANK.producer_id, producer_epoch=3)
+        await add_verified(shard, b"a", successor)
+        with pytest.raises(InvalidProducerEpoch):
+            await add_verified(shard, b"b", BANK)
+        with pytest.raises(InvalidProducerEpoch):
+            shard.end_transaction(marker(BANK, is_commit=True))
+        shard.end_transaction(marker(successor, is_commit=True))
+        assert machine.counts == {b"a": 1}
+
+    asyncio.run(story())
+
+
+def test_a_guard_is_void_once_the_transaction_has_ended() -> None:
+    async def story() -> None:
+        shard, machine = await World().transactional_shard()
+        guard = shard.begin_verification(BANK)
+        shard.end_transaction(marker(BANK, is_commit=False))
+        with pytest.raises(InvalidTransactionState):
+            await shard.ask(AddInTransaction(b"late", BANK), guard=guard)
+        assert machine.pending == {}
+
+    asyncio.run(story())
+
+
+def test_a_producers_decision_that_finds_no_room_stops_the_shard() -> None:
+    async def story() -> None:
+        world = World()
+        failures: list[str] = []
+        shard, _ = await world.transactional_shard(on_failed=lambda: failures.append("!"))
+        guard = shard.begin_verification(BANK)
+        world.disk.faults.capacity_bytes = 0
+        with pytest.raises(CoordinatorNotAvailable):
+            await shard.ask(AddInTransaction(b"a", BANK), guard=guard)
+        assert failures == ["!"]
+
+    asyncio.run(story())
+
+
+def test_an_end_that_cannot_be_written_changes_nothing() -> None:
+    async def story() -> None:
+        world = World()
+        shard, machine = await world.transactional_shard()
+        await add_verified(shard, b"a", BANK)
+        world.disk.faults.capacity_bytes = 0
+        with pytest.raises(StorageFailed):
+            shard.end_transaction(marker(BANK, is_commit=True))
+        assert machine.counts == {}
+        world.disk.faults.capacity_bytes = None
+        shard.end_transaction(marker(BANK, is_commit=True))
+        assert machine.counts == {b"a": 1}
+
+    asyncio.run(story())
+
+
+def test_a_shard_that_loads_or_has_stopped_ends_and_begins_no_transaction() -> None:
+    async def story() -> None:
+        world = World()
+        shard = world.shard()
+        with pytest.raises(CoordinatorLoadInProgress):
+            shard.end_transaction(marker(BANK, is_commit=True))
+        with pytest.raises(CoordinatorLoadInProgress):
+            shard.begin_verification(BANK)
+        shard.stop()
+        with pytest.raises(NotCoordinator):
+            shard.end_transaction(marker(BANK, is_commit=True))
+        with pytest.raises(NotCoordinator):
+            shard.begin_verification(BANK)
+        assert world.partition.log.log_end == 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_log_with_transactions_is_loaded_as_it_was_lived_through(crash: bool) -> None:
+    async def story() -> None:
+        world = World()
+        shard, lived = await world.transactional_shard()
+        third = RecordsProducer(producer_id=ProducerId(9), producer_epoch=0)
+        await shard.ask(Add(b"plain"))
+        await add_verified(shard, b"committed", BANK)
+        await add_verified(shard, b"aborted", SHOP)
+        await shard.ask(Add(b"plain"))
+        shard.end_transaction(marker(SHOP, is_commit=False))
+        await add_verified(shard, b"open", third)
+        # With transactions of version 2 the end has the next epoch.
+        shard.end_transaction(marker(BANK, is_commit=True, epoch=1))
+        # Of a transaction that wrote nothing here.
+        shard.end_transaction(marker(BANK, is_commit=True, epoch=2))
+        await shard.ask(Look(b"plain"))
+
+        if crash:
+            world.disk.crash()
+            world.disk = world.disk.reopen()
+            world.partition = world.open_partition()
+        shard, loaded = await world.transactional_shard()
+
+        assert loaded.counts == lived.counts == {b"plain": 2, b"committed": 1}
+        assert loaded.pending == lived.pending
+        assert list(loaded.pending) == [third.producer_id]
+        assert shard.begin_verification(third) is None
+        shard.end_transaction(marker(third, is_commit=True))
+        assert loaded.counts[b"open"] == 1
+
+    asyncio.run(story())
