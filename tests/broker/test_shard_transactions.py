@@ -22,6 +22,7 @@ from respool.coordination.decision import (
 from respool.model.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    DiskFailed,
     InvalidProducerEpoch,
     InvalidTransactionState,
     NotCoordinator,
@@ -273,6 +274,17 @@ def test_a_shard_that_loads_or_has_stopped_ends_and_begins_no_transaction() -> N
         with pytest.raises(NotCoordinator):
             shard.begin_verification(BANK)
         assert world.partition.log.log_end == 0
+
+    asyncio.run(story())
+
+
+def test_where_the_partition_is_offline_no_transaction_begins() -> None:
+    async def story() -> None:
+        world = World()
+        shard, _ = await world.transactional_shard()
+        world.partition.go_offline(DiskFailed("as the test wants it"))
+        with pytest.raises(CoordinatorNotAvailable):
+            shard.begin_verification(BANK)
 
     asyncio.run(story())
 

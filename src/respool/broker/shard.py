@@ -159,9 +159,17 @@ class Shard:
         """What a producer's first records here must be asked with, once its coordinator says that it may write here.
 
         None: its transaction has begun here already.
+
+        Raises:
+            CoordinatorLoadInProgress, NotCoordinator, CoordinatorNotAvailable: it cannot be done now.
         """
         self._check_active()
-        return self._partition.begin_verification(_batch((_PROBE,), producer, now_ms=0).header)
+        header = _batch((_PROBE,), producer, now_ms=0).header
+        try:
+            return self._partition.begin_verification(header)
+        except StorageFailed as error:
+            # In the words of a coordinator: clients look for it again.
+            raise CoordinatorNotAvailable(str(error)) from error
 
     def end_transaction(self, marker: EndTransactionMarker) -> Offset:
         """Write a transaction's end here, and take it over; it counts when all before the offset returned is committed.

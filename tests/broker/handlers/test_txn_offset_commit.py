@@ -15,6 +15,7 @@ from broker.group_client import begin_to_load as begin_to_load_groups
 from broker.running_broker import RunningBroker, StartBroker
 from broker.transaction_client import (
     COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
     INVALID_PRODUCER_EPOCH,
     INVALID_PRODUCER_ID_MAPPING,
     INVALID_TXN_STATE,
@@ -249,6 +250,19 @@ def test_while_either_coordinator_loads_the_client_is_told(
     producer = with_offsets_added(other)
     begin_to_load(other)
     assert producer.commit_offsets("drivers", ("rides", 0, 7), version=version) == loading
+
+
+@every_version
+def test_where_the_groups_partition_is_offline_its_coordinator_is_not_available(
+    broker: RunningBroker, version: int
+) -> None:
+    producer = with_offsets_added(broker)
+    number = broker.broker.groups.shards.partition_of("drivers")
+    broker.take_offline(OFFSETS_TOPIC, number)
+
+    codes = producer.commit_offsets("drivers", ("rides", 0, 7), version=version)
+
+    assert codes == [COORDINATOR_NOT_AVAILABLE]
 
 
 @every_version
