@@ -7,6 +7,7 @@ import pytest
 from broker.running_broker import LATEST, RunningBroker, StartBroker
 from broker.transaction_client import (
     INVALID_PRODUCER_EPOCH,
+    INVALID_REQUEST,
     OFFSETS_TOPIC,
     STATE_TOPIC,
     STORAGE_ERROR,
@@ -147,6 +148,16 @@ def test_an_older_epoch_of_producer_or_coordinator_is_fenced(broker: RunningBrok
         {("rides", 0): TRANSACTION_COORDINATOR_FENCED}
     ]
     assert broker.offset("rides", at=LATEST) == end
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, -1), (-1, 0), (HANGING_ID, -1)])
+def test_the_end_of_nobodys_transaction_is_refused(
+    broker: RunningBroker, producer_id: int, epoch: int
+) -> None:
+    codes = ask(broker, marker(("rides", 0), producer_id=producer_id, epoch=epoch))
+
+    assert codes == [{("rides", 0): INVALID_REQUEST}]
+    assert broker.offset("rides", at=LATEST) == 0
 
 
 @either_way

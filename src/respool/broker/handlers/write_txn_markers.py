@@ -9,7 +9,7 @@ from typing import Any
 
 from respool.broker.broker import Broker
 from respool.broker.outcome import Reply
-from respool.model.errors import RequestError
+from respool.model.errors import InvalidRequest, RequestError
 from respool.model.ids import TopicPartition
 from respool.records.markers import EndTransactionMarker
 from respool.wire.codec import Request, encode_reply
@@ -30,6 +30,7 @@ async def _write(broker: Broker, asked: Any) -> dict[str, Any]:
 
     async def code_of(topic: str, number: int) -> dict[str, int]:
         try:
+            _check(marker)
             await broker.markers.write_once(marker, TopicPartition(topic, number))
         except RequestError as error:
             return {"partition_index": number, "error_code": error.code}
@@ -45,3 +46,10 @@ async def _write(broker: Broker, asked: Any) -> dict[str, Any]:
         for topic in asked.topics
     ]
     return {"producer_id": asked.producer_id, "topics": topics}
+
+
+def _check(marker: EndTransactionMarker) -> None:
+    if marker.producer_id < 0 or marker.producer_epoch < 0:
+        raise InvalidRequest(
+            f"there is no producer {marker.producer_id} with epoch {marker.producer_epoch}"
+        )
