@@ -1,9 +1,8 @@
-"""Publish rides, read them at two speeds, survive a kill, go back in time with one team, and count.
+"""Publish rides, read them at two speeds, survive kills, charge exactly once, go back in time with one team, and count.
 
 Exits with 0 only if every count is what it must be.
 """
 
-import shlex
 import signal
 import subprocess
 import sys
@@ -14,19 +13,14 @@ from datetime import UTC, datetime
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import Progress, TaskID
 
+from demo.biller import CHARGES
 from demo.broker_process import broker
+from demo.payments import charge_exactly_once
 from demo.reader import Reader
 from demo.rides import STEPS, TOPIC, ride_events
+from demo.screen import Counts, console, progress, report, respool, title
 
 FRAUD = "fraud"
 PRICING = "pricing"
@@ -36,36 +30,34 @@ EVENTS = RIDES * len(STEPS)
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
 
-# What was counted, and what it must be.
-Counts = dict[str, tuple[int, int]]
-
-console = Console(highlight=False)
-
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="respool-demo-") as data:
         console.rule("[bold]Respool: a message broker that can replay history")
         with broker(data) as address:
             console.print(f"broker up on {address}, data in a fresh folder")
-            return _report(_run(address))
+            return report(_run(address))
 
 
 def _run(address: str) -> Counts:
     end_ms = time.time_ns() // 1_000_000
     start_ms = end_ms - 6 * DAY_MS
-    _title("Six days of rides")
-    _create_topic(address)
+    title("Six days of rides")
+    _create_topics(address)
     _publish(address, start_ms=start_ms, end_ms=end_ms)
     counts: Counts = {"events published": (EVENTS, EVENTS)}
 
-    _title("Two teams read the same stream, each at its own speed")
+    title("Two teams read the same stream, each at its own speed")
     pricing = Reader(address, PRICING, batch=10_000)
     counts |= _read_at_two_speeds(address, pricing)
 
-    _title("The fraud team's reader is killed at its work (kill -9); the next goes on")
+    title("The fraud team's reader is killed at its work (kill -9); the next goes on")
     counts |= _survive_a_kill(address)
 
-    _title("Pricing goes back three days, and reads again exactly what came since")
+    title("Billing is killed inside a transaction (kill -9); each ride is charged once")
+    counts |= charge_exactly_once(address, rides=RIDES, partitions=PARTITIONS)
+
+    title("Pricing goes back three days, and reads again exactly what came since")
     pricing.leave()
     # A whole minute, as people write it.
     back_to_ms = (end_ms - 3 * DAY_MS) // MINUTE_MS * MINUTE_MS
@@ -78,12 +70,12 @@ def _run(address: str) -> Counts:
 
 def _read_at_two_speeds(address: str, pricing: Reader) -> Counts:
     warehouse = Reader(address, "warehouse", batch=500)
-    with _progress() as progress:
-        pricing_bar = progress.add_task("pricing reads fast", total=EVENTS)
-        warehouse_bar = progress.add_task("warehouse reads slowly", total=EVENTS)
+    with progress() as bars:
+        pricing_bar = bars.add_task("pricing reads fast", total=EVENTS)
+        warehouse_bar = bars.add_task("warehouse reads slowly", total=EVENTS)
         while warehouse.count < EVENTS:
-            progress.update(pricing_bar, completed=pricing.read_up_to(EVENTS))
-            progress.update(warehouse_bar, completed=warehouse.read_up_to(EVENTS))
+            bars.update(pricing_bar, completed=pricing.read_up_to(EVENTS))
+            bars.update(warehouse_bar, completed=warehouse.read_up_to(EVENTS))
     warehouse.leave()
     return {
         "read by pricing": (pricing.count, EVENTS),
@@ -94,12 +86,12 @@ def _read_at_two_speeds(address: str, pricing: Reader) -> Counts:
 
 
 def _survive_a_kill(address: str) -> Counts:
-    with _progress() as progress:
-        bar = progress.add_task("fraud reads, and is killed", total=EVENTS)
-        before = _work(address, progress, bar, kill_after=EVENTS // 3)
+    with progress() as bars:
+        bar = bars.add_task("fraud reads, and is killed", total=EVENTS)
+        before = _work(address, bars, bar, kill_after=EVENTS // 3)
         committed = _committed(address, FRAUD)
-        bar = progress.add_task("fraud goes on", total=EVENTS, completed=committed)
-        after = _work(address, progress, bar, already=committed)
+        bar = bars.add_task("fraud goes on", total=EVENTS, completed=committed)
+        after = _work(address, bars, bar, already=committed)
     return {
         "fraud: committed when killed (at least)": (min(committed, before), before),
         "fraud: committed, then read by the next": (committed + after, EVENTS),
@@ -110,16 +102,16 @@ def _rewind(address: str, pricing: Reader, *, back_to_ms: int, since: int) -> Co
     """Move the group by the command line, as an operator does, and let it read again."""
     back_to = datetime.fromtimestamp(back_to_ms / 1000, UTC).strftime("%Y-%m-%d %H:%MZ")
     reset = ("group", "reset", PRICING, "--to-time", back_to)
-    _respool(address, *reset, "--dry-run")
+    respool(address, *reset, "--dry-run")
     before = _committed(address, PRICING)
-    _respool(address, *reset, "--yes")
+    respool(address, *reset, "--yes")
     after = _committed(address, PRICING)
     pricing.start_counting(since_ms=back_to_ms)
     pricing.join()
-    with _progress() as progress:
-        bar = progress.add_task("pricing again, from 3 days ago", total=since)
+    with progress() as bars:
+        bar = bars.add_task("pricing again, from 3 days ago", total=since)
         while pricing.count < since:
-            progress.update(bar, completed=pricing.read_up_to(since))
+            bars.update(bar, completed=pricing.read_up_to(since))
     pricing.leave()
     return {
         "pricing: committed after the dry run": (before, EVENTS),
@@ -132,7 +124,7 @@ def _rewind(address: str, pricing: Reader, *, back_to_ms: int, since: int) -> Co
 
 def _work(
     address: str,
-    progress: Progress,
+    bars: Progress,
     bar: TaskID,
     *,
     kill_after: int | None = None,
@@ -146,7 +138,7 @@ def _work(
     count = 0
     for line in worker.stdout:
         count = int(line)
-        progress.update(bar, completed=already + count)
+        bars.update(bar, completed=already + count)
         if kill_after is not None and count >= kill_after:
             worker.kill()
             break
@@ -154,14 +146,6 @@ def _work(
     if code not in (0, -signal.SIGKILL):
         raise SystemExit(f"the worker failed with exit code {code}")
     return count
-
-
-def _respool(address: str, *arguments: str) -> None:
-    """Show the command, run it, and let it speak for itself."""
-    console.print(f"[bold]$ respool {shlex.join(arguments)}", soft_wrap=True)
-    subprocess.run(
-        [sys.executable, "-m", "respool.cli", *arguments, "--broker", address], check=True
-    )
 
 
 def _committed(address: str, group: str) -> int:
@@ -173,11 +157,14 @@ def _committed(address: str, group: str) -> int:
     return sum(max(0, one.offset) for one in offsets)
 
 
-def _create_topic(address: str) -> None:
+def _create_topics(address: str) -> None:
     # Warnings and worse: when it goes, librdkafka tells of an event of its own that nobody asked for.
     admin = AdminClient({"bootstrap.servers": address, "log_level": 4})
-    topic = NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)
-    admin.create_topics([topic])[TOPIC].result(timeout=10)
+    topics = [
+        NewTopic(name, num_partitions=PARTITIONS, replication_factor=1) for name in (TOPIC, CHARGES)
+    ]
+    for created in admin.create_topics(topics).values():
+        created.result(timeout=10)
 
 
 def _publish(address: str, *, start_ms: int, end_ms: int) -> None:
@@ -191,8 +178,8 @@ def _publish(address: str, *, start_ms: int, end_ms: int) -> None:
         }
     )
     on_delivery = _delivery_counter(failures)
-    with _progress() as progress:
-        bar = progress.add_task("publish ride events", total=EVENTS)
+    with progress() as bars:
+        bar = bars.add_task("publish ride events", total=EVENTS)
         for number, event in enumerate(ride_events(rides=RIDES, start_ms=start_ms, end_ms=end_ms)):
             producer.produce(
                 TOPIC,
@@ -203,9 +190,9 @@ def _publish(address: str, *, start_ms: int, end_ms: int) -> None:
             )
             if number % 1000 == 0:
                 producer.poll(0)
-                progress.update(bar, completed=number)
+                bars.update(bar, completed=number)
         producer.flush()
-        progress.update(bar, completed=EVENTS)
+        bars.update(bar, completed=EVENTS)
     if failures:
         raise SystemExit(f"{len(failures)} events were not acknowledged: {failures[0]}")
 
@@ -216,31 +203,6 @@ def _delivery_counter(failures: list[object]) -> Callable[[object, object], None
             failures.append(error)
 
     return on_delivery
-
-
-def _report(counts: Counts) -> int:
-    _title("What was counted")
-    is_right = True
-    for name, (seen, expected) in counts.items():
-        is_right = is_right and seen == expected
-        mark = "[green]ok[/]" if seen == expected else f"[red]expected {expected:,}[/]"
-        console.print(f"  {name:<42} {seen:>9,}  {mark}")
-    console.print("[bold green]done[/]" if is_right else "[bold red]the counts are wrong[/]")
-    return 0 if is_right else 1
-
-
-def _title(text: str) -> None:
-    console.print(f"\n[bold cyan]{text}")
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description:<32}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """`make demo` does what it shows, and does not say so when it does not."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,9 +32,19 @@ def test_the_demo_counts_what_it_must_and_says_nothing_it_should_not() -> None:
     assert "pricing was moved in 3 partitions" in second
     assert "nothing was changed" not in second
     counted = done.stdout.partition("What was counted")[2]
-    for claim in ("fraud: committed, then read by the next", "pricing: read again"):
+    for claim in (
+        "fraud: committed, then read by the next",
+        "rides charged",
+        "charges written when killed, then aborted",
+        "pricing: read again",
+    ):
         assert claim in counted
     assert "expected" not in counted
+    # It was killed inside a transaction, and had written something there that nobody may count.
+    assert "billing-1\tOngoing\t" in done.stdout
+    aborted = re.search(r"then aborted +([\d,]+)  ok", counted)
+    assert aborted is not None
+    assert int(aborted[1].replace(",", "")) > 0
     # What librdkafka logs by itself has no place in it.
     assert "%6|" not in done.stdout
     assert "Traceback" not in done.stdout
@@ -42,8 +53,8 @@ def test_the_demo_counts_what_it_must_and_says_nothing_it_should_not() -> None:
 def test_a_wrong_count_makes_the_demo_fail() -> None:
     done = run(
         "-c",
-        "import sys; from demo.__main__ import _report; "
-        "sys.exit(_report({'right': (2, 2), 'wrong': (1, 2)}))",
+        "import sys; from demo.screen import report; "
+        "sys.exit(report({'right': (2, 2), 'wrong': (1, 2)}))",
     )
     assert done.returncode == 1
     assert "expected 2" in done.stdout
