@@ -17,6 +17,7 @@ from bench import (
     librdkafka,
     produce,
     profiling,
+    transactions,
 )
 from bench.broker_process import BrokerFailed, free_bytes
 from bench.load_client import LoadFailed
@@ -35,6 +36,7 @@ FAMILIES: dict[str, Callable[[Scale, Report], None]] = {
     "latency": latency.run,
     "compaction": compaction.run,
     "groups": groups.run,
+    "transactions": transactions.run,
 }
 # Beyond the largest single cell: what the page cache and other programs want at the same time.
 FREE_BYTES_MIN = 8 * GB
