@@ -165,6 +165,18 @@ def test_before_version_2_what_was_never_begun_cannot_be_aborted() -> None:
     assert error_of(world.end(is_commit=False)) is InvalidTransactionState
 
 
+@BOTH
+def test_before_version_2_an_end_lets_no_fenced_producer_come_back(is_commit: bool) -> None:
+    world = TransactionWorld()
+    world.init()
+    world.init()
+    world.add(A0, producer_epoch=1)
+    world.end(is_commit=is_commit, producer_epoch=1)
+    world.write_markers()
+    assert error_of(world.init(producer_id=P0, producer_epoch=0)) is ProducerFenced
+    assert error_of(world.end(is_commit=is_commit, version=V2)) is ProducerFenced
+
+
 # --- version 2
 
 

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 
 from coordination.group_world import FUZZ
 from coordination.sim_producer import Attempt, SimPartition, SimProducer, report_of
-from coordination.transaction_world import A0, A1, B0, V0, V1, V2, TransactionWorld
+from coordination.transaction_world import A0, A1, B0, START_MS, V0, V1, V2, TransactionWorld
 from respool.coordination.decision import CoordinatorRecord, Decision, Ticket
 from respool.coordination.transaction import LAST_USABLE_EPOCH, Transaction
 from respool.coordination.transaction_records import (
@@ -106,6 +106,8 @@ class TransactionMachine(RuleBasedStateMachine):
         self.newest: dict[str, tuple[int, int]] = {}
         # Who was told to go by a producer id and epoch.
         self.owners: dict[tuple[ProducerId, int], SimProducer] = {}
+        # Producers that something has happened to which may fence them.
+        self.disturbed: set[SimProducer] = set()
         # Requests of version 2 that the network may bring a second time, much later.
         self.repeatable: list[Any] = []
 
@@ -136,7 +138,7 @@ class TransactionMachine(RuleBasedStateMachine):
         producer = SimProducer(
             len(self.producers),
             transactional_id,
-            ask=self.ask,
+            ask=lambda request: self.ask(request, asker=producer),
             new_producer_id=self.world.new_producer_id,
             timeout_ms=TIMEOUT_MS,
         )
@@ -169,6 +171,7 @@ class TransactionMachine(RuleBasedStateMachine):
             producer.written[producer.attempt] = producer.written.get(producer.attempt, 0) + 1
         else:
             producer.is_alive = False
+            self.check_fenced(producer)
 
     @rule(
         number=producers,
@@ -218,7 +221,9 @@ class TransactionMachine(RuleBasedStateMachine):
                 return
             self.hear(producer)
             if luck == 0:
-                self.world.advance(10)
+                self.world.advance(1)
+            elif luck == 1:
+                self.bring_a_request_again(number)
             elif luck <= 3:
                 self.write_all_markers()
             elif producer.is_ready and producer.has_started:
@@ -226,7 +231,9 @@ class TransactionMachine(RuleBasedStateMachine):
 
     def step(self, producer: SimProducer, luck: int, version: TransactionVersion) -> None:
         number = [one for one in self.producers if one.is_ready and one.has_started].index(producer)
-        if not producer.is_in_transaction or not producer.added:
+        if luck == 8 and version is V1:
+            producer.go_on()
+        elif not producer.is_in_transaction or not producer.added:
             self.add(number, version, set(PARTITIONS[: luck - 3]))
         elif luck < 8:
             self.write(number, PARTITIONS[luck % len(PARTITIONS)])
@@ -382,8 +389,15 @@ class TransactionMachine(RuleBasedStateMachine):
         ready = [one for one in self.producers if one.is_ready and one.has_started]
         return ready[number % len(ready)] if ready else None
 
-    def ask(self, request: Any) -> Ticket:
+    def ask(self, request: Any, *, asker: SimProducer | None = None) -> Ticket:
         transactional_id = request.transactional_id
+        if isinstance(request, InitProducerId) and request.producer_id == NO_PRODUCER_ID:
+            # It fences all others.
+            self.disturbed.update(
+                one
+                for one in self.producers
+                if one is not asker and one.transactional_id == transactional_id
+            )
         # Of an id that was forgotten nobody knows who was fenced.
         is_known = transactional_id in self.world.shard._transactions
         newest = self.newest.get(transactional_id) if is_known else None
@@ -405,10 +419,16 @@ class TransactionMachine(RuleBasedStateMachine):
         assert producer.ticket is not None
         before = (producer.producer_id, producer.epoch)
         producer.on_reply(self.world.replies[producer.ticket])
+        self.check_fenced(producer)
         identity = (producer.producer_id, producer.epoch)
         if identity != before:
             # No epoch is given to two.
             assert self.owners.setdefault(identity, producer) is producer
+
+    def check_fenced(self, producer: SimProducer) -> None:
+        """Lost answers and crashes of the coordinator alone fence nobody."""
+        is_early = self.world.now_ms < START_MS + TIMEOUT_MS
+        assert producer.is_alive or producer in self.disturbed or not is_early
 
     def check_replies(self) -> None:
         """Nobody gets anything done whose successor was told before."""
@@ -487,6 +507,8 @@ def check_transition(before: Transaction, after: Transaction) -> None:
         assert set(before.partitions) <= set(after.partitions)
         if after.state is not TransactionState.ONGOING:
             assert before.partitions == after.partitions
+            is_bumped = after.producer_epoch == before.producer_epoch + 1
+            assert is_bumped or not after.version.bumps_epoch
     if after.state is TransactionState.ONGOING:
         assert (after.producer_id, after.producer_epoch) == (
             before.producer_id,
