@@ -6,10 +6,11 @@ from uuid import UUID
 
 import pytest
 
+from respool.broker import partition as partition_module
 from respool.broker.flusher import Flusher
 from respool.broker.partition import Partition
 from respool.log.partition_log import PartitionLog
-from respool.model.errors import RequestError, StorageFailed
+from respool.model.errors import HandlesExhausted, RequestError, StorageFailed
 from respool.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from respool.model.topic_config import TopicConfig
 from respool.records.build import NewRecord, build_batch
@@ -204,6 +205,46 @@ def test_a_full_disk_refuses_the_append_and_works_again_when_there_is_room() -> 
         told = append(rides)
         await bench.flusher.drain()
         assert told.committed == 1
+
+    asyncio.run(story())
+
+
+def test_an_append_without_a_file_handle_is_refused_and_works_again_later() -> None:
+    async def story() -> None:
+        bench = Bench()
+        bench.offload.release()
+        rides = bench.partition()
+        bench.disk.faults.fail("map", times=None, error=HandlesExhausted)
+        with pytest.raises(StorageFailed, match="simulated"):
+            append(rides)
+        assert rides.is_online
+        assert rides.log.log_end == 0
+        bench.disk.faults.heal()
+        told = append(rides)
+        await bench.flusher.drain()
+        assert told.committed == 1
+
+    asyncio.run(story())
+
+
+def test_a_sync_without_a_file_handle_is_done_later_and_nobody_is_failed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(partition_module, "SYNC_AGAIN_MS", 0)
+
+    async def story() -> None:
+        bench = Bench()
+        rides = bench.partition()
+        told = append(rides)
+        # As if the folder had to be synced and could not be opened.
+        rides.log._ledger.on_names_changed()
+        bench.disk.faults.fail("sync_folder", error=HandlesExhausted)
+        bench.offload.release()
+        async with asyncio.timeout(10):
+            while not told.committed:
+                await asyncio.sleep(0)
+        assert "simulated" in caplog.text
+        assert (rides.is_online, rides.high_watermark, told.error) == (True, 1, None)
 
     asyncio.run(story())
 

@@ -13,7 +13,7 @@ import pytest
 
 from respool.drivers.disk import LocalDisk
 from respool.drivers.disk_files import LocalLogFile
-from respool.model.errors import DiskFailed, DiskFull
+from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted
 from respool.ports.disk import NotCached
 
 Buffers = Sequence[bytes | bytearray | memoryview]
@@ -114,6 +114,46 @@ def test_every_way_to_have_no_room_is_a_full_disk(
     with pytest.raises(DiskFull, match=os.strerror(number)):
         log.append([b"x"])
     assert log.size == 0
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_opening_without_a_handle_to_spare_is_a_passing_trouble(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    disk.open_log("a.log").append([b"x"])
+    opening: list[Callable[[], object]] = [
+        lambda: disk.open_log("a.log", create=False),
+        lambda: disk.open_log("b.log"),
+        lambda: disk.map_file("a.index", 100),
+        lambda: disk.map_file("a.log", None),
+    ]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", always(number))
+        for work in opening:
+            with pytest.raises(HandlesExhausted, match=os.strerror(number)):
+                work()
+    assert disk.list_folder("") == ["a.log"]
+    assert disk.open_log("a.log", create=False).read(0, 10) == b"x"
+
+
+def test_a_folder_that_cannot_be_opened_for_a_sync_is_a_passing_trouble(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "open", always(errno.EMFILE))
+    with pytest.raises(HandlesExhausted):
+        disk.sync_folder("")
+    with pytest.raises(HandlesExhausted):
+        disk.replace_file("checkpoint", b"x")
+
+
+def test_a_sync_that_fails_for_want_of_memory_is_no_passing_trouble(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = disk.open_log("a.log")
+    log.append([b"x"])
+    monkeypatch.setattr(os, "fdatasync", always(errno.ENOMEM))
+    with pytest.raises(DiskFailed):
+        log.sync()
 
 
 def test_partial_writes_are_carried_on_to_the_end(

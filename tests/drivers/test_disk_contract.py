@@ -31,6 +31,14 @@ def test_a_new_log_is_empty_and_has_a_name(disk: Disk) -> None:
     assert disk.exists("a.log")
 
 
+def test_a_log_that_is_not_there_is_not_made_by_opening_it_for_reading(disk: Disk) -> None:
+    with pytest.raises(DiskFailed):
+        disk.open_log("a.log", create=False)
+    assert not disk.exists("a.log")
+    disk.open_log("a.log").append([b"x"])
+    assert disk.open_log("a.log", create=False).read(0, 10) == b"x"
+
+
 def test_append_joins_all_its_buffers_at_the_end(disk: Disk) -> None:
     log = disk.open_log("a.log")
     log.append([b"one", bytearray(b"two"), memoryview(b"xthreex")[1:6]])

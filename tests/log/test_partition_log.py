@@ -8,6 +8,7 @@ from log.log_world import FOLDER, SMALL, LogWorld, batch_of, is_open
 from respool.model.errors import (
     DiskFailed,
     DiskFull,
+    HandlesExhausted,
     InvalidProducerEpoch,
     OffsetOutOfRange,
     OutOfOrderSequence,
@@ -399,6 +400,41 @@ def test_retention_syncs_what_it_removes_first() -> None:
         world.write_checkpoint()
         world.fill(5)
         world.crash_and_start()
+
+
+def test_retention_without_file_handles_removes_what_it_can_and_the_rest_later() -> None:
+    world = LogWorld.new(0, dataclasses.replace(SMALL, retention_bytes=0))
+    world.fill(60)
+    world.sync()
+    bases = [one.base_offset for one in world.log._segments.all]
+    world.disk.faults.fail("sync_folder", nth=3, times=None, error=HandlesExhausted)
+    removed = world.apply_retention(world.log_end)
+    assert 0 < len(removed) < len(bases) - 1
+    assert world.log_start == bases[len(removed)]
+    with pytest.raises(HandlesExhausted):
+        world.apply_retention(world.log_end)
+    world.check()
+    world.disk.faults.heal()
+    world.apply_retention(world.log_end)
+    assert world.log_start == world.log_end
+    world.write_checkpoint()
+    world.crash_and_start()
+
+
+def test_rolling_without_a_file_handle_leaves_the_log_as_it_was() -> None:
+    world = LogWorld.new()
+    world.fill(5)
+    for call in ("open", "map"):
+        world.disk.faults.fail(call, error=HandlesExhausted, times=None)
+        with pytest.raises(HandlesExhausted):
+            world.fill(30)
+        world.check()
+        world.disk.faults.heal()
+        world.fill(30)
+        world.check()
+        world.check_indexes()
+    world.sync()
+    world.crash_and_start()
 
 
 def test_segments_that_nobody_reads_are_let_go_of() -> None:

@@ -7,7 +7,7 @@ from respool.broker.leftovers import Leftovers
 from respool.broker.partition import Partition
 from respool.broker.partitions import Partitions
 from respool.log.partition_log import Compaction, CompactionTools, PartitionLog, RemovedSegment
-from respool.model.errors import DiskFull, StorageError
+from respool.model.errors import DiskFull, HandlesExhausted, StorageError
 from respool.ports.clock import Clock
 from respool.ports.dice import Dice
 from respool.ports.offload import Offload
@@ -73,6 +73,8 @@ class Compactor:
             log = partition.log
             try:
                 span = log.compaction_span(now_ms=now_ms, bound=partition.last_stable_offset)
+            except HandlesExhausted:
+                continue
             except StorageError as error:
                 self._give_up(partition, error)
                 continue
@@ -94,6 +96,8 @@ class Compactor:
                 return True
             try:
                 removed = log.finish_compaction(compaction)
+            except HandlesExhausted as error:
+                return self._on_failure(partition, log, compaction, error)
             except StorageError as error:
                 partition.go_offline(error)
                 return True
@@ -126,7 +130,7 @@ class Compactor:
         except StorageError as second:
             partition.go_offline(second)
             return True
-        if isinstance(error, DiskFull):
+        if isinstance(error, DiskFull | HandlesExhausted):
             logger.warning("%s: no room to compact it now: %s", partition.name, error)
             return False
         self._give_up(partition, error)

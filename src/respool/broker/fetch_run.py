@@ -266,7 +266,7 @@ class FetchRun:
 
     def encode(self, answer: FetchAnswer) -> Reply:
         for partition, error in answer.failures:
-            partition.go_offline(error)
+            partition.on_storage_error(error)
         topics: dict[object, list[FetchedPartition]] = {}
         for target, fetched in answer.partitions:
             if self._scope.is_incremental and not _has_news(target, fetched):

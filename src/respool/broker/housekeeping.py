@@ -73,7 +73,7 @@ class Housekeeping:
             logger.error("%s: no room to roll or remove segments: %s", partition.name, error)
             return
         except StorageError as error:
-            partition.go_offline(error)
+            partition.on_storage_error(error)
             return
         for segment in removed:
             logger.info("%s: removed %s, out of retention", partition.name, segment)

@@ -2,7 +2,8 @@
 
 State of a partition belongs here; others ask, they do not reach in. A storage error takes the partition offline: it
 answers KAFKA_STORAGE_ERROR until the broker is restarted, and the broker lives. A full disk is not that: nothing was
-written, readers go on, and producers succeed again as soon as there is room.
+written, readers go on, and producers succeed again as soon as there is room. Nor is the want of file handles: what
+needs one gets the same answer, and is tried again.
 """
 
 import logging
@@ -13,6 +14,7 @@ from respool.log.partition_log import Appended, PartitionLog, PendingSync, Verif
 from respool.model.errors import (
     DiskFull,
     FencedLeaderEpoch,
+    HandlesExhausted,
     NotLeader,
     RequestError,
     StorageError,
@@ -26,6 +28,8 @@ from respool.records.markers import MARKER_BYTES, EndTransactionMarker
 
 logger = logging.getLogger(__name__)
 
+# When a sync could not be begun for want of a file handle.
+SYNC_AGAIN_MS = 500
 # More than any fetch waits for.
 FETCH_BYTES_ENOUGH = 2**31
 
@@ -190,8 +194,8 @@ class Partition:
         if isinstance(error, DiskFull):
             logger.error("%s: append refused, the disk is full: %s", self.name, error)
             return StorageFailed(f"{self.name}: the broker's disk is full")
-        self.go_offline(error)
-        return self._unavailable()
+        self.on_storage_error(error)
+        return StorageFailed(f"{self.name}: {error}") if self.is_online else self._unavailable()
 
     def _on_appended(self, log: PartitionLog, size: int, *, has_rolled: bool) -> None:
         self._bytes_appended += size
@@ -243,6 +247,11 @@ class Partition:
         if self._log is None:
             # Deleted or closed meanwhile; nobody waits any more.
             return
+        if isinstance(error, HandlesExhausted):
+            # Nothing was lost, and whoever waits may go on waiting.
+            self.on_storage_error(error)
+            self._syncs.request_sync_within(self, SYNC_AGAIN_MS)
+            return
         if error is not None:
             # The kernel may have dropped the pages: a second sync would succeed and prove nothing.
             self.go_offline(error)
@@ -252,6 +261,17 @@ class Partition:
         log = self.log
         log.finish_sync(sync.pending)
         self._advance_to(log.synced_end, sync.bytes_appended)
+
+    def on_storage_error(self, error: StorageError) -> None:
+        """Something could not be read or written. Stop serving, unless it is a trouble that may pass."""
+        if isinstance(error, HandlesExhausted):
+            logger.error(
+                "%s: %s. Raise the limit of open files (ulimit -n); it is tried again.",
+                self.name,
+                error,
+            )
+            return
+        self.go_offline(error)
 
     def go_offline(self, error: StorageError) -> None:
         """Stop serving; fail all who wait."""

@@ -43,7 +43,7 @@ class LocalDisk:
             descriptor = self._open(path, create=create)
             size = os.fstat(descriptor.fd).st_size
         except OSError as error:
-            raise failure("open", path, error) from error
+            raise failure("open", path, error, is_opening=True) from error
         return LocalLogFile(path, descriptor, size, self._cached_reads)
 
     def map_file(self, path: str, size: int | None) -> LocalMappedFile:
@@ -54,7 +54,7 @@ class LocalDisk:
             if not existed:
                 with suppress(OSError):
                     os.unlink(self._full(path))
-            raise failure("map", path, error) from error
+            raise failure("map", path, error, is_opening=True) from error
 
     def make_folder(self, path: str) -> None:
         try:
@@ -68,7 +68,7 @@ class LocalDisk:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise failure("list", path, error) from error
+            raise failure("list", path, error, is_opening=True) from error
 
     def exists(self, path: str) -> bool:
         return os.path.exists(self._full(path))
@@ -89,7 +89,7 @@ class LocalDisk:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise failure("read", path, error) from error
+            raise failure("read", path, error, is_opening=True) from error
 
     def replace_file(self, path: str, content: bytes) -> None:
         target = self._full(path)

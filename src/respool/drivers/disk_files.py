@@ -7,11 +7,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from respool.model.errors import DiskFailed, DiskFull, StorageError
+from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted, StorageError
 from respool.ports.disk import NotCached
 
 FILE_MODE = 0o640
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# Only opening a file can fail for these.
+_NO_HANDLE = frozenset({errno.EMFILE, errno.ENFILE})
 _NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 # How many buffers one system call takes.
@@ -226,9 +228,17 @@ def sync_folder(full_path: str) -> None:
     os.fsync(descriptor.fd)
 
 
-def failure(call: str, path: str, error: OSError) -> StorageError:
-    """The operating system's error in our words: a full disk, or a broken one."""
-    kind = DiskFull if error.errno in _NO_ROOM else DiskFailed
+def failure(call: str, path: str, error: OSError, *, is_opening: bool = False) -> StorageError:
+    """The operating system's error in our words: a full disk, a broken one, or too many open files.
+
+    Want of memory only counts as the last where all the call did was to open a file: a write or a sync that failed for
+    it may have lost something.
+    """
+    kind: type[StorageError] = DiskFailed
+    if error.errno in _NO_ROOM:
+        kind = DiskFull
+    elif error.errno in _NO_HANDLE or (is_opening and error.errno == errno.ENOMEM):
+        kind = HandlesExhausted
     return kind(f"{call} {path}: {error.strerror} (errno {error.errno})")
 
 

@@ -35,7 +35,7 @@ from respool.log.time_lookup import TimestampedOffset, find_first_at_or_after, f
 from respool.log.transaction_index import AbortedTransaction
 from respool.log.truncation import Truncation
 from respool.log.verification import VerificationGuard
-from respool.model.errors import OffsetOutOfRange
+from respool.model.errors import HandlesExhausted, OffsetOutOfRange
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.model.topic_config import TimestampType, TopicConfig
 from respool.ports.disk import Disk
@@ -496,10 +496,21 @@ class PartitionLog:
         if self.synced_end == log_start:
             # Not to hold on to a file that is to be deleted.
             self._synced = LogPoint(log_start, segments.first, 0)
-        removed = self._segments.all[:expired]
-        self.raise_log_start(log_start)
-        self._segments = segments
-        return [self._remove(segment) for segment in removed]
+        return self._remove_first(expired)
+
+    def _remove_first(self, count: int) -> list[RemovedSegment]:
+        """Remove so many segments, or those before the first for which the system has no handle left."""
+        removed: list[RemovedSegment] = []
+        try:
+            for segment in self._segments.all[:count]:
+                removed.append(self._remove(segment))
+                self._segments = self._segments.without_first(1)
+        except HandlesExhausted:
+            if not removed:
+                raise
+        finally:
+            self.raise_log_start(self._segments.first.base_offset)
+        return removed
 
     def _release_idle(self) -> None:
         unsynced = self._ledger.finished

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from respool.log.segment import Segment
 from respool.log.segments import LogPoint
 from respool.log.snapshot_files import SnapshotFiles
-from respool.model.errors import DiskFailed, DiskFull, StorageError
+from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted, StorageError
 from respool.model.ids import Offset
 from respool.ports.disk import Disk
 
@@ -49,11 +49,14 @@ class PendingSync:
         """Return when all is on the disk. From any thread.
 
         Raises:
+            HandlesExhausted: it was not done, and nothing is lost by that: begin another one later.
             StorageError: some of it may be lost. The log takes no more appends and no more syncs: the pages are gone,
                 and another sync that succeeds would prove nothing.
         """
         try:
             self._ledger.put_on_disk(self)
+        except HandlesExhausted:
+            raise
         except StorageError as error:
             self._ledger.failure = error
             raise
@@ -134,7 +137,7 @@ class SyncLedger:
         for offset, content in pending.snapshots.items():
             try:
                 self._files.write(offset, content)
-            except DiskFull:
+            except (DiskFull, HandlesExhausted):
                 # It only saves reading headers again. The data is safe, so it must not fail for this.
                 return
             pending.written.append(offset)

@@ -32,6 +32,7 @@ from respool.log.file_names import (
 from respool.log.removal import RemovedSegment, remove_segment
 from respool.log.segment import Segment
 from respool.log.snapshot_files import SnapshotFiles
+from respool.model.errors import DiskFailed, HandlesExhausted
 from respool.model.ids import Offset
 from respool.ports.disk import Disk
 
@@ -48,11 +49,22 @@ def swap_segments(
     Readers go on with the old ones. The last renames are on the disk with the next sync of the folder.
 
     Raises:
+        HandlesExhausted: nothing was done.
         DiskFailed: it is not known how far this went. The next opening brings it to an end.
     """
     for segment in old:
         # For readers that have the old list: under its names there will be other files.
         segment.keep_open(with_indexes=True)
+    try:
+        return _swap(disk, folder, old, snapshots)
+    except HandlesExhausted as error:
+        # From here on it is more than a passing trouble.
+        raise DiskFailed(f"{folder}: {error}") from error
+
+
+def _swap(
+    disk: Disk, folder: str, old: Sequence[Segment], snapshots: SnapshotFiles
+) -> list[RemovedSegment]:
     base_offset = old[0].base_offset
     _rename(disk, folder, base_offset, CLEANED, SWAP)
     disk.sync_folder(folder)

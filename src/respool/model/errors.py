@@ -463,6 +463,10 @@ class DiskFull(StorageError):
     """There is no room left on the disk; what was half written has been cut off again."""
 
 
+class HandlesExhausted(StorageError):
+    """The system has no file handle or memory to spare for opening a file. Nothing was changed, and it may pass."""
+
+
 class SegmentCorrupt(StorageError):
     """A batch that was written completely no longer passes its checksum."""
 

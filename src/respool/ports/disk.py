@@ -2,7 +2,8 @@
 
 Paths are plain strings with '/', relative to the data folder, which itself is "". What is
 promised: bytes are on the disk only after `sync`, names only after `sync_folder`. Every method may raise
-`DiskFailed`; those that take room may raise `DiskFull`, and then leave the file as long as it was.
+`DiskFailed`; those that take room may raise `DiskFull`, and then leave the file as long as it was; those that open a
+file, or sync a folder, may raise `HandlesExhausted`, and then have not done what they were asked for.
 """
 
 from collections.abc import Sequence

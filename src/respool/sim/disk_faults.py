@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from respool.model.errors import DiskFailed
+from respool.model.errors import DiskFailed, StorageError
 
 DiskCall = Literal[
     "open",
@@ -56,6 +56,7 @@ class _Failure:
     # How many matching calls still pass before the failure begins, and how many fail then (None: all).
     passes: int
     fails: int | None
+    error: type[StorageError]
 
 
 @dataclass(slots=True)
@@ -67,13 +68,23 @@ class DiskFaults:
     _failures: list[_Failure] = field(default_factory=list)
     _changes_left: int | None = None
 
-    def fail(self, call: DiskCall, *, nth: int = 1, times: int | None = 1, path: str = "*") -> None:
-        """Let the nth such call from now raise DiskFailed, and those after it, `times` in all (None: for ever).
+    def fail(
+        self,
+        call: DiskCall,
+        *,
+        nth: int = 1,
+        times: int | None = 1,
+        path: str = "*",
+        error: type[StorageError] = DiskFailed,
+    ) -> None:
+        """Let the nth such call from now raise `error`, and those after it, `times` in all (None: for ever).
 
         `path` is a shell pattern in which `*` also matches '/', such as `*.log`.
         """
         assert nth >= 1
-        self._failures.append(_Failure(call=call, path=path, passes=nth - 1, fails=times))
+        self._failures.append(
+            _Failure(call=call, path=path, passes=nth - 1, fails=times, error=error)
+        )
 
     def cut_power_after(self, changes: int) -> None:
         """Let that many changing calls succeed; the next one is interrupted and raises ProcessGone.
@@ -91,19 +102,19 @@ class DiskFaults:
 
     def strike(self, call: DiskCall, path: str) -> None:
         """Raise what was ordered for this call, if anything."""
-        failed = False
+        failed: type[StorageError] | None = None
         for failure in self._failures:
             if failure.call != call or not fnmatchcase(path, failure.path):
                 continue
             if failure.passes:
                 failure.passes -= 1
             elif failure.fails is None:
-                failed = True
+                failed = failure.error
             elif failure.fails:
                 failure.fails -= 1
-                failed = True
-        if failed:
-            raise DiskFailed(f"{call} {path}: simulated I/O error")
+                failed = failure.error
+        if failed is not None:
+            raise failed(f"{call} {path}: simulated I/O error")
 
     def is_cut(self, call: DiskCall) -> bool:
         """Whether the power goes during this call."""

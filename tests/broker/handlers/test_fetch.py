@@ -10,6 +10,7 @@ from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import decode_reply, encode_request, versions
 from respool.broker.dispatch import handle
 from respool.broker.outcome import CloseConnection
+from respool.model.errors import HandlesExhausted
 from respool.records.batch import Codec, RecordBatch
 from respool.records.build import NewRecord, build_batch
 from respool.records.record import read_records
@@ -278,6 +279,20 @@ def test_a_log_that_cannot_be_read_takes_its_partition_offline(rides: RunningBro
     rides.disk.faults.fail("read", path="rides-0/*.log", times=None)
     assert only(rides.ask(Api.FETCH, BY_NAME, **wish(target()))).error_code == STORAGE_ERROR
     assert not rides.broker.partitions.find("rides", 0).is_online
+
+
+def test_a_fetch_without_a_file_handle_fails_and_the_next_one_gets_the_records(
+    rides: RunningBroker,
+) -> None:
+    rides.produce("rides", values=(b"v",))
+    partition = rides.broker.partitions.find("rides", 0)
+    partition.log._segments.active.finish()
+    partition.log._segments.active.release()
+    rides.disk.faults.fail("open", error=HandlesExhausted, times=None)
+    assert only(rides.ask(Api.FETCH, BY_NAME, **wish(target()))).error_code == STORAGE_ERROR
+    assert partition.is_online
+    rides.disk.faults.heal()
+    assert values(only(rides.ask(Api.FETCH, BY_NAME, **wish(target()))).records) == [b"v"]
 
 
 def test_without_memory_left_a_fetch_waits_for_some(rides: RunningBroker) -> None:

@@ -87,7 +87,7 @@ async def _look_up(
                 lambda: log.first_at_or_after(timestamp, max_offset=end)
             )
     except StorageError as error:
-        partition.go_offline(error)
+        partition.on_storage_error(error)
         raise StorageFailed(f"{partition.name}: {error}") from error
     if found is None:
         return {}
