@@ -120,7 +120,8 @@ def test_for_a_member_that_is_not_current_nothing_is_committed(
     world = TxnGroupWorld()
     (one,) = world.new_members(1)
     before = len(world.log)
-    assert type(world.commit_in(ONE, 7, **({"member_id": one, "generation": 1} | fields))) is error
+    words: dict[str, Any] = {"member_id": one, "generation": 1}
+    assert type(world.commit_in(ONE, 7, **(words | fields))) is error
     assert len(world.log) == before
 
 
@@ -207,8 +208,8 @@ def test_for_a_member_at_another_epoch_nothing_is_committed(
     world = consumer_world()
     epoch = world.group().members["m0"].epoch
     before = len(world.log)
-    words = {"member_id": "m0", "generation": epoch} | fields
-    assert type(world.commit_in(ONE, 7, **words)) is error
+    words: dict[str, Any] = {"member_id": "m0", "generation": epoch}
+    assert type(world.commit_in(ONE, 7, **(words | fields))) is error
     assert len(world.log) == before
 
 
