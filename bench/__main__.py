@@ -78,6 +78,8 @@ def _profiled_load(scale: Scale, options: argparse.Namespace) -> profiling.Load:
     batch_bytes = options.batch_kb * KB
     if options.profile == "fetch":
         return profiling.fetch_load(scale, batch_bytes=batch_bytes)
+    if options.profile == "transactions":
+        return profiling.transaction_load(scale)
     return profiling.produce_load(scale, batch_bytes=batch_bytes, flush=options.flush)
 
 
@@ -101,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
         "--profile",
         nargs="?",
         const="produce",
-        choices=("produce", "fetch"),
+        choices=("produce", "fetch", "transactions"),
         help="instead: where the broker's time goes",
     )
     parser.add_argument(

@@ -17,11 +17,12 @@ from pathlib import Path
 from bench.broker_process import BENCH_FOLDER, BrokerProcess
 from bench.fetch import read
 from bench.filling import fill
-from bench.load_client import Measured, measure
+from bench.load_client import Measured, measure, measure_command
 from bench.produce import ACKS_ALL, TOPIC, produce_spec
 from bench.report import Column, Report, Table, percent_fine
 from bench.requests import Client
 from bench.scale import MB, Scale, size_text
+from bench.transactions import small_transactions
 from bench.warm_memory import WarmMemory
 
 FUNCTIONS_SHOWN = 40
@@ -70,6 +71,16 @@ def fetch_load(scale: Scale, *, batch_bytes: int) -> Load:
         return lambda: read(broker, topic, fetch_bytes=1 * MB, seconds=seconds, warm_up_seconds=0.0)
 
     return Load(title=f"fetch 1 MB of {size_text(batch_bytes)} batches", prepare=prepare)
+
+
+def transaction_load(scale: Scale) -> Load:
+    """A request counted is a transaction."""
+
+    def prepare(broker: BrokerProcess) -> Callable[[], Measured]:
+        spec = small_transactions(broker, producers=64, seconds=max(SECONDS_MIN, scale.seconds))
+        return lambda: measure_command(broker, "bench.transaction_load", spec.text())
+
+    return Load(title="small transactions of 64 producers", prepare=prepare)
 
 
 def run(report: Report, load: Load) -> None:

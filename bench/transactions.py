@@ -57,17 +57,8 @@ def _small(scale: Scale, report: Report) -> None:
         for producers in PRODUCERS:
             report.progress(f"transactions: version {version}, {producers} producers")
             with BrokerProcess() as broker:
-                with Client(broker.host, broker.port) as client:
-                    client.create_topic(TOPIC, partitions=PARTITIONS)
-                spec = TransactionSpec(
-                    host=broker.host,
-                    port=broker.port,
-                    topic=TOPIC,
-                    partitions=PARTITIONS,
-                    producers=producers,
-                    messages=MESSAGES,
-                    seconds=scale.seconds,
-                    version=version,
+                spec = small_transactions(
+                    broker, producers=producers, seconds=scale.seconds, version=version
                 )
                 done = measure_command(broker, "bench.transaction_load", spec.text())
             table.rows.append(_small_row(version, producers, done))
@@ -76,6 +67,24 @@ def _small(scale: Scale, report: Report) -> None:
         "disk. Version 1: AddPartitionsToTxn, Produce, EndTxn. Version 2 (KIP-890): Produce, EndTxn."
     )
     report.add(table)
+
+
+def small_transactions(
+    broker: BrokerProcess, *, producers: int, seconds: float, version: int = 1
+) -> TransactionSpec:
+    """A fresh topic for them, and what its load client is to do."""
+    with Client(broker.host, broker.port) as client:
+        client.create_topic(TOPIC, partitions=PARTITIONS)
+    return TransactionSpec(
+        host=broker.host,
+        port=broker.port,
+        topic=TOPIC,
+        partitions=PARTITIONS,
+        producers=producers,
+        messages=MESSAGES,
+        seconds=seconds,
+        version=version,
+    )
 
 
 def _small_row(version: int, producers: int, done: Measured) -> dict[str, Any]:
