@@ -1,5 +1,6 @@
 """What is asked of which broker, and what its errors become."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -94,6 +95,13 @@ def found_at(host: str) -> Any:
     return SimpleNamespace(coordinators=[one])
 
 
+def producers_of(
+    number: int, producers: Sequence[Any] = (), *, code: ErrorCode = ErrorCode.none
+) -> Any:
+    partition = SimpleNamespace(partition_index=number, error_code=code, active_producers=producers)
+    return SimpleNamespace(topics=[SimpleNamespace(name="rides", partitions=[partition])])
+
+
 def initialised(code: ErrorCode = ErrorCode.none) -> Any:
     return SimpleNamespace(error_code=code, producer_epoch=5)
 
@@ -182,10 +190,27 @@ def test_other_refusals_are_told() -> None:
         transactions(Brokers(found_at("one"), denied)).fence(BANK)
 
 
-def test_partitions_are_asked_where_they_are_led() -> None:
-    brokers = Brokers(SimpleNamespace(topics=[]))
+def test_partitions_are_asked_where_they_are_led_and_those_that_do_not_answer_are_named() -> None:
+    producers = [
+        SimpleNamespace(
+            producer_id=7,
+            producer_epoch=3,
+            current_txn_start_offset=start_offset,
+            last_timestamp=0,
+            coordinator_epoch=-1,
+        )
+        for start_offset in (-1, 40)
+    ]
+    brokers = Brokers(
+        producers_of(0, code=ErrorCode.kafka_storage_error), producers_of(1, producers)
+    )
     places = [("rides", number) for number in range(3)]
-    assert transactions(brokers).open_writes(places) == []
+    asked = transactions(brokers)
+    assert asked.open_writes(places) == [WRITE]
+    assert asked.unasked == {
+        ("rides", 0): "kafka storage error",
+        ("rides", 2): "nobody leads it",
+    }
     assert [(address, question.fields["topics"]) for address, question in brokers.asked] == [
         (ONE, [{"name": "rides", "partition_indexes": [0]}]),
         (TWO, [{"name": "rides", "partition_indexes": [1]}]),

@@ -99,7 +99,7 @@ class Refused(CliError):
     """A broker would not do it; the message has Kafka's name of the error."""
 
     def __init__(self, what: str, code: Any) -> None:
-        super().__init__(f"{what}: {getattr(code, 'name', code)}".replace("_", " "))
+        super().__init__(f"{what}: {_words(code)}")
         self.code = int(code)
 
 
@@ -118,6 +118,8 @@ class Transactions:
         self._connect = connect
         self._clock = clock
         self._pause = pause
+        # Partitions that did not say what is open in them, and why.
+        self.unasked: dict[Place, str] = {}
 
     def find(
         self,
@@ -198,21 +200,34 @@ class Transactions:
             return self._init_producer(transaction.transactional_id, 1)
 
     def open_writes(self, places: Iterable[Place]) -> list[OpenWrite]:
-        """The open transactions in these partitions, as the partitions' leaders know them."""
+        """The open transactions in these partitions, as their leaders know them; see `unasked` for the others."""
         known = self._cluster.topics()
         addresses = self._cluster.addresses()
         by_leader: dict[int, list[Place]] = defaultdict(list)
         for topic, number in places:
             leader = known[topic].leaders.get(number) if topic in known else None
-            if leader is not None:
+            if leader is None:
+                self.unasked[topic, number] = "nobody leads it"
+            else:
                 by_leader[leader].append((topic, number))
         found = []
         for leader, led in by_leader.items():
             topics = [{"name": t, "partition_indexes": numbers} for t, numbers in _by_topic(led)]
             with self._connect(*addresses[leader]) as broker:
                 (reply,) = broker.ask(Question(Api.DESCRIBE_PRODUCERS, 0, {"topics": topics}))
-            found += _open_writes(reply)
+            found += self._take_open_writes(reply)
         return sorted(found, key=lambda one: (one.place, one.start_offset))
+
+    def _take_open_writes(self, reply: Any) -> list[OpenWrite]:
+        found = []
+        for topic in reply.topics:
+            for partition in topic.partitions:
+                if partition.error_code:
+                    self.unasked[topic.name, partition.partition_index] = _words(
+                        partition.error_code
+                    )
+                found += _open_writes(topic.name, partition)
+        return found
 
     def write_abort_marker(self, write: OpenWrite) -> None:
         """End a transaction in one partition, whatever its coordinator says."""
@@ -315,27 +330,25 @@ def _transaction(one: Any) -> Transaction:
     )
 
 
-def _open_writes(reply: Any) -> list[OpenWrite]:
-    found = []
-    for topic in reply.topics:
-        for partition in topic.partitions:
-            if partition.error_code:
-                where = f"{topic.name}/{partition.partition_index}"
-                raise Refused(f"the producers of {where} are not known", partition.error_code)
-            found += [
-                OpenWrite(
-                    topic=topic.name,
-                    partition=partition.partition_index,
-                    producer_id=one.producer_id,
-                    producer_epoch=one.producer_epoch,
-                    start_offset=one.current_txn_start_offset,
-                    last_ms=one.last_timestamp,
-                    coordinator_epoch=one.coordinator_epoch,
-                )
-                for one in partition.active_producers
-                if one.current_txn_start_offset >= 0
-            ]
-    return found
+def _open_writes(topic: str, partition: Any) -> list[OpenWrite]:
+    return [
+        OpenWrite(
+            topic=topic,
+            partition=partition.partition_index,
+            producer_id=one.producer_id,
+            producer_epoch=one.producer_epoch,
+            start_offset=one.current_txn_start_offset,
+            last_ms=one.last_timestamp,
+            coordinator_epoch=one.coordinator_epoch,
+        )
+        for one in partition.active_producers
+        if one.current_txn_start_offset >= 0
+    ]
+
+
+def _words(code: Any) -> str:
+    """Kafka's name of an error, as words."""
+    return str(getattr(code, "name", code)).replace("_", " ")
 
 
 def _by_topic(places: Iterable[Place]) -> list[tuple[str, list[int]]]:

@@ -142,16 +142,16 @@ def hanging(
     cluster = Cluster.connect(broker)
     topics = [cluster.topic(topic)] if topic is not None else list(cluster.topics().values())
     places = [(each.name, number) for each in topics for number in each.partitions]
-    unled = sum(leader is None for each in topics for leader in each.leaders.values())
-    found = Lookout(Transactions(cluster)).find(places, now_ms=_now_ms())
+    transactions = Transactions(cluster)
+    found = Lookout(transactions).find(places, now_ms=_now_ms())
     if as_json:
         output.print_json([_hanging_document(one) for one in found])
     else:
         _print_hanging(found)
         if not found:
             output.note(f"nothing hangs in {output.counted(len(places), 'partition')}")
-    if unled:
-        output.note(f"nobody leads {output.counted(unled, 'partition')}, which could not be asked")
+    for (name, number), why in transactions.unasked.items():
+        output.note(f"{name}/{number} could not be asked: {why}")
 
 
 def _print_hanging(found: "Sequence[Hanging]") -> None:
@@ -163,7 +163,8 @@ def _print_hanging(found: "Sequence[Hanging]") -> None:
             one.write.topic,
             one.write.partition,
             one.write.start_offset,
-            one.write.producer_id,
+            # A text: an id is no amount, and has no thousands.
+            str(one.write.producer_id),
             one.write.producer_epoch,
             format_ms(one.write.last_ms),
             one.transaction.transactional_id if one.transaction else None,

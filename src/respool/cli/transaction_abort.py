@@ -16,8 +16,8 @@ from respool.cli.errors import CliError, ExitCode, NotFound, UsageError
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster
-    from respool.cli.kafka_transactions import OpenWrite, Transaction
-    from respool.cli.transaction_hanging import Hanging, Lookout
+    from respool.cli.kafka_transactions import Transaction, Transactions
+    from respool.cli.transaction_hanging import Hanging
 
 EPILOG = (
     "With an ID: its producer is fenced, as if a new one with its transactional.id had started, and its transaction is "
@@ -134,17 +134,16 @@ def _abort_hanging(
             f"{topic} has no partition {number}", hint=output.partition_numbers(len(known.leaders))
         )
     transactions = Transactions(cluster)
-    lookout = Lookout(transactions)
     write = next(
         (
             one.write
-            for one in lookout.find([place], now_ms=_now_ms())
+            for one in Lookout(transactions).find([place], now_ms=_now_ms())
             if one.write.start_offset == start_offset and one.why is not Why.OVERDUE
         ),
         None,
     )
     if write is None:
-        raise _not_hanging(lookout, place, start_offset, transactions.open_writes([place]))
+        raise _not_hanging(transactions, place, start_offset)
     question = f"Abort what producer {write.producer_id} wrote to {topic}/{number} from offset {start_offset} on?"
     _confirm(question, yes=yes)
     transactions.write_abort_marker(write)
@@ -166,11 +165,16 @@ def _abort_hanging(
 
 
 def _not_hanging(
-    lookout: "Lookout", place: tuple[str, int], start_offset: int, opened: "list[OpenWrite]"
+    transactions: "Transactions", place: tuple[str, int], start_offset: int
 ) -> CliError:
+    from respool.cli.transaction_hanging import Lookout
+
     topic, number = place
+    opened = transactions.open_writes([place])
     write = next((one for one in opened if one.start_offset == start_offset), None)
-    owner = lookout.owners([write]).get(write.producer_id) if write is not None else None
+    owner = None
+    if write is not None:
+        owner = Lookout(transactions).owners([write]).get(write.producer_id)
     if owner is not None:
         # Ended here only, it could be committed elsewhere: half a transaction.
         return CliError(
@@ -178,6 +182,8 @@ def _not_hanging(
             f"{owner.state}, of {owner.transactional_id}",
             hint=f"end it everywhere with: respool transaction abort {shlex.quote(owner.transactional_id)}",
         )
+    if place in transactions.unasked:
+        return CliError(f"{topic}/{number} could not be asked: {transactions.unasked[place]}")
     others = ", ".join(str(one.start_offset) for one in opened)
     return NotFound(
         f"no transaction that is open in {topic}/{number} begins at offset {start_offset}",
