@@ -1,4 +1,5 @@
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from cli.running import Run
 from respool.log.producer_snapshot import SnapshotEntry, encode_entries
 from respool.model.ids import Offset
 from respool.records.batch import Codec
+from respool.records.markers import EndTransactionMarker, build_marker
 
 
 @pytest.fixture
@@ -37,6 +39,42 @@ def test_json_has_a_document_per_batch(run: Run, segment: Segment) -> None:
     assert second["crc_ok"] is True
     assert second["producer_id"] == -1
     assert "records" not in first
+
+
+@pytest.mark.parametrize(("is_commit", "word"), [(True, "commit"), (False, "abort")])
+def test_the_end_of_a_transaction_is_told(
+    run: Run, tmp_path: Path, is_commit: bool, word: str
+) -> None:
+    marker = EndTransactionMarker(
+        producer_id=12, producer_epoch=3, coordinator_epoch=0, is_commit=is_commit
+    )
+    built = build_marker(marker, timestamp_ms=TIME)
+    segment = Segment(tmp_path)
+    segment.write([bytes(built.data)])
+    fields = run("log", "dump", str(segment.log)).out.rstrip("\n").split("\t")
+    assert fields[8:] == ["12/3", f"transactional,{word}", "ok"]
+    document = json.loads(run("log", "dump", str(segment.log), "--json").out)
+    assert (document["transaction_end"], document["last_sequence"]) == (word, -1)
+    segment.flip_bit(75)
+    assert "transactional,control\tBAD" in run("log", "dump", str(segment.log)).out
+
+
+def test_aborted_transactions_are_listed(run: Run, tmp_path: Path) -> None:
+    index = tmp_path / "00000000000000000000.txnindex"
+    entries = [(0, 12, 4, 9, 7), (0, 13, 7, 20, 21)]
+    index.write_bytes(b"".join(struct.pack(">hqqqq", *entry) for entry in entries))
+    assert run("log", "dump", str(index)).out == "12\t4\t9\t7\n13\t7\t20\t21\n"
+    [line] = run("log", "dump", str(index), "--from-offset", "10", "--json").out.splitlines()
+    assert json.loads(line) == {
+        "file": str(index),
+        "producer_id": 13,
+        "first_offset": 7,
+        "last_offset": 20,
+        "last_stable_offset": 21,
+    }
+    index.write_bytes(index.read_bytes()[:-1])
+    cut = run("log", "dump", str(index))
+    assert (cut.code, "33 bytes at the end make no whole entry" in cut.err) == (1, True)
 
 
 @pytest.mark.parametrize("codec", list(Codec))

@@ -30,6 +30,7 @@ def read_all(path: Path, *, skip_below: int = 0) -> list[FoundBatch | Broken]:
         ("00000000000000000000.log", FileKind.LOG),
         ("00000000000000000042.timeindex", FileKind.TIME_INDEX),
         ("00000000000000000042.index", FileKind.OFFSET_INDEX),
+        ("00000000000000000042.txnindex", FileKind.TRANSACTION_INDEX),
         ("00000000000000000042.snapshot", FileKind.SNAPSHOT),
         ("leader-epoch-checkpoint", FileKind.CHECKPOINT),
         ("00000000000000000042.log.deleted", None),

@@ -1,4 +1,5 @@
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -236,6 +237,25 @@ def test_a_damaged_snapshot_is_damage(segment: Segment) -> None:
     snapshot = segment.log.parent / "00000000000000000006.snapshot"
     snapshot.write_bytes(encode_entries([])[:-1])
     assert the_finding_in(segment.log.parent).path == snapshot
+
+
+@pytest.mark.parametrize(
+    ("entries", "what"),
+    [
+        ([(0, 12, 0, 2, 3), (0, 12, 3, 5, 6)], ""),
+        ([(0, 12, 0, 5, 6), (0, 12, 0, 2, 3)], "entry 1 ends at offset 2, after 5"),
+        ([(0, 12, 3, 2, 3)], "entry 0 has a transaction from offset 3 to its end at 2"),
+        ([(7, 12, 0, 2, 3)], "entry 0 is of version 7, not 0"),
+    ],
+)
+def test_a_damaged_index_of_aborted_transactions_is_damage(
+    segment: Segment, entries: list[tuple[int, ...]], what: str
+) -> None:
+    index = segment.log.with_suffix(".txnindex")
+    index.write_bytes(b"".join(struct.pack(">hqqqq", *entry) for entry in entries))
+    found = [(each.path, each.what) for each in findings_in(segment.log.parent)]
+    assert found == ([(index, what)] if what else [])
+    assert [(each.path, each.what) for each in findings_in(index)] == found
 
 
 def test_folders_on_their_way_out_are_not_looked_at(tmp_path: Path, segment: Segment) -> None:

@@ -12,7 +12,7 @@ app = typer.Typer(no_args_is_help=True, help="Look at and check a log's files, w
 
 
 @app.command(
-    epilog="FILE is a .log, .index, .timeindex or .snapshot file, or a checkpoint such as "
+    epilog="FILE is a .log, .index, .timeindex, .txnindex or .snapshot file, or a checkpoint such as "
     "leader-epoch-checkpoint. Safe while a broker runs.\n\n"
     "Examples:\n"
     "  respool log dump respool-data/rides-0/00000000000000000000.log --records --limit 5\n"

@@ -8,6 +8,7 @@ from respool.cli import output
 from respool.cli.errors import CliError, NotFound, UsageError
 from respool.cli.log_files import (
     RECORDS_BYTES_MAX,
+    AbortedEntry,
     Broken,
     FileKind,
     FoundBatch,
@@ -16,6 +17,7 @@ from respool.cli.log_files import (
     read_checkpoint,
     read_offset_index,
     read_time_index,
+    read_transaction_index,
 )
 from respool.cli.message_format import bytes_to_json, for_terminal
 from respool.cli.times import format_ms
@@ -23,6 +25,7 @@ from respool.log.checkpoint_text import parse_number
 from respool.log.producer_snapshot import decode_entries
 from respool.model.errors import RequestError
 from respool.records.batch import Codec
+from respool.records.markers import read_marker
 from respool.records.record import Record, iterate_records
 
 BATCH_COLUMNS = (
@@ -64,7 +67,7 @@ def _check_is_log_file(path: Path) -> None:
     if kind_of(path) is None:
         raise UsageError(
             f"{path.name!r} is no log file",
-            hint="known are .log, .index, .timeindex, .snapshot (named by an offset) and *-checkpoint",
+            hint="known are .log, .index, .timeindex, .txnindex, .snapshot (named by an offset) and *-checkpoint",
         )
 
 
@@ -86,11 +89,21 @@ def _dump_segment(
             # Records of a batch whose checksum is wrong would be anything.
             if records and found.crc_ok:
                 inside = (r for r in _records(segment, found) if r.offset >= from_offset)
-            printer.print_batch(found, inside)
+            printer.print_batch(found, inside, _transaction_end(segment, found))
             sound &= bool(found.crc_ok)
     finally:
         segment.close()
     return sound
+
+
+def _transaction_end(segment: SegmentFile, found: FoundBatch) -> str | None:
+    """'commit' or 'abort' of a control batch that ends a transaction."""
+    if not found.header.is_control or not found.crc_ok or found.header.size > RECORDS_BYTES_MAX:
+        return None
+    marker = read_marker(segment.read_batch(found))
+    if marker is None:
+        return None
+    return "commit" if marker.is_commit else "abort"
 
 
 def _records(segment: SegmentFile, found: FoundBatch) -> Iterator[Record]:
@@ -112,33 +125,38 @@ class _SegmentPrinter:
         self._batches = output.RowStream(BATCH_COLUMNS, BATCH_WIDTHS)
         self._records = output.RowStream(RECORD_COLUMNS, RECORD_WIDTHS, indent="    ")
 
-    def print_batch(self, found: FoundBatch, records: Iterator[Record]) -> None:
+    def print_batch(
+        self, found: FoundBatch, records: Iterator[Record], transaction_end: str | None
+    ) -> None:
         if self._as_json:
-            document = {"file": str(self._path), **batch_document(found)}
+            document = {"file": str(self._path), **batch_document(found, transaction_end)}
             if self._with_records:
                 document["records"] = [_record_document(record) for record in records]
             output.print_line(output.json_line(document))
             return
         # With both kinds on one pipe, the first field tells them apart.
         marked = self._with_records and not output.is_terminal()
-        row = batch_row(found)
+        row = batch_row(found, transaction_end)
         self._batches.print_row(("batch", *row) if marked else row)
         for record in records:
             row = _record_row(record)
             self._records.print_row(("record", *row) if marked else row)
 
 
-def batch_row(found: FoundBatch) -> tuple[object, ...]:
+def batch_row(found: FoundBatch, transaction_end: str | None) -> tuple[object, ...]:
     header = found.header
     producer = None
     if header.has_producer_id:
-        producer = f"{header.producer_id}/{header.producer_epoch} {header.base_sequence}-{header.last_sequence}"
+        producer = f"{header.producer_id}/{header.producer_epoch}"
+        # A transaction's end has none.
+        if header.base_sequence >= 0:
+            producer += f" {header.base_sequence}-{header.last_sequence}"
     flags = [
         word
         for word, is_set in (
             ("append-time", header.is_log_append_time),
             ("transactional", header.is_transactional),
-            ("control", header.is_control),
+            (transaction_end or "control", header.is_control),
             # The base timestamp is then not a record's.
             ("delete-horizon", header.has_delete_horizon),
         )
@@ -159,7 +177,7 @@ def batch_row(found: FoundBatch) -> tuple[object, ...]:
     )
 
 
-def batch_document(found: FoundBatch) -> dict[str, object]:
+def batch_document(found: FoundBatch, transaction_end: str | None) -> dict[str, object]:
     header = found.header
     return {
         "base_offset": header.base_offset,
@@ -175,9 +193,10 @@ def batch_document(found: FoundBatch) -> dict[str, object]:
         "producer_id": header.producer_id,
         "producer_epoch": header.producer_epoch,
         "base_sequence": header.base_sequence,
-        "last_sequence": header.last_sequence if header.has_producer_id else -1,
+        "last_sequence": header.last_sequence if header.base_sequence >= 0 else -1,
         "is_transactional": header.is_transactional,
         "is_control": header.is_control,
+        "transaction_end": transaction_end,
         "crc": header.crc,
         "crc_ok": found.crc_ok,
     }
@@ -233,6 +252,8 @@ def _entries_of(
         case FileKind.TIME_INDEX:
             times = (entry for entry in read_time_index(path) if entry.offset >= from_offset)
             return ("timestamp", "offset"), times
+        case FileKind.TRANSACTION_INDEX:
+            return _transaction_entries(path, from_offset)
         case FileKind.SNAPSHOT:
             return _snapshot_entries(path)
         case _:
@@ -249,6 +270,16 @@ def _snapshot_entries(path: Path) -> tuple[tuple[str, ...], Iterator[tuple[objec
         "coordinator_epoch", "current_txn_first_offset",
     )  # fmt: skip
     return names, iter(entries)
+
+
+def _transaction_entries(
+    path: Path, from_offset: int
+) -> tuple[tuple[str, ...], Iterator[tuple[object, ...]]]:
+    try:
+        entries = read_transaction_index(path)
+    except ValueError as error:
+        raise CliError(f"{path}: {error}") from error
+    return AbortedEntry._fields, (entry for entry in entries if entry.last_offset >= from_offset)
 
 
 def _checkpoint_entries(path: Path) -> tuple[tuple[str, ...], Iterator[tuple[object, ...]]]:

@@ -4,6 +4,7 @@
  .log        record batches one after another (records/batch.py draws one)
  .index      8 bytes each    | relative offset 4 | position 4 |       relative = offset - the file name's offset
  .timeindex  12 bytes each   | timestamp 8 | relative offset 4 |
+ .txnindex   34 bytes each   | 0 2 | producer id 8 | first offset 8 | marker's offset 8 | last stable offset 8 |
  *checkpoint text            a version, a count, then one entry per line
 ```
 Index files of a running broker are longer than their entries: the rest is zero, room for entries to come.
@@ -36,12 +37,15 @@ RECORDS_BYTES_MAX = 256 * 1024 * 1024
 
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
+_ABORTED_ENTRY = Struct(">hqqqq")
+_ABORTED_VERSION = 0
 
 
 class FileKind(Enum):
     LOG = auto()
     OFFSET_INDEX = auto()
     TIME_INDEX = auto()
+    TRANSACTION_INDEX = auto()
     SNAPSHOT = auto()
     CHECKPOINT = auto()
 
@@ -50,6 +54,7 @@ _KIND_BY_SUFFIX = {
     ".log": FileKind.LOG,
     ".index": FileKind.OFFSET_INDEX,
     ".timeindex": FileKind.TIME_INDEX,
+    ".txnindex": FileKind.TRANSACTION_INDEX,
     ".snapshot": FileKind.SNAPSHOT,
 }
 
@@ -223,6 +228,32 @@ def odd_bytes(path: Path, kind: FileKind) -> int:
     """Bytes at an index's end that make no entry."""
     layout = _OFFSET_ENTRY if kind is FileKind.OFFSET_INDEX else _TIME_ENTRY
     return path.stat().st_size % layout.size
+
+
+class AbortedEntry(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def read_transaction_index(path: Path) -> list[AbortedEntry]:
+    """
+    Raises:
+        ValueError: it is not made of whole entries, or of a version that is not known.
+    """
+    data = path.read_bytes()
+    left = len(data) % _ABORTED_ENTRY.size
+    if left:
+        raise ValueError(f"{left} bytes at the end make no whole entry")
+    entries: list[AbortedEntry] = []
+    for version, *fields in _ABORTED_ENTRY.iter_unpack(data):
+        if version != _ABORTED_VERSION:
+            raise ValueError(
+                f"entry {len(entries)} is of version {version}, not {_ABORTED_VERSION}"
+            )
+        entries.append(AbortedEntry(*fields))
+    return entries
 
 
 def read_checkpoint(path: Path) -> tuple[tuple[str, ...], list[list[str]]]:

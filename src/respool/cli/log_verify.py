@@ -11,7 +11,13 @@ from pathlib import Path
 
 from respool.cli import output
 from respool.cli.errors import NotFound, UsageError
-from respool.cli.log_files import FileKind, kind_of, read_checkpoint
+from respool.cli.log_files import (
+    FileKind,
+    base_offset_of,
+    kind_of,
+    read_checkpoint,
+    read_transaction_index,
+)
 from respool.cli.segment_check import REMEDY_INDEX, Finding, OffsetOrder, SegmentCheck
 from respool.log.checkpoint_text import parse_number
 from respool.log.producer_snapshot import decode_entries
@@ -20,6 +26,10 @@ from respool.log.producer_snapshot import decode_entries
 DATA_FOLDER_MARK = "meta.properties"
 REMEDY_SNAPSHOT = (
     "stop the broker and delete this file: producers' state is read from the .log instead"
+)
+REMEDY_ABORTED = (
+    "stop the broker and bring this file back from a backup or another replica: it tells read_committed readers what "
+    "was aborted"
 )
 REMEDY_CHECKPOINT = (
     "stop the broker and bring this file back from a backup, or delete it: it is made anew"
@@ -102,7 +112,8 @@ def _gather(path: Path) -> list[list[Path]]:
                 f"{path.name!r} is no log file",
                 hint="give a data folder, a partition's folder or a .log",
             )
-        beside = [path.with_suffix(suffix) for suffix in (".log", ".index", ".timeindex")]
+        suffixes = (".log", ".index", ".timeindex", ".txnindex")
+        beside = [path.with_suffix(suffix) for suffix in suffixes]
         if path in beside:
             return [[each for each in beside if each.is_file()]]
         return [[path]]
@@ -162,8 +173,12 @@ class _Group:
                 problem, remedy = _snapshot_problem(path), REMEDY_SNAPSHOT
             case FileKind.CHECKPOINT:
                 problem, remedy = _checkpoint_problem(path), REMEDY_CHECKPOINT
-            case FileKind.OFFSET_INDEX | FileKind.TIME_INDEX if path.stem not in segment_stems:
+            case FileKind.OFFSET_INDEX | FileKind.TIME_INDEX | FileKind.TRANSACTION_INDEX if (
+                path.stem not in segment_stems
+            ):
                 problem, is_damage = "an index without its .log", False
+            case FileKind.TRANSACTION_INDEX:
+                problem, remedy = _transaction_index_problem(path), REMEDY_ABORTED
             case _:
                 pass
         if problem:
@@ -177,6 +192,25 @@ def _snapshot_problem(path: Path) -> str:
         decode_entries(path.read_bytes())
     except ValueError as error:
         return str(error)
+    return ""
+
+
+def _transaction_index_problem(path: Path) -> str:
+    try:
+        entries = read_transaction_index(path)
+    except ValueError as error:
+        return str(error)
+    before = base_offset_of(path) - 1
+    for number, entry in enumerate(entries):
+        if not 0 <= entry.first_offset < entry.last_offset:
+            return (
+                f"entry {number} has a transaction from offset {entry.first_offset} to its end at "
+                f"{entry.last_offset}"
+            )
+        # In the order of the ends, which lie in this segment.
+        if entry.last_offset <= before:
+            return f"entry {number} ends at offset {entry.last_offset}, after {before}"
+        before = entry.last_offset
     return ""
 
 
