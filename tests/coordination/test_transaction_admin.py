@@ -75,8 +75,8 @@ def test_a_listed_transaction_has_its_producer_and_state() -> None:
 
 
 def test_states_that_there_are_not_are_named() -> None:
-    reply = busy_world().now(ListTransactions(states=frozenset({"Empty", "Full", "Dead"})))
-    assert reply.unknown_states == ("Dead", "Full")
+    reply = busy_world().now(ListTransactions(states=frozenset({"Empty", "Full", "Dead", "empty"})))
+    assert reply.unknown_states == ("Full", "empty")
     assert len(reply.transactions) == 1
 
 

@@ -533,7 +533,7 @@ def run(examples: int, steps: int) -> None:
 
 
 def test_transactions_under_random_producers_clocks_and_crashes() -> None:
-    run(examples=150, steps=40)
+    run(examples=100, steps=40)
 
 
 @pytest.mark.long

@@ -126,6 +126,11 @@ class RecordReader:
         return taken
 
     def _varint(self) -> int:
+        # Nearly all are of one byte.
+        first = self._data[self._position : self._position + 1]
+        if first and first[0] < 0x80:
+            self._position += 1
+            return first[0]
         value = shift = 0
         while shift < _VARINT_BITS_MAX:
             byte = self._take(1)[0]

@@ -16,6 +16,8 @@ from respool.coordination.transaction_requests import (
 from respool.model.errors import InvalidRegularExpression, InvalidRequest, TransactionalIdNotFound
 
 _STATES = {state.kafka_name: state for state in TransactionState}
+# Kafka has these too, in passing. Here no id is ever in one of them, but they may be asked for.
+_STATES_IN_PASSING = {"Dead", "PrepareEpochFence"}
 
 
 class TransactionAdmin:
@@ -38,7 +40,7 @@ class TransactionAdmin:
                 return ListTransactionsReply(error=error)
             found = [one for one in found if one.transactional_id in matching]
         return ListTransactionsReply(
-            unknown_states=tuple(sorted(request.states - _STATES.keys())),
+            unknown_states=tuple(sorted(request.states - _STATES.keys() - _STATES_IN_PASSING)),
             transactions=tuple(
                 ListedTransaction(one.transactional_id, one.producer_id, one.state) for one in found
             ),
