@@ -17,7 +17,15 @@ NOTHING = Decision()
 
 
 class Draft:
-    __slots__ = ("_answers", "_effects", "_records", "_timers", "now_ms", "producer", "record_bytes")
+    __slots__ = (
+        "_answers",
+        "_effects",
+        "_records",
+        "_timers",
+        "now_ms",
+        "producer",
+        "record_bytes",
+    )
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
