@@ -237,7 +237,7 @@ def test_a_sync_without_a_file_handle_is_done_later_and_nobody_is_failed(
         rides = bench.partition()
         told = append(rides)
         # As if the folder had to be synced and could not be opened.
-        rides.log._ledger.on_names_changed()
+        rides.log._parts.ledger.on_names_changed()
         bench.disk.faults.fail("sync_folder", error=HandlesExhausted)
         bench.offload.release()
         async with asyncio.timeout(10):

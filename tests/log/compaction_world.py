@@ -170,7 +170,7 @@ class CompactionWorld:
 
     def roll(self) -> None:
         """Begin a new segment, and have the old ones on the disk: now they can be compacted."""
-        self.log._roll(self.now_ms)
+        self.log._parts.roll(self.now_ms)
         self.sync()
 
     def write_checkpoint(self) -> None:
@@ -281,7 +281,7 @@ class CompactionWorld:
         """All that lies in the segments from the log's start on, read past the log."""
         return [
             one
-            for segment in self.log._segments.all
+            for segment in self.log._parts.segments.all
             for one in segment.walk_from(segment.base_offset)
             if one.header.last_offset >= self.log.log_start
         ]
@@ -370,7 +370,7 @@ class CompactionWorld:
 
     def check_segments(self) -> None:
         """No segment is empty, each ends where the next begins, and the indexes point at batches."""
-        segments = self.log._segments.all
+        segments = self.log._parts.segments.all
         for segment, following in pairwise(segments):
             assert segment.size > 0
             assert segment.next_offset() == following.base_offset
@@ -391,7 +391,7 @@ class CompactionWorld:
         replayed = ProducerStates(expiration_ms=EXPIRATION_MS)
         for header in self.headers:
             replayed.update(header, base_offset=header.base_offset)
-        assert self._remembered(self.log._producers) == self._remembered(replayed)
+        assert self._remembered(self.log._parts.producers) == self._remembered(replayed)
 
     def _remembered(self, states: ProducerStates) -> dict[int, object]:
         begin = self.forgotten_below

@@ -186,7 +186,7 @@ class LogWorld:
         self._settle_epoch()
 
     def _settle_epoch(self) -> None:
-        if self.announcing is not None and self.announcing in self.log._epochs.entries:
+        if self.announcing is not None and self.announcing in self.log._parts.epochs.entries:
             self.epochs.assign(*self.announcing)
         self.announcing = None
 
@@ -317,7 +317,7 @@ class LogWorld:
         self.epochs.truncate_end(Offset(log.log_end + 1))
         if self.is_truncating:
             # Whether an epoch without data went with it or not, the truncation will be done again.
-            self.epochs = EpochCache.decode(log._epochs._epochs.encode())
+            self.epochs = EpochCache.decode(log._parts.epochs._epochs.encode())
         self.is_truncating = False
         self.safe_end = log.log_end
         self.check()
@@ -407,7 +407,7 @@ class LogWorld:
 
     def check_producers(self) -> None:
         """The producers known are those the log alone tells of, and so are the batches they are known by."""
-        assert self._remembered(self.log._producers) == self._remembered(self.replayed())
+        assert self._remembered(self.log._parts.producers) == self._remembered(self.replayed())
         assert all(one.last_offset >= self.log_start for one in self.log.active_producers())
 
     def replayed(self) -> ProducerStates:
@@ -434,7 +434,7 @@ class LogWorld:
             if one.header.leader_epoch > rebuilt.latest:
                 rebuilt.assign(one.header.leader_epoch, one.base_offset)
         rebuilt.truncate_start(self.log_start)
-        found = self.log._epochs.entries
+        found = self.log._parts.epochs.entries
         end = self.log_end
         with_data = [one for one in found if one.start_offset < end]
         assert with_data == [one for one in rebuilt.entries if one.start_offset < end]
@@ -451,7 +451,7 @@ class LogWorld:
     def check_indexes(self) -> None:
         """Every entry points at a batch, as Kafka's own dump tool would check it."""
         by_last = {one.last_offset: one for one in self.batches}
-        for segment in self.log._segments.all:
+        for segment in self.log._parts.segments.all:
             if not segment.size:
                 continue
             indexes = segment.indexes()

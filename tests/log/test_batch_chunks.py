@@ -13,7 +13,7 @@ def segment_of(*sizes: int) -> tuple[CompactionWorld, Segment]:
     for size in sizes:
         world.append(keyed("k", b"v" * size))
     world.roll()
-    return world, world.log._segments.all[0]
+    return world, world.log._parts.segments.all[0]
 
 
 @pytest.mark.parametrize("read_bytes", [61, 100, 300, 10_000])

@@ -74,9 +74,9 @@ def end(world: CompactionWorld, producer: int, *, is_commit: bool) -> None:
 
 
 def compact(world: CompactionWorld) -> None:
-    world.log._producers.expire(10**15)
-    world.log._producers.expire(3 * 10**15)
-    world.log._roll(world.now_ms)
+    world.log._parts.producers.expire(10**15)
+    world.log._parts.producers.expire(3 * 10**15)
+    world.log._parts.roll(world.now_ms)
     world.sync()
     tools = CompactionTools(scanner=world.scanner, memory_bytes_max=10**6, secret=bytes(16))
     compaction = world.log.begin_compaction(
@@ -160,7 +160,7 @@ def test_the_last_marker_of_a_producer_that_is_still_known_stays() -> None:
     compact(world)
     world.now_ms += 5000
     end(world, BOB, is_commit=True)
-    world.log._roll(world.now_ms)
+    world.log._parts.roll(world.now_ms)
     world.sync()
     tools = CompactionTools(scanner=world.scanner, memory_bytes_max=10**6, secret=bytes(16))
     for _ in range(3):
@@ -173,7 +173,7 @@ def test_the_last_marker_of_a_producer_that_is_still_known_stays() -> None:
             world.log.finish_compaction(compaction)
         world.now_ms += 5000
         append(world, -1, keyed("y"))
-        world.log._roll(world.now_ms)
+        world.log._parts.roll(world.now_ms)
         world.sync()
     kept = [one.header.producer_id for one in world.batches() if one.header.is_control]
     assert kept == [BOB]

@@ -283,8 +283,8 @@ def test_a_forgotten_producer_needs_no_headers() -> None:
     world.append(keyed("a", "1"), producer=(5, 2, 0))
     world.append(keyed("a", "2"))
     world.roll()
-    world.log._producers.expire(10**15)
-    world.log._producers.expire(2 * 10**15)
+    world.log._parts.producers.expire(10**15)
+    world.log._parts.producers.expire(2 * 10**15)
     world.compact()
     assert len(world.headers_on_disk()) == 1
 
@@ -360,7 +360,7 @@ def test_a_log_of_which_little_is_left_becomes_one_segment_at_once() -> None:
     """Also when they all were full."""
     config = dataclasses.replace(BIG, segment_bytes=1024)
     world = filled("ab" * 100, config=config)
-    sizes = [segment.size for segment in world.log._segments.all[:-1]]
+    sizes = [segment.size for segment in world.log._parts.segments.all[:-1]]
     assert len(sizes) > 10
     assert min(sizes[:-1]) > 900
     batch_chunks.READ_BYTES = 70
@@ -454,7 +454,7 @@ def test_only_what_a_snapshot_vouches_for_is_compacted() -> None:
     world = filled("aa", "aa")
     for _ in range(3):
         world.append(keyed("b", "1"))
-    world.log._roll(world.now_ms)
+    world.log._parts.roll(world.now_ms)
     world.disk.faults.capacity_bytes = 0
     world.sync()
     world.disk.faults.heal()
@@ -577,7 +577,7 @@ def test_a_stop_leaves_half_done_work_behind_and_the_next_start_removes_it() -> 
 def test_readers_go_on_with_the_segments_they_have() -> None:
     world = compacting(filled("abc", "abd"))
     log = world.log
-    old, end = log._segments, log._end
+    old, end = log._parts.segments, log._parts.end
     before = world.values()
     for segment in old.all:
         segment.release()
@@ -607,7 +607,7 @@ def test_a_reader_that_opens_a_segment_while_it_is_replaced_gets_the_old_one(
 ) -> None:
     """1. It finds no file open.   2. The segment is replaced.   3. It opens the name, which is another's now."""
     world = compacting(filled("abc", "abd"))
-    old = world.log._segments.all[0]
+    old = world.log._parts.segments.all[0]
     old.release()
     content = world.disk.read_file(old.path)
     open_log = world.disk.open_log

@@ -126,7 +126,7 @@ class LogAgainstDictionary(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        if self.world.log._segments.active.size:
+        if self.world.log._parts.segments.active.size:
             self.world.roll()
 
     @rule()
@@ -237,7 +237,9 @@ class LogAgainstDictionary(RuleBasedStateMachine):
     def truncate(self, data: st.DataObject) -> None:
         """As a follower would, beyond what is committed, and so beyond what was compacted."""
         world = self.world
-        low = max(world.touched_end, world.log.log_start, world.log._segments.first.base_offset)
+        low = max(
+            world.touched_end, world.log.log_start, world.log._parts.segments.first.base_offset
+        )
         offset = Offset(data.draw(st.integers(low, world.log_end)))
         if offset >= world.log_end:
             return

@@ -368,7 +368,7 @@ def test_how_far_a_log_was_compacted_is_remembered_as_long_as_it_is_there() -> N
     log = folder.open_partition(ORDERS, topic_id=FIRST, config=compacted, now_ms=0)
     append(log)
     append(log)
-    log.cleaned_end = Offset(1)
+    log._compaction.cleaned_end = Offset(1)
     assert close(folder, {ORDERS: log})
     assert checkpoint(disk, CLEANED_END) == {ORDERS: 1}
     # No longer compacted: it may have gaps all the same.

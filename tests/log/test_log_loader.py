@@ -85,7 +85,7 @@ def test_a_log_that_was_only_opened_and_closed_writes_nothing() -> None:
 
 def test_without_the_snapshot_at_its_end_headers_are_replayed() -> None:
     world = stopped()
-    world.disk.delete(world.log._snapshots.path(world.log_end))
+    world.disk.delete(world.log._parts.snapshots.path(world.log_end))
     world.open(clean=True)
     assert world.disk.counters.reads > 0
     check_loaded(world)
@@ -126,7 +126,7 @@ def test_an_epoch_without_data_survives_every_restart() -> None:
     world.lead()
     for restart in (world.stop_and_start, world.kill_and_start, world.crash_and_start):
         restart()
-        assert world.log._epochs.entries[-1] == (world.epoch, world.log_end)
+        assert world.log._parts.epochs.entries[-1] == (world.epoch, world.log_end)
 
 
 def test_a_recovery_point_that_is_too_low_is_not_believed_to_be_the_end() -> None:
@@ -163,7 +163,7 @@ def test_an_epoch_beyond_the_end_is_not_believed() -> None:
         f"{FOLDER}/{EPOCHS_NAME}", f"0\n2\n0 0\n9 {world.log_end + 1}\n".encode()
     )
     world.open(clean=True)
-    assert world.log._epochs.entries == [(0, 0)]
+    assert world.log._parts.epochs.entries == [(0, 0)]
 
 
 def test_a_log_that_ends_before_its_recovery_point_is_refused() -> None:
@@ -185,7 +185,7 @@ def test_a_log_whose_segments_are_gone_is_refused() -> None:
 
 def test_a_tail_that_was_cut_in_spite_of_a_clean_stop_is_noticed() -> None:
     world = stopped()
-    path = world.log._segments.active.path
+    path = world.log._parts.segments.active.path
     world.disk.open_log(path).truncate(world.disk.size(path) - 1)
     # Nothing was read, so it is noticed by the first who writes or reads there, and nothing is written.
     world.open(clean=True)
@@ -200,7 +200,7 @@ def test_the_log_start_is_the_later_of_what_was_written_down_and_what_is_there()
     world.open(clean=True)
     assert world.log.log_start == 7
     world.log_start = Offset(7)
-    world.raise_log_start(Offset(world.log._segments.all[2].base_offset + 1))
+    world.raise_log_start(Offset(world.log._parts.segments.all[2].base_offset + 1))
     for one in world.apply_retention(world.log_end):
         one.delete()
     world.log.close()

@@ -154,8 +154,8 @@ def test_a_roll_that_fails_changes_nothing(call: str) -> None:
 def test_a_segment_never_grows_beyond_its_size() -> None:
     world = LogWorld.new()
     world.fill(100)
-    assert all(segment.size <= SMALL.segment_bytes for segment in world.log._segments.all)
-    assert world.log.size_bytes == sum(segment.size for segment in world.log._segments.all)
+    assert all(segment.size <= SMALL.segment_bytes for segment in world.log._parts.segments.all)
+    assert world.log.size_bytes == sum(segment.size for segment in world.log._parts.segments.all)
 
 
 def test_a_batch_larger_than_a_segment_gets_one_of_its_own() -> None:
@@ -174,7 +174,7 @@ def test_offsets_too_far_for_the_index_begin_a_new_segment() -> None:
         data = build_batch([NewRecord(timestamp_ms=1)])
         header = read_header(data)._replace(last_offset_delta=2**30 - 1, record_count=2**30)
         world.log.append(RecordBatch(header, data), leader_epoch=LeaderEpoch(0), now_ms=1)
-    assert [one.base_offset for one in world.log._segments.all] == [0, 2**31]
+    assert [one.base_offset for one in world.log._parts.segments.all] == [0, 2**31]
 
 
 def test_a_segment_of_old_records_is_rolled_by_the_clock_only_when_it_is_old_itself() -> None:
@@ -206,9 +206,9 @@ def test_the_last_timestamp_of_a_rolled_segment_is_on_the_disk() -> None:
     world.fill(40)
     world.sync()
     world.crash_and_start()
-    for segment in world.log._segments.all[:-1]:
-        end = world.log._segments.end_of(
-            world.log._segments.index_of(segment.base_offset), log_end=world.log_end
+    for segment in world.log._parts.segments.all[:-1]:
+        end = world.log._parts.segments.end_of(
+            world.log._parts.segments.index_of(segment.base_offset), log_end=world.log_end
         )
         largest = max(
             one.header.max_timestamp
@@ -297,7 +297,7 @@ def test_reading_to_a_known_point_needs_no_search_for_it() -> None:
 def test_a_read_does_not_wait_for_the_disk_when_told_not_to() -> None:
     world = LogWorld.new()
     world.fill(3)
-    path = world.log._segments.active.path
+    path = world.log._parts.segments.active.path
     world.disk.make_cold(path)
 
     def read_cached() -> bytes:
@@ -345,14 +345,14 @@ def test_raising_the_logs_start_forgets_epochs_and_producers_below() -> None:
     world.append(batch_of(1, producer=(8, 0, 0)))
     world.raise_log_start(Offset(4))
     assert [state.producer_id for state in world.log.active_producers()] == [8]
-    assert [entry.epoch for entry in world.log._epochs.entries] == [1, 2]
+    assert [entry.epoch for entry in world.log._parts.epochs.entries] == [1, 2]
     world.check()
     world.sync()
     world.write_checkpoint()
     for restart in (world.kill_and_start, world.stop_and_start, world.crash_and_start):
         restart()
         assert [state.producer_id for state in world.log.active_producers()] == [8]
-        assert [entry.epoch for entry in world.log._epochs.entries] == [1, 2]
+        assert [entry.epoch for entry in world.log._parts.epochs.entries] == [1, 2]
 
 
 def test_retention_removes_what_is_old_and_moves_the_start() -> None:
@@ -362,8 +362,8 @@ def test_retention_removes_what_is_old_and_moves_the_start() -> None:
     assert world.apply_retention(Offset(0)) == []
     removed = world.apply_retention(world.log_end)
     assert removed
-    assert world.log_start == world.log._segments.first.base_offset > 0
-    oldest = world.log._segments.first.largest.timestamp
+    assert world.log_start == world.log._parts.segments.first.base_offset > 0
+    oldest = world.log._parts.segments.first.largest.timestamp
     assert world.now_ms - oldest <= 10_000
     world.check()
     world.crash_and_start()
@@ -406,7 +406,7 @@ def test_retention_without_file_handles_removes_what_it_can_and_the_rest_later()
     world = LogWorld.new(0, dataclasses.replace(SMALL, retention_bytes=0))
     world.fill(60)
     world.sync()
-    bases = [one.base_offset for one in world.log._segments.all]
+    bases = [one.base_offset for one in world.log._parts.segments.all]
     world.disk.faults.fail("sync_folder", nth=3, times=None, error=HandlesExhausted)
     removed = world.apply_retention(world.log_end)
     assert 0 < len(removed) < len(bases) - 1
@@ -444,7 +444,7 @@ def test_segments_that_nobody_reads_are_let_go_of() -> None:
     world.check()
     for _ in range(3):
         world.log.apply_retention(now_ms=world.now_ms, high_watermark=Offset(0))
-    old = world.log._segments.all[:-1]
+    old = world.log._parts.segments.all[:-1]
     assert not any(is_open(segment) for segment in old)
     world.check()
     world.check_indexes()
@@ -477,7 +477,7 @@ def test_the_files_are_kafkas() -> None:
     world = LogWorld.new()
     world.fill(10)
     world.log.close()
-    base = world.log._segments.all[1].base_offset
+    base = world.log._parts.segments.all[1].base_offset
     assert world.log.segment_count == 2
     assert world.disk.list_folder(FOLDER) == sorted(
         [
@@ -494,5 +494,5 @@ def test_no_file_is_left_open_after_closing() -> None:
     world.fill(30)
     world.check()
     world.log.close()
-    for segment in world.log._segments.all:
+    for segment in world.log._parts.segments.all:
         assert not is_open(segment)

@@ -112,7 +112,7 @@ def test_a_torn_tail_in_a_real_file_is_cut(tmp_path: Path) -> None:
     real = RealLog(tmp_path)
     for number in range(100):
         real.append(number)
-    active = tmp_path / real.log._segments.active.path
+    active = tmp_path / real.log._parts.segments.active.path
     with active.open("ab") as file:
         file.write(bytes(300))
     real.open(recovery_point=0, clean=False)

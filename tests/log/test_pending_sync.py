@@ -68,8 +68,8 @@ def test_snapshots_are_written_by_the_sync_and_not_by_the_roll() -> None:
     assert world.disk.counters.replaced_files == replaced
     assert world.disk.counters.syncs == 1
     world.sync()
-    bases = [one.base_offset for one in world.log._segments.all[1:]]
-    assert world.log._snapshots.offsets == bases
+    bases = [one.base_offset for one in world.log._parts.segments.all[1:]]
+    assert world.log._parts.snapshots.offsets == bases
 
 
 @pytest.mark.parametrize("what", ["sync", "sync_folder", "replace"])
@@ -98,11 +98,11 @@ def test_a_full_disk_does_not_fail_a_sync_for_a_snapshot() -> None:
     world.disk.faults.capacity_bytes = 1
     world.sync()
     assert world.log.synced_end == world.log_end
-    assert world.log._snapshots.offsets == []
+    assert world.log._parts.snapshots.offsets == []
     # It is written as soon as there is room.
     world.disk.faults.capacity_bytes = None
     world.sync()
-    assert world.log._snapshots.newest == world.log._segments.active.base_offset
+    assert world.log._parts.snapshots.newest == world.log._parts.segments.active.base_offset
 
 
 def test_two_syncs_may_overlap_and_finish_in_any_order() -> None:
@@ -138,7 +138,7 @@ def test_a_sync_begun_before_a_truncation_comes_to_nothing() -> None:
     old.run()
     world.log.finish_sync(old)
     assert world.log.synced_end == synced == cut
-    assert max(world.log._snapshots.offsets, default=0) <= cut
+    assert max(world.log._parts.snapshots.offsets, default=0) <= cut
     names = [name for name in world.disk.list_folder(FOLDER) if name.endswith(".snapshot")]
     assert all(int(name[:20]) <= cut for name in names)
 

@@ -25,7 +25,7 @@ def killed(*, synced: int = 12, unsynced: int = 10) -> LogWorld:
 
 def place_of(world: LogWorld, number: int) -> tuple[str, int]:
     """The file and the position of a batch."""
-    segments = world.log._segments
+    segments = world.log._parts.segments
     offset = world.batches[number].base_offset
     segment = segments.all[segments.index_of(offset)]
     first = [one.base_offset for one in world.batches].index(segment.base_offset)
@@ -49,7 +49,7 @@ def test_after_kill_everything_written_is_there_and_on_the_disk() -> None:
 def test_only_what_follows_the_recovery_point_is_read() -> None:
     world = killed(synced=200, unsynced=3)
     world.open(clean=False)
-    active = world.log._segments.all[-2:]
+    active = world.log._parts.segments.all[-2:]
     assert world.disk.counters.bytes_read <= sum(one.size for one in active) + 2 * 4096
     assert world.log.recovery is not None
     assert world.log.recovery.scanned_from >= active[0].base_offset
@@ -65,7 +65,7 @@ def test_the_newest_snapshot_is_as_good_as_a_recovery_point() -> None:
     world.open(clean=False)
     assert world.log.recovery is not None
     # One segment more than needed, for its indexes.
-    assert world.log.recovery.scanned_from == world.log._segments.all[-2].base_offset
+    assert world.log.recovery.scanned_from == world.log._parts.segments.all[-2].base_offset
     world.check()
 
 
@@ -126,7 +126,7 @@ def test_a_bad_batch_before_a_snapshot_is_not_cut_although_the_recovery_point_is
     world.write_checkpoint()
     world.fill(30)
     world.sync()
-    newest = world.log._snapshots.newest
+    newest = world.log._parts.snapshots.newest
     number = next(n for n, one in enumerate(world.batches) if one.header.next_offset == newest)
     path, position = place_of(world, number)
     world.disk.kill()
@@ -142,7 +142,7 @@ def test_a_missing_segment_is_not_skipped() -> None:
     world.sync()
     world.write_checkpoint()
     world.fill(30)
-    middle = world.log._segments.all[-2]
+    middle = world.log._parts.segments.all[-2]
     world.disk.kill()
     world.disk = world.disk.reopen()
     world.disk.delete(middle.path)
@@ -160,7 +160,7 @@ def test_a_missing_segment_below_the_recovery_point_is_told() -> None:
     world.sync()
     world.write_checkpoint()
     world.fill(1)
-    last = world.log._segments.active
+    last = world.log._parts.segments.active
     world.disk.kill()
     world.disk = world.disk.reopen()
     world.disk.delete(last.path)
@@ -170,7 +170,7 @@ def test_a_missing_segment_below_the_recovery_point_is_told() -> None:
 
 def test_an_emptied_old_segment_is_told() -> None:
     world = killed(synced=40)
-    path = world.log._segments.first.path
+    path = world.log._parts.segments.first.path
     world.disk.open_log(path).truncate(0)
     with pytest.raises(SegmentCorrupt, match="is empty"):
         world.open(clean=False)
@@ -233,7 +233,7 @@ def test_what_a_recovery_has_rebuilt_is_complete_and_on_the_disk() -> None:
         world.disk.kill()
         world.disk = world.disk.reopen()
         world.open(clean=False)
-        finished = world.log._segments.all[:-1]
+        finished = world.log._parts.segments.all[:-1]
         assert len(finished) > 3
         assert not any(segment.is_writable for segment in finished)
         paths = [
@@ -293,7 +293,7 @@ def test_the_power_may_go_at_any_change() -> None:
         world.fill(2)
         world.run_sync()
         world.finish_sync()
-        world.raise_log_start(Offset(world.log._segments.all[2].base_offset + 1))
+        world.raise_log_start(Offset(world.log._parts.segments.all[2].base_offset + 1))
         for one in world.apply_retention(world.log.synced_end):
             one.delete()
         world.lead()
@@ -310,9 +310,9 @@ def test_the_power_may_go_during_truncations() -> None:
         world.fill(40, size=150)
         world.sync()
         world.disk.faults._changes_left = changes
-        world.truncate_to(Offset(world.log._segments.all[3].base_offset + 1))
+        world.truncate_to(Offset(world.log._parts.segments.all[3].base_offset + 1))
         world.fill(5, size=150)
-        world.truncate_to(Offset(world.log._segments.all[1].base_offset))
+        world.truncate_to(Offset(world.log._parts.segments.all[1].base_offset))
         world.fill(5, size=150)
         world.truncate_fully(Offset(500))
         world.fill(2)

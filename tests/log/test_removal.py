@@ -13,7 +13,7 @@ def expired_world() -> LogWorld:
     world.fill(40)
     world.sync()
     assert world.log.segment_count > 3
-    world.raise_log_start(Offset(world.log._segments.all[2].base_offset))
+    world.raise_log_start(Offset(world.log._parts.segments.all[2].base_offset))
     return world
 
 
@@ -33,7 +33,7 @@ def test_removed_files_are_renamed_and_later_deleted() -> None:
 
 def test_a_reader_that_has_a_removed_segment_goes_on_reading() -> None:
     world = expired_world()
-    segments = world.log._segments
+    segments = world.log._parts.segments
     expected = segments.first.read(0, 200)
     for one in world.apply_retention(world.log_end):
         one.delete()
@@ -49,7 +49,7 @@ def test_the_names_are_gone_for_good_before_the_files_are() -> None:
         world = LogWorld.new(seed)
         world.fill(20)
         world.sync()
-        world.raise_log_start(Offset(world.log._segments.all[1].base_offset))
+        world.raise_log_start(Offset(world.log._parts.segments.all[1].base_offset))
         world.write_checkpoint()
         for one in world.apply_retention(world.log_end):
             one.delete()

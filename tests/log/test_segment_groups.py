@@ -16,7 +16,7 @@ def segments_of(*sizes: int) -> list[Segment]:
         for number in range(size):
             world.append(keyed("k", b"." * (100 - 61 - 8), at_ms=number))
         world.roll()
-    return list(world.log._segments.all[:-1])
+    return list(world.log._parts.segments.all[:-1])
 
 
 def have_room(limits: GroupLimits, *, size: int = 400, end: int = 9) -> bool:

@@ -409,7 +409,7 @@ def test_a_segments_index_goes_with_it() -> None:
     world.end(ADA, is_commit=False)
     world.roll()
     world.sync()
-    old = world.log._segments.first
+    old = world.log._parts.segments.first
     old.release()
     world.apply_retention()
     world.delete_removed()
@@ -518,7 +518,7 @@ def test_no_power_cut_during_a_compaction_shows_what_was_aborted() -> None:
 
 def test_who_has_the_old_segments_reads_their_index_on() -> None:
     world = partly_compacted(0)
-    old = world.log._segments.first
+    old = world.log._parts.segments.first
     expected = old.aborted.all()
     old.release()
     assert world.compact()
@@ -543,7 +543,7 @@ def test_what_was_aborted_long_ago_leaves_the_index_before_its_marker_leaves_the
     assert not world.log.has_aborted_from(Offset(0))
     assert not any(
         header.is_control and header.base_offset == 1
-        for segment in world.log._segments.all
+        for segment in world.log._parts.segments.all
         for _, header in segment.walk_from(segment.base_offset)
     )
     world.stop_and_start()

@@ -58,7 +58,7 @@ def test_epochs_are_cut_with_their_data() -> None:
     world = filled()
     second = next(one for one in world.batches if one.header.leader_epoch == 1)
     world.truncate_to(second.base_offset)
-    assert [entry.epoch for entry in world.log._epochs.entries] == [0]
+    assert [entry.epoch for entry in world.log._parts.epochs.entries] == [0]
     assert world.log.end_of_epoch(LeaderEpoch(0)) == (0, second.base_offset)
 
 
@@ -77,7 +77,7 @@ def test_producers_are_what_the_rest_tells() -> None:
 def test_truncating_to_before_the_log_drops_it_all() -> None:
     world = filled()
     world.sync()
-    world.raise_log_start(Offset(world.log._segments.all[2].base_offset))
+    world.raise_log_start(Offset(world.log._parts.segments.all[2].base_offset))
     for one in world.apply_retention(world.log_end):
         one.delete()
     world.truncate_to(Offset(3))
@@ -94,7 +94,7 @@ def test_starting_anew_leaves_nothing_of_the_old_log(offset: int) -> None:
     world.truncate_fully(Offset(offset))
     assert world.log.segment_count == 1
     assert world.log.size_bytes == 0
-    assert world.log._snapshots.offsets == []
+    assert world.log._parts.snapshots.offsets == []
     world.check()
     assert not world.append(batch_of(1, producer=(9, 0, 3))).is_duplicate
     world.fill(20)
@@ -106,7 +106,7 @@ def test_starting_anew_leaves_nothing_of_the_old_log(offset: int) -> None:
 
 def test_starting_anew_at_the_base_of_a_segment_works_too() -> None:
     world = filled()
-    world.truncate_fully(Offset(world.log._segments.all[2].base_offset))
+    world.truncate_fully(Offset(world.log._parts.segments.all[2].base_offset))
     world.check()
     world.fill(5)
     world.check()

@@ -204,8 +204,8 @@ class TransactionWorld:
         self.told_stable = stable
 
     def roll(self) -> None:
-        if self.log._end.position:
-            self.log._roll(self.now_ms)
+        if self.log._parts.end.position:
+            self.log._parts.roll(self.now_ms)
 
     def write_checkpoint(self) -> None:
         self.recovery_point = self.log.synced_end
@@ -326,8 +326,8 @@ class TransactionWorld:
 
     def check_index(self) -> None:
         """Every aborted transaction is in the index, and nothing else; some of compacted segments may be gone."""
-        first = self.log._segments.first.base_offset
-        found = [one for segment in self.log._segments.all for one in segment.aborted.all()]
+        first = self.log._parts.segments.first.base_offset
+        found = [one for segment in self.log._parts.segments.all for one in segment.aborted.all()]
         expected = {
             (one.producer_id, one.first_offset, one.end.base_offset)
             for one in transactions_of(self.history)

@@ -286,8 +286,8 @@ def test_a_fetch_without_a_file_handle_fails_and_the_next_one_gets_the_records(
 ) -> None:
     rides.produce("rides", values=(b"v",))
     partition = rides.broker.partitions.find("rides", 0)
-    partition.log._segments.active.finish()
-    partition.log._segments.active.release()
+    partition.log._parts.segments.active.finish()
+    partition.log._parts.segments.active.release()
     rides.disk.faults.fail("open", error=HandlesExhausted, times=None)
     assert only(rides.ask(Api.FETCH, BY_NAME, **wish(target()))).error_code == STORAGE_ERROR
     assert partition.is_online

@@ -1,0 +1,163 @@
+"""What one log is made of, and the few things that whoever changes it needs: its door is `partition_log.py`.
+
+One thread owns the parts. Readers in other threads see `segments`, `end` and `synced` as they were at one moment each:
+every one is replaced as a whole, in an order that keeps older ones usable with newer ones.
+"""
+
+from respool.log.epoch_file import EpochFile
+from respool.log.log_loader import LoadedLog
+from respool.log.pending_sync import PendingSync, SyncLedger
+from respool.log.roll import RollRule
+from respool.log.segment import Segment
+from respool.log.segment_indexes import IndexSettings
+from respool.log.segments import LogPoint
+from respool.log.transaction_index import AbortedTransaction
+from respool.model.ids import LeaderEpoch, Offset
+from respool.model.topic_config import TopicConfig
+from respool.ports.disk import Disk
+from respool.records.batch import LENGTH_BYTES, STAMP_BYTES, RecordBatch, stamp
+
+
+class LogParts:
+    __slots__ = (
+        "config",
+        "disk",
+        "end",
+        "epochs",
+        "folder",
+        "index_settings",
+        "ledger",
+        "log_start",
+        "producer_expiration_ms",
+        "producers",
+        "roll_rule",
+        "segments",
+        "snapshots",
+        "synced",
+    )
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        folder: str,
+        config: TopicConfig,
+        loaded: LoadedLog,
+        producer_expiration_ms: int,
+    ) -> None:
+        self.disk = disk
+        self.folder = folder
+        self.segments = loaded.segments
+        self.end = LogPoint(loaded.log_end, self.segments.active, self.segments.active.size)
+        # Everything before it is on the disk.
+        self.synced = self.end
+        # The first offset that exists. Invariant: not beyond the end, and never going down except by truncation.
+        self.log_start = loaded.log_start
+        self.producers = loaded.producers
+        self.producer_expiration_ms = producer_expiration_ms
+        self.epochs = EpochFile(disk, folder, loaded.epochs)
+        self.snapshots = loaded.snapshots
+        self.ledger = SyncLedger(disk, folder, self.snapshots)
+        self.take_config(config)
+
+    def take_config(self, config: TopicConfig) -> None:
+        """The active segment keeps the indexes it has."""
+        self.config = config
+        self.index_settings = IndexSettings.of(config)
+        self.take_roll_rule()
+
+    def take_roll_rule(self) -> None:
+        """Another segment is written to, or the settings have changed."""
+        self.roll_rule = RollRule(
+            self.config, folder=self.folder, base_offset=self.segments.active.base_offset
+        )
+
+    def write(
+        self,
+        batch: RecordBatch,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        aborted: AbortedTransaction | None = None,
+    ) -> tuple[Offset, Offset]:
+        """Write a batch at the end, and the transaction that it aborts; return its first and its last offset.
+
+        Raises:
+            DiskFull, DiskFailed: it could not be written; the log is as it was.
+        """
+        if self.ledger.failure is not None:
+            self.ledger.check()
+        header = batch.header
+        base_offset, segment, position = self.end
+        last_offset = Offset(base_offset + header.last_offset_delta)
+        max_timestamp = header.max_timestamp
+        size = header.length + LENGTH_BYTES
+        if position and self.roll_rule.is_due_for(
+            segment, size=size, last_offset=last_offset, max_timestamp=max_timestamp, now_ms=now_ms
+        ):
+            segment = self.roll(now_ms)
+        if not segment.is_writable:
+            segment.make_writable(log_end=base_offset)
+        if leader_epoch > self.epochs.latest:
+            self.epochs.begin(leader_epoch, base_offset)
+        segment.append(
+            (
+                stamp(header, base_offset=base_offset, leader_epoch=leader_epoch),
+                memoryview(batch.data)[STAMP_BYTES:],
+            ),
+            size=size,
+            last_offset=last_offset,
+            max_timestamp=max_timestamp,
+            now_ms=now_ms,
+            aborted=aborted,
+        )
+        self.end = LogPoint(Offset(last_offset + 1), segment, segment.size)
+        return base_offset, last_offset
+
+    def roll(self, now_ms: int) -> Segment:
+        """Begin a new segment. The old one is completed and put on the disk with the next sync."""
+        old, base_offset = self.segments.active, self.end.offset
+        # In this order: a new segment that is begun must be used, or its empty file would lie there as if the log had a
+        # gap. An old one that is finished and then goes on, because there is no room for a new one, does no harm.
+        old.finish()
+        new = Segment.create(
+            self.disk, self.folder, base_offset, self.index_settings, now_ms=now_ms
+        )
+        # The snapshot should know who is silent by now.
+        self.producers.expire(now_ms)
+        self.ledger.on_finished(old, end=base_offset, snapshot=self.producers.encode_snapshot())
+        self.ledger.on_names_changed()
+        self.segments = self.segments.with_new(new)
+        self.end = LogPoint(base_offset, new, 0)
+        self.take_roll_rule()
+        return new
+
+    def finish_sync(self, done: PendingSync) -> None:
+        """That work has run: everything before its end is on the disk."""
+        # One begun before a truncation says nothing about what was appended after it.
+        if not done.belongs_to(self.ledger):
+            return
+        self.ledger.finish(done)
+        if done.end.offset >= self.synced.offset:
+            self.synced = done.end
+
+    def sync_now(self, pending: PendingSync) -> None:
+        """What another thread would do, for the rare moments that cannot wait for it."""
+        pending.run()
+        self.finish_sync(pending)
+
+    def raise_log_start(self, offset: Offset) -> None:
+        """Forget the records before `offset`."""
+        assert offset <= self.end.offset, f"log start {offset} beyond {self.end.offset}"
+        if offset <= self.log_start:
+            return
+        self.log_start = offset
+        # Their file may keep the old ones: they are cut at the next opening too.
+        self.epochs.truncate_start(offset)
+        self.producers.forget_before(offset)
+
+    def last_stable_offset(self, high_watermark: Offset) -> Offset:
+        first_unstable = self.producers.transactions.first_unstable
+        if first_unstable is None or first_unstable >= high_watermark:
+            return high_watermark
+        # What was deleted is undecided no more.
+        return max(first_unstable, self.log_start)

@@ -1,0 +1,118 @@
+"""What may be asked of a log from any thread while its owner writes on: records by offset and by time, and its ends."""
+
+from respool.log.aborted_lookup import find_aborted, has_aborted
+from respool.log.log_parts import LogParts
+from respool.log.read_batches import read_batches
+from respool.log.time_lookup import TimestampedOffset, find_first_at_or_after, find_latest
+from respool.log.transaction_index import AbortedTransaction
+from respool.model.errors import OffsetOutOfRange
+from respool.model.ids import Offset
+from respool.model.topic_config import TopicConfig
+
+
+class LogReader:
+    def __init__(self, parts: LogParts) -> None:
+        self._parts = parts
+
+    @property
+    def log_end(self) -> Offset:
+        """The offset the next record gets."""
+        return self._parts.end.offset
+
+    @property
+    def synced_end(self) -> Offset:
+        """Everything before this offset is on the disk."""
+        return self._parts.synced.offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self._parts.segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._parts.segments)
+
+    @property
+    def config(self) -> TopicConfig:
+        return self._parts.config
+
+    @property
+    def log_start(self) -> Offset:
+        """The first offset that exists."""
+        return self._parts.log_start
+
+    def read(
+        self,
+        offset: Offset,
+        *,
+        max_offset: Offset,
+        bytes_max: int,
+        at_least_one: bool,
+        cached_only: bool = False,
+    ) -> bytes:
+        """Batches as they are stored, from the one that holds `offset` on: that may begin before it.
+
+        Where that one is gone, or compaction left no record of it, from the next that has records.
+
+        There is nothing in it of a batch that ends at `max_offset` or later. It ends after `bytes_max` bytes, maybe
+        within a batch, or where a segment ends. A first batch larger than that comes whole with `at_least_one`, and not
+        at all without.
+
+        Raises:
+            OffsetOutOfRange: the log does not reach there, or not any more.
+            NotCached: `cached_only`, and something would have to come from the disk.
+            SegmentCorrupt, DiskFailed: the disk does not have what it should.
+        """
+        # The end first: segments replaced after it still hold every offset up to it.
+        parts = self._parts
+        end, synced, segments = parts.end, parts.synced, parts.segments
+        first_offset = max(parts.log_start, segments.first.base_offset)
+        if not first_offset <= offset <= end.offset:
+            raise OffsetOutOfRange(f"offset {offset}, the log has {first_offset} to {end.offset}")
+        max_offset = min(max_offset, end.offset)
+        if offset >= max_offset:
+            return b""
+        return read_batches(
+            segments,
+            offset,
+            end=end,
+            synced=synced,
+            max_offset=max_offset,
+            bytes_max=bytes_max,
+            at_least_one=at_least_one,
+            cached_only=cached_only,
+        )
+
+    def has_aborted_from(self, offset: Offset) -> bool:
+        """Whether any transaction was aborted at `offset` or later; cheap, and may err on the side of yes."""
+        return has_aborted(self._parts.segments, offset)
+
+    def aborted_in(
+        self, offset: Offset, end: Offset, *, cached_only: bool = False
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions that reach into [offset, end), by their first offsets.
+
+        `end` is not beyond the last stable offset.
+
+        Raises:
+            NotCached: `cached_only`, and something would have to come from the disk.
+            SegmentCorrupt, DiskFailed: the disk does not have what it should.
+        """
+        return find_aborted(self._parts.segments, offset, end, cached_only=cached_only)
+
+    def first_at_or_after(
+        self, timestamp_ms: int, *, max_offset: Offset
+    ) -> TimestampedOffset | None:
+        """The first record before `max_offset` whose time is that or later."""
+        return find_first_at_or_after(
+            self._parts.segments,
+            timestamp_ms,
+            log_start=self.log_start,
+            max_offset=min(max_offset, self.log_end),
+        )
+
+    def latest_timestamp(self, *, max_offset: Offset) -> TimestampedOffset | None:
+        """Of the records before `max_offset`, the first with the largest time."""
+        return find_latest(
+            self._parts.segments, log_start=self.log_start, max_offset=min(max_offset, self.log_end)
+        )

@@ -1,0 +1,71 @@
+"""Taking old segments out of a log, in an order that leaves no gap whenever the power goes."""
+
+from respool.log.log_parts import LogParts
+from respool.log.removal import RemovedSegment, remove_segment
+from respool.log.retention import count_expired
+from respool.log.segment import Segment
+from respool.log.segments import LogPoint
+from respool.model.errors import HandlesExhausted
+from respool.model.ids import Offset
+
+
+class LogRetention:
+    def __init__(self, parts: LogParts) -> None:
+        self._parts = parts
+
+    def apply(self, *, now_ms: int, bound: Offset) -> list[RemovedSegment]:
+        """Take out what need not be kept and lies below `bound`."""
+        parts = self._parts
+        self._release_idle()
+        expired = count_expired(
+            parts.segments,
+            config=parts.config,
+            log_start=parts.log_start,
+            log_end=parts.end.offset,
+            bound=bound,
+            now_ms=now_ms,
+        )
+        if not expired:
+            return []
+        if expired == len(parts.segments):
+            parts.roll(now_ms)
+        segments = parts.segments.without_first(expired)
+        log_start = segments.first.base_offset
+        if parts.synced.offset < log_start or segments.first is parts.segments.active:
+            # Only what is on the disk is removed, and only when its successor is: whatever of this a
+            # power cut undoes, the log has no gap and does not end before the synced end. Snapshots
+            # are left to the next sync: one that is running now may be writing the same.
+            parts.sync_now(parts.ledger.begin(parts.end, with_snapshots=False))
+        if parts.synced.offset == log_start:
+            # Not to hold on to a file that is to be deleted.
+            parts.synced = LogPoint(log_start, segments.first, 0)
+        return self._remove_first(expired)
+
+    def _release_idle(self) -> None:
+        unsynced = self._parts.ledger.finished
+        for segment in self._parts.segments.all:
+            if segment not in unsynced:
+                segment.release_if_idle()
+
+    def _remove_first(self, count: int) -> list[RemovedSegment]:
+        """Remove so many segments, or those before the first for which the system has no handle left."""
+        parts = self._parts
+        removed: list[RemovedSegment] = []
+        try:
+            for segment in parts.segments.all[:count]:
+                removed.append(self._remove(segment))
+                parts.segments = parts.segments.without_first(1)
+        except HandlesExhausted:
+            if not removed:
+                raise
+        finally:
+            parts.raise_log_start(parts.segments.first.base_offset)
+        return removed
+
+    def _remove(self, segment: Segment) -> RemovedSegment:
+        parts = self._parts
+        # Segments lose their names one after the other, for sure: else a power cut could leave a gap.
+        parts.ledger.sync_names()
+        removed = remove_segment(parts.disk, parts.folder, segment, parts.snapshots)
+        parts.ledger.on_names_changed()
+        return removed

@@ -1,0 +1,66 @@
+"""Cutting a log off at its end, and bringing all that hangs on it in line."""
+
+from respool.log.log_compaction import LogCompaction
+from respool.log.log_parts import LogParts
+from respool.log.log_walk import replay_producers
+from respool.log.pending_sync import SyncLedger
+from respool.log.segments import LogPoint
+from respool.log.truncation import Truncation
+from respool.model.ids import Offset
+
+
+class LogTruncation:
+    def __init__(self, parts: LogParts, compaction: LogCompaction) -> None:
+        self._parts = parts
+        self._compaction = compaction
+
+    def cut_to(self, offset: Offset) -> None:
+        """Cut off the batch that holds `offset` and all after it; on the disk when this returns.
+
+        Before that the caller writes down a recovery point and a log start that are not beyond `offset`, for a log that
+        ends before them is taken for damaged. No sync may be running meanwhile; those begun come to nothing.
+        """
+        parts = self._parts
+        if offset >= parts.end.offset:
+            # No byte goes, but an epoch may (KAFKA-10706).
+            parts.epochs.truncate_end(offset)
+        elif offset < parts.segments.first.base_offset:
+            self.start_anew_at(offset)
+        else:
+            truncation = Truncation(parts.disk, parts.folder, parts.snapshots)
+            parts.segments, log_end = truncation.cut(parts.segments, offset)
+            self._start_over_at(log_end, log_start=min(parts.log_start, log_end))
+
+    def start_anew_at(self, offset: Offset) -> None:
+        """Drop everything and go on at `offset`; on the disk when this returns. The rules are as for `cut_to`."""
+        parts = self._parts
+        truncation = Truncation(parts.disk, parts.folder, parts.snapshots)
+        parts.segments = truncation.start_anew(parts.segments, offset, parts.index_settings)
+        parts.epochs.truncate_end(Offset(0))
+        self._start_over_at(offset, log_start=offset)
+
+    def _start_over_at(self, log_end: Offset, *, log_start: Offset) -> None:
+        """Bring all else in line with the segments, which end here now, and put it on the disk."""
+        parts = self._parts
+        parts.log_start = log_start
+        self._compaction.on_truncated(log_end)
+        active = parts.segments.active
+        parts.end = LogPoint(log_end, active, active.size)
+        parts.take_roll_rule()
+        parts.epochs.truncate_end(log_end)
+        ended = parts.producers.transactions.ended_before(log_end)
+        replay_from, parts.producers = parts.snapshots.load(
+            at_most=log_end, expiration_ms=parts.producer_expiration_ms
+        )
+        replay_producers(parts.producers, parts.segments, replay_from, log_end)
+        parts.producers.forget_before(log_start)
+        parts.producers.transactions.keep_back_for(ended)
+        # Syncs begun before may be about bytes that are gone: they come to nothing, and what they were to do is done.
+        parts.ledger.is_abandoned = True
+        for segment in parts.ledger.finished:
+            if segment in parts.segments.all:
+                segment.sync_all()
+        parts.ledger = SyncLedger(parts.disk, parts.folder, parts.snapshots)
+        active.sync_log()
+        parts.disk.sync_folder(parts.folder)
+        parts.synced = parts.end
