@@ -12,7 +12,6 @@ from random import Random
 from respool.log.epoch_cache import EpochCache, EpochEntry
 from respool.log.partition_log import Appended, PartitionLog, PendingSync, RemovedSegment
 from respool.log.producer_states import ProducerStates
-from respool.log.segment import Segment
 from respool.model.errors import DiskFull, OffsetOutOfRange, StorageError
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig
@@ -478,12 +477,6 @@ class LogWorld:
         finally:
             self.disk.faults.capacity_bytes = None
         self.check()
-
-
-def is_open(segment: Segment) -> bool:
-    """Whether the segment holds on to any file."""
-    held = (segment._file, segment._read_file, segment._indexes, segment._read_indexes)
-    return any(one is not None for one in held)
 
 
 def power_cuts(story: Callable[[LogWorld], None], *, seeds: int = 3) -> int:

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from log.log_world import FOLDER, SMALL, LogWorld, batch_of, is_open
+from log.log_world import FOLDER, SMALL, LogWorld, batch_of
 from respool.model.errors import (
     DiskFailed,
     DiskFull,
@@ -445,7 +445,7 @@ def test_segments_that_nobody_reads_are_let_go_of() -> None:
     for _ in range(3):
         world.log.apply_retention(now_ms=world.now_ms, high_watermark=Offset(0))
     old = world.log._parts.segments.all[:-1]
-    assert not any(is_open(segment) for segment in old)
+    assert not any(segment.is_open for segment in old)
     world.check()
     world.check_indexes()
     world.crash_and_start()
@@ -495,4 +495,4 @@ def test_no_file_is_left_open_after_closing() -> None:
     world.check()
     world.log.close()
     for segment in world.log._parts.segments.all:
-        assert not is_open(segment)
+        assert not segment.is_open

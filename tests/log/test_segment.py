@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from log.log_world import StoredBatch, batch_of, is_open
+from log.log_world import StoredBatch, batch_of
 from respool.log.segment import Segment
 from respool.log.segment_indexes import IndexSettings, index_paths
 from respool.model.errors import DiskFailed, DiskFull, SegmentCorrupt
@@ -316,7 +316,7 @@ def test_an_idle_segment_lets_go_of_its_files(written: Written) -> None:
     assert segment.file is held, "it was used since"
     segment.release_if_idle()
     segment.release_if_idle()
-    assert not is_open(segment)
+    assert not segment.is_open
     # Whoever has the file goes on reading, and the next one opens it again.
     assert held.read(0, 8) == BASE.to_bytes(8, "big")
     assert segment.largest.timestamp == 139

@@ -5,8 +5,7 @@ is opened before it is needed, and what was not needed for a while is let go of:
 open files grows with what lies on the disk.
 
 The owner's thread writes; others may read meanwhile. They see `size` grow only after the bytes and the index entries
-are there. What a reader opens it shares with other readers, never with the owner: the owner's file knows how long it
-is, and a second one beside it would not.
+are there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,9 +14,10 @@ from respool.log.batch_walk import BatchAt, walk_headers
 from respool.log.file_names import LOG, TRANSACTION_INDEX, offset_name
 from respool.log.index_repair import open_indexes, rebuild_indexes, walk_indexed
 from respool.log.segment_indexes import IndexSettings, SegmentIndexes, index_paths
+from respool.log.shared_file import SharedFile
 from respool.log.time_index import TimeEntry, TimeIndex
 from respool.log.transaction_index import ENTRY_BYTES, AbortedTransaction, TransactionIndex
-from respool.model.errors import DiskFailed, SegmentCorrupt, StorageError
+from respool.model.errors import SegmentCorrupt, StorageError
 from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.ports.disk import Disk, LogFile
 from respool.records.batch import RecordBatch
@@ -31,7 +31,6 @@ class Segment:
         "_indexes",
         "_is_used",
         "_largest",
-        "_read_file",
         "_read_indexes",
         "_settings",
         "aborted",
@@ -58,11 +57,10 @@ class Segment:
         self._disk = disk
         self._folder = folder
         self._settings = settings
+        self._file = SharedFile(disk, f"{folder}/{offset_name(base_offset, LOG)}")
         # The owner's, since it began to write; readers use them too.
-        self._file: LogFile | None = None
         self._indexes: SegmentIndexes | None = None
         # What readers opened, while the owner had not.
-        self._read_file: LogFile | None = None
         self._read_indexes: SegmentIndexes | None = None
         # Whether anything was looked up since `release_if_idle` asked last.
         self._is_used = False
@@ -103,7 +101,13 @@ class Segment:
 
     @property
     def path(self) -> str:
-        return f"{self._folder}/{offset_name(self.base_offset, LOG)}"
+        return self._file.path
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds on to any file."""
+        indexes = self._indexes or self._read_indexes
+        return self._file.is_open or indexes is not None
 
     @property
     def largest(self) -> TimeEntry:
@@ -170,7 +174,7 @@ class Segment:
         Raises:
             DiskFull, DiskFailed: nothing was written.
         """
-        indexes, file = self._indexes, self._file
+        indexes, file = self._indexes, self._file.owned
         assert indexes is not None
         assert file is not None
         position = self.size
@@ -233,7 +237,8 @@ class Segment:
         indexes.save()
         indexes.make_writable()
         self.is_writable = False
-        self._largest = self._read_file = self._read_indexes = None
+        self._largest = self._read_indexes = None
+        self._file.release_reader()
         self.size = found.position
         file.truncate(found.position)
         self.aborted.truncate_to(log_end)
@@ -313,9 +318,9 @@ class Segment:
         """
         self._is_used = True
         size = self.size
-        file = self._file or self._read_file
-        if file is None:
-            file = self._open_to_read(size)
+        file = self._file.to_read()
+        if file is not self._file.owned and file.size < size:
+            raise SegmentCorrupt(f"{self.path} has {file.size} bytes, there were {size}")
         return file
 
     def indexes(self, *, cached_only: bool = False) -> SegmentIndexes:
@@ -374,7 +379,7 @@ class Segment:
         indexes = self._indexes or self._read_indexes
         if indexes is not None:
             self._largest = indexes.largest
-        self._file = self._read_file = None
+        self._file.release()
         self._indexes = self._read_indexes = None
         self.aborted.release()
         self.is_writable = False
@@ -387,32 +392,11 @@ class Segment:
     # -- opening -----------------------------------------------------------------------------------------------------
 
     def _own_file(self, *, create: bool = False) -> LogFile:
-        if self._file is None:
-            file = self._disk.open_log(self.path, create=create)
-            if file.size != self.size:
-                raise SegmentCorrupt(f"{self.path} has {file.size} bytes, there were {self.size}")
-            self._file = file
-        return self._file
-
-    def _open_to_read(self, size: int) -> LogFile:
-        """Open the file beside the owner, who may be taking its name away this moment.
-
-        1. A reader finds no file open here.   2. The owner opens it, and renames it out of use.
-        3. The reader finds nothing under the old name, or the file that has it now.
-        """
-        try:
-            file = self._disk.open_log(self.path, create=False)
-        except DiskFailed:
-            if self._file is None:
-                raise
-            return self._file
-        if self._file is not None:
-            file.close()
-            return self._file
-        if file.size < size:
-            raise SegmentCorrupt(f"{self.path} has {file.size} bytes, there were {size}")
-        self._read_file = file
-        return file
+        if self._file.owned is None and self._file.own(create=create).size != self.size:
+            has = self._file.own().size
+            self._file.release()
+            raise SegmentCorrupt(f"{self.path} has {has} bytes, there were {self.size}")
+        return self._file.own()
 
     def _own_indexes(self, file: LogFile) -> SegmentIndexes:
         """Indexes nobody else has, and that are right where writing goes on."""

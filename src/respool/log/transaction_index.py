@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from respool.model.errors import DiskFailed, OffsetOutOfRange, SegmentCorrupt
+from respool.log.shared_file import SharedFile
+from respool.model.errors import OffsetOutOfRange, SegmentCorrupt
 from respool.model.ids import Offset
 from respool.ports.disk import Disk, LogFile
 
@@ -61,16 +62,17 @@ def decode_aborted(data: bytes, path: str) -> list[AbortedTransaction]:
 class TransactionIndex:
     """The owner's thread writes; others may search meanwhile."""
 
-    __slots__ = ("_disk", "_file", "_read_file", "count", "path")
+    __slots__ = ("_disk", "_file", "count")
 
     def __init__(self, disk: Disk, path: str, *, count: int = 0) -> None:
         self._disk = disk
-        self.path = path
-        # The owner's, and what a reader opened while the owner had not.
-        self._file: LogFile | None = None
-        self._read_file: LogFile | None = None
+        self._file = SharedFile(disk, path)
         # How many entries are there for readers.
         self.count = count
+
+    @property
+    def path(self) -> str:
+        return self._file.path
 
     def find(
         self, begin: Offset, end: Offset, *, cached_only: bool = False
@@ -118,7 +120,7 @@ class TransactionIndex:
 
     def replace(self, transactions: Sequence[AbortedTransaction]) -> None:
         """These and no others, in a new file; or no file, where there are none. It is durable when this returns."""
-        self._file = self._read_file = None
+        self._file.release()
         self.count = len(transactions)
         if transactions:
             self._disk.replace_file(self.path, encode_aborted(transactions))
@@ -127,7 +129,7 @@ class TransactionIndex:
 
     def sync(self) -> None:
         """From any thread."""
-        file = self._file
+        file = self._file.owned
         if file is not None:
             file.sync()
 
@@ -138,7 +140,7 @@ class TransactionIndex:
 
     def release(self) -> None:
         """Let go of the file; all of it must be on the disk."""
-        self._file = self._read_file = None
+        self._file.release()
 
     def _entries_from(self, offset: Offset, *, cached_only: bool) -> Iterator[AbortedTransaction]:
         """Those whose marker lies at `offset` or behind it."""
@@ -165,40 +167,20 @@ class TransactionIndex:
         self, index: int, count: int, *, cached_only: bool = False
     ) -> list[AbortedTransaction]:
         size = count * ENTRY_BYTES
-        data = self._any_file().read(index * ENTRY_BYTES, size, cached_only=cached_only)
+        data = self._file.to_read().read(index * ENTRY_BYTES, size, cached_only=cached_only)
         if len(data) != size:
             if index + count > self.count:
                 raise OffsetOutOfRange(f"{self.path}: it was cut off while it was being read")
             raise SegmentCorrupt(f"{self.path}: entry {index} of {self.count} is missing")
         return decode_aborted(data, self.path)
 
-    def _any_file(self) -> LogFile:
-        file = self._file or self._read_file
-        if file is not None:
-            return file
-        try:
-            file = self._disk.open_log(self.path, create=False)
-        except DiskFailed:
-            # The owner opened it, and then it lost its name.
-            if self._file is None:
-                raise
-            return self._file
-        if self._file is not None:
-            # The same; and maybe another has its name now.
-            file.close()
-            return self._file
-        self._read_file = file
-        return file
-
     def _own_file(self) -> LogFile:
-        if self._file is None:
-            file = self._disk.open_log(self.path, create=not self.count)
-            if file.size < self.count * ENTRY_BYTES:
-                raise SegmentCorrupt(
-                    f"{self.path} has {file.size} bytes, there were {self.count} entries"
-                )
-            self._file = file
-        return self._file
+        file = self._file.own(create=not self.count)
+        if file.size < self.count * ENTRY_BYTES:
+            raise SegmentCorrupt(
+                f"{self.path} has {file.size} bytes, there were {self.count} entries"
+            )
+        return file
 
     def _cut(self, file: LogFile) -> None:
         if file.size != self.count * ENTRY_BYTES:
