@@ -1,6 +1,7 @@
 """Transactions from request bytes to reply bytes: what readers see of them, and when."""
 
 import asyncio
+from typing import NoReturn
 
 import pytest
 
@@ -29,11 +30,14 @@ from broker.transaction_client import (
     read,
     release,
     restart,
+    retry_at_once,
     settle,
     start_with_transactions,
     state_of,
     values_of,
 )
+from respool.broker.marker_writer import MarkerWriter
+from respool.model.errors import StorageFailed
 from respool.wire.api_table import Api
 
 LONG_MS = 600_000
@@ -364,6 +368,36 @@ def test_the_next_transaction_may_begin_while_the_last_is_still_being_marked(
     assert broker.finish(sending).error_code == 0
     producer.commit()
     assert read(broker, "rides") == [b"a", b"b"]
+
+
+def test_what_waits_for_the_last_transactions_marker_is_not_refused_because_of_it(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The marker makes guards void that were given before it; the next transaction's was, and waits."""
+    retry_at_once(monkeypatch)
+    producer = Producer(broker, speaks=NEW)
+    producer.write("rides", 0, b"a")
+    producer.write_offsets("drivers", ("rides", 0, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(MarkerWriter, "append", _append_nothing)
+        assert producer.end(commit=True) == 0
+        sending = broker.start(producer.send_("rides", 0, b"b"))
+        committing = broker.start(producer.commit_offsets_("drivers", ("rides", 0, 2)))
+        settle(broker)
+        assert not sending.done()
+        assert not committing.done()
+
+    settle(broker)
+
+    assert broker.finish(sending).error_code == 0
+    assert broker.finish(committing) == [0]
+    producer.commit()
+    assert read(broker, "rides") == [b"a", b"b"]
+    assert fetch_offsets(broker, "drivers", "rides", 0, stable=True) == (0, 2)
+
+
+def _append_nothing(*_: object) -> NoReturn:
+    raise StorageFailed("as the test wants it")
 
 
 def test_when_the_epochs_run_out_the_producer_goes_on_with_a_new_id(

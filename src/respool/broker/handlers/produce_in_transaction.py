@@ -15,6 +15,7 @@ from respool.coordination.transaction_requests import TransactionVersion
 from respool.log.verification import VerificationGuard
 from respool.model.errors import RequestError, TransactionalIdAuthorizationFailed
 from respool.model.ids import ProducerId, TopicPartition
+from respool.records.batch import RecordBatch
 from respool.wire.codec import Request
 
 IMPLICIT_ADD_VERSION = 12
@@ -24,6 +25,7 @@ class GuardedWrite(Protocol):
     """A batch on its way into a partition; with a guard, it begins its transaction there."""
 
     partition: Partition | None
+    batch: RecordBatch | None
     guard: VerificationGuard | None
     error: RequestError | None
 
@@ -42,24 +44,50 @@ async def verify(
     writes: Iterable[GuardedWrite], request: Request, transactions: Transactions
 ) -> None:
     """Ask the coordinator about all batches that begin a transaction; those that may not get the error."""
+    is_implicit = request.version >= IMPLICIT_ADD_VERSION
+    version = TransactionVersion.V2 if is_implicit else TransactionVersion.V1
+    left = [one for one in writes if one.guard is not None and one.error is None]
+    while left:
+        await _ask(left, request, transactions, version)
+        # The coordinator may have kept us waiting until the transaction before was over, whose marker makes guards
+        # void. In version 2 an epoch is of one transaction only, so it is safe to ask about the same batch again;
+        # before, the batch might by now be taken for one of the next transaction.
+        left = [one for one in left if is_implicit and one.error is None and _begins_anew(one)]
+
+
+async def _ask(
+    writes: Iterable[GuardedWrite],
+    request: Request,
+    transactions: Transactions,
+    version: TransactionVersion,
+) -> None:
     # A request may name a partition several times; its batches then share one guard, and one answer.
     by_producer: dict[TransactionalProducer, dict[TopicPartition, list[GuardedWrite]]] = {}
     for write in writes:
-        guard = write.guard
-        if guard is None or write.error is not None or write.partition is None:
-            continue
+        assert write.guard is not None
+        assert write.partition is not None
         producer = TransactionalProducer(
             transactional_id=request.body.transactional_id,
-            producer_id=ProducerId(guard.producer_id),
-            producer_epoch=guard.producer_epoch,
+            producer_id=ProducerId(write.guard.producer_id),
+            producer_epoch=write.guard.producer_epoch,
         )
         guarded = by_producer.setdefault(producer, {})
         guarded.setdefault(write.partition.name, []).append(write)
-    is_implicit = request.version >= IMPLICIT_ADD_VERSION
-    version = TransactionVersion.V2 if is_implicit else TransactionVersion.V1
     for producer, guarded in by_producer.items():
         errors = await transactions.admit_writes(producer, guarded, version=version)
         for name, same in guarded.items():
             if (error := errors[name]) is not None:
                 for write in same:
                     write.error = to_producer(error, version=request.version)
+
+
+def _begins_anew(write: GuardedWrite) -> bool:
+    """Whether the guard has become void, and the batch has another one now that must be asked for."""
+    assert write.partition is not None
+    assert write.batch is not None
+    void, write.guard = write.guard, None
+    try:
+        write.guard = write.partition.begin_verification(write.batch.header)
+    except RequestError as error:
+        write.error = error
+    return write.guard is not None and write.guard is not void

@@ -17,6 +17,7 @@ from respool.broker.transactions import TransactionalProducer
 from respool.coordination.decision import RecordsProducer
 from respool.coordination.requests import NO_GENERATION, OffsetCommitReply, TxnOffsetCommit
 from respool.coordination.transaction_requests import TransactionVersion
+from respool.log.verification import VerificationGuard
 from respool.model.errors import RequestError
 from respool.model.ids import TopicPartition
 from respool.wire.codec import Request
@@ -47,24 +48,37 @@ async def txn_offset_commit(request: Request, broker: Broker) -> Reply:
 
 
 async def _commit(request: Request, broker: Broker, question: TxnOffsetCommit) -> OffsetCommitReply:
-    offsets = broker.groups.shards
-    shard = offsets.shard_of(question.group_id)
-    guard = shard.begin_verification(
-        RecordsProducer(producer_id=question.producer_id, producer_epoch=question.producer_epoch)
+    shard = broker.groups.shards.shard_of(question.group_id)
+    producer = RecordsProducer(
+        producer_id=question.producer_id, producer_epoch=question.producer_epoch
     )
-    if guard is not None:
-        name = TopicPartition(offsets.topic, offsets.partition_of(question.group_id))
-        is_implicit = request.version >= IMPLICIT_ADD_VERSION
-        errors = await broker.transactions.admit_writes(
-            TransactionalProducer(
-                transactional_id=request.body.transactional_id,
-                producer_id=question.producer_id,
-                producer_epoch=question.producer_epoch,
-            ),
-            [name],
-            version=TransactionVersion.V2 if is_implicit else TransactionVersion.V1,
-        )
-        if (error := errors[name]) is not None:
-            raise error
+    asked: VerificationGuard | None = None
+    guard = shard.begin_verification(producer)
+    # As with Produce: the wait for the transaction before may have made the guard void.
+    while guard is not None and guard is not asked:
+        await _verify(request, broker, question)
+        asked = guard
+        if request.version >= IMPLICIT_ADD_VERSION:
+            guard = shard.begin_verification(producer)
     reply: OffsetCommitReply = await shard.ask(question, guard=guard)
     return reply
+
+
+async def _verify(request: Request, broker: Broker, question: TxnOffsetCommit) -> None:
+    """Raises:
+    RequestError: the group's offsets are not part of the transaction.
+    """
+    offsets = broker.groups.shards
+    name = TopicPartition(offsets.topic, offsets.partition_of(question.group_id))
+    is_implicit = request.version >= IMPLICIT_ADD_VERSION
+    errors = await broker.transactions.admit_writes(
+        TransactionalProducer(
+            transactional_id=request.body.transactional_id,
+            producer_id=question.producer_id,
+            producer_epoch=question.producer_epoch,
+        ),
+        [name],
+        version=TransactionVersion.V2 if is_implicit else TransactionVersion.V1,
+    )
+    if (error := errors[name]) is not None:
+        raise error
