@@ -59,8 +59,9 @@ class FetchRun:
         self._scope = scope
         self._version = version
         self._correlation_id = correlation_id
-        self._bytes_min = bytes_min
         self._bytes_max = min(bytes_max, broker.settings.fetch_bytes_max)
+        # Who asks for more than fits does not wait for what cannot come.
+        self._bytes_min = min(bytes_min, self._bytes_max)
         self._wait_max_s = wait_max_s
         # Its reader takes nothing of a transaction that is open, and wants to know which were aborted.
         self._read_committed = read_committed
@@ -95,9 +96,9 @@ class FetchRun:
         return answer
 
     def _read_into(self, answer: FetchAnswer, room: int, *, cached_only: bool = False) -> None:
+        """Without room there are no records in it, and all else."""
         for target in self._scope.targets:
-            left = room - answer.record_bytes
-            fetched = self._read_target(target, answer, left, cached_only=cached_only)
+            fetched = self._read_target(target, answer, room, cached_only=cached_only)
             answer.record_bytes += len(fetched.records)
             # A reader whose log is not ours must hear it at once, as if it were an error.
             if fetched.error_code or fetched.diverging_epoch is not None:
@@ -105,7 +106,7 @@ class FetchRun:
             answer.partitions.append((target, fetched))
 
     def _read_target(
-        self, target: FetchTarget, answer: FetchAnswer, left: int, *, cached_only: bool
+        self, target: FetchTarget, answer: FetchAnswer, room: int, *, cached_only: bool
     ) -> FetchedPartition:
         try:
             partition = self._find(target)
@@ -113,7 +114,11 @@ class FetchRun:
             return _failed(target, error)
         try:
             return self._read_partition(
-                partition, target, left, is_first=not answer.record_bytes, cached_only=cached_only
+                partition,
+                target,
+                room - answer.record_bytes,
+                is_first=room > 0 and not answer.record_bytes,
+                cached_only=cached_only,
             )
         except RequestError as error:
             return _failed(target, error)
@@ -174,7 +179,7 @@ class FetchRun:
         return self._broker.partitions.find(topic.name, target.partition)
 
     def _diverging_epoch(self, partition: Partition, target: FetchTarget) -> tuple[int, int] | None:
-        """Where the reader's log and ours part, if they do (KIP-595); only replicas ask."""
+        """Where the reader's log and ours part, if they do (KIP-595); replicas ask, and some consumers."""
         if target.last_fetched_epoch < 0:
             return None
         epoch, end = partition.log.end_of_epoch(LeaderEpoch(target.last_fetched_epoch))
@@ -214,7 +219,11 @@ class FetchRun:
                 await asyncio.wait([room, woken], return_when=asyncio.FIRST_COMPLETED)
         finally:
             deadline.cancel()
-        return await self._read_and_encode() if self.has_room else self.encode(FetchAnswer())
+        if self.has_room:
+            return await self._read_and_encode()
+        answer = FetchAnswer()
+        self._read_into(answer, 0)
+        return self.encode(answer)
 
     async def answer_when_more(self, answer: FetchAnswer) -> Reply:
         """Long polling: sleep until enough bytes are committed, something changes, or the time is up."""

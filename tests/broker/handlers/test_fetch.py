@@ -308,6 +308,30 @@ def test_without_memory_left_a_fetch_waits_for_some(rides: RunningBroker) -> Non
     assert values(only(rides.run(story())).records) == [b"v"]
 
 
+def test_without_memory_in_time_a_fetch_answers_for_every_partition_without_records(
+    rides: RunningBroker,
+) -> None:
+    rides.produce("rides", values=(b"v",))
+    budget = rides.broker.memory
+    budget.take(budget.limit)
+
+    reply = rides.ask(Api.FETCH, BY_NAME, **wish(target(), target(1), max_wait=1))
+
+    (topic,) = reply.responses
+    told = [(one.error_code, one.high_watermark, one.records or b"") for one in topic.partitions]
+    assert told == [(0, 1, b""), (0, 0, b"")]
+    budget.give(budget.limit)
+
+
+def test_a_fetch_that_wants_more_than_it_may_get_does_not_wait_for_that(
+    rides: RunningBroker,
+) -> None:
+    rides.produce("rides", values=(b"x" * 2_000,))
+    fields = wish(target(), max_wait=600_000, min_bytes=1 << 20, max_bytes=1_000)
+
+    assert values(only(rides.ask(Api.FETCH, BY_NAME, **fields)).records) == [b"x" * 2_000]
+
+
 def test_a_session_tells_only_what_is_new(rides: RunningBroker) -> None:
     rides.produce("rides", 0, values=(b"a",))
     first = rides.ask(Api.FETCH, BY_NAME, **wish(target(0), target(1), target(2), session=(0, 0)))
