@@ -209,6 +209,27 @@ def test_a_full_disk_refuses_the_append_and_works_again_when_there_is_room() -> 
     asyncio.run(story())
 
 
+def test_a_full_disk_is_told_once_each_time_it_fills_up_however_many_try(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        bench = Bench()
+        bench.offload.release()
+        rides = bench.partition()
+        append(rides)
+        for _ in range(2):
+            bench.disk.faults.capacity_bytes = 0
+            for _ in range(5):
+                with pytest.raises(StorageFailed, match="full"):
+                    append(rides)
+            bench.disk.faults.heal()
+            append(rides)
+        await bench.flusher.drain()
+
+    asyncio.run(story())
+    assert caplog.text.count("the disk is full") == 2
+
+
 def test_an_append_without_a_file_handle_is_refused_and_works_again_later() -> None:
     async def story() -> None:
         bench = Bench()

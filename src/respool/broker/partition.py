@@ -75,6 +75,8 @@ class Partition:
         self._syncs = syncs
         self._log: PartitionLog | None = None
         self._is_deleted = False
+        # The last append found the disk full.
+        self._is_short_of_room = False
         if isinstance(log, StorageError):
             self.failure = log
         else:
@@ -192,13 +194,19 @@ class Partition:
     def _refusal(self, error: StorageError) -> RequestError:
         """What became of an append that failed; only a passing trouble leaves the partition online."""
         if isinstance(error, DiskFull):
-            logger.error("%s: append refused, the disk is full: %s", self.name, error)
+            if not self._is_short_of_room:
+                # Once, not for every try of every producer.
+                logger.error("%s: appends are refused, the disk is full: %s", self.name, error)
+                self._is_short_of_room = True
             return StorageFailed(f"{self.name}: the broker's disk is full")
         self.on_storage_error(error)
         return StorageFailed(f"{self.name}: {error}") if self.is_online else self._unavailable()
 
     def _on_appended(self, log: PartitionLog, size: int, *, has_rolled: bool) -> None:
         self._bytes_appended += size
+        if self._is_short_of_room:
+            logger.info("%s: there is room again", self.name)
+            self._is_short_of_room = False
         flush = log.config.respool_flush
         if flush is Flush.ALWAYS:
             self._syncs.request_sync(self)
