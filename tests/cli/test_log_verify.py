@@ -9,6 +9,10 @@ from cli.running import Run
 from respool.cli.log_verify import verify_paths
 from respool.cli.segment_check import REMEDY_DATA, REMEDY_INDEX, Finding
 from respool.log.producer_snapshot import encode_entries
+from respool.model.ids import LeaderEpoch, Offset
+from respool.records.batch import stamp
+from respool.records.build import NewRecord, build_batch
+from respool.records.markers import EndTransactionMarker, build_marker
 
 
 def findings_in(path: Path) -> list[Finding]:
@@ -239,23 +243,80 @@ def test_a_damaged_snapshot_is_damage(segment: Segment) -> None:
     assert the_finding_in(segment.log.parent).path == snapshot
 
 
+@pytest.fixture
+def aborted(tmp_path: Path) -> Segment:
+    """Two transactions of producer 12, each with two records and the marker that aborts it."""
+    segment = Segment(tmp_path / "rides-0")
+    segment.write([transactional(0), marker(2), transactional(3), marker(5)])
+    return segment
+
+
+def transactional(base_offset: int) -> bytes:
+    return build_batch(
+        [NewRecord(value=b"v", timestamp_ms=TIME + base_offset)] * 2,
+        base_offset=base_offset,
+        leader_epoch=0,
+        producer_id=12,
+        producer_epoch=0,
+        base_sequence=base_offset,
+        is_transactional=True,
+    )
+
+
+def marker(offset: int, *, is_commit: bool = False) -> bytes:
+    end = EndTransactionMarker(
+        producer_id=12, producer_epoch=0, coordinator_epoch=0, is_commit=is_commit
+    )
+    built = build_marker(end, timestamp_ms=TIME + offset)
+    head = stamp(built.header, base_offset=Offset(offset), leader_epoch=LeaderEpoch(0))
+    return head + bytes(built.data[len(head) :])
+
+
 @pytest.mark.parametrize(
     ("entries", "what"),
     [
         ([(0, 12, 0, 2, 3), (0, 12, 3, 5, 6)], ""),
         ([(0, 12, 0, 5, 6), (0, 12, 0, 2, 3)], "entry 1 ends at offset 2, after 5"),
-        ([(0, 12, 3, 2, 3)], "entry 0 has a transaction from offset 3 to its end at 2"),
+        (
+            [(0, 12, 3, 2, 3), (0, 12, 3, 5, 6)],
+            "entry 0 has a transaction from offset 3 to its end at 2",
+        ),
         ([(7, 12, 0, 2, 3)], "entry 0 is of version 7, not 0"),
     ],
 )
 def test_a_damaged_index_of_aborted_transactions_is_damage(
-    segment: Segment, entries: list[tuple[int, ...]], what: str
+    aborted: Segment, entries: list[tuple[int, ...]], what: str
 ) -> None:
-    index = segment.log.with_suffix(".txnindex")
+    index = aborted.log.with_suffix(".txnindex")
     index.write_bytes(b"".join(struct.pack(">hqqqq", *entry) for entry in entries))
-    found = [(each.path, each.what) for each in findings_in(segment.log.parent)]
+    found = [(each.path, each.what) for each in findings_in(aborted.log.parent)]
     assert found == ([(index, what)] if what else [])
     assert [(each.path, each.what) for each in findings_in(index)] == found
+
+
+def test_an_abort_that_the_index_does_not_know_is_damage(aborted: Segment) -> None:
+    index = aborted.log.with_suffix(".txnindex")
+    index.write_bytes(struct.pack(">hqqqq", 0, 12, 0, 2, 3))
+    finding = the_finding_in(aborted.log.parent)
+    assert finding.path == index
+    assert "producer 12 aborted a transaction at offset 5" in finding.what
+    index.unlink()
+    assert len(findings_in(aborted.log.parent)) == 2
+
+
+def test_an_abort_in_the_index_without_its_marker_is_damage(tmp_path: Path) -> None:
+    segment = Segment(tmp_path / "rides-0")
+    segment.write([transactional(0), marker(2, is_commit=True)])
+    index = segment.log.with_suffix(".txnindex")
+    index.write_bytes(struct.pack(">hqqqq", 0, 12, 0, 2, 3))
+    finding = the_finding_in(segment.log.parent)
+    assert "aborted at offset 2, but no such marker is there" in finding.what
+
+
+def test_an_abort_of_nothing_is_in_no_index(tmp_path: Path) -> None:
+    segment = Segment(tmp_path / "rides-0")
+    segment.write([marker(0), transactional(1), marker(3, is_commit=True), marker(4)])
+    assert findings_in(segment.log.parent) == []
 
 
 def test_folders_on_their_way_out_are_not_looked_at(tmp_path: Path, segment: Segment) -> None:

@@ -18,7 +18,14 @@ from respool.cli.log_files import (
     read_checkpoint,
     read_transaction_index,
 )
-from respool.cli.segment_check import REMEDY_INDEX, Finding, OffsetOrder, SegmentCheck
+from respool.cli.segment_check import (
+    REMEDY_ABORTED,
+    REMEDY_INDEX,
+    Finding,
+    OffsetOrder,
+    SegmentCheck,
+)
+from respool.cli.transaction_check import TransactionCheck
 from respool.log.checkpoint_text import parse_number
 from respool.log.producer_snapshot import decode_entries
 
@@ -26,10 +33,6 @@ from respool.log.producer_snapshot import decode_entries
 DATA_FOLDER_MARK = "meta.properties"
 REMEDY_SNAPSHOT = (
     "stop the broker and delete this file: producers' state is read from the .log instead"
-)
-REMEDY_ABORTED = (
-    "stop the broker and bring this file back from a backup or another replica: it tells read_committed readers what "
-    "was aborted"
 )
 REMEDY_CHECKPOINT = (
     "stop the broker and bring this file back from a backup, or delete it: it is made anew"
@@ -149,15 +152,17 @@ class _Group:
     def verify(self) -> None:
         segments = [path for path in self._files if _is_log(path)]
         self._report.partitions += bool(segments)
-        order = OffsetOrder()
+        order, transactions = OffsetOrder(), TransactionCheck()
         for path in segments:
-            self._verify_segment(path, order)
+            self._verify_segment(path, order, transactions)
         stems = {path.stem for path in segments}
         for path in self._files:
             self._verify_small_file(path, stems)
 
-    def _verify_segment(self, path: Path, order: OffsetOrder) -> None:
-        check = SegmentCheck(path, order)
+    def _verify_segment(
+        self, path: Path, order: OffsetOrder, transactions: TransactionCheck
+    ) -> None:
+        check = SegmentCheck(path, order, transactions)
         self._report.segments += 1
         for found in check.run():
             self._report.batches += 1

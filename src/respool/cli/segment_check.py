@@ -22,6 +22,7 @@ from respool.cli.log_files import (
     read_offset_index,
     read_time_index,
 )
+from respool.cli.transaction_check import TransactionCheck
 
 REMEDY_DATA = (
     "stop the broker and bring this partition's folder back from a backup or another replica; or, to keep only what "
@@ -29,6 +30,10 @@ REMEDY_DATA = (
 )
 REMEDY_INDEX = (
     "stop the broker and delete this file: it is built again from the .log at the next start"
+)
+REMEDY_ABORTED = (
+    "stop the broker and bring this file back from a backup or another replica: it tells read_committed readers what "
+    "was aborted"
 )
 REMEDY_TAIL = "nothing: a broker is writing there now, or cuts it off when it starts after a crash"
 
@@ -55,16 +60,18 @@ class OffsetOrder:
 
 
 class SegmentCheck:
-    def __init__(self, path: Path, order: OffsetOrder) -> None:
+    def __init__(self, path: Path, order: OffsetOrder, transactions: TransactionCheck) -> None:
         self.findings: list[Finding] = []
         self._path = path
         self._order = order
+        self._transactions = transactions
         self._largest_timestamp = -1
 
     def run(self) -> Iterator[FoundBatch]:
         """Yield every batch as it is checked; `findings` is complete when the iterator ends."""
         indexes: list[IndexWalk] = [OffsetIndexWalk(self._path), TimeIndexWalk(self._path)]
         segment = SegmentFile(self._path)
+        self._transactions.begin(self._path)
         broken = False
         try:
             for found in segment.batches(check=True):
@@ -73,6 +80,7 @@ class SegmentCheck:
                     self._on_broken(found)
                     continue
                 self._check_batch(found)
+                self._aborted_wrong(self._transactions.on_batch(found, segment))
                 for index in indexes:
                     index.on_batch(found, largest_before=self._largest_timestamp)
                 self._largest_timestamp = max(
@@ -88,6 +96,8 @@ class SegmentCheck:
             if not broken and not is_growing:
                 index.on_end()
             self.findings += index.findings
+        if not broken and not is_growing:
+            self._aborted_wrong(self._transactions.on_end())
 
     def _check_batch(self, found: FoundBatch) -> None:
         header, order = found.header, self._order
@@ -112,6 +122,13 @@ class SegmentCheck:
             )
         order.next_offset = max(order.next_offset, header.next_offset)
         order.leader_epoch = max(order.leader_epoch, header.leader_epoch)
+
+    def _aborted_wrong(self, what: str) -> None:
+        if what:
+            path = self._path.with_suffix(".txnindex")
+            self.findings.append(
+                Finding(path=path, position=None, what=what, remedy=REMEDY_ABORTED)
+            )
 
     def _on_broken(self, broken: Broken) -> None:
         if broken.is_cut_off and self._is_last_segment():
