@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.log.producer_states import DuplicateOf, ProducerStates
-from respool.model.errors import InvalidProducerEpoch, OutOfOrderSequence, RequestError
+from respool.model.errors import (
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    RequestError,
+)
 from respool.model.ids import LeaderEpoch, Offset
 from respool.records.batch import CONTROL_BIT, SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchHeader
 from respool.records.markers import EndTransactionMarker
@@ -246,6 +251,90 @@ def test_a_coordinators_batch_has_no_sequence_to_compare() -> None:
     assert states.check(again) is None
     refused(states, again._replace(producer_epoch=0), InvalidProducerEpoch)
     assert restarted(states) == states
+
+
+# Transactions
+
+
+def test_a_batch_outside_is_refused_while_the_producers_transaction_is_open() -> None:
+    states = states_after(batch(attributes=TRANSACTIONAL_BIT))
+    said = refused(states, batch(sequence=1), InvalidTransactionState)
+    assert "since offset 0" in said
+    refused(states, batch(epoch=1, sequence=0), InvalidTransactionState)
+    replay(states, marker(), 1)
+    assert states.check(batch(sequence=1)) is None
+
+
+def test_a_transactional_batch_is_refused_unless_its_transaction_is_known_to_be_open() -> None:
+    states = ProducerStates(expiration_ms=DAY_MS)
+    first = batch(attributes=TRANSACTIONAL_BIT)
+    refused(states, first, InvalidTransactionState)
+    guard = states.begin_verification(first)
+    assert states.check(first, guard) is None
+    states.update(first, base_offset=Offset(0))
+    second = batch(sequence=1, attributes=TRANSACTIONAL_BIT)
+    assert states.check(second) is None
+    assert states.begin_verification(second) is None
+    # Of another epoch it is another transaction.
+    refused(states, batch(epoch=1, attributes=TRANSACTIONAL_BIT), InvalidTransactionState)
+
+
+def test_of_batches_that_wait_for_one_answer_the_first_must_begin_the_transaction() -> None:
+    """The producer is not known here: by its sequence alone the second could not be told from the first."""
+    states = ProducerStates(expiration_ms=DAY_MS)
+    first, second = (batch(sequence=n, attributes=TRANSACTIONAL_BIT) for n in (5, 6))
+    guard = states.begin_verification(first)
+    assert states.begin_verification(second) is guard
+    with pytest.raises(OutOfOrderSequence, match="5 is on its way"):
+        states.check(second, guard)
+    assert states.check(first, guard) is None
+
+
+def test_a_retry_is_recognised_before_anything_else_is_asked() -> None:
+    first = batch(attributes=TRANSACTIONAL_BIT)
+    states = states_after(first, marker())
+    expected = DuplicateOf(base_offset=Offset(0), last_offset=Offset(0), timestamp=NOON)
+    assert states.check(first) == expected
+    replay(states, batch(sequence=1, attributes=TRANSACTIONAL_BIT), 2)
+    # Also where the client forgot that it was part of a transaction.
+    assert states.check(batch()) == expected
+
+
+def test_a_guard_is_forgotten_when_nobody_comes_back_with_it() -> None:
+    states = ProducerStates(expiration_ms=DAY_MS)
+    states.expire(NOON)
+    first = batch(attributes=TRANSACTIONAL_BIT)
+    guard = states.begin_verification(first)
+    states.expire(NOON + 600_000)
+    assert states.check(first, guard) is None
+    states.expire(NOON + 600_001)
+    with pytest.raises(InvalidTransactionState):
+        states.check(first, guard)
+
+
+def test_open_transactions_are_known_after_a_restart_in_the_order_they_began() -> None:
+    states = states_after(
+        batch(producer=1),
+        batch(producer=2, attributes=TRANSACTIONAL_BIT),
+        batch(producer=1, sequence=1, attributes=TRANSACTIONAL_BIT),
+        batch(producer=2, sequence=1, attributes=TRANSACTIONAL_BIT),
+    )
+    for known in (states, restarted(states)):
+        assert known.transactions.first_unstable == 1
+        replay(known, marker(producer=2), 4)
+        known.transactions.on_high_watermark(Offset(5))
+        assert known.transactions.first_unstable == 2
+
+
+def test_a_producer_is_not_forgotten_while_its_transaction_is_open() -> None:
+    states = states_after(
+        batch(producer=1, attributes=TRANSACTIONAL_BIT),
+        batch(producer=2),
+        batch(producer=3),
+        producers_max=2,
+    )
+    assert states.forget_before(Offset(10)) == 1
+    assert [one.producer_id for one in states.active()] == [1]
 
 
 # Forgetting

@@ -36,11 +36,6 @@ class OpenTransactions:
         """A marker was appended for the transaction that is open."""
         heappush(self._ended, (self._open.pop(producer_id), marker_offset))
 
-    def forget(self, producer_id: int) -> None:
-        """The transaction is of no account any more."""
-        if self._open.pop(producer_id, None) is not None:
-            self._find_first()
-
     def on_high_watermark(self, high_watermark: Offset) -> None:
         """Markers before it are committed."""
         ended = self._ended

@@ -1,0 +1,80 @@
+"""ListOffsets for readers of committed records: the log ends where the first open transaction begins."""
+
+import pytest
+
+from broker.running_broker import EARLIEST, LATEST, LIST_OFFSETS_VERSION, RunningBroker
+from respool.records.batch import RecordBatch, read_header
+from respool.records.build import NewRecord, build_batch
+from respool.records.markers import EndTransactionMarker
+from respool.wire.api_table import Api
+
+MAX_TIMESTAMP = -3
+COMMITTED, UNCOMMITTED = 1, 0
+ADA = 7
+
+
+@pytest.fixture
+def rides(running_broker: RunningBroker) -> RunningBroker:
+    """Times 10 and 20, and in an open transaction 30; without waiting for the disk."""
+    running_broker.create_topic("rides", respool_flush="os")
+
+    async def fill() -> None:
+        partition = running_broker.broker.partitions.find("rides", 0)
+        for time, producer in ((10, -1), (20, -1), (30, ADA)):
+            data = build_batch(
+                [NewRecord(value=b"v", timestamp_ms=time)],
+                producer_id=producer,
+                producer_epoch=0 if producer >= 0 else -1,
+                base_sequence=0 if producer >= 0 else -1,
+                is_transactional=producer >= 0,
+            )
+            batch = RecordBatch(read_header(data), data)
+            guard = partition.begin_verification(batch.header) if producer >= 0 else None
+            partition.append(batch, now_ms=time, guard=guard)
+
+    running_broker.run(fill())
+    return running_broker
+
+
+def offset(broker: RunningBroker, at: int, isolation_level: int) -> int:
+    wish = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": at}
+    reply = broker.ask(
+        Api.LIST_OFFSETS,
+        LIST_OFFSETS_VERSION,
+        replica_id=-1,
+        isolation_level=isolation_level,
+        topics=[{"name": "rides", "partitions": [wish]}],
+    )
+    (partition,) = reply.topics[0].partitions
+    assert partition.error_code == 0
+    return int(partition.offset)
+
+
+@pytest.mark.parametrize(
+    ("at", "committed", "uncommitted"),
+    [
+        (LATEST, 2, 3),
+        (EARLIEST, 0, 0),
+        (15, 1, 1),
+        (25, -1, 2),
+        (MAX_TIMESTAMP, 1, 2),
+    ],
+)
+def test_nothing_of_an_open_transaction_is_found_by_readers_of_committed_records(
+    rides: RunningBroker, at: int, committed: int, uncommitted: int
+) -> None:
+    assert offset(rides, at, COMMITTED) == committed
+    assert offset(rides, at, UNCOMMITTED) == uncommitted
+
+
+def test_once_it_has_ended_it_is_found(rides: RunningBroker) -> None:
+    marker = EndTransactionMarker(
+        producer_id=ADA, producer_epoch=0, coordinator_epoch=0, is_commit=True
+    )
+
+    async def end() -> None:
+        rides.broker.partitions.find("rides", 0).append_marker(marker, now_ms=40)
+
+    rides.run(end())
+    assert offset(rides, LATEST, COMMITTED) == 4
+    assert offset(rides, 25, COMMITTED) == 2

@@ -1,0 +1,68 @@
+"""A guard is good for one transaction, and shared by all who ask for it."""
+
+from respool.log.verification import Verifications
+from respool.records.batch import BatchHeader, read_header
+from respool.records.build import NewRecord, build_batch
+
+
+def header(producer: int = 7, *, epoch: int = 0, sequence: int = 0) -> BatchHeader:
+    return read_header(
+        build_batch(
+            [NewRecord(value=b"v")],
+            producer_id=producer,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+    )
+
+
+def test_those_who_ask_meanwhile_share_a_guard_that_knows_the_first_sequence() -> None:
+    verifications = Verifications()
+    guard = verifications.begin(header(sequence=5), now_ms=0)
+    assert verifications.begin(header(sequence=3), now_ms=0) is guard
+    assert verifications.begin(header(sequence=9), now_ms=0) is guard
+    assert guard.lowest_sequence == 3
+    assert verifications.is_current(guard, header())
+    assert not verifications.is_current(None, header())
+    assert not verifications.is_current(guard, header(8))
+
+
+def test_once_the_transaction_has_begun_or_ended_it_is_void() -> None:
+    verifications = Verifications()
+    guard = verifications.begin(header(), now_ms=0)
+    verifications.end(7)
+    assert not verifications.is_current(guard, header())
+    again = verifications.begin(header(), now_ms=0)
+    assert again is not guard
+    assert not verifications.is_current(guard, header())
+    assert verifications.is_current(again, header())
+
+
+def test_a_newer_epoch_voids_an_older_ones_guard_and_not_the_other_way() -> None:
+    verifications = Verifications()
+    old = verifications.begin(header(epoch=1), now_ms=0)
+    new = verifications.begin(header(epoch=2), now_ms=0)
+    assert not verifications.is_current(old, header(epoch=1))
+    zombie = verifications.begin(header(epoch=1), now_ms=0)
+    assert not verifications.is_current(zombie, header(epoch=1))
+    assert verifications.is_current(new, header(epoch=2))
+    assert not verifications.is_current(new, header(epoch=1))
+
+
+def test_there_are_never_more_than_allowed_and_the_oldest_goes_first() -> None:
+    verifications = Verifications(verifications_max=2)
+    first, second, third = (verifications.begin(header(n), now_ms=0) for n in (1, 2, 3))
+    assert len(verifications) == 2
+    assert not verifications.is_current(first, header(1))
+    assert verifications.is_current(second, header(2))
+    assert verifications.is_current(third, header(3))
+
+
+def test_one_that_nobody_comes_back_with_is_forgotten() -> None:
+    verifications = Verifications()
+    old = verifications.begin(header(1), now_ms=10)
+    young = verifications.begin(header(2), now_ms=20)
+    verifications.expire(20)
+    assert not verifications.is_current(old, header(1))
+    assert verifications.is_current(young, header(2))
