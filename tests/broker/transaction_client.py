@@ -99,8 +99,11 @@ def release(broker: RunningBroker, works: int | None = None) -> None:
 
 def wait_until_loaded(broker: RunningBroker) -> None:
     async def wait() -> None:
-        while not all(one.is_active for one in (*shards(broker), *group_shards(broker))):
+        for _ in range(5_000):
+            if all(one.is_active for one in (*shards(broker), *group_shards(broker))):
+                return
             await asyncio.sleep(0)
+        raise AssertionError("a coordinator does not get loaded")
 
     broker.run(wait())
 
