@@ -77,6 +77,8 @@ class Partition:
         self._is_deleted = False
         # The last append found the disk full.
         self._is_short_of_room = False
+        # Something found no file handle, and nothing was appended since.
+        self._is_short_of_handles = False
         if isinstance(log, StorageError):
             self.failure = log
         else:
@@ -207,6 +209,7 @@ class Partition:
         if self._is_short_of_room:
             logger.info("%s: there is room again", self.name)
             self._is_short_of_room = False
+        self._is_short_of_handles = False
         flush = log.config.respool_flush
         if flush is Flush.ALWAYS:
             self._syncs.request_sync(self)
@@ -273,11 +276,14 @@ class Partition:
     def on_storage_error(self, error: StorageError) -> None:
         """Something could not be read or written. Stop serving, unless it is a trouble that may pass."""
         if isinstance(error, HandlesExhausted):
-            logger.error(
-                "%s: %s. Raise the limit of open files (ulimit -n); it is tried again.",
-                self.name,
-                error,
-            )
+            if not self._is_short_of_handles:
+                # Once, as with a full disk.
+                logger.error(
+                    "%s: %s. Raise the limit of open files (ulimit -n); it is tried again.",
+                    self.name,
+                    error,
+                )
+                self._is_short_of_handles = True
             return
         self.go_offline(error)
 

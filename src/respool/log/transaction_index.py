@@ -155,12 +155,14 @@ class TransactionIndex:
     def _first_from(self, offset: Offset, *, cached_only: bool) -> int:
         """By bisection, for a segment may have many."""
         low, high = 0, self.count
+        # Most readers are near the end, so that comes first.
+        middle = high - 1
         while low < high:
-            middle = (low + high) // 2
             if self._read(middle, 1, cached_only=cached_only)[0].last_offset < offset:
                 low = middle + 1
             else:
                 high = middle
+            middle = (low + high) // 2
         return low
 
     def _read(
