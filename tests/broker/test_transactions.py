@@ -1,19 +1,18 @@
 """Transactions from request bytes to reply bytes: what readers see of them, and when."""
 
 import asyncio
-from typing import NoReturn
 
 import pytest
 
 from broker.running_broker import LATEST, RunningBroker, StartBroker
 from broker.transaction_client import (
-    CONCURRENT_TRANSACTIONS,
     INVALID_PRODUCER_EPOCH,
     INVALID_TXN_STATE,
     NEW,
     OFFSETS_TOPIC,
     OLD,
     PRODUCER_FENCED,
+    STATE_TOPIC,
     TIMEOUT_MS,
     TRANSACTION_ABORTABLE,
     UNSTABLE_OFFSET_COMMIT,
@@ -30,14 +29,11 @@ from broker.transaction_client import (
     read,
     release,
     restart,
-    retry_at_once,
     settle,
     start_with_transactions,
     state_of,
     values_of,
 )
-from respool.broker.marker_writer import MarkerWriter
-from respool.model.errors import StorageFailed
 from respool.wire.api_table import Api
 
 LONG_MS = 600_000
@@ -307,134 +303,6 @@ def test_a_batch_whose_transaction_ends_while_it_is_verified_is_not_taken(
     assert read(broker, "rides", committed=False) == []
 
 
-# --- the second version of the protocol
-
-
-@either_way
-def test_an_end_whose_reply_was_lost_can_be_asked_for_again(
-    broker: RunningBroker, is_commit: bool
-) -> None:
-    producer = Producer(broker, speaks=NEW)
-    producer.write("rides", 0, b"a")
-    broker.offload.hold()
-    first = broker.start(producer.end_(commit=is_commit, keep=False))
-    # While the markers are on their way the client is to come back.
-    again = broker.start(producer.end_(commit=is_commit))
-    release(broker, 1)
-    assert broker.finish(first).error_code == 0
-    assert broker.finish(again).error_code == CONCURRENT_TRANSACTIONS
-    release(broker)
-
-    assert producer.end(commit=not is_commit) == INVALID_TXN_STATE
-    assert producer.end(commit=is_commit) == 0
-
-    assert producer.epoch == 1
-    assert [one.is_commit for one in markers(broker, "rides")] == [is_commit]
-    producer.write("rides", 0, b"b")
-    producer.commit()
-    assert read(broker, "rides") == ([b"a", b"b"] if is_commit else [b"b"])
-
-
-@either_end
-def test_an_end_whose_reply_was_lost_with_the_broker_can_be_asked_for_again(
-    broker: RunningBroker, crash: bool
-) -> None:
-    producer = Producer(broker, speaks=NEW)
-    producer.write("rides", 0, b"a")
-    producer.end(commit=True, keep=False)
-
-    restart(broker, crash=crash)
-
-    assert producer.end(commit=False) == INVALID_TXN_STATE
-    assert producer.end(commit=True) == 0
-    assert producer.epoch == 1
-    assert read(broker, "rides") == [b"a"]
-
-
-def test_the_next_transaction_may_begin_while_the_last_is_still_being_marked(
-    broker: RunningBroker,
-) -> None:
-    producer = Producer(broker, speaks=NEW)
-    producer.write("rides", 0, b"a")
-    broker.offload.hold()
-    ending = broker.start(producer.end_(commit=True))
-    release(broker, 1)
-    assert broker.finish(ending).error_code == 0
-    sending = broker.start(producer.send_("rides", 0, b"b"))
-    assert not sending.done()
-
-    release(broker)
-
-    assert broker.finish(sending).error_code == 0
-    producer.commit()
-    assert read(broker, "rides") == [b"a", b"b"]
-
-
-def test_what_waits_for_the_last_transactions_marker_is_not_refused_because_of_it(
-    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The marker makes guards void that were given before it; the next transaction's was, and waits."""
-    retry_at_once(monkeypatch)
-    producer = Producer(broker, speaks=NEW)
-    producer.write("rides", 0, b"a")
-    producer.write_offsets("drivers", ("rides", 0, 1))
-    with monkeypatch.context() as patch:
-        patch.setattr(MarkerWriter, "append", _append_nothing)
-        assert producer.end(commit=True) == 0
-        sending = broker.start(producer.send_("rides", 0, b"b"))
-        committing = broker.start(producer.commit_offsets_("drivers", ("rides", 0, 2)))
-        settle(broker)
-        assert not sending.done()
-        assert not committing.done()
-
-    settle(broker)
-
-    assert broker.finish(sending).error_code == 0
-    assert broker.finish(committing) == [0]
-    producer.commit()
-    assert read(broker, "rides") == [b"a", b"b"]
-    assert fetch_offsets(broker, "drivers", "rides", 0, stable=True) == (0, 2)
-
-
-def _append_nothing(*_: object) -> NoReturn:
-    raise StorageFailed("as the test wants it")
-
-
-def test_when_the_epochs_run_out_the_producer_goes_on_with_a_new_id(
-    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("respool.coordination.transaction_end.LAST_USABLE_EPOCH", 1)
-    producer = Producer(broker, speaks=NEW)
-    first_id = producer.id
-    seen = []
-    for value in (b"a", b"b", b"c"):
-        producer.write("rides", 0, value)
-        assert producer.end(commit=True) == 0
-        seen.append((producer.id == first_id, producer.epoch))
-
-    settle(broker)
-    assert seen == [(True, 1), (False, 0), (False, 1)]
-    assert read(broker, "rides") == [b"a", b"b", b"c"]
-    assert not has_open_transaction(broker, "rides")
-
-
-def test_a_client_may_change_to_the_second_version_from_one_transaction_to_the_next(
-    broker: RunningBroker,
-) -> None:
-    producer = Producer(broker, speaks=OLD)
-    producer.write("rides", 0, b"a")
-    producer.commit()
-    producer.speaks = NEW
-    producer.write("rides", 0, b"b")
-    producer.commit()
-    producer.speaks = OLD
-    producer.write("rides", 0, b"c")
-    producer.commit()
-
-    assert read(broker, "rides") == [b"a", b"b", b"c"]
-    assert producer.epoch == 1
-
-
 # --- retries, groups, many at once
 
 
@@ -525,3 +393,66 @@ def test_markers_are_written_only_where_the_transaction_was(broker: RunningBroke
     assert [len(markers(broker, "rides", number)) for number in range(3)] == [1, 1, 0]
     assert len(markers(broker, OFFSETS_TOPIC, *offsets.partitions)) == 1
     assert fetch(broker, "rides", 1, committed=True).aborted_transactions == ()
+
+
+@pytest.mark.parametrize("flush", ["always", "interval", "os"])
+def test_however_a_topic_is_synced_its_transactions_end(broker: RunningBroker, flush: str) -> None:
+    broker.create_topic("quick", respool_flush=flush)
+    producer = Producer(broker, speaks=NEW)
+    for number in range(5):
+        producer.write("quick", 0, b"%d" % number)
+        assert producer.end(commit=number % 2 == 0) == 0
+    settle(broker)
+
+    assert read(broker, "quick") == [b"0", b"2", b"4"]
+    assert not has_open_transaction(broker, "quick")
+    assert state_of(broker) == "CompleteCommit"
+
+
+@both_protocols
+@either_end
+def test_offsets_and_transactions_are_the_same_after_compaction(
+    broker: RunningBroker, speaks: dict[str, int], crash: bool
+) -> None:
+    for topic in (OFFSETS_TOPIC, STATE_TOPIC):
+        make_segments_small(broker, topic)
+    producer, open_one = (Producer(broker, name, speaks=speaks) for name in ("bank", "open"))
+    open_one.write_offsets("riders", ("rides", 0, 5))
+    compactions = 0
+    for number in range(60):
+        producer.write_offsets("drivers", ("rides", number % 3, number))
+        # Those of partition 0 are always aborted.
+        end(producer, is_commit=number % 3 != 0)
+        if number % 20 == 19:
+            compactions += compact(broker)
+    assert compactions > 2
+
+    restart(broker, crash=crash)
+
+    found = [fetch_offsets(broker, "drivers", "rides", one, stable=True) for one in range(3)]
+    assert found == [(0, -1), (0, 58), (0, 59)]
+    assert fetch_offsets(broker, "riders", "rides", stable=True)[0] == UNSTABLE_OFFSET_COMMIT
+    assert (state_of(broker, "bank"), state_of(broker, "open")) == ("CompleteCommit", "Ongoing")
+    open_one.commit()
+    assert fetch_offsets(broker, "riders", "rides", stable=True) == (0, 5)
+
+
+def make_segments_small(broker: RunningBroker, topic: str) -> None:
+    """So that compaction finds something to do: it leaves the segment alone that is written to."""
+    wanted = {
+        "segment.bytes": "1024",
+        "min.cleanable.dirty.ratio": "0.01",
+        "delete.retention.ms": "0",
+    }
+    configs = [{"name": name, "config_operation": 0, "value": one} for name, one in wanted.items()]
+    resource = {"resource_type": 2, "resource_name": topic, "configs": configs}
+    reply = broker.ask(Api.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False)
+    assert reply.responses[0].error_code == 0
+
+
+def compact(broker: RunningBroker) -> int:
+    """Compact all that is due; return how many logs were."""
+    count = 0
+    while broker.run(broker.broker.housekeeping._compactor.compact_dirtiest()):
+        count += 1
+    return count

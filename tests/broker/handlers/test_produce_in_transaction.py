@@ -24,6 +24,7 @@ from broker.transaction_client import (
     state_of,
 )
 from broker.wire_client import versions
+from respool.broker.outcome import CloseConnection
 from respool.records.build import NewRecord, build_batch
 from respool.wire.api_table import Api
 
@@ -32,6 +33,7 @@ every_version = pytest.mark.parametrize("version", VERSIONS)
 versions_with_add = pytest.mark.parametrize("version", VERSIONS[:-1])
 versions_without_add = pytest.mark.parametrize("version", VERSIONS[-1:])
 NO_TRANSACTIONAL_ID = 53
+INVALID_RECORD = 87
 
 
 @pytest.fixture
@@ -275,3 +277,55 @@ def test_a_partition_named_twice_in_a_request_is_not_let_in_by_the_second(
     assert codes == {TRANSACTION_ABORTABLE if version == 11 else INVALID_TXN_STATE}
     assert not has_open_transaction(broker, "rides")
     assert broker.offset("rides", at=LATEST) == 0
+
+
+@every_version
+def test_with_acks_0_a_batch_that_may_not_enter_closes_the_connection(
+    broker: RunningBroker, version: int
+) -> None:
+    producer = Producer(broker)
+    zombie = producer.zombie()
+    producer.init()
+    fields = {
+        "transactional_id": "bank",
+        "acks": 0,
+        "timeout": 1000,
+        "topic_data": [
+            {
+                "name": "rides",
+                "partition_data": [{"index": 0, "records": batch_of(zombie, b"v")}],
+            }
+        ],
+    }
+
+    with pytest.raises(CloseConnection):
+        broker.run(broker.answer(Api.PRODUCE, version, **fields))
+
+    assert broker.offset("rides", at=LATEST) == 0
+
+
+@every_version
+@pytest.mark.parametrize(
+    "changes",
+    [{"producer_id": -1}, {"base_sequence": -1}, {"producer_epoch": -1}],
+    ids=["no producer", "no sequence", "no epoch"],
+)
+def test_a_transactional_batch_needs_a_producer_an_epoch_and_a_sequence(
+    broker: RunningBroker, version: int, changes: dict[str, int]
+) -> None:
+    producer = Producer(broker)
+    producer.add(("rides", 0))
+    fields: dict[str, Any] = {"producer_id": producer.id, "producer_epoch": 0, "base_sequence": 0}
+    fields.update(changes)
+    records = build_batch([NewRecord(value=b"v", timestamp_ms=1)], is_transactional=True, **fields)
+
+    reply = broker.ask(
+        Api.PRODUCE,
+        version,
+        transactional_id="bank",
+        acks=-1,
+        timeout=1000,
+        topic_data=[{"name": "rides", "partition_data": [{"index": 0, "records": records}]}],
+    )
+
+    refused(broker, reply.responses[0].partition_responses[0], INVALID_RECORD)
