@@ -115,6 +115,13 @@ class TransactionsAgainstList(RuleBasedStateMachine):
         low = world.log.log_start
         world.delete_records(Offset(data.draw(st.integers(low, world.high_watermark))))
 
+    @rule(data=st.data())
+    def truncate(self, data: st.DataObject) -> None:
+        world = self.world
+        if world.compaction is None:
+            low = world.high_watermark
+            world.truncate_to(Offset(data.draw(st.integers(low, world.log_end))))
+
     @rule()
     def retention(self) -> None:
         self.world.apply_retention()
@@ -211,7 +218,7 @@ def test_read_committed_shows_what_was_committed_whatever_happens() -> None:
     run_state_machine_as_test(
         TransactionsAgainstList,
         settings=settings(
-            max_examples=2000 if FUZZ else 100,
+            max_examples=2000 if FUZZ else 300,
             stateful_step_count=60 if FUZZ else 40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

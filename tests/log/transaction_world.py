@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from respool.broker.aborted_records import aborted_among
 from respool.log import batch_chunks
@@ -105,7 +105,7 @@ class TransactionWorld:
     log: PartitionLog = field(init=False)
 
     @classmethod
-    def new(cls, seed: int = 0, config: TopicConfig = KEPT) -> "TransactionWorld":
+    def new(cls, seed: int = 0, config: TopicConfig = KEPT) -> Self:
         # So small that a segment is read in pieces.
         batch_chunks.READ_BYTES = 300
         world = cls(SimDisk(Random(seed)), config)
@@ -216,6 +216,14 @@ class TransactionWorld:
         self.log.raise_log_start(offset)
         # As the broker does before it answers.
         self.write_checkpoint()
+        self.tell()
+
+    def truncate_to(self, offset: Offset) -> None:
+        """As a follower would, never below what is committed."""
+        assert offset >= self.high_watermark
+        self.log.truncate_to(offset)
+        self.history = [one for one in self.history if one.next_offset <= offset]
+        self.safe_end = self.log.synced_end
         self.tell()
 
     def apply_retention(self) -> None:
