@@ -329,3 +329,19 @@ def test_a_transactional_batch_needs_a_producer_an_epoch_and_a_sequence(
     )
 
     refused(broker, reply.responses[0].partition_responses[0], INVALID_RECORD)
+
+
+@every_version
+def test_an_epoch_that_somebody_invented_does_not_keep_the_broker_asking_for_ever(
+    broker: RunningBroker, version: int
+) -> None:
+    producer = Producer(broker)
+    producer.add(("rides", 0))
+    ahead = producer.zombie()
+    ahead.epoch += 1
+
+    assert ahead.send("rides", 0, b"?", version=version).error_code == INVALID_PRODUCER_EPOCH
+    answer = producer.send("rides", 0, b"v", version=version)
+
+    assert answer.error_code in (0, NOT_ENOUGH_REPLICAS, INVALID_TXN_STATE)
+    assert read(broker, "rides", committed=False) == ([] if answer.error_code else [b"v"])

@@ -11,14 +11,16 @@ from respool.broker.handlers.offsets_asked import (
     encode_codes,
     topics_to_commit,
 )
+from respool.broker.handlers.produce_in_transaction import ASKED_MAX
 from respool.broker.handlers.verification_errors import to_offset_committer
 from respool.broker.outcome import Reply
+from respool.broker.shard import Shard
 from respool.broker.transactions import TransactionalProducer
 from respool.coordination.decision import RecordsProducer
 from respool.coordination.requests import NO_GENERATION, OffsetCommitReply, TxnOffsetCommit
 from respool.coordination.transaction_requests import TransactionVersion
 from respool.log.verification import VerificationGuard
-from respool.model.errors import RequestError
+from respool.model.errors import CoordinatorLoadInProgress, RequestError
 from respool.model.ids import TopicPartition
 from respool.wire.codec import Request
 
@@ -49,19 +51,32 @@ async def txn_offset_commit(request: Request, broker: Broker) -> Reply:
 
 async def _commit(request: Request, broker: Broker, question: TxnOffsetCommit) -> OffsetCommitReply:
     shard = broker.groups.shards.shard_of(question.group_id)
+    guard = await _verified_guard(shard, request, broker, question)
+    reply: OffsetCommitReply = await shard.ask(question, guard=guard)
+    return reply
+
+
+async def _verified_guard(
+    shard: Shard, request: Request, broker: Broker, question: TxnOffsetCommit
+) -> VerificationGuard | None:
+    """A guard that the coordinator has been asked about; None when the transaction has begun here already."""
     producer = RecordsProducer(
         producer_id=question.producer_id, producer_epoch=question.producer_epoch
     )
-    asked: VerificationGuard | None = None
     guard = shard.begin_verification(producer)
-    # As with Produce: the wait for the transaction before may have made the guard void.
-    while guard is not None and guard is not asked:
+    if guard is None:
+        return None
+    for _ in range(ASKED_MAX):
         await _verify(request, broker, question)
-        asked = guard
-        if request.version >= IMPLICIT_ADD_VERSION:
-            guard = shard.begin_verification(producer)
-    reply: OffsetCommitReply = await shard.ask(question, guard=guard)
-    return reply
+        if request.version < IMPLICIT_ADD_VERSION:
+            return guard
+        # As with Produce: the wait for the transaction before may have made the guard void.
+        current = shard.begin_verification(producer)
+        if current is None or current is guard:
+            return current
+        guard = current
+    # The last one was never asked about. Clients retry on this error.
+    raise CoordinatorLoadInProgress("the transaction's verification was void whenever it came")
 
 
 async def _verify(request: Request, broker: Broker, question: TxnOffsetCommit) -> None:
