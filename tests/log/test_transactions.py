@@ -550,6 +550,28 @@ def test_what_was_aborted_long_ago_leaves_the_index_before_its_marker_leaves_the
     assert not world.log.has_aborted_from(Offset(0))
 
 
+def test_nothing_is_compacted_that_no_snapshot_below_the_bound_covers() -> None:
+    """Else a truncation to just above the bound would leave a snapshot that knows of a transaction, and no marker."""
+    world = TransactionWorld.new(0, COMPACTED)
+    world.write(-1, "a")
+    world.roll()
+    world.sync()
+    snapshots = world.log._parts.snapshots
+    world.write(-1, "a")
+    world.roll()
+    world.write(-1, "a")
+    world.roll()
+    world.sync()
+    assert snapshots.offsets == [1, 2, 3]
+    snapshots.forget(Offset(2))
+    span = world.log.compaction_span(now_ms=world.now_ms, bound=Offset(2))
+    assert span is not None
+    assert span.end == 1
+    span = world.log.compaction_span(now_ms=world.now_ms, bound=Offset(3))
+    assert span is not None
+    assert span.end == 3
+
+
 def test_compaction_keeps_away_from_an_open_transaction() -> None:
     world = TransactionWorld.new(0, COMPACTED)
     world.write(-1, "a")

@@ -30,12 +30,14 @@ class LogCompaction:
         parts = self._parts
         if not parts.config.is_compacted or self._under_way is not None:
             return None
-        # Below a snapshot all is on the disk, and recovery knows that: only there it takes gaps for what they are.
+        # Below a snapshot all is on the disk, and recovery knows that: only there it takes gaps for what they are. And
+        # who knows the producers there needs no marker before it: without one, a transaction whose marker is gone would
+        # be open for ever. A log is never cut below `bound`, so this snapshot stays.
         return find_span(
             parts.segments,
             parts.config,
             cleaned_end=self.cleaned_end,
-            bound=min(bound, parts.snapshots.newest),
+            bound=parts.snapshots.newest_until(bound),
             now_ms=now_ms,
         )
 

@@ -25,6 +25,10 @@ class SnapshotFiles:
         """The offset of the newest; -1 when there is none."""
         return max(self._offsets, default=Offset(-1))
 
+    def newest_until(self, offset: Offset) -> Offset:
+        """The offset of the newest not after that one; -1 when there is none."""
+        return max((one for one in self._offsets if one <= offset), default=Offset(-1))
+
     @property
     def offsets(self) -> list[Offset]:
         return sorted(self._offsets)
