@@ -72,6 +72,8 @@ class TransactionShard:
         # or than TIMEOUT_PAUSE_MS after it rang last.
         self._rings_at_ms: int | None = None
         self._skipped_kinds: set[int] = set()
+        # What records say that were just decided on: they are replayed at once, and need not be read for that.
+        self._written: dict[tuple[bytes, bytes], Transaction] = {}
         self._repliers: dict[type, Callable[[Any, int], Any]] = {
             VerifyPartitions: lambda request, _: verify_partitions(
                 self._transactions.get(request.transactional_id), request
@@ -136,12 +138,15 @@ class TransactionShard:
                 self._skipped_kinds.add(kind)
                 logger.warning("records of kind %d are unknown here and skipped", kind)
             return
-        transactional_id = read_transaction_key(record.key)
         if record.value is None:
+            transactional_id = read_transaction_key(record.key)
             self._transactions.pop(transactional_id, None)
             self._open.pop(transactional_id, None)
             return
-        transaction = read_transaction_value(transactional_id, record.value)
+        transaction = self._written.pop((record.key, record.value), None)
+        if transaction is None:
+            transaction = read_transaction_value(read_transaction_key(record.key), record.value)
+        transactional_id = transaction.transactional_id
         self._transactions[transactional_id] = transaction
         if transaction.state is TransactionState.ONGOING:
             self._open[transactional_id] = transaction
@@ -167,10 +172,10 @@ class TransactionShard:
             self._write(step.transaction, draft)
 
     def _write(self, transaction: Transaction, draft: Draft) -> None:
-        draft.write(
-            write_transaction_key(transaction.transactional_id),
-            write_transaction_value(transaction),
-        )
+        key = write_transaction_key(transaction.transactional_id)
+        value = write_transaction_value(transaction)
+        self._written[key, value] = transaction
+        draft.write(key, value)
         if transaction.state is TransactionState.ONGOING:
             self._watch(transaction, draft)
         elif transaction.is_prepared:
