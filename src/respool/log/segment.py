@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 
 from respool.log.batch_walk import BatchAt, walk_headers
 from respool.log.file_names import LOG, TRANSACTION_INDEX, offset_name
-from respool.log.index_repair import open_indexes, rebuild_indexes, walk_indexed
-from respool.log.segment_indexes import IndexSettings, SegmentIndexes, index_paths
+from respool.log.index_repair import walk_indexed
+from respool.log.index_source import IndexSource
+from respool.log.segment_indexes import IndexSettings, SegmentIndexes
 from respool.log.shared_file import SharedFile
-from respool.log.time_index import TimeEntry, TimeIndex
+from respool.log.time_index import TimeEntry
 from respool.log.transaction_index import ENTRY_BYTES, AbortedTransaction, TransactionIndex
 from respool.model.errors import SegmentCorrupt, StorageError
 from respool.model.ids import NO_TIMESTAMP, Offset
@@ -25,14 +26,12 @@ from respool.records.batch import RecordBatch
 
 class Segment:
     __slots__ = (
-        "_disk",
         "_file",
-        "_folder",
+        "_index_source",
         "_indexes",
         "_is_used",
         "_largest",
         "_read_indexes",
-        "_settings",
         "aborted",
         "base_offset",
         "created_ms",
@@ -54,9 +53,7 @@ class Segment:
         aborted_bytes: int = 0,
     ) -> None:
         """`size` and `aborted_bytes` are what the log file and the index of aborted transactions have."""
-        self._disk = disk
-        self._folder = folder
-        self._settings = settings
+        self._index_source = IndexSource(disk, folder, base_offset, settings)
         self._file = SharedFile(disk, f"{folder}/{offset_name(base_offset, LOG)}")
         # The owner's, since it began to write; readers use them too.
         self._indexes: SegmentIndexes | None = None
@@ -116,7 +113,11 @@ class Segment:
         if indexes is not None:
             return indexes.largest
         if self._largest is None:
-            self._largest = self._read_largest()
+            # Without keeping an index open: retention asks every partition for it.
+            if self.size:
+                self._largest = self._index_source.read_largest() or self.indexes().largest
+            else:
+                self._largest = TimeEntry(NO_TIMESTAMP, self.base_offset)
         return self._largest
 
     @property
@@ -140,8 +141,8 @@ class Segment:
         """
         file = self._own_file()
         if self.size:
-            indexes = self._own_indexes(file)
-            end, largest = self._walk_tail(indexes, file)
+            indexes = self._index_source.own(file, self.size)
+            end, largest = self._index_source.walk_tail(indexes, file, self.size)
             if end != log_end:
                 raise SegmentCorrupt(f"{self.path} ends at offset {end}, expected {log_end}")
             if largest.timestamp > indexes.largest.timestamp:
@@ -152,9 +153,7 @@ class Segment:
             self.first_timestamp = first.header.max_timestamp
         else:
             assert self.base_offset == log_end
-            indexes = SegmentIndexes.create(
-                self._disk, self._folder, self.base_offset, self._settings
-            )
+            indexes = self._index_source.create()
             self.first_timestamp = NO_TIMESTAMP
         self._indexes = indexes
         self.is_writable = True
@@ -233,7 +232,7 @@ class Segment:
             return
         file = self._own_file()
         log_end = found.header.base_offset
-        indexes = self._indexes or self._own_indexes(file)
+        indexes = self._indexes or self._index_source.own(file, self.size)
         indexes.save()
         indexes.make_writable()
         self.is_writable = False
@@ -282,7 +281,7 @@ class Segment:
         if self.is_writable:
             # The owner is adding to it: do without.
             return walk_headers(file, 0, size, cached_only=cached_only)
-        self._read_indexes = self._rebuilt(file, size)
+        self._read_indexes = self._index_source.rebuild(file, size)
         self._indexes = None
         walk = walk_indexed(self._read_indexes, file, size, offset, cached_only=cached_only)
         assert walk is not None
@@ -292,7 +291,7 @@ class Segment:
         """The offset after the last batch, from the file itself."""
         if not self.size:
             return self.base_offset
-        return self._walk_tail(self.indexes(), self.file)[0]
+        return self._index_source.walk_tail(self.indexes(), self.file, self.size)[0]
 
     def read(self, position: int, size: int, *, cached_only: bool = False) -> bytes:
         """Exactly these bytes.
@@ -328,15 +327,7 @@ class Segment:
         size = self.size
         indexes = self._indexes or self._read_indexes
         if indexes is None:
-            indexes = open_indexes(
-                self._disk,
-                self._folder,
-                self.base_offset,
-                self._settings,
-                file=self.file,
-                log_bytes=size,
-                cached_only=cached_only,
-            )
+            indexes = self._index_source.open(self.file, size, cached_only=cached_only)
             self._read_indexes = indexes
         return indexes
 
@@ -397,53 +388,3 @@ class Segment:
             self._file.release()
             raise SegmentCorrupt(f"{self.path} has {has} bytes, there were {self.size}")
         return self._file.own()
-
-    def _own_indexes(self, file: LogFile) -> SegmentIndexes:
-        """Indexes nobody else has, and that are right where writing goes on."""
-        indexes = open_indexes(
-            self._disk,
-            self._folder,
-            self.base_offset,
-            self._settings,
-            file=file,
-            log_bytes=self.size,
-        )
-        last = indexes.offsets.last
-        if last is not None and walk_indexed(indexes, file, self.size, last.last_offset) is None:
-            return self._rebuilt(file, self.size)
-        return indexes
-
-    def _rebuilt(self, file: LogFile, size: int) -> SegmentIndexes:
-        return rebuild_indexes(
-            self._disk,
-            self._folder,
-            self.base_offset,
-            self._settings,
-            file=file,
-            log_bytes=size,
-        )
-
-    def _walk_tail(self, indexes: SegmentIndexes, file: LogFile) -> tuple[Offset, TimeEntry]:
-        """Walk the batches from the last index entry on: where they end, and their largest timestamp."""
-        last = indexes.offsets.last
-        end = self.base_offset
-        largest = TimeEntry(NO_TIMESTAMP, self.base_offset)
-        for _, header in walk_headers(file, last.position if last else 0, self.size):
-            if header.latest_timestamp > largest.timestamp:
-                largest = TimeEntry(header.latest_timestamp, header.last_offset)
-            end = header.next_offset
-        return end, largest
-
-    def _read_largest(self) -> TimeEntry:
-        """The time index's last entry, without keeping the index open: retention asks every partition for it."""
-        if not self.size:
-            return TimeEntry(NO_TIMESTAMP, self.base_offset)
-        times = TimeIndex.open(
-            self._disk,
-            index_paths(self._folder, self.base_offset)[1],
-            base_offset=self.base_offset,
-            bytes_max=self._settings.bytes_max,
-        )
-        if times is None or not times.is_sound() or times.last.timestamp < 0:
-            return self.indexes().largest
-        return times.last
