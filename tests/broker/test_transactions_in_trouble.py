@@ -1,6 +1,4 @@
-"""Transactions when things break: power cuts at every step, full disks, partitions that go offline or are deleted."""
-
-from dataclasses import dataclass
+"""Transactions when things break: partitions that go offline or are deleted, clients that go away, full disks."""
 
 import pytest
 
@@ -13,6 +11,7 @@ from broker.transaction_client import (
     NOT_ENOUGH_REPLICAS,
     OFFSETS_TOPIC,
     OLD,
+    PRODUCER_FENCED,
     STATE_TOPIC,
     STORAGE_ERROR,
     TIMEOUT_MS,
@@ -26,6 +25,7 @@ from broker.transaction_client import (
     restart,
     retry_at_once,
     settle,
+    shards,
     start_with_transactions,
     state_of,
     wait_until_loaded,
@@ -40,160 +40,6 @@ NAMES = (("rides", 0), ("fares", 1))
 def broker(start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> RunningBroker:
     retry_at_once(monkeypatch)
     return start_with_transactions(start_broker)
-
-
-# --- power cuts
-
-
-@dataclass
-class Told:
-    """What the client knows when the power goes."""
-
-    is_ended: bool = False
-
-
-async def read_transform_write(producer: Producer, told: Told, *, is_commit: bool) -> None:
-    if not producer.is_new:
-        assert set((await producer.add_(*NAMES)).values()) == {0}
-    for name in NAMES:
-        assert (await producer.send_(*name, b"v")).error_code == 0
-    if not producer.is_new:
-        assert await producer.add_offsets_("drivers") == 0
-    assert await producer.commit_offsets_("drivers", ("rides", 1, 7)) == [0]
-    assert (await producer.end_(commit=is_commit)).error_code == 0
-    told.is_ended = True
-
-
-@both_protocols
-@either_way
-@pytest.mark.parametrize("seed", range(2))
-def test_a_power_cut_at_any_step_leaves_the_transaction_whole(
-    start_broker: StartBroker, speaks: dict[str, int], is_commit: bool, seed: int
-) -> None:
-    outcomes = set()
-    works, has_finished = 0, False
-    while not has_finished:
-        broker = start_with_transactions(start_broker)
-        broker.disk._dice.seed(seed)
-        producer, told = Producer(broker, speaks=speaks), Told()
-        broker.offload.hold()
-        task = broker.start(read_transform_write(producer, told, is_commit=is_commit))
-        for _ in range(works):
-            release(broker, 1)
-        has_finished = told.is_ended and not broker.offload.held
-        task.cancel()
-
-        restart(broker, crash=True)
-        outcomes.add(check_whole(broker, told, is_commit=is_commit))
-        works += 1
-    # Three syncs for two partitions and the offsets, and more of the coordinator, before and after.
-    assert works > 6
-    assert outcomes == ({True, False} if is_commit else {False})
-
-
-def check_whole(broker: RunningBroker, told: Told, *, is_commit: bool) -> bool:
-    """Whatever was decided is so everywhere, and nothing is left open. Says whether it was committed."""
-    if told.is_ended:
-        assert state_of(broker) == ("CompleteCommit" if is_commit else "CompleteAbort")
-    elif state_of(broker) == "Ongoing":
-        let_pass(broker, TIMEOUT_MS)
-    state = state_of(broker)
-    assert state in ("Empty", "CompleteCommit", "CompleteAbort")
-    is_committed = state == "CompleteCommit"
-    assert is_commit or not is_committed
-    for name in NAMES:
-        assert not has_open_transaction(broker, *name)
-        assert read(broker, *name) == ([b"v"] if is_committed else [])
-    expected = (0, 7 if is_committed else -1)
-    assert fetch_offsets(broker, "drivers", "rides", 1, stable=True) == expected
-
-    successor = Producer(broker)
-    successor.write("rides", 0, b"next")
-    successor.commit()
-    assert read(broker, "rides") == ([b"v", b"next"] if is_committed else [b"next"])
-    return is_committed
-
-
-@both_protocols
-@either_way
-def test_what_was_decided_is_marked_after_a_power_cut_before_the_markers(
-    broker: RunningBroker, speaks: dict[str, int], is_commit: bool
-) -> None:
-    producer = Producer(broker, speaks=speaks)
-    for name in NAMES:
-        producer.write(*name, b"v")
-    broker.offload.hold()
-    ending = broker.start(producer.end_(commit=is_commit))
-    # The sync of the decision, and none of a marker.
-    release(broker, 1)
-    assert broker.finish(ending).error_code == 0
-
-    restart(broker, crash=True)
-
-    assert state_of(broker) == ("CompleteCommit" if is_commit else "CompleteAbort")
-    for name in NAMES:
-        assert {one.is_commit for one in markers(broker, *name)} == {is_commit}
-        assert read(broker, *name) == ([b"v"] if is_commit else [])
-
-
-@both_protocols
-@either_way
-def test_what_was_marked_in_part_is_marked_everywhere_after_a_power_cut(
-    broker: RunningBroker, speaks: dict[str, int], is_commit: bool
-) -> None:
-    producer = Producer(broker, speaks=speaks)
-    for name in NAMES:
-        producer.write(*name, b"v")
-    producer.write_offsets("drivers", ("rides", 1, 7))
-    broker.take_offline("fares", 1)
-    assert producer.end(commit=is_commit) == 0
-    settle(broker)
-    assert len(markers(broker, "rides", 0)) == 1
-    assert state_of(broker) == ("PrepareCommit" if is_commit else "PrepareAbort")
-
-    restart(broker, crash=True)
-
-    assert state_of(broker) == ("CompleteCommit" if is_commit else "CompleteAbort")
-    for name in NAMES:
-        assert {one.is_commit for one in markers(broker, *name)} == {is_commit}
-        assert read(broker, *name) == ([b"v"] if is_commit else [])
-        assert not has_open_transaction(broker, *name)
-    expected = (0, 7 if is_commit else -1)
-    assert fetch_offsets(broker, "drivers", "rides", 1, stable=True) == expected
-    # The coordinator after the crash is a newer one, and partitions remember it.
-    epochs = [one.coordinator_epoch for one in markers(broker, "rides", 0)]
-    assert epochs == sorted(epochs)
-    assert epochs[-1] > 0
-
-
-def test_a_clean_stop_leaves_missing_markers_to_the_next_start(broker: RunningBroker) -> None:
-    producer = Producer(broker)
-    producer.write("rides", 0, b"v")
-    broker.take_offline("rides", 0)
-    assert producer.end(commit=True) == 0
-    settle(broker)
-
-    restart(broker, crash=False)
-
-    assert state_of(broker) == "CompleteCommit"
-    assert read(broker, "rides") == [b"v"]
-
-
-def test_a_power_cut_over_and_over_while_markers_are_written_ends_the_transaction_once(
-    broker: RunningBroker,
-) -> None:
-    producer = Producer(broker)
-    producer.write("rides", 0, b"v")
-    broker.take_offline("rides", 0)
-    producer.end(commit=True)
-    for _ in range(3):
-        restart(broker, crash=True)
-
-    assert read(broker, "rides") == [b"v"]
-    assert state_of(broker) == "CompleteCommit"
-    producer.write("rides", 0, b"w")
-    producer.abort()
-    assert read(broker, "rides") == [b"v"]
 
 
 # --- partitions that are offline or gone
@@ -317,6 +163,65 @@ def test_a_group_coordinator_that_still_loads_gets_its_marker_later(
     assert fetch_offsets(broker, "drivers", "rides", stable=True) == (0, 7)
     assert len(markers(broker, OFFSETS_TOPIC, number)) == 1
     assert state_of(broker) == "CompleteCommit"
+
+
+# --- clients
+
+
+@both_protocols
+@either_way
+def test_a_client_that_goes_away_while_its_transaction_ends_changes_nothing(
+    broker: RunningBroker, speaks: dict[str, int], is_commit: bool
+) -> None:
+    producer = Producer(broker, speaks=speaks)
+    producer.write("rides", 0, b"v")
+    broker.offload.hold()
+    ending = broker.start(producer.end_(commit=is_commit))
+
+    # What the connection does when it is lost.
+    ending.cancel()
+    release(broker)
+
+    assert ending.cancelled()
+    assert state_of(broker) == ("CompleteCommit" if is_commit else "CompleteAbort")
+    assert read(broker, "rides") == ([b"v"] if is_commit else [])
+
+
+@both_protocols
+def test_a_client_that_goes_away_while_it_waits_for_markers_leaves_nothing_behind(
+    broker: RunningBroker, speaks: dict[str, int]
+) -> None:
+    Producer(broker, speaks=speaks).write("rides", 0, b"lost")
+    broker.offload.hold()
+    starting = broker.start(Producer(broker, init=False).init_())
+    starting.cancel()
+    release(broker)
+
+    assert starting.cancelled()
+    assert all(not shard._waiting for shard in shards(broker))
+    producer = Producer(broker, speaks=speaks)
+    producer.write("rides", 0, b"v")
+    producer.commit()
+    assert read(broker, "rides") == [b"v"]
+
+
+@both_protocols
+def test_of_two_that_start_under_one_name_at_the_same_time_one_is_left(
+    broker: RunningBroker, speaks: dict[str, int]
+) -> None:
+    Producer(broker, speaks=speaks).write("rides", 0, b"lost")
+    rivals = [Producer(broker, speaks=speaks, init=False) for _ in range(2)]
+    broker.offload.hold()
+    starting = [broker.start(one.init_()) for one in rivals]
+    release(broker)
+    assert [broker.finish(one).error_code for one in starting] == [0, 0]
+
+    fenced, left = sorted(rivals, key=lambda one: one.epoch)
+    assert fenced.epoch < left.epoch
+    left.write("rides", 0, b"v")
+    assert fenced.end(commit=True) == PRODUCER_FENCED
+    left.commit()
+    assert read(broker, "rides") == [b"v"]
 
 
 # --- disks
