@@ -221,8 +221,12 @@ class TransactionWorld:
     def truncate_to(self, offset: Offset) -> None:
         """As a follower would, never below what is committed."""
         assert offset >= self.high_watermark
+        left = [one for one in self.history if one.next_offset <= offset]
+        # As it must, before it cuts.
+        self.recovery_point = min(self.recovery_point, Offset(left[-1].next_offset if left else 0))
+        self.safe_end = min(self.safe_end, self.recovery_point)
         self.log.truncate_to(offset)
-        self.history = [one for one in self.history if one.next_offset <= offset]
+        self.history = left
         self.safe_end = self.log.synced_end
         self.tell()
 
