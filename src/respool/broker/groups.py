@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from respool.broker.catalog import Catalog
-from respool.broker.shard import Shard, TransactionalMachine
+from respool.broker.shard import Shard
+from respool.broker.shard_log import TransactionalMachine
 from respool.broker.shards import Shards, ShardsOwner
 from respool.coordination.consumer_requests import TopicsView, TopicView
 from respool.coordination.decision import Decision

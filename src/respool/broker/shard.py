@@ -1,21 +1,20 @@
 """A coordinator's machine at work on its partition: decide, append, replay, and answer once it is committed.
 
-The machine itself is pure (`coordination/`). It sees every record of its partition exactly once, in order: those of
-the log while loading, and then each batch right after it was appended.
+The machine itself is pure (`coordination/`); `shard_log.py` is how it and its partition's log stay in step.
 """
 
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from enum import Enum
-from typing import Any, Protocol, cast
+from typing import Any
 
 from respool.broker.partition import Partition
+from respool.broker.shard_log import Machine, ShardLog
 from respool.broker.shard_timers import ShardTimers
 from respool.coordination.decision import (
     Answer,
-    CoordinatorRecord,
     Decision,
     RecordsProducer,
     Ticket,
@@ -30,43 +29,12 @@ from respool.model.errors import (
     StorageError,
     StorageFailed,
 )
-from respool.model.ids import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId
+from respool.model.ids import LeaderEpoch, Offset
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
-from respool.records.batch import RecordBatch, read_header
-from respool.records.build import NewRecord, build_batch
-from respool.records.markers import EndTransactionMarker, read_marker
-from respool.records.record import Record, read_records
-from respool.records.validate import walk_batches
+from respool.records.markers import EndTransactionMarker
 
 logger = logging.getLogger(__name__)
-
-# How much of the log is read and replayed in one go while loading; requests go in between.
-LOAD_BYTES = 1024 * 1024
-# What is read back is as large as a decision was.
-BATCH_BYTES_MAX = 2**31 - 1
-
-
-class Machine(Protocol):
-    """The form of `coordination/`: see `coordination/decision.py`."""
-
-    def decide(self, request: Any, *, ticket: Ticket, now_ms: int) -> Decision: ...
-
-    def on_timer(self, key: TimerKey, *, now_ms: int) -> Decision: ...
-
-    def on_loaded(self, *, now_ms: int) -> Decision: ...
-
-    def replay(self, record: CoordinatorRecord) -> None: ...
-
-
-class TransactionalMachine(Machine, Protocol):
-    """One whose decisions may be part of producers' transactions."""
-
-    def replay(
-        self, record: CoordinatorRecord, *, producer_id: ProducerId = NO_PRODUCER_ID
-    ) -> None: ...
-
-    def replay_end_transaction(self, producer_id: ProducerId, *, is_committed: bool) -> None: ...
 
 
 class _State(Enum):
@@ -93,7 +61,7 @@ class Shard:
         self.machine = machine
         self._partition = partition
         self._clock = clock
-        self._offload = offload
+        self._log = ShardLog(partition=partition, machine=machine, clock=clock, offload=offload)
         self._on_failed = on_failed
         self._on_effect = on_effect
         self._state = _State.LOADING
@@ -113,7 +81,7 @@ class Shard:
     async def load(self) -> None:
         """Replay the whole partition, then begin to serve."""
         try:
-            count = await self._replay_log()
+            count = await self._log.load(lambda: self._state is _State.LOADING)
         except (RequestError, StorageError) as error:
             logger.error("%s: the coordinator cannot load its log: %s", self._partition.name, error)
             self._state = _State.STOPPED
@@ -164,9 +132,8 @@ class Shard:
             CoordinatorLoadInProgress, NotCoordinator, CoordinatorNotAvailable: it cannot be done now.
         """
         self._check_active()
-        header = _batch((_PROBE,), producer, now_ms=0).header
         try:
-            return self._partition.begin_verification(header)
+            return self._log.begin_verification(producer)
         except StorageFailed as error:
             # In the words of a coordinator: clients look for it again.
             raise CoordinatorNotAvailable(str(error)) from error
@@ -179,9 +146,7 @@ class Shard:
             RequestError: the marker is fenced, or cannot be written.
         """
         self._check_active()
-        appended = self._partition.append_marker(marker, now_ms=self._clock.now_ms())
-        self._replay_marker(marker)
-        return Offset(appended.last_offset + 1)
+        return self._log.append_marker(marker)
 
     def stop(self) -> None:
         """Serve no longer; whoever waits looks for the coordinator anew."""
@@ -218,27 +183,18 @@ class Shard:
             release.on_committed()
 
     def _append(self, decision: Decision, guard: VerificationGuard | None) -> bool:
-        now_ms, producer = self._clock.now_ms(), decision.producer
-        batch = _batch(decision.records, producer, now_ms=now_ms)
         try:
-            self._partition.append(batch, now_ms=now_ms, guard=guard)
+            self._log.append(decision, guard)
         except StorageFailed as error:
             self._fail(error)
             return False
         except RequestError as error:
-            if producer is None:
+            if decision.producer is None:
                 self._fail(error)
             else:
                 # The producer is fenced, or its transaction is over: its request comes to nothing.
                 self.fail(decision.answers, error)
             return False
-        if producer is None:
-            for one in decision.records:
-                self.machine.replay(one)
-        else:
-            machine = cast(TransactionalMachine, self.machine)
-            for one in decision.records:
-                machine.replay(one, producer_id=producer.producer_id)
         return True
 
     def _fail(self, error: RequestError) -> None:
@@ -276,54 +232,6 @@ class Shard:
             if not reply.done():
                 reply.set_exception(error)
 
-    async def _replay_log(self) -> int:
-        log = self._partition.log
-        offset, end = log.log_start, log.log_end
-        count = 0
-        while offset < end and self._state is _State.LOADING:
-            read_at = offset
-            data = await self._offload.run(
-                lambda read_at=read_at: log.read(  # type: ignore[misc]
-                    read_at, max_offset=end, bytes_max=LOAD_BYTES, at_least_one=True
-                )
-            )
-            for batch in _batches(data):
-                offset = batch.header.next_offset
-                if batch.header.is_control:
-                    self._replay_control(batch)
-                    continue
-                for record in read_records(batch, limit=BATCH_BYTES_MAX):
-                    if record.offset >= read_at:
-                        self._replay(record, batch)
-                        count += 1
-            # A compacted log may end in a gap: what is missing there was replaced by something later.
-            if offset == read_at:
-                break
-        return count
-
-    def _replay(self, record: Record, batch: RecordBatch) -> None:
-        if record.key is None:
-            logger.warning("%s: a record without a key at %d", self._partition.name, record.offset)
-            return
-        one = CoordinatorRecord(key=record.key, value=record.value)
-        if batch.header.is_transactional:
-            machine = cast(TransactionalMachine, self.machine)
-            machine.replay(one, producer_id=ProducerId(batch.header.producer_id))
-        else:
-            self.machine.replay(one)
-
-    def _replay_control(self, batch: RecordBatch) -> None:
-        # Compaction may have left only its header, and other kinds of control records may come one day.
-        marker = read_marker(batch) if batch.header.record_count else None
-        if marker is not None:
-            self._replay_marker(marker)
-
-    def _replay_marker(self, marker: EndTransactionMarker) -> None:
-        machine = cast(TransactionalMachine, self.machine)
-        machine.replay_end_transaction(
-            ProducerId(marker.producer_id), is_committed=marker.is_commit
-        )
-
 
 class _Release:
     """A decision that waits for the high watermark."""
@@ -339,25 +247,3 @@ class _Release:
 
     def on_failed(self, error: RequestError) -> None:
         self._shard.fail(self._decision.answers, CoordinatorNotAvailable(str(error)))
-
-
-# A record like those that are going to be written: only its producer matters.
-_PROBE = CoordinatorRecord(key=b"", value=None)
-
-
-def _batch(
-    records: Sequence[CoordinatorRecord], producer: RecordsProducer | None, *, now_ms: int
-) -> RecordBatch:
-    data = build_batch(
-        [NewRecord(key=one.key, value=one.value, timestamp_ms=now_ms) for one in records],
-        producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
-        producer_epoch=-1 if producer is None else producer.producer_epoch,
-        is_transactional=producer is not None,
-    )
-    return RecordBatch(read_header(data), data)
-
-
-def _batches(data: bytes) -> Iterator[RecordBatch]:
-    view = memoryview(data)
-    for position, header in walk_batches(data):
-        yield RecordBatch(header, view[position : position + header.size])

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from respool.broker.catalog import Catalog
 from respool.broker.partitions import Partitions
-from respool.broker.shard import Machine, Shard
+from respool.broker.shard import Shard
+from respool.broker.shard_log import Machine
 from respool.broker.topics import Topics
 from respool.coordination.java_hash import partition_for
 from respool.model.cluster import TopicImage

@@ -11,7 +11,8 @@ from typing import Any
 
 from respool.broker.marker_writer import MarkerWriter
 from respool.broker.producer_ids import ProducerIds
-from respool.broker.shard import Machine, Shard
+from respool.broker.shard import Shard
+from respool.broker.shard_log import Machine
 from respool.broker.shards import Shards, ShardsOwner
 from respool.coordination.transaction_requests import (
     AddPartitions,
