@@ -79,6 +79,23 @@ def test_a_member_that_falls_silent_is_out_and_the_others_share_anew(
     assert set(leader.members) == {one.member_id for one in others}
 
 
+@pytest.mark.parametrize("jump_ms", [24 * 3_600_000, -24 * 3_600_000])
+def test_a_wall_clock_that_is_set_costs_no_member_its_session(
+    broker: RunningBroker, jump_ms: int
+) -> None:
+    silent, stays = settled(broker, "drivers", 2)
+
+    broker.clock.skew(jump_ms)
+    let_pass(broker, SESSION_TIMEOUT_MS - 1)
+    assert stays.heartbeat() == 0
+    # Time itself still counts.
+    let_pass(broker, 1)
+
+    assert stays.heartbeat() == REBALANCE_IN_PROGRESS
+    stays.settle()
+    assert silent.heartbeat() == UNKNOWN_MEMBER_ID
+
+
 def test_a_member_that_never_syncs_does_not_hold_the_others_up(broker: RunningBroker) -> None:
     first, second = settled(broker, "drivers", 2)
 

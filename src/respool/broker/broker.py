@@ -22,6 +22,7 @@ from respool.broker.memory import MemoryBudget
 from respool.broker.partitions import Partitions
 from respool.broker.producer_ids import ProducerIds
 from respool.broker.shards import Shards, ShardsOwner
+from respool.broker.steady_clock import SteadyClock
 from respool.broker.topics import Topics
 from respool.broker.transactions import Transactions
 from respool.coordination.group_settings import GroupSettings
@@ -65,6 +66,8 @@ class Broker:
         self.settings = settings
         self.world = world
         self.clock = world.clock
+        # For whoever has sessions and time-outs.
+        self.steady_clock = SteadyClock(world.clock)
         self.offload = world.offload
         self.id = BrokerId(settings.broker_id)
         self.memory = MemoryBudget(settings.memory_bytes_max)
@@ -208,7 +211,7 @@ class Broker:
                 self._new_shards, CONSUMER_OFFSETS, self.settings.offsets_topic_partitions
             ),
             catalog=self.catalog,
-            clock=self.clock,
+            clock=self.steady_clock,
             new_group_machine=lambda: GroupShard(settings, dice=self.world.dice),
         )
 
@@ -236,7 +239,7 @@ class Broker:
             catalog=self.catalog,
             topics=self.topics,
             partitions=self.partitions,
-            clock=self.clock,
+            clock=self.steady_clock,
             offload=self.offload,
             spawn=self.spawn,
         )
