@@ -24,9 +24,6 @@ from broker.transaction_client import (
 from respool.broker.marker_writer import MarkerWriter
 from respool.model.errors import StorageFailed
 
-LONG_MS = 600_000
-
-both_protocols = pytest.mark.parametrize("speaks", [OLD, NEW], ids=["version 1", "version 2"])
 either_way = pytest.mark.parametrize("is_commit", [False, True], ids=["abort", "commit"])
 either_end = pytest.mark.parametrize("crash", [False, True], ids=["clean", "crash"])
 
@@ -34,13 +31,6 @@ either_end = pytest.mark.parametrize("crash", [False, True], ids=["clean", "cras
 @pytest.fixture
 def broker(start_broker: StartBroker) -> RunningBroker:
     return start_with_transactions(start_broker)
-
-
-def end(producer: Producer, *, is_commit: bool) -> None:
-    if is_commit:
-        producer.commit()
-    else:
-        producer.abort()
 
 
 @either_way
