@@ -82,7 +82,8 @@ class Broker:
         )
         self.leftovers = Leftovers(disk=world.disk, offload=world.offload)
         self.deadlines = Deadlines()
-        self._background: set[asyncio.Task[Any]] = set()
+        # In the order they were started, so that a simulated run is the same each time.
+        self._background: dict[asyncio.Task[Any], None] = {}
         # Set when something that must not happen did; the node stops the process then.
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
@@ -189,7 +190,7 @@ class Broker:
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Run something in the background that the broker owns. Its failure is the broker's."""
         task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
+        self._background[task] = None
         task.add_done_callback(self._on_background_done)
         return task
 
@@ -200,7 +201,7 @@ class Broker:
             self.failed.set_result(error)
 
     def _on_background_done(self, task: "asyncio.Task[Any]") -> None:
-        self._background.discard(task)
+        self._background.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(error)
 

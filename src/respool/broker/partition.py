@@ -69,9 +69,10 @@ class Partition:
         # Never going down, and never above the high watermark.
         self._stable_offset = Offset(0)
         self._commits = CommitQueue()
-        self._fetches: set[FetchWaiter] = set()
+        # In the order they came, so that a simulated run is the same each time.
+        self._fetches: dict[FetchWaiter, None] = {}
         # Those of read_committed readers.
-        self._committed_fetches: set[FetchWaiter] = set()
+        self._committed_fetches: dict[FetchWaiter, None] = {}
         self._syncs = syncs
         self._log: PartitionLog | None = None
         self._is_deleted = False
@@ -233,11 +234,11 @@ class Partition:
 
     def add_fetch_waiter(self, waiter: FetchWaiter, *, read_committed: bool = False) -> None:
         """Tell the waiter of bytes that become readable: below the last stable offset, for `read_committed`."""
-        (self._committed_fetches if read_committed else self._fetches).add(waiter)
+        (self._committed_fetches if read_committed else self._fetches)[waiter] = None
 
     def remove_fetch_waiter(self, waiter: FetchWaiter) -> None:
-        self._fetches.discard(waiter)
-        self._committed_fetches.discard(waiter)
+        self._fetches.pop(waiter, None)
+        self._committed_fetches.pop(waiter, None)
 
     def begin_sync(self) -> "PartitionSync | None":
         """What to sync now, or None when all is on the disk already."""

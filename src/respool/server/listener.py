@@ -24,7 +24,8 @@ class Listener:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._settings = broker.settings
-        self._connections: set[Connection] = set()
+        # In the order they came, so that a simulated run is the same each time.
+        self._connections: dict[Connection, None] = {}
         self._per_address: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[Reply]] = set()
         # When each connection's unfinished frame was first seen unfinished.
@@ -72,7 +73,7 @@ class Listener:
     # What connections tell.
 
     def on_connected(self, connection: Connection) -> bool:
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._all_gone.clear()
         self._per_address[connection.peer] += 1
         self._connected.set(len(self._connections))
@@ -83,7 +84,7 @@ class Listener:
         return limit is None
 
     def on_disconnected(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._mid_frame_since.pop(connection, None)
         self._per_address[connection.peer] -= 1
         if not self._per_address[connection.peer]:
