@@ -1,6 +1,6 @@
 """A guard is good for one transaction, and shared by all who ask for it."""
 
-from respool.log.verification import Verifications
+from respool.log.verification import EPOCHS_MAX, Verifications
 from respool.records.batch import BatchHeader, read_header
 from respool.records.build import NewRecord, build_batch
 
@@ -39,15 +39,23 @@ def test_once_the_transaction_has_begun_or_ended_it_is_void() -> None:
     assert verifications.is_current(again, header())
 
 
-def test_a_newer_epoch_voids_an_older_ones_guard_and_not_the_other_way() -> None:
+def test_each_epoch_has_its_own_and_a_marker_makes_all_of_them_void() -> None:
     verifications = Verifications()
     old = verifications.begin(header(epoch=1), now_ms=0)
     new = verifications.begin(header(epoch=2), now_ms=0)
-    assert not verifications.is_current(old, header(epoch=1))
-    zombie = verifications.begin(header(epoch=1), now_ms=0)
-    assert not verifications.is_current(zombie, header(epoch=1))
+    assert verifications.is_current(old, header(epoch=1))
     assert verifications.is_current(new, header(epoch=2))
     assert not verifications.is_current(new, header(epoch=1))
+    verifications.end(7)
+    assert not verifications.is_current(old, header(epoch=1))
+    assert not verifications.is_current(new, header(epoch=2))
+
+
+def test_whoever_asks_under_many_epochs_gets_no_more_memory_than_one_who_does_not() -> None:
+    verifications = Verifications(verifications_max=2)
+    for epoch in range(100):
+        verifications.begin(header(1, epoch=epoch), now_ms=0)
+    assert len(verifications) == EPOCHS_MAX
 
 
 def test_there_are_never_more_than_allowed_and_the_oldest_goes_first() -> None:

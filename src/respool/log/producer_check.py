@@ -65,7 +65,12 @@ def check_transactional(
                     return duplicate
         _check_epoch(state, header.producer_epoch)
     if not is_open:
-        _check_verified(header, guard if is_verified else None)
+        if guard is None or not is_verified:
+            raise InvalidTransactionState(
+                f"producer {header.producer_id} epoch {header.producer_epoch} has no open transaction here"
+            )
+        if state is None:
+            _check_first(header, guard)
     if state is not None and header.base_sequence >= 0:
         _check_sequence(state, header)
     return None
@@ -119,11 +124,11 @@ def _check_sequence(state: ProducerState, header: BatchHeader) -> None:
         )
 
 
-def _check_verified(header: BatchHeader, guard: VerificationGuard | None) -> None:
-    if guard is None:
-        raise InvalidTransactionState(
-            f"producer {header.producer_id} epoch {header.producer_epoch} has no open transaction here"
-        )
+def _check_first(header: BatchHeader, guard: VerificationGuard) -> None:
+    """Of a producer not known here any sequence may come first, but not one that its own earlier batch waits behind.
+
+    Where it is known the sequences say it: what somebody sent late and in vain does not count.
+    """
     if header.base_sequence > guard.lowest_sequence:
         raise OutOfOrderSequence(
             f"producer {header.producer_id} begins a transaction with sequence {header.base_sequence}, "

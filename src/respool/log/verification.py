@@ -19,6 +19,8 @@ from respool.records.batch import BatchHeader
 
 # Each takes some 200 bytes, and whoever asks may invent producer ids.
 VERIFICATIONS_MAX = 10_000
+# A producer has one epoch at a time, and a successor may ask while the last one does.
+EPOCHS_MAX = 4
 
 
 class VerificationGuard:
@@ -35,37 +37,41 @@ class VerificationGuard:
 
 
 class Verifications:
-    """Those under way in one partition, by producer."""
+    """Those under way in one partition.
+
+    Each epoch of a producer has its own: anybody may ask under an epoch that does not exist, and must not get in the way
+    of the one that does. Which of them it is, the coordinator knows.
+    """
 
     def __init__(self, *, verifications_max: int = VERIFICATIONS_MAX) -> None:
-        # The longest under way first.
-        self._guards: OrderedDict[int, VerificationGuard] = OrderedDict()
+        # By producer, the longest under way first, and by epoch.
+        self._guards: OrderedDict[int, dict[int, VerificationGuard]] = OrderedDict()
         self._max = verifications_max
 
     def __len__(self) -> int:
-        return len(self._guards)
+        return sum(map(len, self._guards.values()))
 
     def begin(self, header: BatchHeader, *, now_ms: int) -> VerificationGuard:
         """The guard for this producer's transaction, shared by all who ask before it begins or ends."""
-        guard = self._guards.get(header.producer_id)
+        guards = self._guards.get(header.producer_id)
+        if guards is None:
+            if len(self._guards) >= self._max:
+                self._guards.popitem(last=False)
+            guards = self._guards[header.producer_id] = {}
+        guard = guards.get(header.producer_epoch)
         if guard is not None:
-            if guard.producer_epoch == header.producer_epoch:
-                guard.lowest_sequence = min(guard.lowest_sequence, header.base_sequence)
-                return guard
-            if guard.producer_epoch > header.producer_epoch:
-                # A zombie may ask, and gets one that opens nothing.
-                return VerificationGuard(header, now_ms=now_ms)
-            del self._guards[header.producer_id]
-        elif len(self._guards) >= self._max:
-            self._guards.popitem(last=False)
-        guard = self._guards[header.producer_id] = VerificationGuard(header, now_ms=now_ms)
+            guard.lowest_sequence = min(guard.lowest_sequence, header.base_sequence)
+            return guard
+        if len(guards) >= EPOCHS_MAX:
+            del guards[next(iter(guards))]
+        guard = guards[header.producer_epoch] = VerificationGuard(header, now_ms=now_ms)
         return guard
 
     def is_current(self, guard: VerificationGuard | None, header: BatchHeader) -> bool:
         return (
             guard is not None
-            and self._guards.get(header.producer_id) is guard
             and guard.producer_epoch == header.producer_epoch
+            and self._guards.get(header.producer_id, {}).get(header.producer_epoch) is guard
         )
 
     def end(self, producer_id: int) -> None:
@@ -75,5 +81,8 @@ class Verifications:
 
     def expire(self, before_ms: int) -> None:
         """Forget those that nobody came back with."""
-        while self._guards and next(iter(self._guards.values())).asked_at_ms < before_ms:
+        while self._guards:
+            oldest = next(iter(self._guards.values()))
+            if any(guard.asked_at_ms >= before_ms for guard in oldest.values()):
+                break
             self._guards.popitem(last=False)

@@ -280,7 +280,7 @@ def test_without_a_topic_of_groups_the_coordinator_is_elsewhere(
 
 
 @every_version
-def test_an_epoch_that_somebody_invented_does_not_keep_the_broker_asking_for_ever(
+def test_an_epoch_that_somebody_invented_does_not_get_in_the_way_of_the_true_one(
     broker: RunningBroker, version: int
 ) -> None:
     producer = with_offsets_added(broker)
@@ -289,6 +289,4 @@ def test_an_epoch_that_somebody_invented_does_not_keep_the_broker_asking_for_eve
     refused = [INVALID_PRODUCER_EPOCH]
 
     assert ahead.commit_offsets("drivers", ("rides", 0, 1), version=version) == refused
-    (code,) = producer.commit_offsets("drivers", ("rides", 0, 7), version=version)
-
-    assert code in (0, COORDINATOR_LOAD_IN_PROGRESS, INVALID_TXN_STATE)
+    assert producer.commit_offsets("drivers", ("rides", 0, 7), version=version) == [0]
