@@ -6,12 +6,14 @@ from collections.abc import Callable
 import pytest
 
 from log.transaction_world import COMPACTED, EPOCH, FOLDER, KEPT, TransactionWorld
+from respool.broker.aborted_records import aborted_among
 from respool.log.partition_log import AbortedTransaction
 from respool.model.errors import (
     DiskFailed,
     DiskFull,
     InvalidProducerEpoch,
     InvalidTransactionState,
+    OffsetOutOfRange,
     TransactionCoordinatorFenced,
 )
 from respool.model.ids import Offset
@@ -435,6 +437,25 @@ def every_power_cut(
             else:
                 break
     return cuts
+
+
+def test_a_reader_whose_segment_is_removed_before_it_asks_what_was_aborted_is_sent_away() -> None:
+    world = TransactionWorld.new(config=dataclasses.replace(KEPT, retention_bytes=1))
+    world.write(ADA, "a")
+    world.end(ADA, is_commit=False)
+    world.roll()
+    world.write(-1, "b")
+    world.sync()
+    # In another thread: it has the records, and then the owner is faster.
+    records = world.log.read(Offset(0), max_offset=Offset(2), bytes_max=1_000, at_least_one=True)
+    assert aborted_among(world.log, Offset(0), records, cached_only=False) == [(ADA, 0)]
+    world.apply_retention()
+    assert world.log.log_start == 2
+    with pytest.raises(OffsetOutOfRange, match="offset 0, the log begins at 2 by now"):
+        aborted_among(world.log, Offset(0), records, cached_only=False)
+    with pytest.raises(OffsetOutOfRange):
+        world.log.aborted_in(Offset(0), Offset(2))
+    assert world.log.aborted_in(Offset(2), Offset(3)) == []
 
 
 def test_no_power_cut_while_segments_are_removed_shows_what_was_aborted() -> None:

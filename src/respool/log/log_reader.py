@@ -3,6 +3,7 @@
 from respool.log.aborted_lookup import find_aborted, has_aborted
 from respool.log.log_parts import LogParts
 from respool.log.read_batches import read_batches
+from respool.log.segments import Segments
 from respool.log.time_lookup import TimestampedOffset, find_first_at_or_after, find_latest
 from respool.log.transaction_index import AbortedTransaction
 from respool.model.errors import OffsetOutOfRange
@@ -84,8 +85,12 @@ class LogReader:
         )
 
     def has_aborted_from(self, offset: Offset) -> bool:
-        """Whether any transaction was aborted at `offset` or later; cheap, and may err on the side of yes."""
-        return has_aborted(self._parts.segments, offset)
+        """Whether any transaction was aborted at `offset` or later; cheap, and may err on the side of yes.
+
+        Raises:
+            OffsetOutOfRange: the log does not reach there any more.
+        """
+        return has_aborted(self._segments_from(offset), offset)
 
     def aborted_in(
         self, offset: Offset, end: Offset, *, cached_only: bool = False
@@ -95,10 +100,24 @@ class LogReader:
         `end` is not beyond the last stable offset.
 
         Raises:
+            OffsetOutOfRange: the log does not reach there any more.
             NotCached: `cached_only`, and something would have to come from the disk.
             SegmentCorrupt, DiskFailed: the disk does not have what it should.
         """
-        return find_aborted(self._parts.segments, offset, end, cached_only=cached_only)
+        return find_aborted(self._segments_from(offset), offset, end, cached_only=cached_only)
+
+    def _segments_from(self, offset: Offset) -> Segments:
+        """The segments, where `offset` is still among them.
+
+        1. A reader takes records from the first segment.   2. The owner removes it, with its index.
+        3. The reader asks which of the records were aborted: nobody knows any more, and "none" would show them.
+        """
+        segments = self._parts.segments
+        if offset < segments.first.base_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset}, the log begins at {segments.first.base_offset} by now"
+            )
+        return segments
 
     def first_at_or_after(
         self, timestamp_ms: int, *, max_offset: Offset
