@@ -117,6 +117,20 @@ def test_an_open_transaction_is_open_after_a_stop_and_after_a_crash(
         assert world.log.begin_verification(batch(epoch=1).header) is not None
 
 
+def test_a_recovery_keeps_in_mind_only_what_is_open(world: TransactionWorld) -> None:
+    for _ in range(50):
+        world.write(ADA, "a")
+        world.end(ADA, is_commit=True)
+    world.write(BOB, "b")
+    world.disk.kill()
+    world.disk = world.disk.reopen()
+    world.open(clean=False)
+    # A segment may hold millions of ends: not even until the broker says that they are committed.
+    transactions = world.log._parts.producers.transactions
+    assert transactions.ended_before(world.log.log_end) == []
+    assert transactions.first_unstable == 100
+
+
 def test_deleting_records_of_an_open_transaction_moves_readers_on(world: TransactionWorld) -> None:
     world.write(ADA, "a")
     world.write(-1, "b", "c")

@@ -37,7 +37,10 @@ def replay_producers(
 def replay_batch(
     producers: ProducerStates, segment: Segment, batch: BatchAt
 ) -> AbortedTransaction | None:
-    """Replay one batch; return the transaction that it aborts."""
+    """Replay one batch; return the transaction that it aborts.
+
+    Its end is taken for committed, for there may be millions: whoever knows better says so when all is replayed.
+    """
     header = batch.header
     if not header.is_control:
         producers.update(header, base_offset=header.base_offset)
@@ -49,6 +52,7 @@ def replay_batch(
     offset = header.base_offset
     aborted = producers.aborting(marker.producer_id, marker_offset=offset)
     producers.end_transaction(marker, offset=offset, timestamp_ms=header.max_timestamp)
+    producers.transactions.on_high_watermark(header.next_offset)
     return None if marker.is_commit else aborted
 
 
