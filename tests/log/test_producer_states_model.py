@@ -141,14 +141,16 @@ class NaiveProducers:
         lowest = self.lowest_sequence(header, guard)
         if lowest is None:
             return InvalidTransactionState
-        return OutOfOrderSequence if header.base_sequence > lowest else None
+        is_known = bool(self.known(header.producer_id))
+        return OutOfOrderSequence if not is_known and header.base_sequence > lowest else None
 
     def lowest_sequence(self, header: BatchHeader, guard: VerificationGuard | None) -> int | None:
         """The lowest that was asked for with this guard; None when the guard is not good."""
-        mine = [one for one in self.asked if one.header.producer_id == header.producer_id]
-        newest = max((one.header.producer_epoch for one in mine), default=-1)
-        good = [one for one in mine if one.header.producer_epoch == newest]
-        if header.producer_epoch != newest or all(one.guard is not guard for one in good):
+        who = (header.producer_id, header.producer_epoch)
+        good = [
+            one for one in self.asked if (one.header.producer_id, one.header.producer_epoch) == who
+        ]
+        if all(one.guard is not guard for one in good):
             return None
         return min(one.header.base_sequence for one in good)
 
