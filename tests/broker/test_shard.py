@@ -19,6 +19,7 @@ from respool.model.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     DiskFailed,
+    HandlesExhausted,
     NotCoordinator,
 )
 
@@ -80,6 +81,44 @@ def test_a_new_shard_on_the_same_log_has_the_same_state() -> None:
         second = await world.loaded_shard()
         assert second.machine.counts == {b"a": 2, b"b": 1}  # type: ignore[attr-defined]
         assert second.machine.is_loaded  # type: ignore[attr-defined]
+
+    asyncio.run(story())
+
+
+def test_a_log_that_cannot_be_opened_for_want_of_a_file_handle_is_loaded_by_the_next_shard() -> (
+    None
+):
+    async def story() -> None:
+        world = World()
+        shard, _ = await world.transactional_shard()
+        assert await shard.ask(Add(b"a")) == 1
+        segment = world.partition.log._parts.segments.active
+        segment.finish()
+        segment.release()
+        world.disk.faults.fail("open", error=HandlesExhausted, times=None)
+        failures: list[str] = []
+        shard, _ = await world.transactional_shard(on_failed=lambda: failures.append("failed"))
+        with pytest.raises(NotCoordinator):
+            shard.ask(Look(b"a"))
+        assert failures == ["failed"]
+        world.disk.faults.heal()
+        shard, _ = await world.transactional_shard()
+        assert await shard.ask(Look(b"a")) == 1
+
+    asyncio.run(story())
+
+
+def test_a_damaged_log_is_not_loaded_again_and_again() -> None:
+    async def story() -> None:
+        world = World()
+        shard, _ = await world.transactional_shard()
+        assert await shard.ask(Add(b"a")) == 1
+        world.disk.faults.fail("read", times=None)
+        failures: list[str] = []
+        shard, _ = await world.transactional_shard(on_failed=lambda: failures.append("failed"))
+        with pytest.raises(NotCoordinator):
+            shard.ask(Look(b"a"))
+        assert not failures
 
     asyncio.run(story())
 

@@ -24,6 +24,7 @@ from respool.log.verification import VerificationGuard
 from respool.model.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    HandlesExhausted,
     NotCoordinator,
     RequestError,
     StorageError,
@@ -54,7 +55,7 @@ class Shard:
         on_failed: Callable[[], None] = lambda: None,
         on_effect: Callable[[Any], None] | None = None,
     ) -> None:
-        """`on_failed` is called when an append failed: the shard has stopped, and another may take its place.
+        """`on_failed` is called when the shard has stopped for a trouble that may pass: another may take its place.
 
         `on_effect` gets the effects of decisions, each when its decision is committed.
         """
@@ -84,7 +85,10 @@ class Shard:
             count = await self._log.load(lambda: self._state is _State.LOADING)
         except (RequestError, StorageError) as error:
             logger.error("%s: the coordinator cannot load its log: %s", self._partition.name, error)
+            is_wanted = self._state is _State.LOADING
             self._state = _State.STOPPED
+            if is_wanted and isinstance(error, HandlesExhausted):
+                self._on_failed()
             return
         if self._state is not _State.LOADING:
             return
