@@ -331,9 +331,14 @@ class TransactionWorld:
         ]
         start = self.log.log_start
         lowest = min([self.high_watermark, *(one.first_offset for one in undecided)])
-        # One of which all was deleted may be forgotten.
-        left = [one for one in undecided if one.data[-1].next_offset > start]
-        highest = min([self.high_watermark, *(one.first_offset for one in left)])
+        # What was deleted of one may be forgotten.
+        left = [
+            one.base_offset
+            for transaction in undecided
+            for one in transaction.data
+            if one.next_offset > start
+        ]
+        highest = min([self.high_watermark, *left])
         assert max(lowest, start) <= self.last_stable_offset <= max(highest, start)
 
     def check_index(self) -> None:
