@@ -20,7 +20,7 @@ from respool.model.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
-from respool.model.ids import ProducerId
+from respool.model.ids import ProducerId, TopicPartition
 
 NOT_THE_PRODUCER: list[tuple[dict[str, Any], type]] = [
     ({"transactional_id": "unknown"}, InvalidProducerIdMapping),
@@ -66,6 +66,31 @@ def test_partitions_that_are_in_already_need_no_record() -> None:
     assert world.add(A1) is None
     assert world.add(A1, A0) is None
     assert len(world.log) == before
+
+
+class Compared(TopicPartition):
+    """Counts how often one is compared with another."""
+
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.comparisons += 1
+        return super().__eq__(other)
+
+    __hash__ = TopicPartition.__hash__
+
+
+def test_a_request_for_all_partitions_there_are_does_not_compare_each_with_each() -> None:
+    world = TransactionWorld()
+    world.init()
+    everything = [TopicPartition("a", number) for number in range(1_000)]
+    assert world.add(*everything) is None
+    asked = [Compared("a", number) for number in range(1_001)]
+    Compared.comparisons = 0
+    assert world.add(*asked) is None
+    assert world.verify(*asked) == [None] * 1_001
+    assert len(world.describe().partitions) == 1_001
+    assert Compared.comparisons < 20_000
 
 
 def test_no_partitions_begin_nothing() -> None:

@@ -1,5 +1,7 @@
 """Which partitions a transaction writes to: adding them, and asking whether they were added."""
 
+from collections.abc import Container
+
 from respool.coordination.transaction import Transaction
 from respool.coordination.transaction_requests import (
     AddPartitions,
@@ -17,9 +19,11 @@ from respool.model.errors import (
     RequestError,
     TransactionAbortable,
 )
-from respool.model.ids import NO_PRODUCER_ID
+from respool.model.ids import NO_PRODUCER_ID, TopicPartition
 
 _ADDED = AddPartitionsReply()
+# So few are looked through one by one.
+_FEW_PARTITIONS = 16
 
 
 def add_partitions(transaction: Transaction | None, request: AddPartitions, now_ms: int) -> Step:
@@ -32,8 +36,9 @@ def add_partitions(transaction: Transaction | None, request: AddPartitions, now_
     if transaction.is_prepared:
         return Step(None, WAIT)
     known = transaction.partitions
+    known_here = _lookup(known)
     # Also for partitions named twice in one request.
-    added = tuple(dict.fromkeys(one for one in request.partitions if one not in known))
+    added = tuple(dict.fromkeys(one for one in request.partitions if one not in known_here))
     if not added:
         return Step(None, _ADDED)
     is_open = transaction.state is TransactionState.ONGOING
@@ -68,14 +73,20 @@ def verify_partitions(
         error = ConcurrentTransactions(f"{request.transactional_id} is at {transaction.state.name}")
     if error is not None or transaction is None:
         return VerifyPartitionsReply(errors=dict.fromkeys(request.partitions, error))
+    known_here = _lookup(transaction.partitions)
     return VerifyPartitionsReply(
         errors={
             one: None
-            if one in transaction.partitions
+            if one in known_here
             else TransactionAbortable(f"{one} is not part of {request.transactional_id}'s")
             for one in request.partitions
         }
     )
+
+
+def _lookup(partitions: tuple[TopicPartition, ...]) -> Container[TopicPartition]:
+    """For asking which partitions are among these. A transaction may have all there are, and a request name all."""
+    return partitions if len(partitions) <= _FEW_PARTITIONS else frozenset(partitions)
 
 
 def not_current(
