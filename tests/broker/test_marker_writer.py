@@ -19,6 +19,7 @@ from broker.transaction_client import (
     start_with_transactions,
 )
 from broker.transaction_client import Producer as TransactionalProducer
+from respool.broker.marker_writer import retry_delay_s
 from respool.broker.shard import _State
 from respool.model.errors import (
     DiskFailed,
@@ -139,6 +140,28 @@ def test_what_is_to_be_tried_again_waits_for_a_while(
     assert (writing.told, len(broker.broker.markers._retries)) == (0, 1)
     run_soon(broker, broker.broker.markers.stop)
     assert not broker.broker.markers._retries
+
+
+def test_a_partition_that_stays_away_is_told_of_once_however_often_it_is_tried(
+    broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.take_offline(*FARES)
+
+    with caplog.at_level(logging.DEBUG, logger="respool.broker.marker_writer"):
+        writing = Writing(broker, FARES)
+        settle(broker)
+
+    levels = [one.levelno for one in caplog.records if one.name.endswith("marker_writer")]
+    assert levels[0] == logging.WARNING
+    assert len(levels) > 2
+    assert set(levels[1:]) == {logging.DEBUG}
+    writing.is_wanted = False
+
+
+def test_what_fails_again_and_again_is_tried_ever_more_seldom() -> None:
+    delays = [retry_delay_s(tries) for tries in range(1, 100)]
+    assert delays[:7] == [0.5, 1, 2, 4, 8, 10, 10]
+    assert delays[-1] == 10
 
 
 def test_a_marker_that_was_written_and_not_committed_is_written_again(

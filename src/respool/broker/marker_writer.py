@@ -26,6 +26,7 @@ from respool.records.markers import EndTransactionMarker
 logger = logging.getLogger(__name__)
 
 RETRY_DELAY_S = 0.5
+RETRY_DELAY_S_MAX = 10.0
 
 
 class MarkerWriter:
@@ -75,12 +76,14 @@ class MarkerWriter:
         if partition.wait_for_commit(next_offset, _Waiting(committed)):
             await committed
 
-    def retry_later(self, work: Callable[[], None]) -> None:
+    def retry_later(self, work: Callable[[], None], *, tries: int) -> None:
+        """Do it again, the later the more often it was tried."""
+
         def run() -> None:
             self._retries.discard(timer)
             work()
 
-        timer = asyncio.get_running_loop().call_later(RETRY_DELAY_S, run)
+        timer = asyncio.get_running_loop().call_later(retry_delay_s(tries), run)
         self._retries.add(timer)
 
     def stop(self) -> None:
@@ -88,6 +91,11 @@ class MarkerWriter:
         for timer in self._retries:
             timer.cancel()
         self._retries.clear()
+
+
+def retry_delay_s(tries: int) -> float:
+    """Twice as long each time, to an end."""
+    return min(RETRY_DELAY_S * 2 ** min(tries - 1, 10), RETRY_DELAY_S_MAX)
 
 
 class _Marking:
@@ -107,6 +115,7 @@ class _Marking:
         self._left = set(names)
         self._on_written = on_written
         self._is_wanted = is_wanted
+        self._tries = 0
         # Those appended and not yet committed, and one for the turn that appends.
         self._outstanding = 0
 
@@ -114,6 +123,7 @@ class _Marking:
         if not self._is_wanted():
             return
         self._outstanding = 1
+        self._tries += 1
         for name in sorted(self._left):
             self._append(name)
         self._on_one_done()
@@ -133,22 +143,27 @@ class _Marking:
             logger.error("%s: a transaction's end is not needed: %s", name, error)
             self._left.discard(name)
         except RequestError as error:
-            logger.warning("%s: a transaction's end cannot be written yet: %s", name, error)
+            self._tell("%s: a transaction's end cannot be written yet: %s", name, error)
 
     def on_committed(self, name: TopicPartition) -> None:
         self._left.discard(name)
         self._on_one_done()
 
     def on_failed(self, name: TopicPartition, error: RequestError) -> None:
-        logger.warning("%s: a transaction's end is to be written again: %s", name, error)
+        self._tell("%s: a transaction's end is to be written again: %s", name, error)
         self._on_one_done()
+
+    def _tell(self, message: str, name: TopicPartition, error: RequestError) -> None:
+        # Once; a partition may be offline for days.
+        level = logging.WARNING if self._tries == 1 else logging.DEBUG
+        logger.log(level, message, name, error)
 
     def _on_one_done(self) -> None:
         self._outstanding -= 1
         if self._outstanding:
             return
         if self._left:
-            self._writer.retry_later(self.go_on)
+            self._writer.retry_later(self.go_on, tries=self._tries)
         elif self._is_wanted():
             self._on_written()
 
