@@ -3,6 +3,10 @@
 The decision to commit or abort is committed before anything comes here, and can never change. So what cannot be written
 now is tried again until it can: a partition may be offline, a disk full, a coordinator of groups still loading. A
 partition that is gone has nothing to end.
+
+An end counts as written when it is on the disk, also in topics that promise less. The coordinator forgets the
+transaction then, and a marker that a power cut took after that would be written by nobody: what was aborted would become
+part of the producer's next transaction there.
 """
 
 import asyncio
@@ -40,7 +44,7 @@ class MarkerWriter:
     def append(
         self, marker: EndTransactionMarker, name: TopicPartition
     ) -> tuple[Partition, Offset]:
-        """Write the marker; it is committed when all before the offset returned is.
+        """Write the marker; it is there for good when all before the offset returned is on the disk.
 
         Raises:
             RequestError: it is not written.
@@ -62,18 +66,18 @@ class MarkerWriter:
         on_written: Callable[[], None],
         is_wanted: Callable[[], bool],
     ) -> None:
-        """Write the marker to all of them, for as long as it is wanted; call `on_written` when all is committed."""
+        """Write the marker to all of them, for as long as it is wanted; call `on_written` when all is on the disk."""
         _Marking(self, marker, names, on_written=on_written, is_wanted=is_wanted).go_on()
 
     async def write_once(self, marker: EndTransactionMarker, name: TopicPartition) -> None:
-        """Write the marker there and wait until it is committed.
+        """Write the marker there and wait until it is on the disk.
 
         Raises:
             RequestError: it is not.
         """
         partition, next_offset = self.append(marker, name)
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if partition.wait_for_commit(next_offset, _Waiting(committed)):
+        if partition.wait_for_disk(next_offset, _Waiting(committed)):
             await committed
 
     def retry_later(self, work: Callable[[], None], *, tries: int) -> None:
@@ -95,11 +99,11 @@ class MarkerWriter:
 
 def retry_delay_s(tries: int) -> float:
     """Twice as long each time, to an end."""
-    return min(RETRY_DELAY_S * 2 ** min(tries - 1, 10), RETRY_DELAY_S_MAX)
+    return min(RETRY_DELAY_S * (1 << min(tries - 1, 10)), RETRY_DELAY_S_MAX)
 
 
 class _Marking:
-    """One transaction's end: in which partitions it is not committed yet."""
+    """One transaction's end: in which partitions it is not on the disk yet."""
 
     def __init__(
         self,
@@ -116,7 +120,7 @@ class _Marking:
         self._on_written = on_written
         self._is_wanted = is_wanted
         self._tries = 0
-        # Those appended and not yet committed, and one for the turn that appends.
+        # Those appended and not yet on the disk, and one for the turn that appends.
         self._outstanding = 0
 
     def go_on(self) -> None:
@@ -132,7 +136,7 @@ class _Marking:
         try:
             partition, next_offset = self._writer.append(self._marker, name)
             listener = _Outstanding(self, name)
-            if partition.wait_for_commit(next_offset, listener):
+            if partition.wait_for_disk(next_offset, listener):
                 self._outstanding += 1
             else:
                 self._left.discard(name)
