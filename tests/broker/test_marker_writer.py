@@ -96,6 +96,20 @@ def test_the_coordinator_is_told_once_when_all_markers_are_committed(
     assert (count(broker, RIDES), count(broker, FARES)) == (1, 1)
 
 
+@pytest.mark.parametrize("flush", ["always", "interval", "os"])
+def test_the_coordinator_is_told_when_markers_are_on_the_disk_whatever_the_topic_promises(
+    broker: RunningBroker, flush: str
+) -> None:
+    broker.create_topic("weak", partitions=1, **{"respool.flush": flush})
+    broker.offload.hold()
+    writing = Writing(broker, TopicPartition("weak", 0))
+    log = broker.broker.partitions.find("weak", 0).log
+    assert (writing.told, log.log_end, log.synced_end) == (0, 1, 0)
+    release(broker)
+
+    assert (writing.told, log.synced_end) == (1, 1)
+
+
 def test_a_transaction_that_wrote_nowhere_is_done_at_once(broker: RunningBroker) -> None:
     assert Writing(broker).told == 1
 

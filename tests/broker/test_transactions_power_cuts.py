@@ -183,3 +183,29 @@ def test_a_power_cut_over_and_over_while_markers_are_written_ends_the_transactio
     producer.write("rides", 0, b"w")
     producer.abort()
     assert read(broker, "rides") == [b"v"]
+
+
+@both_protocols
+@either_way
+def test_a_power_cut_takes_no_transactions_end_from_a_topic_that_promises_less(
+    broker: RunningBroker, speaks: dict[str, int], is_commit: bool
+) -> None:
+    broker.create_topic("weak", partitions=1, **{"respool.flush": "os"})
+    weak = broker.broker.partitions.find("weak", 0)
+    producer = Producer(broker, speaks=speaks)
+    producer.write("weak", 0, b"v")
+    # As the system may do at any time.
+    pending = weak.log.begin_sync()
+    assert pending is not None
+    pending.run()
+    assert producer.end(commit=is_commit) == 0
+    settle(broker)
+    assert state_of(broker) == ("CompleteCommit" if is_commit else "CompleteAbort")
+
+    restart(broker, crash=True)
+
+    assert not has_open_transaction(broker, "weak")
+    # Otherwise the next transaction would decide on the last one's records.
+    Producer(broker, speaks=speaks).write("weak", 0, b"w")
+    Producer(broker, speaks=speaks)
+    assert read(broker, "weak") == ([b"v"] if is_commit else [])

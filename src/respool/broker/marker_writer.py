@@ -5,8 +5,8 @@ now is tried again until it can: a partition may be offline, a disk full, a coor
 partition that is gone has nothing to end.
 
 An end counts as written when it is on the disk, also in topics that promise less. The coordinator forgets the
-transaction then, and a marker that a power cut took after that would be written by nobody: what was aborted would become
-part of the producer's next transaction there.
+transaction then, and a marker that a power cut took after that would be written by nobody: what was aborted would
+become part of the producer's next transaction there.
 """
 
 import asyncio

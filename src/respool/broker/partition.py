@@ -69,6 +69,8 @@ class Partition:
         # Never going down, and never above the high watermark.
         self._stable_offset = Offset(0)
         self._commits = CommitQueue()
+        # The same for those who need more than the topic promises: that it is on the disk.
+        self._syncs_awaited = CommitQueue()
         # In the order they came, so that a simulated run is the same each time.
         self._fetches: dict[FetchWaiter, None] = {}
         # Those of read_committed readers.
@@ -232,6 +234,19 @@ class Partition:
         self._commits.wait_for(next_offset, listener)
         return True
 
+    def wait_for_disk(self, next_offset: Offset, listener: CommitListener) -> bool:
+        """Tell the listener when all below `next_offset` is committed and on the disk, whatever the topic promises.
+
+        False when it is already.
+        """
+        if not self.is_online:
+            raise self._unavailable()
+        if next_offset <= min(self.high_watermark, self.log.synced_end):
+            return False
+        self._syncs_awaited.wait_for(next_offset, listener)
+        self._syncs.request_sync(self)
+        return True
+
     def add_fetch_waiter(self, waiter: FetchWaiter, *, read_committed: bool = False) -> None:
         """Tell the waiter of bytes that become readable: below the last stable offset, for `read_committed`."""
         (self._committed_fetches if read_committed else self._fetches)[waiter] = None
@@ -251,7 +266,7 @@ class Partition:
             return None
         if pending is None:
             # The log may have synced itself, as retention does before it removes files.
-            self._advance_to(self.log.synced_end, self._bytes_appended)
+            self._on_synced(self.log.synced_end, self._bytes_appended)
             return None
         return PartitionSync(self, pending, self._bytes_appended)
 
@@ -272,7 +287,7 @@ class Partition:
             return
         log = self.log
         log.finish_sync(sync.pending)
-        self._advance_to(log.synced_end, sync.bytes_appended)
+        self._on_synced(log.synced_end, sync.bytes_appended)
 
     def on_storage_error(self, error: StorageError) -> None:
         """Something could not be read or written. Stop serving, unless it is a trouble that may pass."""
@@ -312,6 +327,10 @@ class Partition:
             return StorageFailed(f"{self.name} is offline: {self.failure}")
         return NotLeader(f"{self.name} is no longer here")
 
+    def _on_synced(self, synced_end: Offset, bytes_synced: int) -> None:
+        self._advance_to(synced_end, bytes_synced)
+        self._syncs_awaited.on_high_watermark(synced_end)
+
     def _advance_to(self, high_watermark: Offset, bytes_committed: int) -> None:
         # Never backwards: consumers may already have read up to the old value, for example
         # under respool.flush=os before the topic was switched to 'always'.
@@ -344,6 +363,7 @@ class Partition:
 
     def _fail_waiters(self, error: RequestError) -> None:
         self._commits.on_failure(error)
+        self._syncs_awaited.on_failure(error)
         for waiter in (*self._fetches, *self._committed_fetches):
             waiter.wake()
 
