@@ -11,6 +11,7 @@ from respool.log.partition_log import AbortedTransaction
 from respool.model.errors import (
     DiskFailed,
     DiskFull,
+    HandlesExhausted,
     InvalidProducerEpoch,
     InvalidTransactionState,
     OffsetOutOfRange,
@@ -397,6 +398,28 @@ def test_many_aborts_are_searched_from_the_right_place(world: TransactionWorld) 
     world.stop_and_start()
     assert [one.first_offset for one in aborted(world, 501, 506)] == [500, 502, 504]
     world.check_reader(Offset(123), bytes_max=1000)
+
+
+def test_an_index_that_nobody_has_open_when_its_segment_is_finished_is_on_the_disk_all_the_same(
+    world: TransactionWorld,
+) -> None:
+    world.write(ADA, "a")
+    world.end(ADA, is_commit=False)
+    world.sync()
+    world.disk.faults.fail("open", error=HandlesExhausted, times=None)
+    with pytest.raises(HandlesExhausted):
+        world.roll()
+    world.disk.faults.heal()
+    # The segment is finished and goes on. Idle, it is let go of.
+    for _ in range(2):
+        world.apply_retention()
+    assert not world.log._parts.segments.active.is_open
+    world.roll()
+    world.write(-1, "b")
+    world.sync()
+    world.write_checkpoint()
+    world.crash_and_start()
+    assert aborted(world, 0, 3) == [AbortedTransaction(ADA, Offset(0), Offset(1), Offset(2))]
 
 
 # -- what comes and goes -----------------------------------------------------------------------------------------------

@@ -128,10 +128,10 @@ class TransactionIndex:
             self._disk.delete(self.path)
 
     def sync(self) -> None:
-        """From any thread."""
-        file = self._file.owned
-        if file is not None:
-            file.sync()
+        """Put all entries on the disk. From any thread."""
+        if self.count:
+            # Whoever has it open: the owner may have let go of it since it wrote.
+            self._file.to_read().sync()
 
     def keep_open(self) -> None:
         """Open it now, before it loses its name."""
@@ -139,7 +139,7 @@ class TransactionIndex:
             self._own_file()
 
     def release(self) -> None:
-        """Let go of the file; all of it must be on the disk."""
+        """Let go of the file."""
         self._file.release()
 
     def _entries_from(self, offset: Offset, *, cached_only: bool) -> Iterator[AbortedTransaction]:
