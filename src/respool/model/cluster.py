@@ -1,7 +1,8 @@
 """What the cluster looks like: brokers, topics, who leads what. A value; a change makes a new one."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.topic_config import TopicConfig
@@ -13,6 +14,10 @@ class BrokerEndpoint:
     host: str
     port: int
     rack: str | None = None
+    # The revision the broker's registration has in the metadata store: a broker that comes back has a larger one.
+    epoch: int = 0
+    # It is about to leave: it gets no new work.
+    is_draining: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +27,37 @@ class PartitionImage:
     # None: nobody leads it now.
     leader: BrokerId | None
     leader_epoch: LeaderEpoch
+    # Not in the ISR any more, yet complete: nothing was committed since they left it (KIP-966).
+    elr: tuple[BrokerId, ...] = ()
+    # Who led last, when neither ISR nor ELR has anybody left.
+    last_leader: BrokerId | None = None
+    # While replicas are being moved: `replicas` has those that come and those that go.
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+    # What a change of it is guarded by; 0 where it was never written.
+    revision: int = 0
+
+    def min_isr(self, asked: int) -> int:
+        """How many must be in sync to commit: what the topic asks for, but no more than it has replicas.
+
+        Those that are only being added do not count.
+        """
+        return max(1, min(asked, len(self.replicas) - len(self.adding)))
+
+    def with_isr(
+        self, isr: tuple[BrokerId, ...], *, min_isr: int, lost: Collection[BrokerId] = ()
+    ) -> Self:
+        """Itself with another ISR, and the ELR that follows from it. Whoever writes the one writes the other.
+
+        Nothing is committed while the ISR is smaller than `min.insync.replicas`, nor while there is an ELR. So whoever
+        leaves an ISR that is or becomes smaller than that has all that is committed, and keeps having it. `lost` are
+        known to have lost part of their log.
+        """
+        elr: tuple[BrokerId, ...] = ()
+        if len(isr) < self.min_isr(min_isr):
+            complete = {*self.isr, *self.elr}.difference(isr, lost)
+            elr = tuple(broker for broker in self.replicas if broker in complete)
+        return replace(self, isr=isr, elr=elr)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
