@@ -1,0 +1,1 @@
+"""Deciding code of replication: what a partition's leader counts, and what its followers cut off and fetch."""

@@ -1,0 +1,40 @@
+"""Which replica a consumer had better read from: one in its own rack, if it has what is asked for (KIP-392)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from respool.model.ids import BrokerId, Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadableReplica:
+    """A follower that is in sync and alive, as its leader sees it."""
+
+    broker: BrokerId
+    rack: str | None
+    log_start: Offset
+    log_end: Offset
+
+
+def closest_replica(
+    *,
+    client_rack: str | None,
+    leader_rack: str | None,
+    offset: Offset,
+    followers: Iterable[ReadableReplica],
+) -> BrokerId | None:
+    """The follower to send the consumer to; None: the leader itself is as good.
+
+    Only replicas in sync are offered: a consumer of one that lags would lag for good, for it is sent there again.
+    """
+    if not client_rack or client_rack == leader_rack:
+        return None
+    nearby = [
+        follower
+        for follower in followers
+        if follower.rack == client_rack and follower.log_start <= offset <= follower.log_end
+    ]
+    if not nearby:
+        return None
+    # The most advanced; of two, always the same one, so that consumers do not wander.
+    return max(nearby, key=lambda follower: (follower.log_end, -follower.broker)).broker

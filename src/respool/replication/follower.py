@@ -1,0 +1,305 @@
+"""A partition's follower: where to fetch from, what to cut off first, and how far the log is known to be committed.
+
+```
+   next_fetch -> (ask the leader) -> on_fetched --+-- Append        -> on_appended -> on_durable --+
+       ^                                          +-- TruncateTo    -> on_truncated ---------------+
+       |                                          +-- AskLeaderRange -> on_leader_range            |
+       +-------------------------------------------------------------------------------------------+
+```
+One thing at a time: nothing is asked for while something is under way. A fetch from an offset says that everything
+before it is here for good. So it goes from where the log is durable, and waits until that is the log's end.
+"""
+
+from dataclasses import dataclass
+
+from respool.model.cluster import PartitionImage
+from respool.model.errors import (
+    FencedLeaderEpoch,
+    NotLeader,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+)
+from respool.model.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
+from respool.replication.divergence import EndOfEpoch, EpochHistory, agreed_end
+from respool.replication.effects import (
+    Append,
+    AskLeaderRange,
+    FollowerEffect,
+    HighWatermarkMoved,
+    LookUpLeader,
+    RaiseLogStart,
+    StartAnewAt,
+    TruncateTo,
+    WaitFor,
+)
+from respool.replication.rules import ALL_RULES, Rules
+
+# After an error, or when no reply came.
+BACKOFF_MS = 200
+
+UNKNOWN_OFFSET = Offset(-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchFrom:
+    """A fetch to be sent. Its reply is handed back together with it."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    offset: Offset
+    # Of the last record before `offset`; -1 where there is none.
+    last_fetched_epoch: LeaderEpoch
+    log_start: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What the leader replied, without the records' bytes."""
+
+    error: int = 0
+    has_records: bool = False
+    diverging: EndOfEpoch | None = None
+    high_watermark: Offset = UNKNOWN_OFFSET
+    log_start: Offset = UNKNOWN_OFFSET
+
+
+class Follower:
+    def __init__(
+        self,
+        me: BrokerId,
+        image: PartitionImage,
+        *,
+        log_start: Offset,
+        log_end: Offset,
+        durable_end: Offset,
+        last_epoch: LeaderEpoch,
+        high_watermark: Offset,
+        history: EpochHistory,
+        rules: Rules = ALL_RULES,
+    ) -> None:
+        """`durable_end` is what counts as had here: the synced end, or under flush=os and interval the log's end."""
+        assert image.leader != me, f"broker {me} is to follow itself"
+        assert durable_end <= log_end
+        assert high_watermark <= log_end
+        self.me = me
+        self.image = image
+        self.high_watermark = high_watermark
+        self._rules = rules
+        self._history = history
+        self._log_start = log_start
+        self._log_end = log_end
+        self._durable_end = durable_end
+        self._last_epoch = last_epoch
+        # What the leader said last, while records are being appended.
+        self._leader_high_watermark = high_watermark
+        self._leader_log_start = log_start
+        # The fetch whose reply is awaited.
+        self._asked: FetchFrom | None = None
+        self._awaits_range = False
+        # An append or a truncation is under way.
+        self._is_busy = False
+        # Only for `compares_in_every_epoch`: who was last compared with, and when.
+        self._compared: tuple[BrokerId, LeaderEpoch] | None = None
+
+    def next_fetch(self) -> FetchFrom | None:
+        """What to ask for now; None while something is under way, or nobody leads."""
+        leader = self.image.leader
+        if self._asked is not None or self._is_busy or self._awaits_range:
+            return None
+        if leader is None or leader == self.me:
+            return None
+        if self._durable_end < self._log_end and self._rules.fetches_from_durable_end:
+            return None
+        self._asked = FetchFrom(
+            leader=leader,
+            leader_epoch=self.image.leader_epoch,
+            offset=self._log_end,
+            last_fetched_epoch=self._epoch_to_compare(leader),
+            log_start=self._log_start,
+        )
+        return self._asked
+
+    def check_readable(self, offset: Offset) -> None:
+        """Whether a consumer may read here from `offset` (KIP-392).
+
+        Raises:
+            OffsetNotAvailable: the record may be here, but it is not known to be committed yet. Ask again.
+            OffsetOutOfRange: it is not here.
+        """
+        if self.high_watermark < offset <= self._log_end:
+            raise OffsetNotAvailable(f"offset {offset}, high watermark {self.high_watermark}")
+        if not self._log_start <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(
+                f"offset {offset}, the log is {self._log_start} to {self.high_watermark}"
+            )
+
+    # -- replies -----------------------------------------------------------------------------------------------------
+
+    def on_fetched(self, asked: FetchFrom, reply: Fetched) -> list[FollowerEffect]:
+        if not self._is_awaited(asked):
+            return []
+        self._asked = None
+        if reply.error != 0:
+            return self._on_error(reply.error)
+        diverging = reply.diverging
+        if diverging is not None:
+            if not diverging.is_known:
+                # The leader knows nothing that old. What it has at all may help.
+                return self._ask_range()
+            return self._cut_to(self._agreed_end(diverging))
+        self._compared = (asked.leader, asked.leader_epoch)
+        self._leader_high_watermark = reply.high_watermark
+        self._leader_log_start = reply.log_start
+        if reply.has_records:
+            self._is_busy = True
+            return [Append()]
+        if not self._rules.keeps_last_epoch:
+            self._last_epoch = NO_LEADER_EPOCH
+        return self._take_watermarks()
+
+    def on_lost(self, asked: FetchFrom) -> list[FollowerEffect]:
+        """No reply came, and none will be handed over."""
+        if asked is not self._asked:
+            return []
+        self._asked = None
+        return [WaitFor(delay_ms=BACKOFF_MS)]
+
+    def on_leader_range(
+        self, leader_epoch: LeaderEpoch, *, log_start: Offset, log_end: Offset
+    ) -> list[FollowerEffect]:
+        """The leader's log starts and ends there."""
+        if not self._awaits_range or leader_epoch != self.image.leader_epoch:
+            return []
+        self._awaits_range = False
+        if self._log_end < log_start:
+            # It was away for so long that the leader has deleted what comes next.
+            self._is_busy = True
+            return [StartAnewAt(offset=log_start)]
+        if self._log_end > log_end:
+            return self._cut_to(log_end)
+        # It was out of range a moment ago.
+        return [WaitFor(delay_ms=BACKOFF_MS)]
+
+    def on_range_lost(self, leader_epoch: LeaderEpoch) -> list[FollowerEffect]:
+        """The question for the leader's range was not answered."""
+        if not self._awaits_range or leader_epoch != self.image.leader_epoch:
+            return []
+        self._awaits_range = False
+        return [WaitFor(delay_ms=BACKOFF_MS)]
+
+    # -- the own log -------------------------------------------------------------------------------------------------
+
+    def on_appended(self, log_end: Offset, *, last_epoch: LeaderEpoch) -> list[FollowerEffect]:
+        """The records of the last reply are in the log."""
+        assert self._is_busy, "an append nobody asked for"
+        assert log_end >= self._log_end
+        self._is_busy = False
+        self._log_end = log_end
+        self._last_epoch = last_epoch
+        return self._take_watermarks()
+
+    def on_durable(self, end: Offset) -> None:
+        """Everything before `end` counts as had here. Under flush=os and interval that is so once it is appended."""
+        # What a sync covered may have been cut off meanwhile.
+        self._durable_end = max(self._durable_end, min(end, self._log_end))
+
+    def on_truncated(
+        self, *, log_start: Offset, log_end: Offset, last_epoch: LeaderEpoch
+    ) -> list[FollowerEffect]:
+        """The log is cut off, durably; or, after `StartAnewAt`, begun again."""
+        self._is_busy = False
+        self._log_start = log_start
+        self._log_end = self._durable_end = log_end
+        self._last_epoch = last_epoch
+        high_watermark = max(log_start, min(self.high_watermark, log_end))
+        if high_watermark == self.high_watermark:
+            return []
+        # Back: a leader was elected that did not have all that was committed. Forward: all before was deleted.
+        self.high_watermark = high_watermark
+        return [HighWatermarkMoved(high_watermark=high_watermark)]
+
+    def on_log_start(self, log_start: Offset) -> None:
+        self._log_start = log_start
+
+    # -- the cluster -------------------------------------------------------------------------------------------------
+
+    def on_image(self, image: PartitionImage) -> list[FollowerEffect]:
+        """This is in the store. Where it makes this broker the leader, the follower ends."""
+        if image.revision < self.image.revision or image.leader_epoch < self.image.leader_epoch:
+            return []
+        is_new_epoch = image.leader_epoch > self.image.leader_epoch
+        self.image = image
+        if not is_new_epoch:
+            return []
+        self._awaits_range = False
+        if self._rules.drops_replies_of_other_epochs:
+            self._asked = None
+        if not self._rules.truncates_by_epoch and not self._is_busy:
+            return self._cut_to(self.high_watermark)
+        return []
+
+    # -- deciding ----------------------------------------------------------------------------------------------------
+
+    def _is_awaited(self, asked: FetchFrom) -> bool:
+        """A reply of an earlier epoch may have records that the leader of this one never had."""
+        return asked is self._asked
+
+    def _epoch_to_compare(self, leader: BrokerId) -> LeaderEpoch:
+        rules = self._rules
+        if not rules.truncates_by_epoch:
+            return NO_LEADER_EPOCH
+        if not rules.compares_in_every_epoch and self._compared is not None:
+            last_leader, last_epoch = self._compared
+            if leader == last_leader and self.image.leader_epoch != last_epoch:
+                return NO_LEADER_EPOCH
+        return self._last_epoch
+
+    def _on_error(self, error: int) -> list[FollowerEffect]:
+        if error == OffsetOutOfRange.code:
+            return self._ask_range() if self._rules.recovers_from_out_of_range else self._stop()
+        if error in {FencedLeaderEpoch.code, NotLeader.code}:
+            return [LookUpLeader(), WaitFor(delay_ms=BACKOFF_MS)]
+        # Among others UNKNOWN_LEADER_EPOCH: the leader has not heard yet that it is one.
+        return [WaitFor(delay_ms=BACKOFF_MS)]
+
+    def _stop(self) -> list[FollowerEffect]:
+        self._is_busy = True
+        return []
+
+    def _ask_range(self) -> list[FollowerEffect]:
+        leader = self.image.leader
+        if leader is None:
+            return []
+        self._awaits_range = True
+        return [AskLeaderRange(leader=leader, leader_epoch=self.image.leader_epoch)]
+
+    def _agreed_end(self, diverging: EndOfEpoch) -> Offset:
+        return agreed_end(
+            self._history,
+            diverging,
+            log_end=self._log_end,
+            takes_the_smaller=self._rules.takes_the_smaller_end,
+        )
+
+    def _cut_to(self, offset: Offset) -> list[FollowerEffect]:
+        if offset >= self._log_end and not self._rules.trims_epochs_at_the_end:
+            return []
+        self._is_busy = True
+        if offset < self._log_start:
+            return [StartAnewAt(offset=offset)]
+        return [TruncateTo(offset=offset)]
+
+    def _take_watermarks(self) -> list[FollowerEffect]:
+        """The leader's, as far as they concern what is here."""
+        effects: list[FollowerEffect] = []
+        high_watermark = self._leader_high_watermark
+        if self._rules.caps_high_watermark:
+            high_watermark = min(high_watermark, self._log_end)
+        # Not back: a new leader's may be behind, and what was committed stays so.
+        if high_watermark > self.high_watermark:
+            self.high_watermark = high_watermark
+            effects.append(HighWatermarkMoved(high_watermark=high_watermark))
+        log_start = min(self._leader_log_start, self.high_watermark)
+        if log_start > self._log_start:
+            effects.append(RaiseLogStart(log_start=log_start))
+        return effects

@@ -1,0 +1,441 @@
+"""A partition's leader: what is committed, and who is in sync. Events in, effects out; the caller brings the time.
+
+```
+            log_start          high_watermark       durable_end    log_end
+leader          |--------------------|--------------------|-----------|
+follower            |----------------------------|  what its fetches say it has
+```
+Committed is what every member of the maximal ISR has, the leader included; nothing is while the ISR is too small. A
+leader lives for one leader epoch. When it is elected again in another one, it begins again, with the high watermark it
+had: what followers said in the old epoch may have been cut off since.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.model.errors import (
+    FencedLeaderEpoch,
+    NotEnoughReplicas,
+    NotLeader,
+    UnknownLeaderEpoch,
+)
+from respool.model.ids import BrokerId, LeaderEpoch, Offset
+from respool.replication.closest_replica import ReadableReplica, closest_replica
+from respool.replication.effects import (
+    BeginEpoch,
+    HighWatermarkMoved,
+    IsrChanged,
+    LeaderEffect,
+    LowWatermarkMoved,
+    ProposeIsr,
+    SteppedDown,
+)
+from respool.replication.in_sync_set import InSyncSet
+from respool.replication.remote_replica import RemoteReplica
+from respool.replication.rules import ALL_RULES, Rules
+
+
+def may_lead(
+    me: BrokerId, image: PartitionImage, *, last_epoch: LeaderEpoch, rules: Rules = ALL_RULES
+) -> bool:
+    """Whether to begin leading by this image; `last_epoch` is the last one in the log.
+
+    A broker that crashes and is back before anybody noticed finds itself the leader still. It may have lost records
+    that followers have, and would write others under the same offsets and epoch, which no comparison of epochs would
+    find. So a broker gives up what it led before it registers again. This is the second lock on the same door: the
+    epoch was entered in the log when this broker began to lead in it, so it leads only in epochs it does not know.
+    """
+    if image.leader != me:
+        return False
+    return image.leader_epoch > last_epoch or not rules.leads_an_epoch_once
+
+
+class Leader:
+    def __init__(
+        self,
+        me: BrokerId,
+        image: PartitionImage,
+        *,
+        log_start: Offset,
+        log_end: Offset,
+        durable_end: Offset,
+        high_watermark: Offset,
+        min_isr: int,
+        lag_ms_max: int,
+        brokers: Mapping[BrokerId, BrokerEndpoint],
+        now_ms: int,
+        rules: Rules = ALL_RULES,
+    ) -> None:
+        """`durable_end` is what counts as had here: the synced end, or under flush=os and interval the log's end."""
+        assert image.leader == me, f"broker {me} is to lead, the leader is {image.leader}"
+        assert log_start <= high_watermark <= log_end
+        assert durable_end <= log_end
+        self.me = me
+        self.leader_epoch = image.leader_epoch
+        self.first_offset_of_epoch = log_end
+        # It may be less than what the leader before had committed; never more. It moves when followers fetch.
+        self.high_watermark = high_watermark if rules.keeps_high_watermark else log_end
+        self.is_leading = True
+        self._rules = rules
+        self._min_isr = min_isr
+        self._lag_ms_max = lag_ms_max
+        self._brokers = brokers
+        self._now_ms = now_ms
+        self._log_start = log_start
+        self._log_end = log_end
+        self._durable_end = durable_end
+        self._in_sync = InSyncSet(image, rules)
+        self._followers = {
+            broker: RemoteReplica(is_in_sync=broker in image.isr, now_ms=now_ms)
+            for broker in image.replicas
+            if broker != me
+        }
+        self._low_watermark = self._lowest_log_start()
+
+    def begin(self) -> list[LeaderEffect]:
+        """The first thing to be carried out. Alone in the ISR, a leader has committed what is durable."""
+        effects: list[LeaderEffect] = []
+        if self._rules.enters_epoch:
+            effects.append(
+                BeginEpoch(leader_epoch=self.leader_epoch, first_offset=self.first_offset_of_epoch)
+            )
+        return [*effects, *self._advance(), *self._propose()]
+
+    # -- what others ask ---------------------------------------------------------------------------------------------
+
+    @property
+    def image(self) -> PartitionImage:
+        """What the store had when last heard of."""
+        return self._in_sync.image
+
+    @property
+    def in_sync(self) -> frozenset[BrokerId]:
+        """The maximal ISR: all who are in it, or may be by now."""
+        return self._in_sync.maximal
+
+    @property
+    def is_min_isr_met(self) -> bool:
+        image = self._in_sync.image
+        return len(image.isr) >= image.min_isr(self._min_isr)
+
+    @property
+    def is_end_known(self) -> bool:
+        """Whether the high watermark is as far as any leader before has told anybody.
+
+        Until then who asks for the latest offset gets OFFSET_NOT_AVAILABLE, lest it go back before a client's eyes.
+        """
+        return self.high_watermark >= self.first_offset_of_epoch
+
+    @property
+    def low_watermark(self) -> Offset:
+        """All live replicas have deleted what is before it; -1 while some have not said."""
+        return self._low_watermark
+
+    def check_writable(self) -> None:
+        """Refuse acks=all before anything is written.
+
+        Raises:
+            NotLeader: not any more.
+            NotEnoughReplicas: fewer are in sync than the topic asks for.
+        """
+        self._check_leading()
+        if self._rules.refuses_below_min_isr and not self.is_min_isr_met:
+            raise NotEnoughReplicas(
+                f"{len(self.image.isr)} in sync, min.insync.replicas is {self._min_isr}"
+            )
+
+    def is_committed(self, next_offset: Offset) -> bool:
+        """Whether acks=all may be answered for all before `next_offset`."""
+        if not self._rules.answers_when_committed:
+            return next_offset <= self._durable_end
+        return next_offset <= self.high_watermark
+
+    def closest_replica(self, *, client_rack: str | None, offset: Offset) -> BrokerId | None:
+        """The follower a consumer had better read from at `offset`; None: this broker is as good."""
+        brokers = self._brokers
+        me = brokers.get(self.me)
+        followers = (
+            ReadableReplica(
+                broker=broker,
+                rack=brokers[broker].rack,
+                log_start=follower.log_start,
+                log_end=follower.log_end,
+            )
+            for broker, follower in self._followers.items()
+            if broker in self.image.isr and broker in brokers and follower.broker_epoch is not None
+        )
+        return closest_replica(
+            client_rack=client_rack,
+            leader_rack=me.rack if me is not None else None,
+            offset=offset,
+            followers=followers,
+        )
+
+    # -- the own log -------------------------------------------------------------------------------------------------
+
+    def on_append(self, log_end: Offset) -> list[LeaderEffect]:
+        assert log_end >= self._log_end, f"log end {log_end} after {self._log_end}"
+        self._log_end = log_end
+        if self._rules.counts_own_durable_end:
+            # Nothing new is committed before it counts as had here.
+            return []
+        return self.on_durable(log_end)
+
+    def on_durable(self, end: Offset) -> list[LeaderEffect]:
+        """Everything before `end` counts as had here. Under flush=os and interval that is so once it is appended."""
+        assert end <= self._log_end, f"durable to {end}, log end {self._log_end}"
+        if end <= self._durable_end:
+            return []
+        self._durable_end = end
+        return self._advance()
+
+    def on_log_start(self, log_start: Offset) -> list[LeaderEffect]:
+        """Records were deleted here. Followers hear of it with their next fetch, and say when they have followed."""
+        assert self._log_start <= log_start <= self.high_watermark
+        self._log_start = log_start
+        return self._raise_low_watermark()
+
+    # -- followers ---------------------------------------------------------------------------------------------------
+
+    def check_fetch(
+        self, broker: BrokerId, *, broker_epoch: int, leader_epoch: LeaderEpoch
+    ) -> None:
+        """Before anything is read for a follower.
+
+        Raises:
+            NotLeader: not any more; or the broker that asks has crashed since, and this is an old request of it.
+            FencedLeaderEpoch, UnknownLeaderEpoch: one of the two brokers is behind.
+        """
+        self._check_leading()
+        if leader_epoch != self.leader_epoch and self._rules.fences_other_epochs:
+            error = FencedLeaderEpoch if leader_epoch < self.leader_epoch else UnknownLeaderEpoch
+            raise error(f"leader epoch {leader_epoch}, here {self.leader_epoch}")
+        follower = self._followers.get(broker)
+        if follower is None:
+            # We have not heard that it is being added. It will ask again.
+            raise UnknownLeaderEpoch(
+                f"broker {broker} is not one of the replicas {self.image.replicas}"
+            )
+        known = self._brokers.get(broker)
+        newest = max(follower.broker_epoch or 0, known.epoch if known is not None else 0)
+        if broker_epoch < newest and self._rules.joins_as_registered:
+            raise NotLeader(f"broker {broker} fetches with epoch {broker_epoch}, it has {newest}")
+
+    def on_follower_fetch(
+        self,
+        broker: BrokerId,
+        *,
+        broker_epoch: int,
+        leader_epoch: LeaderEpoch,
+        offset: Offset,
+        log_start: Offset,
+        now_ms: int,
+    ) -> list[LeaderEffect]:
+        """A follower asked from `offset`, and the logs agree up to there: so it has everything before.
+
+        Not to be called where the reply has an error or a diverging epoch: such a fetch says nothing.
+
+        Raises:
+            as `check_fetch`; nothing has changed then.
+        """
+        self.check_fetch(broker, broker_epoch=broker_epoch, leader_epoch=leader_epoch)
+        assert offset <= self._log_end or not self._rules.counts_agreeing_fetches_only
+        self._now_ms = max(self._now_ms, now_ms)
+        follower = self._followers[broker]
+        has_log_start_moved = follower.log_start != log_start
+        follower.on_fetch(
+            broker_epoch=broker_epoch,
+            offset=offset,
+            log_start=log_start,
+            leader_end=self._log_end,
+            now_ms=now_ms,
+        )
+        effects = self._advance()
+        if has_log_start_moved:
+            effects += self._raise_low_watermark()
+        # In the ISR with less than what is committed: it has lost something.
+        if broker not in self.image.isr or offset < self.high_watermark:
+            effects += self._propose()
+        return effects
+
+    # -- the cluster -------------------------------------------------------------------------------------------------
+
+    def on_tick(self, now_ms: int) -> list[LeaderEffect]:
+        """Called a few times within `lag_ms_max`."""
+        self._now_ms = max(self._now_ms, now_ms)
+        if not self.is_leading:
+            return []
+        # Someone may have stopped being worth waiting for.
+        return [*self._advance(), *self._propose()]
+
+    def on_brokers(self, brokers: Mapping[BrokerId, BrokerEndpoint]) -> list[LeaderEffect]:
+        """These are registered now. Whoever is not is dead, or fenced."""
+        self._brokers = brokers
+        if not self.is_leading:
+            return []
+        return [*self._raise_low_watermark(), *self._advance(), *self._propose()]
+
+    def on_settings(self, *, min_isr: int, lag_ms_max: int) -> list[LeaderEffect]:
+        self._min_isr = min_isr
+        self._lag_ms_max = lag_ms_max
+        if not self.is_leading:
+            return []
+        return [*self._advance(), *self._propose()]
+
+    def on_image(self, image: PartitionImage) -> list[LeaderEffect]:
+        """This is, or was, in the store: somebody's write, our own, or what a read found after a failed write."""
+        if not self.is_leading:
+            return []
+        if image.leader_epoch != self.leader_epoch:
+            return self._step_down(image)
+        before = self.image.isr
+        if self._in_sync.on_image(image):
+            assert image.leader == self.me, f"leader {image.leader} in epoch {self.leader_epoch}"
+            self._take_replicas(image)
+        effects: list[LeaderEffect] = []
+        if self.image.isr != before:
+            effects.append(IsrChanged(isr=self.image.isr, is_min_isr_met=self.is_min_isr_met))
+        return [*effects, *self._raise_low_watermark(), *self._advance(), *self._propose()]
+
+    def on_isr_refused(self, proposal: ProposeIsr) -> None:
+        """A guard did not hold, nothing was written. Nothing else is proposed until `on_image`."""
+        self._in_sync.on_refused(proposal)
+
+    def on_isr_unknown(self, proposal: ProposeIsr) -> None:
+        """The store did not answer. Nothing else is proposed until `on_image`."""
+        self._in_sync.on_unknown(proposal)
+
+    # -- deciding ----------------------------------------------------------------------------------------------------
+
+    def _check_leading(self) -> None:
+        if not self.is_leading:
+            raise NotLeader(f"broker {self.me} no longer leads in epoch {self.leader_epoch}")
+
+    def _step_down(self, image: PartitionImage) -> list[LeaderEffect]:
+        if image.leader_epoch < self.leader_epoch or not self._rules.steps_down:
+            return []
+        self.is_leading = False
+        return [SteppedDown(image=image)]
+
+    def _take_replicas(self, image: PartitionImage) -> None:
+        for broker in image.replicas:
+            if broker != self.me and broker not in self._followers:
+                self._followers[broker] = RemoteReplica(is_in_sync=False, now_ms=self._now_ms)
+        for broker in self._followers.keys() - set(image.replicas):
+            del self._followers[broker]
+
+    def _advance(self) -> list[LeaderEffect]:
+        """Raise the high watermark to what everyone has who counts."""
+        if not self.is_leading or self._is_held():
+            return []
+        end = self._durable_end
+        maximal = self._in_sync.maximal
+        for broker, follower in self._followers.items():
+            if follower.log_end < end and (
+                broker in maximal or self._is_worth_waiting_for(broker, follower)
+            ):
+                end = follower.log_end
+        # Never backwards: consumers may already have read up to the old value.
+        if end <= self.high_watermark:
+            return []
+        self.high_watermark = end
+        return [HighWatermarkMoved(high_watermark=end)]
+
+    def _is_held(self) -> bool:
+        if self._rules.holds_below_min_isr and not self.is_min_isr_met:
+            return True
+        # Also where min.insync.replicas was lowered: first they have to stop being eligible, by a write of ours.
+        return bool(self.image.elr) and self._rules.holds_while_some_are_eligible
+
+    def _is_worth_waiting_for(self, broker: BrokerId, follower: RemoteReplica) -> bool:
+        """It is about to join. Without waiting, a leader alone in the ISR would always be one step ahead of it."""
+        return self._is_known_alive(broker, follower) and self._is_caught_up(follower)
+
+    def _is_caught_up(self, follower: RemoteReplica) -> bool:
+        return follower.is_caught_up(
+            leader_end=self._log_end, now_ms=self._now_ms, lag_ms_max=self._lag_ms_max
+        )
+
+    def _is_known_alive(self, broker: BrokerId, follower: RemoteReplica) -> bool:
+        """Registered, not leaving, and its fetches are from the process that is registered (KIP-903)."""
+        endpoint = self._brokers.get(broker)
+        if not self._rules.joins_as_registered:
+            return follower.broker_epoch is not None
+        return (
+            endpoint is not None
+            and not endpoint.is_draining
+            and endpoint.epoch == follower.broker_epoch
+        )
+
+    def _can_join(self, broker: BrokerId, follower: RemoteReplica) -> bool:
+        rules = self._rules
+        # The high watermark may be behind what was committed before this epoch; the epoch's first offset is not.
+        return (
+            self._is_known_alive(broker, follower)
+            and (follower.log_end >= self.high_watermark or not rules.joins_at_high_watermark)
+            and (
+                follower.log_end >= self.first_offset_of_epoch or not rules.joins_after_epoch_start
+            )
+        )
+
+    def _has_lost_records(self, broker: BrokerId) -> bool:
+        follower = self._followers.get(broker)
+        return (
+            follower is not None
+            and follower.broker_epoch is not None
+            and follower.log_end < self.high_watermark
+        )
+
+    def _must_leave(self, broker: BrokerId) -> bool:
+        if broker == self.me:
+            return False
+        follower = self._followers.get(broker)
+        return (
+            follower is None or not self._is_caught_up(follower) or self._has_lost_records(broker)
+        )
+
+    def _propose(self) -> list[LeaderEffect]:
+        """Ask for the ISR, and the ELR, that ought to be, unless they are, or have just been asked for."""
+        in_sync = self._in_sync
+        if not self.is_leading or not in_sync.may_propose:
+            return []
+        image = in_sync.image
+        staying = tuple(broker for broker in image.isr if not self._must_leave(broker))
+        joining = tuple(
+            (broker, follower.broker_epoch)
+            for broker, follower in self._followers.items()
+            if broker not in image.isr
+            and follower.broker_epoch is not None
+            and self._can_join(broker, follower)
+        )
+        lost = [broker for broker in image.isr if self._has_lost_records(broker)]
+        wanted = image.with_isr(
+            (*staying, *(broker for broker, _ in joining)), min_isr=self._min_isr, lost=lost
+        )
+        if not self._rules.keeps_eligible_leaders:
+            wanted = replace(wanted, elr=())
+        if (
+            set(wanted.isr) == set(image.isr)
+            and set(wanted.elr) == set(image.elr)
+            and not in_sync.must_rewrite
+        ):
+            return []
+        guarded = joining if self._rules.joins_as_registered else ()
+        return [in_sync.propose(wanted, joiners=guarded)]
+
+    def _raise_low_watermark(self) -> list[LeaderEffect]:
+        lowest = self._lowest_log_start()
+        if lowest <= self._low_watermark:
+            return []
+        self._low_watermark = lowest
+        return [LowWatermarkMoved(low_watermark=lowest)]
+
+    def _lowest_log_start(self) -> Offset:
+        """Dead brokers are not waited for: they hear of it before they serve again."""
+        starts = [
+            follower.log_start
+            for broker, follower in self._followers.items()
+            if broker in self._brokers
+        ]
+        return min([self._log_start, *starts])

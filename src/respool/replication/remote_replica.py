@@ -1,0 +1,56 @@
+"""What a leader knows of one follower. All of it comes from the follower's fetches."""
+
+from respool.model.ids import Offset
+
+UNKNOWN_OFFSET = Offset(-1)
+# Before any time that can come.
+NEVER_MS = -(2**62)
+
+
+class RemoteReplica:
+    __slots__ = (
+        "_fetched_at_ms",
+        "_leader_end_at_fetch",
+        "broker_epoch",
+        "caught_up_at_ms",
+        "log_end",
+        "log_start",
+    )
+
+    def __init__(self, *, is_in_sync: bool, now_ms: int) -> None:
+        # It has everything before this offset; durably, where the topic's promise says so. Unknown until it fetches.
+        self.log_end = UNKNOWN_OFFSET
+        self.log_start = UNKNOWN_OFFSET
+        # Of its registration, as its last fetch said.
+        self.broker_epoch: int | None = None
+        # The latest time at which it is known to have had all that the leader had. One that was in sync gets its time
+        # to find the new leader.
+        self.caught_up_at_ms = now_ms if is_in_sync else NEVER_MS
+        self._fetched_at_ms = NEVER_MS
+        self._leader_end_at_fetch = UNKNOWN_OFFSET
+
+    def on_fetch(
+        self,
+        *,
+        broker_epoch: int,
+        offset: Offset,
+        log_start: Offset,
+        leader_end: Offset,
+        now_ms: int,
+    ) -> None:
+        if offset >= leader_end:
+            self.caught_up_at_ms = max(self.caught_up_at_ms, now_ms)
+        elif offset >= self._leader_end_at_fetch:
+            # It has what the leader had at its last fetch. Without this, a follower of a busy leader would never be
+            # caught up: there is always something new by the time it asks.
+            self.caught_up_at_ms = max(self.caught_up_at_ms, self._fetched_at_ms)
+        self.broker_epoch = broker_epoch
+        # It may be less than before: the broker crashed and lost what it had not synced.
+        self.log_end = offset
+        self.log_start = log_start
+        self._fetched_at_ms = now_ms
+        self._leader_end_at_fetch = leader_end
+
+    def is_caught_up(self, *, leader_end: Offset, now_ms: int, lag_ms_max: int) -> bool:
+        """By time, not by messages: a burst makes nobody leave the ISR, and a dead follower does not stay for long."""
+        return self.log_end == leader_end or now_ms - self.caught_up_at_ms <= lag_ms_max
