@@ -22,7 +22,7 @@ from respool.coordination.transaction_requests import (
 )
 from respool.coordination.transaction_settings import TransactionSettings
 from respool.coordination.transaction_shard import TIMEOUT_TIMER, TransactionShard
-from respool.model.errors import TransactionalIdNotFound
+from respool.model.errors import CoordinatorNotAvailable, TransactionalIdNotFound
 from respool.model.ids import ProducerId
 
 DAY_MS = 24 * 3_600_000
@@ -191,6 +191,73 @@ def test_very_many_expire_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     world.advance(HOUR_MS)
     assert not shard._transactions
     assert world.timers[transaction_shard.EXPIRY_TIMER] == now_ms + HOUR_MS
+
+
+# --- more ids than there is room for
+
+
+def room_for(monkeypatch: pytest.MonkeyPatch, count: int, *, length: int) -> None:
+    monkeypatch.setattr(transaction_shard, "IDS_BYTES_MAX", count * (512 + 4 * length))
+
+
+def known(world: TransactionWorld) -> list[str]:
+    return list(world.shard._transactions)
+
+
+def test_beyond_the_room_for_ids_the_longest_unused_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    room_for(monkeypatch, 3, length=1)
+    world = TransactionWorld()
+    for name in ("a", "b", "c", "a"):
+        assert world.init(name).error is None
+    assert world.init("d").error is None
+    assert known(world) == ["c", "a", "d"]
+    # What was forgotten begins anew, and so it is after a restart.
+    world.reload()
+    assert known(world) == ["c", "a", "d"]
+    reply = world.init("b")
+    assert (reply.producer_id, reply.producer_epoch) == (world.next_producer_id - 1, 0)
+    assert known(world) == ["a", "d", "b"]
+
+
+def test_a_long_id_takes_the_room_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    room_for(monkeypatch, 6, length=1)
+    world = TransactionWorld()
+    for name in "abcdef":
+        world.init(name)
+    assert world.init("x" * 300).error is None
+    # 1,712 bytes, where each of the others has 516.
+    assert known(world) == ["e", "f", "x" * 300]
+
+
+def test_an_id_with_a_transaction_is_never_forgotten_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    room_for(monkeypatch, 2, length=len(ID))
+    world = TransactionWorld()
+    world.init()
+    world.add(A0)
+    other, third = "x" * len(ID), "y" * len(ID)
+    world.init(other)
+    assert world.init(third).error is None
+    assert known(world) == [ID, third]
+
+
+def test_a_new_id_must_wait_while_all_others_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    room_for(monkeypatch, 1, length=len(ID))
+    world = TransactionWorld()
+    world.init()
+    world.add(A0)
+    before = list(world.log)
+    other = "x" * len(ID)
+    assert isinstance(world.init(other).error, CoordinatorNotAvailable)
+    world.end(is_commit=True)
+    assert isinstance(world.init(other).error, CoordinatorNotAvailable)
+    assert len(world.log) == len(before) + 1
+    world.write_markers()
+    assert world.init(other).error is None
+    assert known(world) == [other]
 
 
 # --- the log

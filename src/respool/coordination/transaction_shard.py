@@ -9,6 +9,7 @@ Nothing is remembered of ids that only were asked for: an id begins with InitPro
 
 import logging
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from respool.coordination.decision import CoordinatorRecord, Decision, Ticket, TimerKey
@@ -31,6 +32,7 @@ from respool.coordination.transaction_requests import (
     DescribeTransactions,
     EndTransaction,
     InitProducerId,
+    InitProducerIdReply,
     ListTransactions,
     MarkersWritten,
     TransactionRequest,
@@ -45,6 +47,7 @@ from respool.coordination.transaction_waiting import (
     WaitingRequest,
     WaitingRequests,
 )
+from respool.model.errors import CoordinatorNotAvailable
 from respool.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -56,12 +59,20 @@ TIMEOUT_TIMER: TimerKey = ("transaction timeout",)
 RECORD_BYTES_PER_TIMER = 128 * 1_024
 # All open transactions are looked through when the first is due, so not too often.
 TIMEOUT_PAUSE_MS = 100
+# Whoever may connect may invent transactional ids. So many bytes of one partition's are remembered, each with this much
+# beside its name; beyond that those unused for longest are forgotten before their time.
+IDS_BYTES_MAX = 8 * 1_024 * 1_024
+ID_BYTES = 512
+# So many are looked at to find some that may be forgotten.
+FORGETTABLE_MAX = 1_000
 
 
 class TransactionShard:
     def __init__(self, settings: TransactionSettings) -> None:
         self._settings = settings
+        # The longest unused first.
         self._transactions: dict[str, Transaction] = {}
+        self._ids_bytes = 0
         # Invariant: exactly those that are Ongoing.
         self._open: dict[str, Transaction] = {}
         self._admin = TransactionAdmin(self._transactions)
@@ -87,6 +98,8 @@ class TransactionShard:
         if isinstance(request, AddPartitions | EndTransaction | InitProducerId):
             transaction = self._transactions.get(request.transactional_id)
             step = self._step(transaction, request, now_ms)
+            if transaction is None and step.transaction is not None:
+                step = self._make_room(step, draft)
             self._write_step(step, draft)
             if step.reply is WAIT:
                 self._waiting.add(request, ticket, draft)
@@ -140,13 +153,16 @@ class TransactionShard:
             return
         if record.value is None:
             transactional_id = read_transaction_key(record.key)
-            self._transactions.pop(transactional_id, None)
+            if self._transactions.pop(transactional_id, None) is not None:
+                self._ids_bytes -= _bytes_of(transactional_id)
             self._open.pop(transactional_id, None)
             return
         transaction = self._written.pop((record.key, record.value), None)
         if transaction is None:
             transaction = read_transaction_value(read_transaction_key(record.key), record.value)
         transactional_id = transaction.transactional_id
+        if self._transactions.pop(transactional_id, None) is None:
+            self._ids_bytes += _bytes_of(transactional_id)
         self._transactions[transactional_id] = transaction
         if transaction.state is TransactionState.ONGOING:
             self._open[transactional_id] = transaction
@@ -242,6 +258,27 @@ class TransactionShard:
                 now_ms if is_more_due else max(rings_at_ms, now_ms + TIMEOUT_PAUSE_MS), draft
             )
 
+    def _make_room(self, step: Step, draft: Draft) -> Step:
+        """Let a new id begin, and forget as many as it needs room; where none may be forgotten, it must wait.
+
+        As with those that expire, a producer that comes back must begin anew. Nobody loses a transaction.
+        """
+        assert step.transaction is not None
+        excess = self._ids_bytes + _bytes_of(step.transaction.transactional_id) - IDS_BYTES_MAX
+        for transaction in islice(self._transactions.values(), FORGETTABLE_MAX):
+            if excess <= 0:
+                break
+            if transaction.is_idle:
+                draft.write(write_transaction_key(transaction.transactional_id), None)
+                excess -= _bytes_of(transaction.transactional_id)
+        if excess <= 0:
+            return step
+        draft.discard_records()
+        error = CoordinatorNotAvailable(
+            f"{len(self._transactions)} transactional ids are known here, and too many are in use"
+        )
+        return Step(None, InitProducerIdReply(error=error))
+
     def _expire(self, draft: Draft) -> None:
         """Take out ids that nobody has used for long."""
         unused_since_ms = draft.now_ms - self._settings.transactional_id_expiration_ms
@@ -253,6 +290,11 @@ class TransactionShard:
                 draft.write(write_transaction_key(transaction.transactional_id), None)
         interval_ms = self._settings.transactional_id_expiration_check_interval_ms
         draft.set_timer(EXPIRY_TIMER, draft.now_ms + interval_ms)
+
+
+def _bytes_of(transactional_id: str) -> int:
+    # A character takes up to four.
+    return ID_BYTES + 4 * len(transactional_id)
 
 
 def _markers_of(prepared: Transaction) -> WriteMarkers:
