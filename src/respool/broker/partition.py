@@ -28,6 +28,9 @@ from respool.records.markers import MARKER_BYTES, EndTransactionMarker
 
 logger = logging.getLogger(__name__)
 
+# How long what is not urgent waits for something else to be synced with.
+NOT_URGENT_MS = 50
+
 # When a sync could not be begun for want of a file handle.
 SYNC_AGAIN_MS = 500
 # More than any fetch waits for.
@@ -146,11 +149,17 @@ class Partition:
         raise error(f"{self.name}: leader epoch {asked}, here {self.leader_epoch}")
 
     def append(
-        self, batch: RecordBatch, *, now_ms: int, guard: VerificationGuard | None = None
+        self,
+        batch: RecordBatch,
+        *,
+        now_ms: int,
+        guard: VerificationGuard | None = None,
+        is_urgent: bool = True,
     ) -> Appended:
         """Append a checked batch and start what makes it durable.
 
-        The first batch of a transaction needs the guard from `begin_verification`.
+        The first batch of a transaction needs the guard from `begin_verification`. What is not urgent waits a moment
+        for something to share its sync with; nobody may wait for it without `hurry`.
 
         Raises:
             StorageFailed: the partition is offline, or the disk has no room.
@@ -163,7 +172,12 @@ class Partition:
         except StorageError as error:
             raise self._refusal(error) from error
         if not appended.is_duplicate:
-            self._on_appended(log, batch.header.size, has_rolled=log.segment_count != segments)
+            self._on_appended(
+                log,
+                batch.header.size,
+                has_rolled=log.segment_count != segments,
+                is_urgent=is_urgent,
+            )
         return appended
 
     def append_marker(
@@ -207,7 +221,14 @@ class Partition:
         self.on_storage_error(error)
         return StorageFailed(f"{self.name}: {error}") if self.is_online else self._unavailable()
 
-    def _on_appended(self, log: PartitionLog, size: int, *, has_rolled: bool) -> None:
+    def hurry(self) -> None:
+        """Somebody waits for the commit of what was not urgent."""
+        if self.is_online and self.config.respool_flush is Flush.ALWAYS:
+            self._syncs.request_sync(self)
+
+    def _on_appended(
+        self, log: PartitionLog, size: int, *, has_rolled: bool, is_urgent: bool = True
+    ) -> None:
         self._bytes_appended += size
         if self._is_short_of_room:
             logger.info("%s: there is room again", self.name)
@@ -215,7 +236,10 @@ class Partition:
         self._is_short_of_handles = False
         flush = log.config.respool_flush
         if flush is Flush.ALWAYS:
-            self._syncs.request_sync(self)
+            if is_urgent:
+                self._syncs.request_sync(self)
+            else:
+                self._syncs.request_sync_within(self, NOT_URGENT_MS)
             return
         if flush is Flush.INTERVAL:
             self._syncs.request_sync_within(self, log.config.respool_flush_interval_ms)

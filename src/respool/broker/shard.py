@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -118,9 +119,10 @@ class Shard:
         """Tell the machine something that it need not answer."""
         if self.is_active:
             ticket = Ticket(next(self._tickets))
-            self._carry_out(
-                self.machine.decide(request, ticket=ticket, now_ms=self._clock.now_ms())
-            )
+            decision = self.machine.decide(request, ticket=ticket, now_ms=self._clock.now_ms())
+            # Others may be answered with it, who waited for what is reported.
+            answers = tuple(one for one in decision.answers if one.ticket != ticket)
+            self._carry_out(replace(decision, answers=answers))
 
     def tell(self, decision: Decision) -> None:
         """Carry out a decision nobody asked for, such as one about topics that were deleted."""
@@ -185,6 +187,8 @@ class Shard:
             return
         if not is_waiting:
             release.on_committed()
+        elif not decision.records:
+            self._partition.hurry()
 
     def _append(self, decision: Decision, guard: VerificationGuard | None) -> bool:
         try:

@@ -68,12 +68,16 @@ class ShardLog:
     def append(self, decision: Decision, guard: VerificationGuard | None) -> None:
         """Write a decision's records as one batch, and replay them.
 
+        A decision that nobody is told of, and that has no effects, may be lost with a crash: it is made again then. So
+        it need not be synced at once, only before what comes after it.
+
         Raises:
             RequestError: nothing was written.
         """
         now_ms, producer = self._clock.now_ms(), decision.producer
         batch = _batch(decision.records, producer, now_ms=now_ms)
-        self._partition.append(batch, now_ms=now_ms, guard=guard)
+        is_urgent = bool(decision.answers or decision.effects)
+        self._partition.append(batch, now_ms=now_ms, guard=guard, is_urgent=is_urgent)
         if producer is None:
             for one in decision.records:
                 self._machine.replay(one)
