@@ -13,10 +13,12 @@ from broker.transaction_client import (
     STATE_TOPIC,
     fetch_offsets,
     markers,
+    read,
     release,
     retry_at_once,
     settle,
     start_with_transactions,
+    state_of,
 )
 from broker.transaction_client import Producer as TransactionalProducer
 from respool.broker.marker_writer import retry_delay_s
@@ -213,6 +215,27 @@ def test_a_newer_coordinator_has_ended_it_already(broker: RunningBroker) -> None
     writing = Writing(broker, RIDES, end=marker(coordinator_epoch=4))
 
     assert (writing.told, count(broker, RIDES)) == (1, 1)
+
+
+def test_a_transaction_is_not_called_ended_while_it_is_open_where_its_end_is_refused(
+    broker: RunningBroker,
+) -> None:
+    producer = TransactionalProducer(broker)
+    # From outside, and in the name of a coordinator that does not exist.
+    false = marker(epoch=0, coordinator_epoch=5, producer_id=producer.id)
+    Writing(broker, RIDES, end=false)
+    producer.write(*RIDES)
+    producer.write(*FARES)
+    producer.commit()
+
+    assert state_of(broker) == "PrepareCommit"
+    assert (count(broker, RIDES), count(broker, FARES)) == (1, 1)
+
+    # The same way it can be helped.
+    Writing(broker, RIDES, end=false)
+    settle(broker)
+    assert state_of(broker) == "CompleteCommit"
+    assert (read(broker, *RIDES), read(broker, *FARES)) == ([b"v"], [b"v"])
 
 
 def test_a_marker_may_be_written_twice(broker: RunningBroker) -> None:

@@ -58,6 +58,10 @@ class MarkerWriter:
         appended = partition.append_marker(marker, now_ms=self._clock.now_ms())
         return partition, Offset(appended.last_offset + 1)
 
+    def is_open(self, marker: EndTransactionMarker, name: TopicPartition) -> bool:
+        """Whether the producer has a transaction open there."""
+        return self._partitions.find(*name).has_open_transaction(marker.producer_id)
+
     def write(
         self,
         marker: EndTransactionMarker,
@@ -143,11 +147,18 @@ class _Marking:
         except UnknownTopicOrPartition:
             self._left.discard(name)
         except (InvalidProducerEpoch, TransactionCoordinatorFenced) as error:
-            # Somebody who is newer has been there, so nothing of this transaction is open there any more.
-            logger.error("%s: a transaction's end is not needed: %s", name, error)
-            self._left.discard(name)
+            self._on_fenced(name, error)
         except RequestError as error:
             self._tell("%s: a transaction's end cannot be written yet: %s", name, error)
+
+    def _on_fenced(self, name: TopicPartition, error: RequestError) -> None:
+        """Somebody who is newer has been there. Then nothing of this transaction should be open there any more."""
+        if self._writer.is_open(self._marker, name):
+            # An end from outside claimed to be a newer coordinator's. Called written, this would be half a transaction.
+            self._tell("%s: a transaction's end is refused, and it is open there: %s", name, error)
+            return
+        logger.error("%s: a transaction's end is not needed: %s", name, error)
+        self._left.discard(name)
 
     def on_committed(self, name: TopicPartition) -> None:
         self._left.discard(name)

@@ -210,6 +210,9 @@ class Partition:
         """
         return self.log.begin_verification(header)
 
+    def has_open_transaction(self, producer_id: int) -> bool:
+        return self.log.has_open_transaction(producer_id)
+
     def _refusal(self, error: StorageError) -> RequestError:
         """What became of an append that failed; only a passing trouble leaves the partition online."""
         if isinstance(error, DiskFull):

@@ -32,6 +32,10 @@ class OpenTransactions:
         if self.first_unstable is None:
             self.first_unstable = first_offset
 
+    def __contains__(self, producer_id: object) -> bool:
+        """Whether the producer has one open."""
+        return producer_id in self._open
+
     def end(self, producer_id: int, marker_offset: Offset) -> None:
         """A marker was appended for the transaction that is open."""
         heappush(self._ended, (self._open.pop(producer_id), marker_offset))

@@ -206,6 +206,9 @@ class PartitionLog(LogReader):
         """
         return self._parts.producers.begin_verification(header)
 
+    def has_open_transaction(self, producer_id: int) -> bool:
+        return producer_id in self._parts.producers.transactions
+
     def roll_if_due(self, now_ms: int) -> bool:
         """Begin a new segment when the active one has become too old; say whether that was so."""
         parts = self._parts
