@@ -37,6 +37,13 @@ class PartitionImage:
     # What a change of it is guarded by; 0 where it was never written.
     revision: int = 0
 
+    @property
+    def target(self) -> tuple[BrokerId, ...]:
+        """The replicas there are to be in the end; those that stay come first in `replicas`."""
+        if not self.removing:
+            return self.replicas
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
+
     def min_isr(self, asked: int) -> int:
         """How many must be in sync to commit: what the topic asks for, but no more than it has replicas.
 

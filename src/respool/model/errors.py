@@ -341,6 +341,13 @@ class MemberIdRequired(RequestError):
     code = 79
 
 
+class PreferredLeaderNotAvailable(RequestError):
+    """The broker that should lead the partition does not run or is not in sync."""
+
+    code = 80
+    retriable = True
+
+
 class GroupMaxSizeReached(RequestError):
     """The group has as many members as group.max.size allows."""
 
@@ -351,6 +358,25 @@ class FencedInstanceId(RequestError):
     """Another member has taken this static member's place."""
 
     code = 82
+
+
+class EligibleLeadersNotAvailable(RequestError):
+    """No broker that holds the partition runs."""
+
+    code = 83
+    retriable = True
+
+
+class ElectionNotNeeded(RequestError):
+    """The partition is led as it should be."""
+
+    code = 84
+
+
+class NoReassignmentInProgress(RequestError):
+    """The partition's replicas are not being moved."""
+
+    code = 85
 
 
 class GroupSubscribedToTopic(RequestError):
@@ -388,6 +414,12 @@ class UnknownTopicId(RequestError):
 
     code = 100
     retriable = True
+
+
+class BrokerIdNotRegistered(RequestError):
+    """The cluster has no such broker."""
+
+    code = 102
 
 
 class TransactionalIdNotFound(RequestError):

@@ -1,0 +1,200 @@
+"""How the cluster is written in the metadata store: which keys, and JSON values.
+
+```
+/brokers/<id>                  {"host", "port", "rack", "incarnation", "is_draining", "epoch"}   hangs on its lease
+/registry/<id>                 {"rack", "is_removed", "is_drained", "clean_epoch"}
+/controller                    {"broker"}                                                         hangs on its lease
+/topics/<name>                 {"id", "overrides", "partitions"}
+/partitions/<topic id>/<n>     {"replicas", "isr", "leader", "leader_epoch", "elr", "last_leader", "adding", "removing"}
+/producer-ids                  {"next"}
+```
+A field that is missing has its default, and one that is unknown is passed over: brokers of two versions share a store
+while they are upgraded one by one.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.model.ids import BrokerId, LeaderEpoch, TopicId
+
+BROKERS = "/brokers/"
+REGISTRY = "/registry/"
+CONTROLLER = "/controller"
+TOPICS = "/topics/"
+PARTITIONS = "/partitions/"
+PRODUCER_IDS = "/producer-ids"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    id: TopicId
+    overrides: Mapping[str, str]
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistration:
+    """A broker that runs now."""
+
+    endpoint: BrokerEndpoint
+    # Drawn anew for every registration: by it a broker knows its own.
+    incarnation: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryEntry:
+    """What stays of a broker while it is away."""
+
+    rack: str | None = None
+    # Taken out of the cluster: it may not register.
+    is_removed: bool = False
+    # Its replicas are to go elsewhere.
+    is_drained: bool = False
+    # The epoch it last stopped cleanly with. None: it runs, or it crashed.
+    clean_epoch: int | None = None
+    revision: int = 0
+
+
+def broker_key(broker: BrokerId) -> str:
+    return f"{BROKERS}{broker}"
+
+
+def registry_key(broker: BrokerId) -> str:
+    return f"{REGISTRY}{broker}"
+
+
+def topic_key(name: str) -> str:
+    return TOPICS + name
+
+
+def partition_key(topic_id: TopicId, partition: int) -> str:
+    return f"{PARTITIONS}{topic_id.hex}/{partition}"
+
+
+def parse_partition_key(key: str) -> tuple[TopicId, int]:
+    topic_id, number = key.removeprefix(PARTITIONS).split("/")
+    return TopicId(UUID(hex=topic_id)), int(number)
+
+
+def encode_topic(topic: TopicRecord) -> bytes:
+    return _dump(
+        {
+            "id": topic.id.hex,
+            "overrides": dict(topic.overrides),
+            "partitions": topic.partition_count,
+        }
+    )
+
+
+def decode_topic(value: bytes) -> TopicRecord:
+    fields = json.loads(value)
+    return TopicRecord(
+        id=TopicId(UUID(hex=fields["id"])),
+        overrides=fields["overrides"],
+        partition_count=fields["partitions"],
+    )
+
+
+def encode_partition(partition: PartitionImage) -> bytes:
+    return _dump(
+        {
+            "replicas": partition.replicas,
+            "isr": partition.isr,
+            "leader": partition.leader,
+            "leader_epoch": partition.leader_epoch,
+            "elr": partition.elr,
+            "last_leader": partition.last_leader,
+            "adding": partition.adding,
+            "removing": partition.removing,
+        }
+    )
+
+
+def decode_partition(value: bytes, *, revision: int = 0) -> PartitionImage:
+    fields = json.loads(value)
+    return PartitionImage(
+        replicas=_brokers(fields["replicas"]),
+        isr=_brokers(fields["isr"]),
+        leader=_broker(fields["leader"]),
+        leader_epoch=LeaderEpoch(fields["leader_epoch"]),
+        elr=_brokers(fields.get("elr", ())),
+        last_leader=_broker(fields.get("last_leader")),
+        adding=_brokers(fields.get("adding", ())),
+        removing=_brokers(fields.get("removing", ())),
+        revision=revision,
+    )
+
+
+def encode_broker(registration: BrokerRegistration) -> bytes:
+    endpoint = registration.endpoint
+    return _dump(
+        {
+            "host": endpoint.host,
+            "port": endpoint.port,
+            "rack": endpoint.rack,
+            "incarnation": registration.incarnation.hex,
+            "is_draining": endpoint.is_draining,
+            # 0 at first: the epoch is the revision of that very write. A later write keeps it.
+            "epoch": endpoint.epoch,
+        }
+    )
+
+
+def decode_broker(broker: BrokerId, value: bytes, *, revision: int) -> BrokerRegistration:
+    fields = json.loads(value)
+    return BrokerRegistration(
+        endpoint=BrokerEndpoint(
+            id=broker,
+            host=fields["host"],
+            port=fields["port"],
+            rack=fields.get("rack"),
+            epoch=fields.get("epoch", 0) or revision,
+            is_draining=fields.get("is_draining", False),
+        ),
+        incarnation=UUID(hex=fields["incarnation"]),
+    )
+
+
+def encode_registry(entry: RegistryEntry) -> bytes:
+    return _dump(
+        {
+            "rack": entry.rack,
+            "is_removed": entry.is_removed,
+            "is_drained": entry.is_drained,
+            "clean_epoch": entry.clean_epoch,
+        }
+    )
+
+
+def decode_registry(value: bytes, *, revision: int = 0) -> RegistryEntry:
+    fields = json.loads(value)
+    return RegistryEntry(
+        rack=fields.get("rack"),
+        is_removed=fields.get("is_removed", False),
+        is_drained=fields.get("is_drained", False),
+        clean_epoch=fields.get("clean_epoch"),
+        revision=revision,
+    )
+
+
+def encode_controller(broker: BrokerId) -> bytes:
+    return _dump({"broker": broker})
+
+
+def decode_controller(value: bytes) -> BrokerId:
+    return BrokerId(json.loads(value)["broker"])
+
+
+def _broker(value: int | None) -> BrokerId | None:
+    return None if value is None else BrokerId(value)
+
+
+def _brokers(values: Iterable[int]) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(one) for one in values)
+
+
+def _dump(fields: Mapping[str, object]) -> bytes:
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
