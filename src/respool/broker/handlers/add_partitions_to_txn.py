@@ -24,6 +24,7 @@ from respool.model.errors import InvalidTopic, OperationNotAttempted, RequestErr
 from respool.model.ids import TopicPartition
 from respool.model.internal_topics import TRANSACTION_STATE
 from respool.wire.codec import Request, encode_reply
+from respool.wire.reply_templates import ReplyTemplates
 
 SEVERAL_TRANSACTIONS_VERSION = 4
 FENCED_CODE_VERSION = 2
@@ -43,7 +44,13 @@ def add_partitions_to_txn(request: Request, broker: Broker) -> Outcome:
     def encode(answer: AddPartitionsReply | RequestError) -> Reply:
         error = answer if isinstance(answer, RequestError) else answer.error
         error = for_version(error, request, fenced_code_from=FENCED_CODE_VERSION)
-        return _reply(request, body.v3_and_below_topics, dict.fromkeys(names, error))
+        topics = body.v3_and_below_topics
+        if error is None:
+            # A producer adds the same partitions to one transaction after another.
+            return [
+                _TEMPLATES.encode(request, topics, lambda: _fields(topics, dict.fromkeys(names)))
+            ]
+        return _reply(request, topics, dict.fromkeys(names, error))
 
     question = AddPartitions(
         transactional_id=body.v3_and_below_transactional_id,
@@ -123,9 +130,17 @@ def _missing(broker: Broker, names: Iterable[TopicPartition]) -> Errors | None:
 
 
 def _reply(request: Request, topics: Iterable[Any], errors: Errors) -> Reply:
-    results = _topic_results(topics, errors)
-    fields = {"throttle_time": 0, "results_by_topic_v3_and_below": results}
-    return [encode_reply(request, fields)]
+    return [encode_reply(request, _fields(topics, errors))]
+
+
+def _fields(topics: Iterable[Any], errors: Errors) -> dict[str, Any]:
+    return {
+        "throttle_time": 0,
+        "results_by_topic_v3_and_below": _topic_results(topics, errors),
+    }
+
+
+_TEMPLATES = ReplyTemplates()
 
 
 def _topic_results(topics: Iterable[Any], errors: Errors) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from respool.coordination.transaction_requests import (
 )
 from respool.model.errors import RequestError
 from respool.wire.codec import Request, encode_reply
+from respool.wire.reply_templates import ReplyTemplates
 
 EPOCH_BUMP_VERSION = 5
 FENCED_CODE_VERSION = 2
@@ -60,4 +61,9 @@ def _reply(request: Request, answer: EndTransactionReply | RequestError) -> Repl
         "producer_id": answer.producer_id,
         "producer_epoch": answer.producer_epoch,
     }
+    if error is None and request.version < EPOCH_BUMP_VERSION:
+        return [_TEMPLATES.encode(request, None, lambda: fields)]
     return [encode_reply(request, fields)]
+
+
+_TEMPLATES = ReplyTemplates()

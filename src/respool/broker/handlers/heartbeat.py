@@ -7,6 +7,7 @@ from respool.broker.outcome import Outcome, Reply
 from respool.coordination.requests import Heartbeat, HeartbeatReply
 from respool.model.errors import RequestError
 from respool.wire.codec import Request, encode_reply
+from respool.wire.reply_templates import ReplyTemplates
 
 
 def heartbeat(request: Request, broker: Broker) -> Outcome:
@@ -20,6 +21,15 @@ def heartbeat(request: Request, broker: Broker) -> Outcome:
 
     def encode(answer: HeartbeatReply | RequestError) -> Reply:
         error = answer if isinstance(answer, RequestError) else answer.error
+        if error is None:
+            return [_TEMPLATES.encode(request, None, _done)]
         return [encode_reply(request, {"throttle_time": 0, "error_code": error_code(error)})]
 
     return reply_when_answered(broker.groups.shards, body.group_id, question, encode)
+
+
+def _done() -> dict[str, int]:
+    return {"throttle_time": 0, "error_code": 0}
+
+
+_TEMPLATES = ReplyTemplates()
