@@ -74,11 +74,21 @@ def append_record(
     out: bytearray, record: NewRecord, *, offset_delta: int, base_timestamp: int
 ) -> None:
     """Write one record behind those in `out`; `record.py` draws the layout."""
-    body = bytearray([0])
-    append_varint(body, record.timestamp_ms - base_timestamp)
-    append_varint(body, offset_delta)
+    # No attributes; and nearly always it is the first of its batch.
+    timestamp_delta = record.timestamp_ms - base_timestamp
+    if timestamp_delta or offset_delta:
+        body = bytearray(1)
+        append_varint(body, timestamp_delta)
+        append_varint(body, offset_delta)
+    else:
+        body = bytearray(3)
     _append_bytes(body, record.key)
     _append_bytes(body, record.value)
+    if not record.headers:
+        body.append(0)
+        append_varint(out, len(body))
+        out += body
+        return
     append_varint(body, len(record.headers))
     for key, value in record.headers:
         _append_bytes(body, key.encode())
@@ -88,6 +98,8 @@ def append_record(
 
 
 def _append_bytes(out: bytearray, data: bytes | None) -> None:
-    append_varint(out, -1 if data is None else len(data))
-    if data is not None:
-        out += data
+    if data is None:
+        out.append(1)
+        return
+    append_varint(out, len(data))
+    out += data

@@ -13,10 +13,15 @@ from respool.model.errors import CorruptMessage
 # Lengths, counts and offset deltas; and what only timestamp deltas need.
 INT_BITS = 32
 LONG_BITS = 64
+_ONE_BYTE_MAX = 0x3F
 
 
 def append_varint(out: bytearray, value: int) -> None:
     """Write `value`, which must fit 64 bits with its sign."""
+    if 0 <= value <= _ONE_BYTE_MAX:
+        # Most of them.
+        out.append(value << 1)
+        return
     assert -(2**63) <= value < 2**63, value
     rest = (value << 1) ^ (value >> 63)
     while rest > 0x7F:
