@@ -173,7 +173,7 @@ class Settings:
     )
 
     transactions_topic_partitions: int = field(
-        default=16,
+        default=8,
         metadata=_setting(
             "Partitions of the topic transactions are kept in; of use only before there are any."
         ),
