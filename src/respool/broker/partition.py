@@ -102,9 +102,11 @@ class Partition:
             StorageFailed: the partition is offline.
             NotLeader: the partition was deleted while the caller waited.
         """
-        if self._log is None or self.failure is not None:
+        # Taken once: a fetch in another thread comes here too, and the partition may be deleted meanwhile.
+        log = self._log
+        if log is None or self.failure is not None:
             raise self._unavailable()
-        return self._log
+        return log
 
     @property
     def config(self) -> TopicConfig:
@@ -125,7 +127,8 @@ class Partition:
 
     @property
     def log_start(self) -> Offset:
-        return self._log.log_start if self._log is not None else Offset(-1)
+        log = self._log
+        return log.log_start if log is not None else Offset(-1)
 
     @property
     def in_sync_replicas(self) -> int:
