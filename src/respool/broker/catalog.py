@@ -1,13 +1,15 @@
-"""The topics there are: reads and guarded writes of the metadata store, and the image made of it.
+"""The topics there are: guarded writes of the metadata store, and the image made of what is in it.
 
 A change is decided on the image, written as one transaction, and only then seen: the image is replaced, never
 changed. A guard that fails means somebody else was first: the caller's request fails with what is true now.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import NoReturn
 
-from respool.broker import catalog_keys as keys
+from respool.broker.catalog_feed import CatalogFeed
+from respool.cluster import keys
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
 from respool.model.errors import (
     InvalidPartitions,
@@ -26,33 +28,24 @@ from respool.ports.metadata_store import Guard, GuardFailed, MetadataStore
 
 class Catalog:
     def __init__(self, *, store: MetadataStore, settings: Settings, dice: Dice) -> None:
-        self._store = store
+        self._feed = CatalogFeed(store, on_changed=self._on_changed)
         self._settings = settings
         self._dice = dice
         self._me = BrokerId(settings.broker_id)
         self.image = ClusterImage(cluster_id="", brokers={}, controller=self._me)
+        # Topics of which not every partition is known yet: the changes of one write come one by one.
+        self._incomplete: dict[TopicId, str] = {}
+        # Told when the image has changed.
+        self.on_changed: Callable[[], None] = lambda: None
 
     async def load(self, *, cluster_id: str, me: BrokerEndpoint) -> None:
         """Read every topic there is."""
-        topics = await self._store.snapshot(keys.TOPICS)
-        partitions = await self._store.snapshot(keys.PARTITIONS)
-        images = {}
-        for key, stored in topics.values.items():
-            record = keys.decode_topic(stored.value)
-            images[key.removeprefix(keys.TOPICS)] = self._topic_image(
-                key.removeprefix(keys.TOPICS),
-                record,
-                [
-                    keys.decode_partition(
-                        partitions.values[keys.partition_key(record.id, number)].value
-                    )
-                    for number in range(record.partition_count)
-                ],
-            )
-        self.image = ClusterImage(
-            cluster_id=cluster_id, brokers={me.id: me}, controller=me.id, revision=topics.revision
-        )
-        self._show(images)
+        self.image = ClusterImage(cluster_id=cluster_id, brokers={me.id: me}, controller=me.id)
+        await self._feed.load()
+
+    async def follow(self) -> NoReturn:
+        """See what others change, for ever."""
+        await self._feed.follow()
 
     def on_listening(self, me: BrokerEndpoint) -> None:
         """The address is known only once the socket is bound."""
@@ -93,7 +86,7 @@ class Catalog:
         if validate_only:
             return image
         try:
-            await self._store.transact(
+            await self._feed.write(
                 guards=[Guard(key=keys.topic_key(name), revision=0)],
                 puts={
                     keys.topic_key(name): keys.encode_topic(record),
@@ -102,8 +95,7 @@ class Catalog:
             )
         except GuardFailed:
             raise TopicAlreadyExists(f"there is a topic {name!r} already") from None
-        self._show({**self.image.topics, name: image})
-        return image
+        return self.topic(name)
 
     async def add_partitions(
         self,
@@ -130,9 +122,10 @@ class Catalog:
         self._check_room_for(partition_count - have)
         added = [self._new_partition() for _ in range(partition_count - have)]
         grown = replace(topic, partitions=(*topic.partitions, *added))
-        if not validate_only:
-            await self._rewrite(grown, _partition_puts(topic.id, added, first=have))
-        return grown
+        if validate_only:
+            return grown
+        await self._rewrite(grown, _partition_puts(topic.id, added, first=have))
+        return self.topic(name)
 
     async def set_overrides(
         self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False
@@ -144,36 +137,33 @@ class Catalog:
         """
         topic = self.topic(name)
         changed = replace(topic, overrides=dict(overrides), config=self.parse_config(overrides))
-        if not validate_only:
-            await self._rewrite(changed, {})
-        return changed
+        if validate_only:
+            return changed
+        await self._rewrite(changed, {})
+        return self.topic(name)
 
     async def delete_topic(self, name: str) -> TopicImage:
         topic = self.topic(name)
         partitions = range(len(topic.partitions))
-        await self._store.transact(
+        await self._feed.write(
             deletes=[
                 keys.topic_key(name),
                 *(keys.partition_key(topic.id, number) for number in partitions),
             ]
         )
-        self._show({key: one for key, one in self.image.topics.items() if key != name})
         return topic
 
     async def bump_leader_epochs(self) -> None:
         """A new leadership for every partition: what was lost in a crash must be noticed by readers (KIP-320)."""
         puts: dict[str, bytes] = {}
-        topics = {}
-        for name, topic in self.image.topics.items():
-            bumped = tuple(
+        for topic in self.image.topics.values():
+            bumped = [
                 replace(one, leader_epoch=LeaderEpoch(one.leader_epoch + 1))
                 for one in topic.partitions
-            )
+            ]
             puts.update(_partition_puts(topic.id, bumped, first=0))
-            topics[name] = replace(topic, partitions=bumped)
         if puts:
-            await self._store.transact(puts=puts)
-            self._show(topics)
+            await self._feed.write(puts=puts)
 
     def topic(self, name: str) -> TopicImage:
         topic = self.image.topics.get(name)
@@ -185,21 +175,62 @@ class Catalog:
         return TopicConfig.parse(overrides, base=self._settings.topic_defaults)
 
     async def _rewrite(self, topic: TopicImage, puts: Mapping[str, bytes]) -> None:
-        stored = await self._store.get(keys.topic_key(topic.name))
+        stored = self._feed.values.get(keys.topic_key(topic.name))
         record = keys.TopicRecord(
             id=topic.id, overrides=topic.overrides, partition_count=len(topic.partitions)
         )
         if stored is None or keys.decode_topic(stored.value).id != topic.id:
             raise UnknownTopicOrPartition(f"the topic {topic.name!r} was just deleted")
-        await self._store.transact(
+        await self._feed.write(
             guards=[Guard(key=keys.topic_key(topic.name), revision=stored.revision)],
             puts={keys.topic_key(topic.name): keys.encode_topic(record), **puts},
         )
-        self._show({**self.image.topics, topic.name: topic})
 
-    def _show(self, topics: Mapping[str, TopicImage]) -> None:
-        by_id = {topic.id: topic for topic in topics.values()}
-        self.image = replace(self.image, topics=topics, topics_by_id=by_id)
+    def _on_changed(self, changed: frozenset[str]) -> None:
+        topics = dict(self.image.topics)
+        for name in self._names_of(changed):
+            topic = self._read_topic(name)
+            if topic is None:
+                topics.pop(name, None)
+            else:
+                topics[name] = topic
+        self.image = replace(
+            self.image,
+            topics=topics,
+            topics_by_id={topic.id: topic for topic in topics.values()},
+            revision=self._feed.revision,
+        )
+        self.on_changed()
+
+    def _names_of(self, changed: Iterable[str]) -> set[str]:
+        """The topics that these keys are about."""
+        names = {key.removeprefix(keys.TOPICS) for key in changed if key.startswith(keys.TOPICS)}
+        for key in changed:
+            if key.startswith(keys.PARTITIONS):
+                topic_id, _ = keys.parse_partition_key(key)
+                topic = self.image.topics_by_id.get(topic_id)
+                if topic is not None:
+                    names.add(topic.name)
+                elif topic_id in self._incomplete:
+                    names.add(self._incomplete[topic_id])
+        return names
+
+    def _read_topic(self, name: str) -> TopicImage | None:
+        """The topic as the store has it; None where it, or one of its partitions, is not there (yet)."""
+        values = self._feed.values
+        stored = values.get(keys.topic_key(name))
+        if stored is None:
+            return None
+        record = keys.decode_topic(stored.value)
+        partitions = []
+        for number in range(record.partition_count):
+            one = values.get(keys.partition_key(record.id, number))
+            if one is None:
+                self._incomplete[record.id] = name
+                return None
+            partitions.append(keys.decode_partition(one.value, revision=one.revision))
+        self._incomplete.pop(record.id, None)
+        return self._topic_image(name, record, partitions)
 
     def _topic_image(
         self, name: str, record: keys.TopicRecord, partitions: Iterable[PartitionImage]

@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from respool.broker.catalog_keys import PRODUCER_IDS
+from respool.cluster.keys import PRODUCER_IDS
 from respool.model.ids import ProducerId
 from respool.ports.metadata_store import Guard, GuardFailed, MetadataStore
 

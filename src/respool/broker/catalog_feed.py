@@ -1,0 +1,130 @@
+"""Everything in the metadata store, kept up to date: read once, and then followed change by change.
+
+What this broker writes itself it sees at once. The same change comes again from the store, perhaps after others that
+are older: a key never goes back to what it was before our own write.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+from respool.ports.metadata_store import (
+    CompactedRevision,
+    Guard,
+    KeyChanged,
+    MetadataStore,
+    StoredValue,
+    StoreUnavailable,
+)
+
+logger = logging.getLogger(__name__)
+
+ALL = "/"
+RETRY_DELAY_S = 0.5
+
+
+class CatalogFeed:
+    def __init__(
+        self, store: MetadataStore, *, on_changed: Callable[[frozenset[str]], None]
+    ) -> None:
+        """`on_changed` is told which keys have other values now; it may look at `values` then."""
+        self._store = store
+        self._on_changed = on_changed
+        self.values: dict[str, StoredValue] = {}
+        # Up to here the store's changes are known.
+        self.revision = 0
+        # Our own writes that the store has not told of yet.
+        self._own: dict[str, int] = {}
+
+    async def load(self) -> None:
+        """Read everything; also whenever changes were missed."""
+        snapshot = await self._store.snapshot(ALL)
+        before, self.values = self.values, dict(snapshot.values)
+        self.revision = snapshot.revision
+        self._own = {key: one for key, one in self._own.items() if one > snapshot.revision}
+        changed = {
+            key
+            for key in before.keys() | self.values.keys()
+            if before.get(key) != self.values.get(key)
+        }
+        if changed:
+            self._on_changed(frozenset(changed))
+
+    async def write(
+        self,
+        *,
+        guards: Sequence[Guard] = (),
+        puts: Mapping[str, bytes] | None = None,
+        deletes: Sequence[str] = (),
+        lease: int | None = None,
+    ) -> int:
+        """Write all or nothing: see `MetadataStore.transact`. It is seen here when this returns."""
+        revision = await self._store.transact(
+            guards=guards, puts=puts, deletes=deletes, lease=lease
+        )
+        changed = set()
+        for key, value in (puts or {}).items():
+            if self._is_news(key, revision):
+                self._own[key] = revision
+                self.values[key] = StoredValue(value=value, revision=revision)
+                changed.add(key)
+        for key in deletes:
+            if key in self.values and self.values[key].revision < revision:
+                self._own[key] = revision
+                del self.values[key]
+                changed.add(key)
+        if changed:
+            self._on_changed(frozenset(changed))
+        return revision
+
+    async def follow(self) -> NoReturn:
+        """Take over what others change, for ever."""
+        while True:
+            try:
+                await self._follow()
+            except CompactedRevision:
+                logger.info("changes of the metadata store were missed; it is read anew")
+                await self._load_when_there()
+            except StoreUnavailable as error:
+                logger.warning("the metadata store cannot be followed now: %s", error)
+                await asyncio.sleep(RETRY_DELAY_S)
+
+    async def _follow(self) -> None:
+        async for change in self._store.watch(ALL, after_revision=self.revision):
+            self._take_over(change)
+
+    async def _load_when_there(self) -> None:
+        while True:
+            try:
+                return await self.load()
+            except StoreUnavailable as error:
+                logger.warning("the metadata store cannot be read now: %s", error)
+                await asyncio.sleep(RETRY_DELAY_S)
+
+    def _take_over(self, change: KeyChanged) -> None:
+        # The changes of one write come one by one. If the watch breaks in between, it goes on before them.
+        self.revision = change.revision - 1
+        if not self._is_news(change.key, change.revision):
+            return
+        self._own.pop(change.key, None)
+        if change.value is None:
+            if self.values.pop(change.key, None) is None:
+                return
+        else:
+            self.values[change.key] = StoredValue(value=change.value, revision=change.revision)
+        self._on_changed(frozenset((change.key,)))
+
+    def _is_news(self, key: str, revision: int) -> bool:
+        held = self.values.get(key)
+        if held is not None and held.revision >= revision:
+            # The store has now told of what we wrote.
+            if self._own.get(key) == revision:
+                del self._own[key]
+            return False
+        own = self._own.get(key)
+        if own is not None and own >= revision:
+            if own == revision:
+                del self._own[key]
+            return False
+        return True

@@ -1,0 +1,205 @@
+"""What a broker sees of the metadata store: its own writes at once, those of others as they come, nothing twice."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from respool.broker.catalog_feed import CatalogFeed
+from respool.drivers.sqlite_store import SqliteStore
+from respool.ports.metadata_store import (
+    CompactedRevision,
+    Guard,
+    GuardFailed,
+    KeyChanged,
+    Snapshot,
+    StoredValue,
+    StoreUnavailable,
+)
+from respool.sim.clock import SimClock
+
+
+class Told:
+    """A feed, and what it told."""
+
+    def __init__(self, store: Any) -> None:
+        self.changes: list[frozenset[str]] = []
+        self.feed = CatalogFeed(store, on_changed=self.changes.append)
+
+    @property
+    def values(self) -> dict[str, bytes]:
+        return {key: one.value for key, one in self.feed.values.items()}
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def with_following(told: Told, story: Coroutine[Any, Any, None]) -> None:
+    following = asyncio.ensure_future(told.feed.follow())
+    try:
+        await story
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+def test_own_writes_are_seen_at_once_and_told_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = SqliteStore(str(tmp_path / "store"), clock=SimClock())
+        told = Told(store)
+        await told.feed.load()
+
+        async def write() -> None:
+            revision = await told.feed.write(puts={"/a": b"1", "/b": b"2"})
+            assert told.feed.values["/a"] == StoredValue(value=b"1", revision=revision)
+            await told.feed.write(deletes=["/a", "/nothing"])
+            assert told.values == {"/b": b"2"}
+            await settle()
+
+        await with_following(told, write())
+        # Whether the write's own answer or the store's word of it came first.
+        assert sorted(key for keys in told.changes for key in keys) == ["/a", "/a", "/b"]
+        assert told.values == {"/b": b"2"}
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_what_others_write_is_seen_as_it_comes(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = SqliteStore(str(tmp_path / "store"), clock=SimClock())
+        mine, other = Told(store), Told(store)
+        await mine.feed.load()
+
+        async def write() -> None:
+            await other.feed.write(puts={"/a": b"1"})
+            await settle()
+            assert mine.values == {"/a": b"1"}
+            await other.feed.write(puts={"/a": b"2"})
+            await other.feed.write(deletes=["/a"])
+            await settle()
+
+        await with_following(mine, write())
+        assert mine.values == {}
+        assert mine.changes == [frozenset({"/a"})] * 3
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_a_write_that_is_refused_changes_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = SqliteStore(str(tmp_path / "store"), clock=SimClock())
+        told = Told(store)
+        await told.feed.write(puts={"/a": b"1"})
+        with pytest.raises(GuardFailed):
+            await told.feed.write(guards=[Guard(key="/a", revision=0)], puts={"/a": b"2"})
+        assert told.values == {"/a": b"1"}
+        await store.close()
+
+    asyncio.run(story())
+
+
+class ScriptedStore:
+    """A store whose watch tells what the test says; it may break, and forget."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, StoredValue] = {}
+        self.revision = 0
+        self.script: list[KeyChanged | Exception] = []
+        self.watched_from: list[int] = []
+
+    async def snapshot(self, prefix: str) -> Snapshot:
+        assert prefix == "/"
+        return Snapshot(revision=self.revision, values=dict(self.values))
+
+    async def watch(self, prefix: str, *, after_revision: int) -> AsyncIterator[KeyChanged]:
+        self.watched_from.append(after_revision)
+        while self.script:
+            one = self.script.pop(0)
+            if isinstance(one, Exception):
+                raise one
+            yield one
+        await asyncio.Event().wait()
+
+
+def put(key: str, value: bytes | None, revision: int) -> KeyChanged:
+    return KeyChanged(key=key, value=value, revision=revision)
+
+
+def test_a_watch_that_breaks_in_the_middle_of_a_write_misses_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("respool.broker.catalog_feed.RETRY_DELAY_S", 0)
+    store = ScriptedStore()
+    store.script = [
+        put("/a", b"1", 7),
+        StoreUnavailable("gone"),
+        put("/a", b"1", 7),
+        put("/b", b"1", 7),
+    ]
+    told = Told(store)
+    asyncio.run(with_following(told, settle()))
+    assert store.watched_from == [0, 6]
+    assert told.values == {"/a": b"1", "/b": b"1"}
+    assert told.changes == [frozenset({"/a"}), frozenset({"/b"})]
+
+
+def test_after_changes_were_missed_everything_is_read_anew() -> None:
+    store = ScriptedStore()
+    told = Told(store)
+    told.feed.values = {
+        "/gone": StoredValue(value=b"x", revision=1),
+        "/same": StoredValue(value=b"s", revision=2),
+    }
+    store.values = {
+        "/same": StoredValue(value=b"s", revision=2),
+        "/new": StoredValue(value=b"n", revision=9),
+    }
+    store.revision = 9
+    store.script = [CompactedRevision("too old")]
+    asyncio.run(with_following(told, settle()))
+    assert store.watched_from == [0, 9]
+    assert told.changes == [frozenset({"/gone", "/new"})]
+    assert told.values == {"/same": b"s", "/new": b"n"}
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32))
+def test_late_news_never_undo_our_own_writes_and_all_agree_in_the_end(
+    seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Two brokers write at random; each follows the store, now and then, at its own speed."""
+    dice = Random(seed)
+
+    async def story() -> None:
+        folder = tmp_path_factory.mktemp("feed")
+        store = SqliteStore(str(folder / "store"), clock=SimClock())
+        tolds = [Told(store), Told(store)]
+        highest: list[dict[str, int]] = [{}, {}]
+        for _ in range(30):
+            number = dice.randrange(2)
+            feed, key = tolds[number].feed, f"/{dice.choice('abc')}"
+            if dice.random() < 0.5:
+                await with_following(tolds[number], settle())
+            elif dice.random() < 0.7:
+                await feed.write(puts={key: bytes([dice.randrange(256)])})
+            else:
+                await feed.write(deletes=[key])
+            for at, one in feed.values.items():
+                assert one.revision >= highest[number].get(at, 0), "it went back"
+                highest[number][at] = one.revision
+        for told in tolds:
+            await with_following(told, settle())
+        truth = (await store.snapshot("/")).values
+        assert tolds[0].feed.values == tolds[1].feed.values == dict(truth)
+        await store.close()
+
+    asyncio.run(story())
