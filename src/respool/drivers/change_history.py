@@ -25,10 +25,12 @@ class ChangeHistory:
         self._changes_left -= len(changes)
         self._bytes_left -= _size(changes)
         while (self._changes_left < 0 or self._bytes_left < 0) and len(self._by_revision) > 1:
-            self.compacted += 1
-            forgotten = self._by_revision.pop(self.compacted)
-            self._changes_left += len(forgotten)
-            self._bytes_left += _size(forgotten)
+            self._forget_oldest()
+
+    def forget_up_to(self, revision: int) -> None:
+        """Whoever asks for a change at this revision or before is told that it is gone."""
+        while self.compacted < min(revision, self.revision):
+            self._forget_oldest()
 
     def at(self, revision: int) -> Sequence[KeyChanged]:
         """What changed at this revision, in the order it was written.
@@ -42,6 +44,12 @@ class ChangeHistory:
                 f"changes up to revision {self.compacted} are forgotten, asked for {revision}"
             )
         return self._by_revision[revision]
+
+    def _forget_oldest(self) -> None:
+        self.compacted += 1
+        forgotten = self._by_revision.pop(self.compacted)
+        self._changes_left += len(forgotten)
+        self._bytes_left += _size(forgotten)
 
 
 def _size(changes: Sequence[KeyChanged]) -> int:

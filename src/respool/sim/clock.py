@@ -1,4 +1,6 @@
-"""Time that passes when the test says so."""
+"""Time that passes when the test says so, and time that passes with a simulated loop."""
+
+import asyncio
 
 
 class SimClock:
@@ -22,3 +24,28 @@ class SimClock:
     def skew(self, ms: int) -> None:
         """Set the wall clock forward or back, as an operator or NTP would; the monotonic time does not notice."""
         self._started_at_ms += ms
+
+
+class NodeClock:
+    """A `ports.clock.Clock` of one machine, on the event loop's time. Machines disagree about the wall clock only.
+
+    An operator, or NTP, may set the wall clock forward or back; the monotonic time stays sane.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        started_at_ms: int = 1_700_000_000_000,
+        skew_ms: int = 0,
+    ) -> None:
+        self._loop = loop
+        self._started_at_ms = started_at_ms
+        # How far the wall clock is off.
+        self.skew_ms = skew_ms
+
+    def now_ms(self) -> int:
+        return self._started_at_ms + self.skew_ms + self.monotonic_ms()
+
+    def monotonic_ms(self) -> int:
+        return int(self._loop.time() * 1000)

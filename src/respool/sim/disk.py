@@ -40,6 +40,11 @@ class SimDisk:
     def counters(self) -> DiskCounters:
         return self._process.counters
 
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of file content, synced or not."""
+        return sum(len(file.seen) for file in self._platter.files())
+
     # -- what tests do to it ---------------------------------------------------------------------------------------
 
     def crash(self) -> None:

@@ -4,6 +4,7 @@ A fault is ordered beforehand ("the second sync of a .log fails") and strikes wh
 test cannot tell it from the real thing.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -65,6 +66,10 @@ class DiskFaults:
 
     # Bytes of file content the disk holds at the most; None for no limit.
     capacity_bytes: int | None = None
+    # Told when the power goes during a call, before the call raises ProcessGone.
+    on_cut: Callable[[], None] = lambda: None
+    # How many calls have failed as ordered.
+    failures_struck: int = 0
     _failures: list[_Failure] = field(default_factory=list)
     _changes_left: int | None = None
 
@@ -114,6 +119,7 @@ class DiskFaults:
                 failure.fails -= 1
                 failed = failure.error
         if failed is not None:
+            self.failures_struck += 1
             raise failed(f"{call} {path}: simulated I/O error")
 
     def is_cut(self, call: DiskCall) -> bool:

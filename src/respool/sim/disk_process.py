@@ -24,6 +24,7 @@ class DiskProcess:
         self.check_alive()
         if self.faults.is_cut(call):
             self.end()
+            self.faults.on_cut()
             raise ProcessGone(f"the power went during {call} {path}")
         self.faults.strike(call, path)
 

@@ -1,0 +1,168 @@
+"""A simulated machine with a broker on it: it starts, is killed, loses its power, stands still, and starts again.
+
+The broker, its listener and its connections are the real ones. What is simulated lies below the ports: disk, clock,
+threads, dice, metadata store; and below asyncio: time and sockets.
+"""
+
+import asyncio
+import logging
+
+from respool.broker.broker import Broker, World
+from respool.model.errors import RespoolError
+from respool.model.settings import Settings
+from respool.ports.metadata_store import StoreUnavailable
+from respool.server.listener import Listener
+from respool.sim.clock import NodeClock
+from respool.sim.dice import SimDice, dice_of
+from respool.sim.disk import SimDisk
+from respool.sim.disk_faults import ProcessGone
+from respool.sim.loop import SimLoop
+from respool.sim.metrics import SimMetrics
+from respool.sim.network import SimNetwork
+from respool.sim.offload import DelayedOffload, DiskPace
+from respool.sim.process import Process
+from respool.sim.store import SimStore, StoreManners
+
+logger = logging.getLogger(__name__)
+
+
+class Machine:
+    def __init__(
+        self,
+        *,
+        loop: SimLoop,
+        network: SimNetwork,
+        store: SimStore,
+        settings: Settings,
+        seed: int | str,
+    ) -> None:
+        self.settings = settings
+        self.host = f"broker-{settings.broker_id}"
+        self.clock = NodeClock(loop)
+        self.pace = DiskPace()
+        self.store_manners = StoreManners()
+        self.disk = SimDisk(dice_of("disk", seed))
+        # Whether its ready tasks overtake each other.
+        self.shuffles_tasks = False
+        self.process: Process | None = None
+        self.broker: Broker | None = None
+        # Why the broker stopped by itself, which it must not.
+        self.failure: BaseException | None = None
+        # A process that could not start because of its disk, or its store.
+        self.failed_starts = 0
+        self.starts = 0
+        self._loop = loop
+        self._network = network
+        self._store = store
+        self._seed = seed
+        self._dice = dice_of("machine", seed)
+        self._is_disk_cut = False
+        self._asked_to_stop = asyncio.Event()
+        self._gone = asyncio.Event()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.settings.listen_address
+
+    @property
+    def is_up(self) -> bool:
+        return self.process is not None and self.process.is_alive
+
+    def start(self) -> None:
+        """Start a new process on what the last one left. It takes a while."""
+        assert not self.is_up
+        self.starts += 1
+        self._network.on_host_up(self.host)
+        self.disk = self.disk.reopen()
+        self.disk.faults.on_cut = lambda: self.cut_power(is_disk_cut=True)
+        self.process = self._loop.new_process(f"{self.host}.{self.starts}", host=self.host)
+        self.process.shuffles_tasks = self.shuffles_tasks
+        self._asked_to_stop = asyncio.Event()
+        self._gone = asyncio.Event()
+        self.process.spawn(self._serve(self.process), name="serve")
+
+    def kill(self) -> None:
+        """kill -9: what was written stays, synced or not; connections are closed by the system."""
+        self._end(power_cut=False)
+
+    def cut_power(self, *, is_disk_cut: bool = False) -> None:
+        """What was not synced is left to the dice, and nobody hears of the machine any more."""
+        # A call that was interrupted is still on the stack, and its file half written.
+        self._is_disk_cut = is_disk_cut
+        self._end(power_cut=True)
+
+    async def stop(self) -> None:
+        """Stop cleanly."""
+        assert self.process is not None
+        self._asked_to_stop.set()
+        await self._gone.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: its clock goes on, it does not."""
+        assert self.process is not None
+        self.process.is_paused = True
+
+    def resume(self) -> None:
+        if self.process is not None:
+            self.process.is_paused = False
+
+    def _end(self, *, power_cut: bool) -> None:
+        process = self.process
+        if process is None or not process.is_alive:
+            return
+        process.kill()
+        self._gone.set()
+        self.broker = None
+        if power_cut and not self._is_disk_cut:
+            self.disk.crash()
+        elif power_cut:
+            # After the interrupted call has left its torn bytes.
+            self._loop.call_soon(self.disk.crash, context=self._loop.world.context)
+        else:
+            self.disk.kill()
+        self._network.on_process_gone(process, power_cut=power_cut)
+
+    async def _serve(self, process: Process) -> None:
+        """What `node.py` does, without signals."""
+        try:
+            await self._serve_until_stopped()
+        except ProcessGone:
+            return
+        except (RespoolError, StoreUnavailable) as error:
+            self.failed_starts += 1
+            logger.warning("%s could not start: %s", process.name, error)
+        # A call that dies with its process ends here too.
+        if process.is_alive:
+            self._end(power_cut=False)
+
+    async def _serve_until_stopped(self) -> None:
+        store = self._store.client(dice_of(f"store {self.starts}", self._seed))
+        store.manners = self.store_manners
+        offload = DelayedOffload(self._dice, threads=self.settings.io_threads, pace=self.pace)
+        broker = Broker(
+            self.settings,
+            World(
+                clock=self.clock,
+                disk=self.disk,
+                store=store,
+                offload=offload,
+                metrics=SimMetrics(),
+                dice=SimDice(f"{self._seed} {self.starts}"),
+            ),
+        )
+        await broker.start()
+        listener = Listener(broker)
+        host, port = await listener.start()
+        broker.on_listening(host, port)
+        self.broker = broker
+        broker.failed.add_done_callback(lambda _: self._asked_to_stop.set())
+        await self._asked_to_stop.wait()
+        if broker.failed.done():
+            error = broker.failed.result()
+            # What a disk without power could not do is no failure of the broker's.
+            if not isinstance(error, ProcessGone):
+                self.failure = self.failure or error
+            return
+        await listener.stop()
+        await broker.stop()
+        await store.close()

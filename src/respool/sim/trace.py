@@ -1,0 +1,30 @@
+"""What happened in a simulated run: a number that tells two runs apart, and lines for people on request."""
+
+from collections.abc import Callable
+from zlib import crc32
+
+_MASK = (1 << 64) - 1
+_PRIME = 0x100000001B3
+
+
+class Trace:
+    """Everything that decides how a run goes on is mixed into `digest`: equal digests, equal runs."""
+
+    def __init__(self, *, show: Callable[[str], None] | None = None) -> None:
+        self.digest = 0xCBF29CE484222325
+        self.steps = 0
+        self._show = show
+
+    def step(self, process: int, now_us: int) -> None:
+        """A callback of this process runs."""
+        self.steps += 1
+        self.digest = ((self.digest ^ (now_us << 8 | process)) * _PRIME) & _MASK
+
+    def bytes_moved(self, data: bytes) -> None:
+        self.digest = ((self.digest ^ crc32(data)) * _PRIME) & _MASK
+
+    def note(self, now_s: float, text: str) -> None:
+        """Something worth a line."""
+        self.bytes_moved(text.encode())
+        if self._show is not None:
+            self._show(f"{now_s * 1000:12.3f} ms  {text}")
