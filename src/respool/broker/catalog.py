@@ -188,7 +188,8 @@ class Catalog:
 
     def _on_changed(self, changed: frozenset[str]) -> None:
         topics = dict(self.image.topics)
-        for name in self._names_of(changed):
+        # In an order of their own, so that a simulated run is the same each time.
+        for name in sorted(self._names_of(changed)):
             topic = self._read_topic(name)
             if topic is None:
                 topics.pop(name, None)
