@@ -15,6 +15,7 @@ from respool.broker.deadlines import Deadlines
 from respool.broker.fetch_sessions import FetchSessions
 from respool.broker.flusher import Flusher
 from respool.broker.groups import Groups
+from respool.broker.holdings import Holdings
 from respool.broker.housekeeping import Housekeeping
 from respool.broker.leftovers import Leftovers
 from respool.broker.marker_writer import MarkerWriter
@@ -109,9 +110,13 @@ class Broker:
         self.partitions = Partitions(
             folder=self.folder, offload=self.offload, clock=self.clock, syncs=self.flusher
         )
-        self.topics = Topics(
-            catalog=self.catalog, partitions=self.partitions, leftovers=self.leftovers
+        self.holdings = Holdings(
+            me=self.id,
+            catalog=self.catalog,
+            partitions=self.partitions,
+            leftovers=self.leftovers,
         )
+        self.topics = Topics(catalog=self.catalog, holdings=self.holdings)
         self.groups = self._new_groups()
         self.markers = MarkerWriter(
             partitions=self.partitions, offsets=self.groups.shards, clock=self.clock
@@ -138,7 +143,7 @@ class Broker:
         await self.catalog.load(cluster_id=self.folder.cluster_id, me=self._endpoint(host, port))
         if not self.folder.was_clean:
             await self.catalog.bump_leader_epochs()
-        await self.partitions.open_topics((topic, 0) for topic in self.image.topics.values())
+        await self.partitions.open_all(self.holdings.wanted())
         await self.offload.run(lambda: self.folder.put_strays_aside(self.partitions.names()))
         self.leftovers.delete_later(self.folder.leftovers(), delay_ms=0)
         self.topics.on_changed = self.groups.on_topics_changed

@@ -112,6 +112,12 @@ class Partition:
     def config(self) -> TopicConfig:
         return self.log.config
 
+    @property
+    def delete_delay_ms(self) -> int:
+        """How long its files stay after it was deleted; an offline partition may not know its settings."""
+        config = TopicConfig() if self._log is None else self._log.config
+        return config.file_delete_delay_ms
+
     def update_config(self, config: TopicConfig) -> None:
         """Take over changed settings; an offline partition has them after its restart."""
         if self._log is None:

@@ -29,6 +29,8 @@ class Partitions:
         self._clock = clock
         self._syncs = syncs
         self._partitions: dict[tuple[str, int], Partition] = {}
+        # Invariant: exactly those above, by topic; no topic without any.
+        self._numbers: dict[str, set[int]] = {}
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(tuple(self._partitions.values()))
@@ -49,16 +51,20 @@ class Partitions:
         found = self._partitions.get((topic, partition))
         return found is not None and found.is_online
 
-    async def open_topic(self, topic: TopicImage, *, first: int = 0) -> None:
-        """Open the topic's partitions from number `first` on. One that cannot be opened is there, and offline."""
-        await self.open_topics([(topic, first)])
+    def of_topic(self, name: str) -> list[Partition]:
+        """Those of a topic that are here."""
+        numbers = self._numbers.get(name, ())
+        return [self._partitions[name, number] for number in sorted(numbers)]
 
-    async def open_topics(self, topics: Iterable[tuple[TopicImage, int]]) -> None:
+    async def open(self, topic: TopicImage, numbers: Iterable[int]) -> None:
+        """Open these of the topic's partitions. One that cannot be opened is there, and offline."""
+        await self.open_all((topic, number) for number in numbers)
+
+    async def open_all(self, wanted: Iterable[tuple[TopicImage, int]]) -> None:
         turns = asyncio.Semaphore(OPENING_AT_ONCE)
         async with asyncio.TaskGroup() as group:
-            for topic, first in topics:
-                for number in range(first, len(topic.partitions)):
-                    group.create_task(self._open(topic, number, turns))
+            for topic, number in wanted:
+                group.create_task(self._open(topic, number, turns))
 
     async def _open(self, topic: TopicImage, number: int, turns: asyncio.Semaphore) -> None:
         name = TopicPartition(topic.name, number)
@@ -72,6 +78,7 @@ class Partitions:
             syncs=self._syncs,
         )
         self._partitions[name] = partition
+        self._numbers.setdefault(name.topic, set()).add(name.partition)
 
     def _open_log(self, name: TopicPartition, topic: TopicImage) -> PartitionLog | StorageError:
         try:
@@ -84,13 +91,12 @@ class Partitions:
             return error
         return log
 
-    async def remove_topic(self, topic: TopicImage) -> list[str]:
+    async def remove(self, partitions: Iterable[Partition]) -> list[str]:
         """Take the partitions out of service at once; return what is to be deleted from disk."""
         removed = []
-        for number in range(len(topic.partitions)):
-            partition = self._partitions.pop((topic.name, number), None)
-            if partition is not None:
-                removed.append((partition, partition.detach()))
+        for partition in partitions:
+            self._forget(partition)
+            removed.append((partition, partition.detach()))
         leftovers = []
         for partition, log in removed:
             name = partition.name
@@ -109,6 +115,14 @@ class Partitions:
                 leftovers.append(path)
         return leftovers
 
+    def _forget(self, partition: Partition) -> None:
+        topic, number = partition.name
+        del self._partitions[topic, number]
+        numbers = self._numbers[topic]
+        numbers.discard(number)
+        if not numbers:
+            del self._numbers[topic]
+
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
         return {one.name: one.high_watermark for one in self if one.is_online}
 
@@ -124,4 +138,5 @@ class Partitions:
             if was_online and log is not None:
                 logs[partition.name] = log
         self._partitions.clear()
+        self._numbers.clear()
         return logs

@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 from respool.broker.catalog import Catalog
-from respool.broker.leftovers import Leftovers
-from respool.broker.partitions import Partitions
+from respool.broker.holdings import Holdings
 from respool.model.cluster import TopicImage
 from respool.model.errors import (
     InvalidTopic,
@@ -24,10 +23,9 @@ from respool.ports.metadata_store import StoreUnavailable
 
 
 class Topics:
-    def __init__(self, *, catalog: Catalog, partitions: Partitions, leftovers: Leftovers) -> None:
+    def __init__(self, *, catalog: Catalog, holdings: Holdings) -> None:
         self._catalog = catalog
-        self._partitions = partitions
-        self._leftovers = leftovers
+        self._holdings = holdings
         self._changing = asyncio.Lock()
         # Told when topics came, grew or went: groups share their partitions out anew.
         self.on_changed: Callable[[], None] = lambda: None
@@ -53,7 +51,7 @@ class Topics:
                 validate_only=validate_only,
             )
             if not validate_only:
-                await self._partitions.open_topic(topic)
+                await self._holdings.settle([name])
                 self.on_changed()
             return topic
 
@@ -68,7 +66,7 @@ class Topics:
                 replication_factor=-1,
                 overrides=INTERNAL_TOPICS[name],
             )
-            await self._partitions.open_topic(topic)
+            await self._holdings.settle([name])
             return topic
 
     async def create_if_missing(self, name: str) -> TopicImage:
@@ -89,15 +87,14 @@ class Topics:
         # Which partition looks after a group follows from their number.
         _refuse_internal(name)
         async with self._change():
-            have = len(self._catalog.topic(name).partitions)
-            topic = await self._catalog.add_partitions(
+            await self._catalog.add_partitions(
                 name,
                 partition_count=partition_count,
                 assignments=assignments,
                 validate_only=validate_only,
             )
             if not validate_only:
-                await self._partitions.open_topic(topic, first=have)
+                await self._holdings.settle([name])
                 self.on_changed()
 
     async def change_overrides(
@@ -110,13 +107,9 @@ class Topics:
         """Give the topic the settings that `rewrite` makes of those it has."""
         async with self._change():
             overrides = rewrite(self._catalog.topic(name))
-            changed = await self._catalog.set_overrides(
-                name, overrides, validate_only=validate_only
-            )
-            if validate_only:
-                return
-            for number in range(len(changed.partitions)):
-                self._partitions.find(name, number).update_config(changed.config)
+            await self._catalog.set_overrides(name, overrides, validate_only=validate_only)
+            if not validate_only:
+                await self._holdings.settle([name])
 
     async def delete(self, name: str, *, topic_id: TopicId | None = None) -> None:
         """Delete the topic, if it still is the one with that id: another may have come under its name."""
@@ -124,10 +117,9 @@ class Topics:
         async with self._change():
             if topic_id not in (None, self._catalog.topic(name).id):
                 raise UnknownTopicId(f"the topic {name!r} with id {topic_id} was just deleted")
-            topic = await self._catalog.delete_topic(name)
+            await self._catalog.delete_topic(name)
             self.on_changed()
-            paths = await self._partitions.remove_topic(topic)
-            self._leftovers.delete_later(paths, delay_ms=topic.config.file_delete_delay_ms)
+            await self._holdings.settle([name])
 
     @asynccontextmanager
     async def _change(self) -> AsyncIterator[None]:

@@ -1,0 +1,74 @@
+"""The partitions a broker holds follow from the cluster's image: it opens what it is to have, and lets go of the rest.
+
+Whoever changed the image, this broker or another, it is the same to the partitions.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+
+from respool.broker.catalog import Catalog
+from respool.broker.leftovers import Leftovers
+from respool.broker.partition import Partition
+from respool.broker.partitions import Partitions
+from respool.model.cluster import TopicImage
+from respool.model.ids import BrokerId
+
+
+class Holdings:
+    def __init__(
+        self, *, me: BrokerId, catalog: Catalog, partitions: Partitions, leftovers: Leftovers
+    ) -> None:
+        self._me = me
+        self._catalog = catalog
+        self._partitions = partitions
+        self._leftovers = leftovers
+        # One after the other: what is being deleted must be gone before its name is used again.
+        self._settling = asyncio.Lock()
+
+    def wanted(self) -> Iterator[tuple[TopicImage, int]]:
+        """All partitions that this broker is to have."""
+        for topic in self._catalog.image.topics.values():
+            for number in range(len(topic.partitions)):
+                if self._is_mine(topic, number):
+                    yield topic, number
+
+    async def settle(self, names: Iterable[str]) -> None:
+        """Bring the partitions of these topics in line with the image."""
+        async with self._settling:
+            for name in names:
+                topic = self._catalog.image.topics.get(name)
+                await self._let_go(self._superfluous(name, topic))
+                if topic is not None:
+                    await self._hold(topic)
+
+    def _superfluous(self, name: str, topic: TopicImage | None) -> list[Partition]:
+        held = self._partitions.of_topic(name)
+        if topic is None:
+            return held
+        return [
+            one
+            for one in held
+            if one.topic_id != topic.id or not self._is_mine(topic, one.name.partition)
+        ]
+
+    def _is_mine(self, topic: TopicImage, number: int) -> bool:
+        return number < len(topic.partitions) and self._me in topic.partitions[number].replicas
+
+    async def _hold(self, topic: TopicImage) -> None:
+        held = {one.name.partition: one for one in self._partitions.of_topic(topic.name)}
+        for one in held.values():
+            if one.is_online and one.config != topic.config:
+                one.update_config(topic.config)
+        missing = [
+            number
+            for number in range(len(topic.partitions))
+            if number not in held and self._is_mine(topic, number)
+        ]
+        await self._partitions.open(topic, missing)
+
+    async def _let_go(self, superfluous: list[Partition]) -> None:
+        if not superfluous:
+            return
+        delay_ms = max(one.delete_delay_ms for one in superfluous)
+        paths = await self._partitions.remove(superfluous)
+        self._leftovers.delete_later(paths, delay_ms=delay_ms)

@@ -1,0 +1,131 @@
+"""What a broker holds is what the cluster's image gives it, whoever changed the image."""
+
+from dataclasses import replace
+
+import pytest
+
+from broker.running_broker import RunningBroker
+from respool.cluster import keys
+from respool.model.cluster import PartitionImage
+from respool.model.ids import BrokerId, LeaderEpoch, TopicId
+
+ME, OTHER = BrokerId(1), BrokerId(2)
+
+
+def change(broker: RunningBroker, puts: dict[str, bytes], deletes: tuple[str, ...] = ()) -> None:
+    """Another broker writes, and this one hears of it."""
+
+    async def write() -> None:
+        await broker.store.transact(puts=puts, deletes=deletes)
+        await broker.broker.catalog._feed.load()
+        await broker.broker.holdings.settle(["rides"])
+
+    broker.run(write())
+
+
+def on(*replicas: BrokerId) -> bytes:
+    image = PartitionImage(
+        replicas=replicas, isr=replicas, leader=replicas[0], leader_epoch=LeaderEpoch(0)
+    )
+    return keys.encode_partition(image)
+
+
+def record(topic_id: TopicId, partitions: int, **overrides: str) -> bytes:
+    return keys.encode_topic(
+        keys.TopicRecord(
+            id=topic_id,
+            overrides={name.replace("_", "."): value for name, value in overrides.items()},
+            partition_count=partitions,
+        )
+    )
+
+
+def held(broker: RunningBroker) -> list[int]:
+    return [one.name.partition for one in broker.broker.partitions.of_topic("rides")]
+
+
+@pytest.fixture
+def rides(running_broker: RunningBroker) -> RunningBroker:
+    running_broker.create_topic("rides", partitions=2)
+    return running_broker
+
+
+def topic_id(broker: RunningBroker) -> TopicId:
+    return broker.broker.image.topics["rides"].id
+
+
+def test_a_topic_that_another_broker_made_is_opened_where_it_is_ours(
+    running_broker: RunningBroker,
+) -> None:
+    new_id = TopicId(running_broker.broker.world.dice.uuid())
+    puts = {
+        keys.topic_key("rides"): record(new_id, 3),
+        keys.partition_key(new_id, 0): on(ME),
+        keys.partition_key(new_id, 1): on(OTHER),
+        keys.partition_key(new_id, 2): on(OTHER, ME),
+    }
+    change(running_broker, puts)
+
+    assert held(running_broker) == [0, 2]
+    assert running_broker.broker.image.topics["rides"].partitions[1].leader == OTHER
+
+
+def test_a_topic_is_not_seen_before_all_its_partitions_are(running_broker: RunningBroker) -> None:
+    new_id = TopicId(running_broker.broker.world.dice.uuid())
+    change(
+        running_broker,
+        {keys.topic_key("rides"): record(new_id, 2), keys.partition_key(new_id, 0): on(ME)},
+    )
+    assert "rides" not in running_broker.broker.image.topics
+    assert held(running_broker) == []
+
+    change(running_broker, {keys.partition_key(new_id, 1): on(ME)})
+
+    assert held(running_broker) == [0, 1]
+
+
+def test_a_partition_that_moved_away_is_let_go_of_and_its_files_are_deleted(
+    rides: RunningBroker,
+) -> None:
+    rides.produce("rides", 0)
+    change(rides, {keys.partition_key(topic_id(rides), 0): on(OTHER)})
+
+    assert held(rides) == [1]
+    assert "rides-0" not in rides.disk.list_folder("")
+
+
+def test_a_topic_that_another_broker_deleted_and_made_anew_begins_from_nothing(
+    rides: RunningBroker,
+) -> None:
+    rides.produce("rides", 0, values=(b"old",))
+    old, new = topic_id(rides), TopicId(rides.broker.world.dice.uuid())
+    puts = {keys.topic_key("rides"): record(new, 1), keys.partition_key(new, 0): on(ME)}
+    gone = (keys.partition_key(old, 0), keys.partition_key(old, 1))
+    change(rides, puts, gone)
+
+    assert held(rides) == [0]
+    assert rides.broker.partitions.find("rides", 0).topic_id == new
+    assert rides.broker.partitions.find("rides", 0).log.log_end == 0
+
+
+def test_settings_that_another_broker_changed_are_taken_over(rides: RunningBroker) -> None:
+    change(rides, {keys.topic_key("rides"): record(topic_id(rides), 2, retention_ms="1234")})
+
+    for number in (0, 1):
+        assert rides.broker.partitions.find("rides", number).config.retention_ms == 1234
+
+
+def test_settling_again_changes_nothing(rides: RunningBroker) -> None:
+    before = rides.broker.partitions.of_topic("rides")
+    change(rides, {})
+    assert rides.broker.partitions.of_topic("rides") == before
+
+
+def test_after_a_restart_only_our_own_partitions_are_opened(rides: RunningBroker) -> None:
+    image = rides.broker.image.topics["rides"].partitions[1]
+    elsewhere = replace(image, replicas=(OTHER,), isr=(OTHER,), leader=OTHER)
+    key = keys.partition_key(topic_id(rides), 1)
+    rides.run(rides.store.transact(puts={key: keys.encode_partition(elsewhere)}))
+    rides.restart()
+
+    assert held(rides) == [0]
