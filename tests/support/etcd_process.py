@@ -48,6 +48,7 @@ class EtcdMemberProcess:
         self._command = list(command)
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_paused = False
 
     @property
     def is_running(self) -> bool:
@@ -72,21 +73,30 @@ class EtcdMemberProcess:
         wait_until(self._is_healthy, f"etcd serves at {self.client_url}", seconds=START_SECONDS_MAX)
 
     def pause(self) -> None:
-        """SIGSTOP: it is there, takes connections, and says nothing."""
-        self._alive().send_signal(signal.SIGSTOP)
+        """SIGSTOP: it is there, takes connections, and says nothing. It may be paused when it is paused already."""
+        if self._is_paused:
+            return
+        process = self._alive()
+        process.send_signal(signal.SIGSTOP)
+        # The signal takes a while to reach all its threads.
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        self._is_paused = True
 
     def go_on(self) -> None:
         self._alive().send_signal(signal.SIGCONT)
+        self._is_paused = False
 
     def kill(self) -> None:
         """kill -9, which also ends one that is paused."""
         process = self._alive()
         process.kill()
         process.wait()
+        self._is_paused = False
 
     def stop(self) -> None:
         """End it as an operator does."""
         process = self._alive()
+        self.go_on()
         process.terminate()
         try:
             process.wait(10)
@@ -141,8 +151,7 @@ class EtcdCluster:
                 # Where health can be asked for without certificates.
                 f"--listen-metrics-urls={alive}",
                 "--log-level=warn",
-                # Tests have no use for syncs, and a shared disk makes them slow.
-                "--unsafe-no-fsync",
+                # Never --unsafe-no-fsync: it keeps writes in the process, and kill -9 loses them.
                 "--heartbeat-interval=50",
                 "--election-timeout=500",
                 *extra,

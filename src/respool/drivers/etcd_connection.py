@@ -10,17 +10,16 @@ import ssl
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
-from grpclib.client import Channel, Stream
+from grpclib.client import Stream
 from grpclib.const import Cardinality
-from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 from grpclib.exceptions import ProtocolError as GrpcProtocolError
 from h2.exceptions import H2Error
 
 from respool.drivers import etcd_messages as msg
+from respool.drivers.etcd_channel import EtcdChannel
 from respool.drivers.etcd_failures import CallFailed, Verdict, answered
 from respool.drivers.etcd_options import Endpoint
-from respool.drivers.etcd_protobuf import decode, encode
 
 T = TypeVar("T")
 
@@ -49,7 +48,7 @@ class EtcdConnection:
         self._endpoint = endpoint
         self._tls = tls if endpoint.is_tls else None
         self._connect_timeout_ms = connect_timeout_ms
-        self._channel: Channel | None = None
+        self._channel: EtcdChannel | None = None
         # Grows whenever what was agreed on with the server may be forgotten: a login belongs to one of these numbers.
         self.generation = 0
         self._silent_calls = 0
@@ -70,7 +69,9 @@ class EtcdConnection:
         Raises:
             CallFailed: there was no answer in time, or it was an error.
         """
-        stream = self._open(method, metadata)
+        if self._channel is None:
+            self._channel = self._new_channel()
+        stream = _request(self._channel, method, metadata)
         is_sent = False
 
         async def run() -> msg.Reply | None:
@@ -83,7 +84,7 @@ class EtcdConnection:
 
         task = self._start(run())
         if not await wait_or_cancel(task, timeout_ms):
-            self.on_silence()
+            self._on_silence()
             verdict = Verdict.UNKNOWN if is_sent else Verdict.NOT_DONE
             raise CallFailed(f"no answer within {timeout_ms} ms", verdict)
         try:
@@ -91,6 +92,8 @@ class EtcdConnection:
         except CallFailed as failure:
             if not is_sent:
                 failure.verdict = Verdict.NOT_DONE
+            if failure.status is None:
+                self.generation += 1
             raise
         self._silent_calls = 0
         if reply is None:
@@ -98,38 +101,42 @@ class EtcdConnection:
         return reply
 
     def watch(self, create: msg.WatchCreate, *, metadata: Mapping[str, str]) -> "WatchStream":
-        """Begin to watch; whether it stands is told by the first reply.
+        """Begin to watch, on a connection of its own; whether it stands is told by the first reply.
+
+        What a slow reader leaves unread counts against all that its connection may have under way: on a shared one
+        the answers to everybody else would wait for that reader.
 
         Raises:
             CallFailed: the connection is closed for good.
         """
-        stream = self._open(msg.WATCH, metadata)
+        channel = self._new_channel()
+        stream = _request(channel, msg.WATCH, metadata)
         replies: asyncio.Queue[msg.WatchReply] = asyncio.Queue(WatchStream.REPLIES_WAITING_MAX)
 
         async def pump() -> None:
-            async with stream:
-                await self._connect(stream)
-                await stream.send_message(msg.WatchAsk(create=create))
-                while (reply := await stream.recv_message()) is not None:
-                    await replies.put(reply)
-                # Only now does the library tell why the server ended it.
-                await stream.end()
+            try:
+                async with stream:
+                    await self._connect(stream)
+                    await stream.send_message(msg.WatchAsk(create=create))
+                    while (reply := await stream.recv_message()) is not None:
+                        await replies.put(reply)
+                    # Only now does the library tell why the server ended it.
+                    await stream.end()
+            finally:
+                channel.close()
+                await channel.wait_until_gone()
 
         return WatchStream(self, stream, replies, self._start(pump()))
-
-    def on_silence(self) -> None:
-        """A call had no answer in time. A paused server and a connection that leads nowhere look the same."""
-        self._silent_calls += 1
-        if self._silent_calls >= SILENT_CALLS_MAX:
-            self._drop()
 
     async def close(self) -> None:
         """Calls under way fail, and later ones too."""
         self._is_closed = True
-        waiting = list(self._under_way)
+        waiting, channel = list(self._under_way), self._channel
         self._drop()
         if waiting:
             await asyncio.wait(waiting)
+        if channel is not None:
+            await channel.wait_until_gone()
 
     def result_of(self, task: asyncio.Task[T]) -> T:
         """What came of a call's task that has ended.
@@ -145,7 +152,6 @@ class EtcdConnection:
         except GRPCError as error:
             raise answered(error) from error
         except _CONNECTION_ERRORS as error:
-            self.generation += 1
             raise CallFailed(self._in_words(error), Verdict.UNKNOWN) from error
 
     def start_send(
@@ -155,22 +161,10 @@ class EtcdConnection:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _open(
-        self, method: msg.Method[msg.Ask, msg.Reply], metadata: Mapping[str, str]
-    ) -> Stream[msg.Ask, msg.Reply]:
+    def _new_channel(self) -> EtcdChannel:
         if self._is_closed:
             raise CallFailed("closed", Verdict.NOT_DONE)
-        if self._channel is None:
-            self._channel = Channel(
-                self._endpoint.host, self._endpoint.port, codec=_Codec(), ssl=self._tls
-            )
-        return self._channel.request(
-            method.path,
-            Cardinality.STREAM_STREAM if method.is_stream else Cardinality.UNARY_UNARY,
-            method.ask,
-            method.reply,
-            metadata=dict(metadata),
-        )
+        return EtcdChannel(self._endpoint, ssl=self._tls)
 
     async def _connect(self, stream: Stream[Any, Any]) -> None:
         """Connect where there is no connection, and announce the call; nothing has been asked by then."""
@@ -191,6 +185,12 @@ class EtcdConnection:
         if not task.cancelled():
             # Looked at here, so that nobody complains when the one who asked has gone.
             task.exception()
+
+    def _on_silence(self) -> None:
+        """A call had no answer in time. A paused server and a connection that leads nowhere look the same."""
+        self._silent_calls += 1
+        if self._silent_calls >= SILENT_CALLS_MAX:
+            self._drop()
 
     def _drop(self) -> None:
         self.generation += 1
@@ -270,6 +270,18 @@ class WatchStream:
         await asyncio.wait([self._pump])
 
 
+def _request(
+    channel: EtcdChannel, method: msg.Method[msg.Ask, msg.Reply], metadata: Mapping[str, str]
+) -> Stream[msg.Ask, msg.Reply]:
+    return channel.request(
+        method.path,
+        Cardinality.STREAM_STREAM if method.is_stream else Cardinality.UNARY_UNARY,
+        method.ask,
+        method.reply,
+        metadata=dict(metadata),
+    )
+
+
 async def wait_or_cancel(task: asyncio.Task[Any], timeout_ms: int) -> bool:
     """Wait for a task, and end it when it takes too long or nobody wants it any more. Whether it ended by itself."""
     try:
@@ -280,14 +292,3 @@ async def wait_or_cancel(task: asyncio.Task[Any], timeout_ms: int) -> bool:
             task.cancel()
             await asyncio.wait([task])
     return not is_late
-
-
-class _Codec(CodecBase):
-    __content_subtype__ = "proto"
-
-    def encode(self, message: Any, message_type: Any) -> bytes:
-        assert isinstance(message, message_type)
-        return encode(message)
-
-    def decode(self, data: bytes, message_type: Any) -> Any:
-        return decode(data, message_type)

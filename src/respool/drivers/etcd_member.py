@@ -93,9 +93,6 @@ class EtcdMember:
     def watch(self, create: msg.WatchCreate) -> WatchStream:
         return self._connection.watch(create, metadata=self._metadata())
 
-    def on_silence(self) -> None:
-        self._connection.on_silence()
-
     async def close(self) -> None:
         """Calls under way fail."""
         await self._connection.close()

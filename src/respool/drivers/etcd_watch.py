@@ -61,7 +61,7 @@ class EtcdWatch:
                 self._stands = False
                 try:
                     while True:
-                        for change in self._take_in(await self._next_reply(stream, member), member):
+                        for change in self._take_in(await self._next_reply(stream), member):
                             yield change
                 finally:
                     await stream.close()
@@ -74,7 +74,7 @@ class EtcdWatch:
         first, end = self._keys.span(self._prefix)
         return msg.WatchCreate(key=first, range_end=end, start_revision=self._revision + 1)
 
-    async def _next_reply(self, stream: WatchStream, member: EtcdMember) -> msg.WatchReply:
+    async def _next_reply(self, stream: WatchStream) -> msg.WatchReply:
         patience_ms = self._options.attempt_timeout_ms
         reply = None
         if self._stands:
@@ -84,7 +84,6 @@ class EtcdWatch:
                 await stream.ask_for_sign(patience_ms)
         reply = reply or await stream.next(patience_ms)
         if reply is None:
-            member.on_silence()
             raise CallFailed(f"the watch is silent for {patience_ms} ms", Verdict.UNKNOWN)
         return reply
 

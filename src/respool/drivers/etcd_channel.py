@@ -1,0 +1,71 @@
+"""grpclib's channel, with an end that can be waited for, and our own codec in place of generated protobuf code.
+
+grpclib asks a transport to close and forgets it; over TLS that takes a few rounds with the server, who may be gone.
+Here a closed channel aborts what is left of its connections, and `wait_until_gone` returns when the loop has let
+them go. This leans on `_protocol_factory`, which is why the extra pins grpclib below its next minor version.
+"""
+
+import asyncio
+from typing import Any, cast
+
+from grpclib.client import Channel, Handler
+from grpclib.encoding.base import CodecBase
+from grpclib.protocol import H2Protocol
+
+from respool.drivers.etcd_options import Endpoint
+from respool.drivers.etcd_protobuf import decode, encode
+
+
+class EtcdChannel(Channel):
+    def __init__(self, endpoint: Endpoint, **rest: Any) -> None:
+        super().__init__(endpoint.host, endpoint.port, codec=_Codec(), **rest)
+        self._open: dict[_Protocol, asyncio.Transport] = {}
+        self._nobody_left = asyncio.Event()
+        self._nobody_left.set()
+
+    def close(self) -> None:
+        """End all calls and connections. It may be used again."""
+        super().close()
+        for transport in list(self._open.values()):
+            transport.abort()
+
+    async def wait_until_gone(self) -> None:
+        await self._nobody_left.wait()
+
+    def on_made(self, protocol: "_Protocol", transport: asyncio.Transport) -> None:
+        self._open[protocol] = transport
+        self._nobody_left.clear()
+
+    def on_lost(self, protocol: "_Protocol") -> None:
+        self._open.pop(protocol, None)
+        if not self._open:
+            self._nobody_left.set()
+
+    def _protocol_factory(self) -> H2Protocol:
+        return _Protocol(self)
+
+
+class _Protocol(H2Protocol):
+    def __init__(self, channel: EtcdChannel) -> None:
+        super().__init__(Handler(), channel._config, channel._h2_config)  # noqa: SLF001 - its own channel's.
+        self._channel = channel
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's is one in all but name.
+        self._channel.on_made(self, cast(asyncio.Transport, transport))
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._channel.on_lost(self)
+        super().connection_lost(exc)
+
+
+class _Codec(CodecBase):
+    __content_subtype__ = "proto"
+
+    def encode(self, message: Any, message_type: Any) -> bytes:
+        assert isinstance(message, message_type)
+        return encode(message)
+
+    def decode(self, data: bytes, message_type: Any) -> Any:
+        return decode(data, message_type)
