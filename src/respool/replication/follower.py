@@ -146,7 +146,7 @@ class Follower:
             if not diverging.is_known:
                 # The leader knows nothing that old. What it has at all may help.
                 return self._ask_range()
-            return self._cut_to(self._agreed_end(diverging))
+            return self._cut_to_agreement(diverging, leader_log_start=reply.log_start)
         self._compared = (asked.leader, asked.leader_epoch)
         self._leader_high_watermark = reply.high_watermark
         self._leader_log_start = reply.log_start
@@ -232,8 +232,7 @@ class Follower:
         if not is_new_epoch:
             return []
         self._awaits_range = False
-        if self._rules.drops_replies_of_other_epochs:
-            self._asked = None
+        self._asked = None
         if not self._rules.truncates_by_epoch and not self._is_busy:
             return self._cut_to(self.high_watermark)
         return []
@@ -242,6 +241,8 @@ class Follower:
 
     def _is_awaited(self, asked: FetchFrom) -> bool:
         """A reply of an earlier epoch may have records that the leader of this one never had."""
+        if not self._rules.drops_replies_of_other_epochs:
+            return asked.offset == self._log_end and not self._is_busy
         return asked is self._asked
 
     def _epoch_to_compare(self, leader: BrokerId) -> LeaderEpoch:
@@ -273,13 +274,20 @@ class Follower:
         self._awaits_range = True
         return [AskLeaderRange(leader=leader, leader_epoch=self.image.leader_epoch)]
 
-    def _agreed_end(self, diverging: EndOfEpoch) -> Offset:
-        return agreed_end(
+    def _cut_to_agreement(
+        self, diverging: EndOfEpoch, *, leader_log_start: Offset
+    ) -> list[FollowerEffect]:
+        end = agreed_end(
             self._history,
             diverging,
             log_end=self._log_end,
             takes_the_smaller=self._rules.takes_the_smaller_end,
         )
+        if end <= leader_log_start:
+            # The leader has forgotten the epochs of what it deleted, so it cannot tell whether we agree before that.
+            self._is_busy = True
+            return [StartAnewAt(offset=leader_log_start)]
+        return self._cut_to(end)
 
     def _cut_to(self, offset: Offset) -> list[FollowerEffect]:
         if offset >= self._log_end and not self._rules.trims_epochs_at_the_end:
@@ -295,11 +303,13 @@ class Follower:
         high_watermark = self._leader_high_watermark
         if self._rules.caps_high_watermark:
             high_watermark = min(high_watermark, self._log_end)
+        # First the start: what the leader has deleted may be something else here, since it cannot be compared. Nobody
+        # is to read it.
+        log_start = min(self._leader_log_start, self._log_end)
+        if log_start > self._log_start:
+            effects.append(RaiseLogStart(log_start=log_start))
         # Not back: a new leader's may be behind, and what was committed stays so.
         if high_watermark > self.high_watermark:
             self.high_watermark = high_watermark
             effects.append(HighWatermarkMoved(high_watermark=high_watermark))
-        log_start = min(self._leader_log_start, self.high_watermark)
-        if log_start > self._log_start:
-            effects.append(RaiseLogStart(log_start=log_start))
         return effects

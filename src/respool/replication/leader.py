@@ -289,12 +289,12 @@ class Leader:
             return []
         if image.leader_epoch != self.leader_epoch:
             return self._step_down(image)
-        before = self.image.isr
+        before = self.image
         if self._in_sync.on_image(image):
             assert image.leader == self.me, f"leader {image.leader} in epoch {self.leader_epoch}"
-            self._take_replicas(image)
+            self._take_replicas(image, before)
         effects: list[LeaderEffect] = []
-        if self.image.isr != before:
+        if self.image.isr != before.isr:
             effects.append(IsrChanged(isr=self.image.isr, is_min_isr_met=self.is_min_isr_met))
         return [*effects, *self._raise_low_watermark(), *self._advance(), *self._propose()]
 
@@ -318,12 +318,17 @@ class Leader:
         self.is_leading = False
         return [SteppedDown(image=image)]
 
-    def _take_replicas(self, image: PartitionImage) -> None:
+    def _take_replicas(self, image: PartitionImage, before: PartitionImage) -> None:
         for broker in image.replicas:
             if broker != self.me and broker not in self._followers:
                 self._followers[broker] = RemoteReplica(is_in_sync=False, now_ms=self._now_ms)
         for broker in self._followers.keys() - set(image.replicas):
             del self._followers[broker]
+        for broker, follower in self._followers.items():
+            if broker in image.isr and broker not in before.isr:
+                follower.on_joined(self._now_ms)
+            elif broker in before.isr and broker not in image.isr:
+                follower.on_left()
 
     def _advance(self) -> list[LeaderEffect]:
         """Raise the high watermark to what everyone has who counts."""
@@ -373,6 +378,7 @@ class Leader:
         # The high watermark may be behind what was committed before this epoch; the epoch's first offset is not.
         return (
             self._is_known_alive(broker, follower)
+            and follower.is_fetching(now_ms=self._now_ms, lag_ms_max=self._lag_ms_max)
             and (follower.log_end >= self.high_watermark or not rules.joins_at_high_watermark)
             and (
                 follower.log_end >= self.first_offset_of_epoch or not rules.joins_after_epoch_start

@@ -10,6 +10,7 @@ NEVER_MS = -(2**62)
 class RemoteReplica:
     __slots__ = (
         "_fetched_at_ms",
+        "_has_fetched",
         "_leader_end_at_fetch",
         "broker_epoch",
         "caught_up_at_ms",
@@ -28,6 +29,8 @@ class RemoteReplica:
         self.caught_up_at_ms = now_ms if is_in_sync else NEVER_MS
         self._fetched_at_ms = NEVER_MS
         self._leader_end_at_fetch = UNKNOWN_OFFSET
+        # Since it left the ISR, or since this leader began.
+        self._has_fetched = False
 
     def on_fetch(
         self,
@@ -50,6 +53,18 @@ class RemoteReplica:
         self.log_start = log_start
         self._fetched_at_ms = now_ms
         self._leader_end_at_fetch = leader_end
+        self._has_fetched = True
+
+    def on_joined(self, now_ms: int) -> None:
+        """It is in the ISR now: it has what is committed. For the rest it gets its time."""
+        self.caught_up_at_ms = max(self.caught_up_at_ms, now_ms)
+
+    def on_left(self) -> None:
+        """It is out of the ISR. What it had before says nothing about whether it is still there."""
+        self._has_fetched = False
+
+    def is_fetching(self, *, now_ms: int, lag_ms_max: int) -> bool:
+        return self._has_fetched and now_ms - self._fetched_at_ms <= lag_ms_max
 
     def is_caught_up(self, *, leader_end: Offset, now_ms: int, lag_ms_max: int) -> bool:
         """By time, not by messages: a burst makes nobody leave the ISR, and a dead follower does not stay for long."""

@@ -1,0 +1,56 @@
+"""One seed, from a bad time to a healed cluster."""
+
+from random import Random
+
+from replication.sim_checks import Violation
+from replication.sim_controller import ALL_CONTROLLER_RULES, ControllerRules
+from replication.sim_world import Odds, World
+from respool.replication.rules import ALL_RULES, Rules
+
+BAD_MS = 2500
+HEAL_MS = 6000
+
+
+def run_seed(
+    seed: int,
+    *,
+    rules: Rules = ALL_RULES,
+    controller_rules: ControllerRules = ALL_CONTROLLER_RULES,
+) -> World:
+    """Play the seed to its end.
+
+    Raises:
+        Violation: something was seen that must never be. The message names the seed.
+    """
+    dice = Random(seed * 7919 + 1)
+    world = World(
+        seed,
+        brokers=dice.choice((2, 3, 3, 3, 4)),
+        min_isr=dice.choice((1, 2, 2, 2)),
+        is_synced=dice.random() < 0.6,
+        odds=Odds.drawn(dice),
+        rules=rules,
+        controller_rules=controller_rules,
+    )
+    try:
+        world.start_load(until_ms=BAD_MS)
+        world.run_until(BAD_MS)
+        world.heal()
+        # First without a new record: nothing must need one to come right.
+        world.run_until(BAD_MS + HEAL_MS, is_done=world.is_converged)
+        if not world.can_heal:
+            return world
+        world.check_converged()
+        _produce_once(world)
+        world.run_until(world.now_ms + HEAL_MS, is_done=world.is_converged)
+        world.check_converged()
+    except Exception as error:
+        error.add_note(f"seed {seed}")
+        error.add_note("\n".join(world.log[-60:]))
+        raise
+    return world
+
+
+def _produce_once(world: World) -> None:
+    if world.produce() is None:
+        raise Violation("healed, but no record is taken")
