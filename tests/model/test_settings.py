@@ -56,3 +56,48 @@ def test_a_setting_that_cannot_work_stops_the_start(wrong: dict[str, Any]) -> No
 def test_every_setting_says_what_it_is_for() -> None:
     for item in dataclasses.fields(Settings):
         assert item.metadata["doc"].endswith("."), item.name
+
+
+# -- etcd --------------------------------------------------------------------------------------------------------------
+
+
+def test_without_etcd_there_is_a_single_broker() -> None:
+    assert Settings().etcd_endpoints == ()
+
+
+def test_files_for_tls_mean_https_where_nothing_else_is_said() -> None:
+    assert Settings(etcd="a:1", etcd_ca_file="ca.pem").etcd_endpoints == ("https://a:1",)
+    assert Settings(etcd="localhost:1").etcd_endpoints == ("http://localhost:1",)
+
+
+def test_etcd_on_another_machine_needs_https_or_a_word() -> None:
+    with pytest.raises(SettingsError, match=r"(?s)http://10\.0\.0\.1:2379.*--insecure"):
+        Settings(etcd="localhost,10.0.0.1")
+    assert Settings(etcd="10.0.0.1", insecure=True).etcd_endpoints
+    assert Settings(etcd="https://10.0.0.1").etcd_endpoints
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"etcd": "ftp://a"},
+        {"cluster": ""},
+        {"cluster": "a/b"},
+        {"cluster": "a" * 250},
+        {"etcd_user": "u"},
+        {"etcd_password": "p"},
+        {"etcd_password_file": "p"},
+        {"etcd_password": "p", "etcd_password_file": "f", "etcd_user": "u"},
+        {"etcd_key_file": "k"},
+        {"session_ttl_ms": 1_999},
+    ],
+)
+def test_what_cannot_work_with_etcd_stops_the_start(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match=next(iter(wrong))):
+        Settings(**wrong)
+
+
+def test_a_password_is_in_no_text_made_of_the_settings() -> None:
+    settings = Settings(etcd="localhost", etcd_user="u", etcd_password="hunter2")
+    assert "hunter2" not in repr(settings)
+    assert "hunter2" not in str(settings)

@@ -335,3 +335,14 @@ def test_what_was_written_is_read_back(
     file = tmp_path_factory.mktemp("config") / "respool.toml"
     file.write_bytes(write_example(written).encode())
     assert load(file) == written
+
+
+def test_secrets_are_read_from_everywhere_and_written_nowhere(file: Path) -> None:
+    given = load(
+        file, 'etcd = "localhost"\netcd_user = "u"', environ={"RESPOOL_ETCD_PASSWORD": "hunter2"}
+    )
+    assert given.etcd_password == "hunter2"
+    assert "hunter2" not in write_example(given)
+    with pytest.raises(SettingsError, match="etcd_password") as raised:
+        load(file, "etcd_password = 42424242")
+    assert "42424242" not in str(raised.value)

@@ -5,11 +5,13 @@ in `topic_config.py`; the defaults for new topics are the `topic` table here.
 """
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from respool.model.errors import InvalidConfig, SettingsError
+from respool.model.etcd_endpoints import host_of, parse_endpoints
 from respool.model.topic_config import DAY_MS, INT_MAX, MIB, MINUTE_MS, TopicConfig
 
 
@@ -37,6 +39,47 @@ class Settings:
     )
     broker_id: int = field(default=1, metadata=_setting("This broker's number in the cluster."))
     rack: str = field(default="", metadata=_setting("The rack or zone this broker stands in."))
+    etcd: str = field(
+        default="",
+        metadata=_setting(
+            "etcd's addresses, HOST:PORT or https://HOST:PORT, separated by commas; empty for a single broker."
+        ),
+    )
+    cluster: str = field(
+        default="respool",
+        metadata=_setting("The cluster's name in etcd; its brokers all have the same."),
+    )
+    etcd_user: str = field(default="", metadata=_setting("The user to log in to etcd as."))
+    # Not in any text made of the settings.
+    etcd_password: str = field(
+        default="",
+        repr=False,
+        metadata=_setting("That user's password. Never shown.") | {"is_secret": True},
+    )
+    etcd_password_file: str = field(
+        default="", metadata=_setting("A file with that password, instead of etcd_password.")
+    )
+    etcd_ca_file: str = field(
+        default="",
+        metadata=_setting(
+            "Certificates (PEM) of those who vouch for etcd; empty for whom this system trusts."
+        ),
+    )
+    etcd_cert_file: str = field(
+        default="", metadata=_setting("This broker's own certificate (PEM) towards etcd.")
+    )
+    etcd_key_file: str = field(
+        default="",
+        metadata=_setting("The key (PEM) of that certificate, where it is not in the same file."),
+    )
+    etcd_allow_old_versions: bool = field(
+        default=False,
+        metadata=_setting("Only warn of versions of etcd that have known faults; for development."),
+    )
+    session_ttl_ms: int = field(
+        default=9_000,
+        metadata=_setting("A broker that etcd has not heard of this long is taken for dead."),
+    )
     metrics_listen: str = field(
         default="", metadata=_setting("HOST:PORT for Prometheus to scrape; empty for none.")
     )
@@ -201,6 +244,7 @@ class Settings:
                 "(--insecure)"
             )
         _ = self.advertised_address, self.metrics_address, self.topic_defaults
+        self._check_etcd()
 
     def _check_numbers(self) -> None:
         for name, low in _LOWEST.items():
@@ -226,6 +270,33 @@ class Settings:
             raise SettingsError(
                 f"log_level = {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}"
             )
+
+    def _check_etcd(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", self.cluster):
+            raise SettingsError(
+                f"cluster = {self.cluster!r} is not a name of up to 249 letters, digits, dots, dashes and underscores"
+            )
+        if self.etcd_password and self.etcd_password_file:
+            raise SettingsError(
+                "etcd_password and etcd_password_file are both given; one is enough"
+            )
+        if bool(self.etcd_user) != bool(self.etcd_password or self.etcd_password_file):
+            raise SettingsError(
+                "etcd_user needs etcd_password or etcd_password_file, and they need etcd_user"
+            )
+        if self.etcd_key_file and not self.etcd_cert_file:
+            raise SettingsError("etcd_key_file is of no use without etcd_cert_file")
+        for url in self.etcd_endpoints:
+            if url.startswith("http:") and not is_loopback(host_of(url)) and not self.insecure:
+                raise SettingsError(
+                    f"etcd = {self.etcd!r}: {url} is another machine, and nothing protects what is said on the way, "
+                    "passwords included. Use https, or allow it on a trusted network with insecure = true (--insecure)"
+                )
+
+    @cached_property
+    def etcd_endpoints(self) -> tuple[str, ...]:
+        """Whole URLs; none: a single broker."""
+        return parse_endpoints(self.etcd, is_tls=bool(self.etcd_ca_file or self.etcd_cert_file))
 
     @cached_property
     def listen_address(self) -> tuple[str, int]:
@@ -259,6 +330,8 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 _LOWEST = {
     "broker_id": 0,
+    # etcd knows no shorter lease.
+    "session_ttl_ms": 2_000,
     "num_partitions": 1,
     "partitions_max": 1,
     "connections_max": 1,

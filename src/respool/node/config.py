@@ -85,7 +85,7 @@ def load_settings(
 
 
 def write_example(settings: Settings) -> str:
-    """All settings as a TOML file that `load_settings` reads back: what is at its default is a comment."""
+    """All settings but secrets as a TOML file that `load_settings` reads back; what is at its default is a comment."""
     lines = [
         "# Respool's settings. What is commented out has its default.",
         f"# Each may also be given as {PREFIX}<NAME> in the environment, or on the command line.",
@@ -93,6 +93,9 @@ def write_example(settings: Settings) -> str:
     for item in fields(Settings):
         if item.name != "topic":
             value, default = getattr(settings, item.name), item.default
+            if "is_secret" in item.metadata:
+                # A printed secret ends up in a log, a ticket or a chat.
+                value = default
             lines += _entry(
                 item.name, value, default, doc=item.metadata["doc"], given=value != default
             )
@@ -198,7 +201,10 @@ def _value(name: str, value: object, source: str) -> object:
         if isinstance(value, str):
             return _number(name, value, source)
     what = "text" if kind is str else "a whole number"
-    raise SettingsError(f"{source}: {value!r} is not {what}")
+    shown = (
+        "the secret" if "is_secret" in Settings.__dataclass_fields__[name].metadata else repr(value)
+    )
+    raise SettingsError(f"{source}: {shown} is not {what}")
 
 
 def _topic_value(name: str, value: object, source: str) -> str:

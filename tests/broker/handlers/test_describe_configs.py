@@ -169,3 +169,16 @@ def test_each_resource_is_answered_for_in_the_order_of_the_request(
         0,
     ]
     assert all(one.error_message and not one.configs for one in results[:-1])
+
+
+@every_version
+def test_a_secret_is_never_told(start_broker: StartBroker, version: int) -> None:
+    broker = start_broker(etcd_user="u", etcd_password="hunter2")
+
+    (result,) = ask(broker, version, (BROKER, "1"), include_synonyms=True)
+
+    (entry,) = [one for one in result.configs if one.name == "respool.etcd.password"]
+    assert entry.is_sensitive
+    assert entry.value is None
+    assert [one.value for one in entry.synonyms] == [None]
+    assert "hunter2" not in repr(result)

@@ -32,6 +32,7 @@ class ValueType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +40,16 @@ class Synonym:
     """A place the value could come from; the first of them is where it does come from."""
 
     name: str
-    value: str
+    # None: it is a secret.
+    value: str | None
     source: Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
     name: str
-    value: str
+    # None: it is a secret.
+    value: str | None
     read_only: bool
     synonyms: tuple[Synonym, ...]
     type: ValueType
@@ -83,9 +86,10 @@ def broker_entries(settings: Settings) -> Iterator[ConfigEntry]:
         value = getattr(settings, field.name)
         name = BROKER_NAMES.get(field.name) or "respool." + field.name.replace("_", ".")
         is_default = value == field.default
+        is_secret = "is_secret" in field.metadata
         synonym = Synonym(
             name=name,
-            value=_text(field.name, value),
+            value=None if is_secret else _text(field.name, value),
             source=Source.DEFAULT if is_default else Source.STATIC_BROKER,
         )
         yield ConfigEntry(
@@ -93,7 +97,7 @@ def broker_entries(settings: Settings) -> Iterator[ConfigEntry]:
             value=synonym.value,
             read_only=True,
             synonyms=(synonym,),
-            type=_type_of(field.name, value),
+            type=ValueType.PASSWORD if is_secret else _type_of(field.name, value),
             doc=field.metadata["doc"],
         )
     values = settings.topic_defaults.as_text

@@ -61,7 +61,7 @@ def _entry_fields(entry: ConfigEntry, *, with_synonyms: bool, with_doc: bool) ->
         "value": entry.value,
         "read_only": entry.read_only,
         "config_source": entry.source,
-        "is_sensitive": False,
+        "is_sensitive": entry.value is None,
         "synonyms": [
             {"name": one.name, "value": one.value, "source": one.source} for one in synonyms
         ],

@@ -1,0 +1,69 @@
+"""From settings to the metadata store of a cluster. The driver and its library are imported only here, when needed."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from respool.drivers.etcd_options import EtcdOptions
+from respool.model.errors import SettingsError
+from respool.model.settings import Settings
+
+if TYPE_CHECKING:
+    from respool.ports.metadata_store import MetadataStore
+
+ATTEMPT_MS_MAX = 2_000
+REQUEST_MS_MAX = 5_000
+
+
+def etcd_options(settings: Settings) -> EtcdOptions:
+    """How these settings reach etcd; the password's file is read now.
+
+    Raises:
+        SettingsError: that file cannot be read, or holds no password.
+    """
+    assert settings.etcd_endpoints
+    # A session must survive one member that does not answer: asking it and then another has to fit into its time.
+    return EtcdOptions(
+        endpoints=settings.etcd_endpoints,
+        cluster=settings.cluster,
+        user=settings.etcd_user,
+        password=_password(settings),
+        ca_file=settings.etcd_ca_file,
+        cert_file=settings.etcd_cert_file,
+        key_file=settings.etcd_key_file,
+        allow_old_versions=settings.etcd_allow_old_versions,
+        attempt_timeout_ms=min(ATTEMPT_MS_MAX, settings.session_ttl_ms // 6),
+        request_timeout_ms=min(REQUEST_MS_MAX, settings.session_ttl_ms // 2),
+        watch_ping_ms=min(REQUEST_MS_MAX, settings.session_ttl_ms // 3),
+    )
+
+
+async def connect_to_etcd(settings: Settings) -> "MetadataStore":
+    """The cluster's metadata store, logged in.
+
+    Raises:
+        SettingsError: the settings cannot work, or the library for etcd is not installed.
+        StoreUnavailable: etcd does not answer, or (EtcdRefused) not to us; the message says what to do.
+    """
+    options = etcd_options(settings)
+    try:
+        from respool.drivers.etcd_store import EtcdStore
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"etcd = {settings.etcd!r} needs the library {error.name}: pip install 'respool[cluster]'"
+        ) from error
+    return await EtcdStore.connect(options)
+
+
+def _password(settings: Settings) -> str:
+    path = settings.etcd_password_file
+    if not path:
+        return settings.etcd_password
+    try:
+        password = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise SettingsError(f"etcd_password_file = {path!r}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise SettingsError(f"etcd_password_file = {path!r} is not text") from None
+    if not password:
+        raise SettingsError(f"etcd_password_file = {path!r} is empty")
+    return password
