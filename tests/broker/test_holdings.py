@@ -7,6 +7,7 @@ import pytest
 from broker.running_broker import RunningBroker
 from respool.cluster import keys
 from respool.model.cluster import PartitionImage
+from respool.model.errors import NotLeader, UnknownTopicOrPartition
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 
 ME, OTHER = BrokerId(1), BrokerId(2)
@@ -113,6 +114,17 @@ def test_settings_that_another_broker_changed_are_taken_over(rides: RunningBroke
 
     for number in (0, 1):
         assert rides.broker.partitions.find("rides", number).config.retention_ms == 1234
+
+
+def test_what_is_on_another_broker_is_not_unknown_here(running_broker: RunningBroker) -> None:
+    new_id = TopicId(running_broker.broker.world.dice.uuid())
+    puts = {keys.topic_key("rides"): record(new_id, 1), keys.partition_key(new_id, 0): on(OTHER)}
+    change(running_broker, puts)
+
+    with pytest.raises(NotLeader):
+        running_broker.broker.partitions.find("rides", 0)
+    with pytest.raises(UnknownTopicOrPartition):
+        running_broker.broker.partitions.find("rides", 1)
 
 
 def test_settling_again_changes_nothing(rides: RunningBroker) -> None:

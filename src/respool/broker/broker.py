@@ -108,7 +108,11 @@ class Broker:
             )
         )
         self.partitions = Partitions(
-            folder=self.folder, offload=self.offload, clock=self.clock, syncs=self.flusher
+            folder=self.folder,
+            catalog=self.catalog,
+            offload=self.offload,
+            clock=self.clock,
+            syncs=self.flusher,
         )
         self.holdings = Holdings(
             me=self.id,

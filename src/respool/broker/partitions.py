@@ -5,11 +5,12 @@ import logging
 from collections.abc import Iterable, Iterator
 from functools import partial
 
+from respool.broker.catalog import Catalog
 from respool.broker.partition import Partition, SyncRequests
 from respool.log.data_folder import DataFolder
 from respool.log.partition_log import PartitionLog
 from respool.model.cluster import TopicImage
-from respool.model.errors import StorageError, UnknownTopicOrPartition
+from respool.model.errors import NotLeader, StorageError, UnknownTopicOrPartition
 from respool.model.ids import Offset, TopicPartition
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
@@ -22,9 +23,16 @@ OPENING_AT_ONCE = 8
 
 class Partitions:
     def __init__(
-        self, *, folder: DataFolder, offload: Offload, clock: Clock, syncs: SyncRequests
+        self,
+        *,
+        folder: DataFolder,
+        catalog: Catalog,
+        offload: Offload,
+        clock: Clock,
+        syncs: SyncRequests,
     ) -> None:
         self._folder = folder
+        self._catalog = catalog
         self._offload = offload
         self._clock = clock
         self._syncs = syncs
@@ -42,9 +50,15 @@ class Partitions:
         return {one.name for one in self}
 
     def find(self, topic: str, partition: int) -> Partition:
+        """Raises:
+        UnknownTopicOrPartition: there is no such partition.
+        NotLeader: there is, on other brokers, or it is just being opened.
+        """
         found = self._partitions.get((topic, partition))
         if found is None:
-            raise UnknownTopicOrPartition(f"there is no partition {topic}-{partition} here")
+            if self._catalog.image.has_partition(topic, partition):
+                raise NotLeader(f"{topic}-{partition} is not served here")
+            raise UnknownTopicOrPartition(f"there is no partition {topic}-{partition}")
         return found
 
     def is_online(self, topic: str, partition: int) -> bool:

@@ -9,13 +9,14 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol
 
 from respool.broker.catalog import Catalog
+from respool.broker.partition import Partition
 from respool.broker.partitions import Partitions
 from respool.broker.shard import Shard
 from respool.broker.shard_log import Machine
 from respool.broker.topics import Topics
 from respool.coordination.java_hash import partition_for
-from respool.model.cluster import TopicImage
-from respool.model.errors import NotCoordinator
+from respool.model.cluster import BrokerEndpoint
+from respool.model.errors import CoordinatorNotAvailable, NotCoordinator
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
 
@@ -64,10 +65,9 @@ class Shards:
         self._reopening: dict[int, asyncio.TimerHandle] = {}
 
     def open(self) -> None:
-        """Make a shard for every partition there is; until `load` is done, clients are told to wait."""
-        topic = self._catalog.image.topics.get(self.topic)
-        if topic is not None:
-            self._open(topic)
+        """Make a shard for every partition that is here; until `load` is done, clients are told to wait."""
+        for partition in self._partitions.of_topic(self.topic):
+            self._open_shard(partition)
 
     async def load(self) -> None:
         await asyncio.gather(*(self._load(*one) for one in self._shards.items()))
@@ -75,12 +75,10 @@ class Shards:
     async def ensure_topic(self) -> None:
         """The topic is made when the first client asks for its coordinator."""
         async with self._creating:
-            if self._shards:
+            if self.has_topic:
                 return
-            topic = await self._topics.create_internal(
-                self.topic, partition_count=self._partition_count
-            )
-            self._open(topic)
+            await self._topics.create_internal(self.topic, partition_count=self._partition_count)
+            self.open()
             await self.load()
 
     def stop(self) -> None:
@@ -91,7 +89,7 @@ class Shards:
 
     @property
     def has_topic(self) -> bool:
-        return bool(self._shards)
+        return self.topic in self._catalog.image.topics
 
     def __iter__(self) -> Iterator[tuple[int, Shard]]:
         return iter(tuple(self._shards.items()))
@@ -107,7 +105,23 @@ class Shards:
 
     def partition_of(self, name: str) -> int:
         """Which partition looks after that group, or that transactional id."""
-        return partition_for(name, len(self._shards) or self._partition_count)
+        topic = self._catalog.image.topics.get(self.topic)
+        count = self._partition_count if topic is None else len(topic.partitions)
+        return partition_for(name, count)
+
+    def leader_of(self, name: str) -> BrokerEndpoint:
+        """The broker that looks after that group, or that transactional id.
+
+        Raises:
+            CoordinatorNotAvailable: nobody does now.
+        """
+        image = self._catalog.image
+        number = self.partition_of(name)
+        leader = image.topics[self.topic].partitions[number].leader
+        endpoint = None if leader is None else image.brokers.get(leader)
+        if endpoint is None:
+            raise CoordinatorNotAvailable(f"{self.topic}-{number} has no leader now")
+        return endpoint
 
     def shard_of(self, name: str) -> Shard:
         """Raises:
@@ -135,13 +149,10 @@ class Shards:
         """
         return list(await asyncio.gather(*(shard.ask(request) for shard in self._shards.values())))
 
-    def _open(self, topic: TopicImage) -> None:
-        for number in range(len(topic.partitions)):
-            self._open_shard(number)
-
-    def _open_shard(self, number: int) -> Shard:
+    def _open_shard(self, partition: Partition) -> Shard:
+        number = partition.name.partition
         shard = self._shards[number] = Shard(
-            partition=self._partitions.find(self.topic, number),
+            partition=partition,
             machine=self._owner.new_machine(number),
             clock=self._clock,
             offload=self._offload,
@@ -162,4 +173,5 @@ class Shards:
 
     def _reopen(self, number: int) -> None:
         del self._reopening[number]
-        self._spawn(self._load(number, self._open_shard(number)))
+        partition = self._partitions.find(self.topic, number)
+        self._spawn(self._load(number, self._open_shard(partition)))

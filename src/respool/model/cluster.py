@@ -87,3 +87,7 @@ class ClusterImage:
     topics_by_id: Mapping[TopicId, TopicImage] = field(default_factory=dict)
     # The metadata store's revision this image shows.
     revision: int = 0
+
+    def has_partition(self, topic: str, partition: int) -> bool:
+        found = self.topics.get(topic)
+        return found is not None and 0 <= partition < len(found.partitions)

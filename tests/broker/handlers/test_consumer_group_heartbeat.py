@@ -233,7 +233,7 @@ def test_a_topic_made_while_the_groups_were_loaded_is_seen(broker: RunningBroker
     async def load_anew() -> None:
         # As at a start, with a topic created before the log is read.
         groups.stop()
-        groups._open(broker.broker.image.topics["__consumer_offsets"])
+        groups.open()
         await broker.broker.topics.create("fares", partition_count=2)
         await groups.load()
 

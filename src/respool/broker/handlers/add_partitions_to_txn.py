@@ -20,7 +20,12 @@ from respool.coordination.transaction_requests import (
     VerifyPartitions,
     VerifyPartitionsReply,
 )
-from respool.model.errors import InvalidTopic, OperationNotAttempted, RequestError
+from respool.model.errors import (
+    InvalidTopic,
+    OperationNotAttempted,
+    RequestError,
+    UnknownTopicOrPartition,
+)
 from respool.model.ids import TopicPartition
 from respool.model.internal_topics import TRANSACTION_STATE
 from respool.wire.codec import Request, encode_reply
@@ -118,15 +123,20 @@ def _missing(broker: Broker, names: Iterable[TopicPartition]) -> Errors | None:
     errors: dict[TopicPartition, RequestError | None] = {}
     is_any_missing = False
     for name in names:
-        try:
-            if name.topic == TRANSACTION_STATE:
-                raise InvalidTopic(f"{name.topic!r} is not written in transactions")
-            broker.partitions.find(*name)
-            errors[name] = OperationNotAttempted("another partition of the request is not there")
-        except RequestError as error:
-            errors[name] = error
-            is_any_missing = True
-    return errors if is_any_missing else None
+        errors[name] = _why_not(broker, name)
+        is_any_missing = is_any_missing or errors[name] is not None
+    if not is_any_missing:
+        return None
+    not_attempted = OperationNotAttempted("another partition of the request is not there")
+    return {name: error or not_attempted for name, error in errors.items()}
+
+
+def _why_not(broker: Broker, name: TopicPartition) -> RequestError | None:
+    if name.topic == TRANSACTION_STATE:
+        return InvalidTopic(f"{name.topic!r} is not written in transactions")
+    if not broker.image.has_partition(*name):
+        return UnknownTopicOrPartition(f"there is no partition {name}")
+    return None
 
 
 def _reply(request: Request, topics: Iterable[Any], errors: Errors) -> Reply:

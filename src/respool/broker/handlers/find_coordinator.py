@@ -5,6 +5,7 @@ clients learn it from the coordinator.
 """
 
 import logging
+from collections.abc import Callable
 from enum import IntEnum
 
 from respool.broker.broker import Broker
@@ -32,21 +33,39 @@ class KeyType(IntEnum):
 
 async def find_coordinator(request: Request, broker: Broker) -> Reply:
     body = request.body
-    found = await _find(broker, getattr(body, "key_type", KeyType.GROUP))
+    find = await _finder(broker, getattr(body, "key_type", KeyType.GROUP))
     if request.version < SEVERAL_KEYS_VERSION:
-        return [encode_reply(request, {"throttle_time": 0, **found})]
-    # All of them are looked after here, whatever they are called.
-    coordinators = [{"key": key, **found} for key in body.coordinator_keys]
+        return [encode_reply(request, {"throttle_time": 0, **find(body.key)})]
+    coordinators = [{"key": key, **find(key)} for key in body.coordinator_keys]
     return [encode_reply(request, {"throttle_time": 0, "coordinators": coordinators})]
 
 
-async def _find(broker: Broker, key_type: int) -> dict[str, object]:
+async def _finder(broker: Broker, key_type: int) -> Callable[[str], dict[str, object]]:
+    """What tells of each name who looks after it, or why nobody does."""
     try:
-        await _ensure_topic(_shards(broker, key_type))
+        shards = _shards(broker, key_type)
+        await _ensure_topic(shards)
     except RequestError as error:
-        return {**NO_COORDINATOR, **error_fields(error)}
-    me = broker.image.brokers[broker.id]
-    return {"node_id": me.id, "host": me.host, "port": me.port, **error_fields(None)}
+        why = error
+        return lambda _: _nobody(why)
+
+    def find(name: str) -> dict[str, object]:
+        try:
+            leader = shards.leader_of(name)
+        except RequestError as error:
+            return _nobody(error)
+        return {
+            "node_id": leader.id,
+            "host": leader.host,
+            "port": leader.port,
+            **error_fields(None),
+        }
+
+    return find
+
+
+def _nobody(error: RequestError) -> dict[str, object]:
+    return {**NO_COORDINATOR, **error_fields(error)}
 
 
 def _shards(broker: Broker, key_type: int) -> Shards:

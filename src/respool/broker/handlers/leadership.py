@@ -15,12 +15,14 @@ def leadership(
 ) -> Iterator[MetadataPartition]:
     """Tell of each of the topic's partitions asked for.
 
-    A partition that is offline, or not open yet, has no leader: LEADER_NOT_AVAILABLE makes clients ask again.
+    A partition whose leader is not there has none, nor has one that is offline here, or not open yet:
+    LEADER_NOT_AVAILABLE makes clients ask again.
     """
-    is_online = broker.partitions.is_online
+    me, brokers, is_online = broker.id, broker.image.brokers, broker.partitions.is_online
     for number in partitions:
         image = topic.partitions[number]
-        if image.leader is None or not is_online(topic.name, number):
+        is_led = image.leader in brokers if image.leader != me else is_online(topic.name, number)
+        if not is_led:
             yield MetadataPartition(
                 error_code=LeaderNotAvailable.code,
                 partition=number,
@@ -31,6 +33,8 @@ def leadership(
                 offline_replicas=image.replicas,
             )
         else:
+            assert image.leader is not None
+            offline = tuple(one for one in image.replicas if one not in brokers)
             yield MetadataPartition(
-                0, number, image.leader, image.leader_epoch, image.replicas, image.isr, ()
+                0, number, image.leader, image.leader_epoch, image.replicas, image.isr, offline
             )
