@@ -21,7 +21,7 @@ from respool.model.errors import (
     UnknownLeaderEpoch,
 )
 from respool.model.ids import BrokerId, LeaderEpoch, Offset
-from respool.replication.closest_replica import ReadableReplica, closest_replica
+from respool.replication.closest_replica import closest_replica
 from respool.replication.effects import (
     BeginEpoch,
     HighWatermarkMoved,
@@ -31,8 +31,8 @@ from respool.replication.effects import (
     ProposeIsr,
     SteppedDown,
 )
+from respool.replication.followers import Followers
 from respool.replication.in_sync_set import InSyncSet
-from respool.replication.remote_replica import RemoteReplica
 from respool.replication.rules import ALL_RULES, Rules
 
 
@@ -79,19 +79,20 @@ class Leader:
         self.is_leading = True
         self._rules = rules
         self._min_isr = min_isr
-        self._lag_ms_max = lag_ms_max
-        self._brokers = brokers
-        self._now_ms = now_ms
         self._log_start = log_start
         self._log_end = log_end
         self._durable_end = durable_end
         self._in_sync = InSyncSet(image, rules)
-        self._followers = {
-            broker: RemoteReplica(is_in_sync=broker in image.isr, now_ms=now_ms)
-            for broker in image.replicas
-            if broker != me
-        }
-        self._low_watermark = self._lowest_log_start()
+        self._followers = Followers(
+            me,
+            image,
+            brokers=brokers,
+            lag_ms_max=lag_ms_max,
+            first_offset_of_epoch=log_end,
+            now_ms=now_ms,
+            rules=rules,
+        )
+        self._low_watermark = self._followers.lowest_log_start(log_start)
 
     def begin(self) -> list[LeaderEffect]:
         """The first thing to be carried out. Alone in the ISR, a leader has committed what is durable."""
@@ -153,23 +154,12 @@ class Leader:
 
     def closest_replica(self, *, client_rack: str | None, offset: Offset) -> BrokerId | None:
         """The follower a consumer had better read from at `offset`; None: this broker is as good."""
-        brokers = self._brokers
-        me = brokers.get(self.me)
-        followers = (
-            ReadableReplica(
-                broker=broker,
-                rack=brokers[broker].rack,
-                log_start=follower.log_start,
-                log_end=follower.log_end,
-            )
-            for broker, follower in self._followers.items()
-            if broker in self.image.isr and broker in brokers and follower.broker_epoch is not None
-        )
+        me = self._followers.brokers.get(self.me)
         return closest_replica(
             client_rack=client_rack,
             leader_rack=me.rack if me is not None else None,
             offset=offset,
-            followers=followers,
+            followers=self._followers.readable(self.image.isr),
         )
 
     # -- the own log -------------------------------------------------------------------------------------------------
@@ -211,16 +201,7 @@ class Leader:
         if leader_epoch != self.leader_epoch and self._rules.fences_other_epochs:
             error = FencedLeaderEpoch if leader_epoch < self.leader_epoch else UnknownLeaderEpoch
             raise error(f"leader epoch {leader_epoch}, here {self.leader_epoch}")
-        follower = self._followers.get(broker)
-        if follower is None:
-            # We have not heard that it is being added. It will ask again.
-            raise UnknownLeaderEpoch(
-                f"broker {broker} is not one of the replicas {self.image.replicas}"
-            )
-        known = self._brokers.get(broker)
-        newest = max(follower.broker_epoch or 0, known.epoch if known is not None else 0)
-        if broker_epoch < newest and self._rules.joins_as_registered:
-            raise NotLeader(f"broker {broker} fetches with epoch {broker_epoch}, it has {newest}")
+        self._followers.check(broker, broker_epoch)
 
     def on_follower_fetch(
         self,
@@ -241,7 +222,7 @@ class Leader:
         """
         self.check_fetch(broker, broker_epoch=broker_epoch, leader_epoch=leader_epoch)
         assert offset <= self._log_end or not self._rules.counts_agreeing_fetches_only
-        self._now_ms = max(self._now_ms, now_ms)
+        self._followers.on_time(now_ms)
         follower = self._followers[broker]
         has_log_start_moved = follower.log_start != log_start
         follower.on_fetch(
@@ -263,7 +244,7 @@ class Leader:
 
     def on_tick(self, now_ms: int) -> list[LeaderEffect]:
         """Called a few times within `lag_ms_max`."""
-        self._now_ms = max(self._now_ms, now_ms)
+        self._followers.on_time(now_ms)
         if not self.is_leading:
             return []
         # Someone may have stopped being worth waiting for.
@@ -271,14 +252,14 @@ class Leader:
 
     def on_brokers(self, brokers: Mapping[BrokerId, BrokerEndpoint]) -> list[LeaderEffect]:
         """These are registered now. Whoever is not is dead, or fenced."""
-        self._brokers = brokers
+        self._followers.brokers = brokers
         if not self.is_leading:
             return []
         return [*self._raise_low_watermark(), *self._advance(), *self._propose()]
 
     def on_settings(self, *, min_isr: int, lag_ms_max: int) -> list[LeaderEffect]:
         self._min_isr = min_isr
-        self._lag_ms_max = lag_ms_max
+        self._followers.lag_ms_max = lag_ms_max
         if not self.is_leading:
             return []
         return [*self._advance(), *self._propose()]
@@ -292,7 +273,7 @@ class Leader:
         before = self.image
         if self._in_sync.on_image(image):
             assert image.leader == self.me, f"leader {image.leader} in epoch {self.leader_epoch}"
-            self._take_replicas(image, before)
+            self._followers.on_image(image, before)
         effects: list[LeaderEffect] = []
         if self.image.isr != before.isr:
             effects.append(IsrChanged(isr=self.image.isr, is_min_isr_met=self.is_min_isr_met))
@@ -318,29 +299,13 @@ class Leader:
         self.is_leading = False
         return [SteppedDown(image=image)]
 
-    def _take_replicas(self, image: PartitionImage, before: PartitionImage) -> None:
-        for broker in image.replicas:
-            if broker != self.me and broker not in self._followers:
-                self._followers[broker] = RemoteReplica(is_in_sync=False, now_ms=self._now_ms)
-        for broker in self._followers.keys() - set(image.replicas):
-            del self._followers[broker]
-        for broker, follower in self._followers.items():
-            if broker in image.isr and broker not in before.isr:
-                follower.on_joined(self._now_ms)
-            elif broker in before.isr and broker not in image.isr:
-                follower.on_left()
-
     def _advance(self) -> list[LeaderEffect]:
         """Raise the high watermark to what everyone has who counts."""
         if not self.is_leading or self._is_held():
             return []
-        end = self._durable_end
-        maximal = self._in_sync.maximal
-        for broker, follower in self._followers.items():
-            if follower.log_end < end and (
-                broker in maximal or self._is_worth_waiting_for(broker, follower)
-            ):
-                end = follower.log_end
+        end = self._followers.slowest_end(
+            self._durable_end, in_sync=self._in_sync.maximal, leader_end=self._log_end
+        )
         # Never backwards: consumers may already have read up to the old value.
         if end <= self.high_watermark:
             return []
@@ -353,69 +318,21 @@ class Leader:
         # Also where min.insync.replicas was lowered: first they have to stop being eligible, by a write of ours.
         return bool(self.image.elr) and self._rules.holds_while_some_are_eligible
 
-    def _is_worth_waiting_for(self, broker: BrokerId, follower: RemoteReplica) -> bool:
-        """It is about to join. Without waiting, a leader alone in the ISR would always be one step ahead of it."""
-        return self._is_known_alive(broker, follower) and self._is_caught_up(follower)
-
-    def _is_caught_up(self, follower: RemoteReplica) -> bool:
-        return follower.is_caught_up(
-            leader_end=self._log_end, now_ms=self._now_ms, lag_ms_max=self._lag_ms_max
-        )
-
-    def _is_known_alive(self, broker: BrokerId, follower: RemoteReplica) -> bool:
-        """Registered, not leaving, and its fetches are from the process that is registered (KIP-903)."""
-        endpoint = self._brokers.get(broker)
-        if not self._rules.joins_as_registered:
-            return follower.broker_epoch is not None
-        return (
-            endpoint is not None
-            and not endpoint.is_draining
-            and endpoint.epoch == follower.broker_epoch
-        )
-
-    def _can_join(self, broker: BrokerId, follower: RemoteReplica) -> bool:
-        rules = self._rules
-        # The high watermark may be behind what was committed before this epoch; the epoch's first offset is not.
-        return (
-            self._is_known_alive(broker, follower)
-            and follower.is_fetching(now_ms=self._now_ms, lag_ms_max=self._lag_ms_max)
-            and (follower.log_end >= self.high_watermark or not rules.joins_at_high_watermark)
-            and (
-                follower.log_end >= self.first_offset_of_epoch or not rules.joins_after_epoch_start
-            )
-        )
-
-    def _has_lost_records(self, broker: BrokerId) -> bool:
-        follower = self._followers.get(broker)
-        return (
-            follower is not None
-            and follower.broker_epoch is not None
-            and follower.log_end < self.high_watermark
-        )
-
-    def _must_leave(self, broker: BrokerId) -> bool:
-        if broker == self.me:
-            return False
-        follower = self._followers.get(broker)
-        return (
-            follower is None or not self._is_caught_up(follower) or self._has_lost_records(broker)
-        )
-
     def _propose(self) -> list[LeaderEffect]:
         """Ask for the ISR, and the ELR, that ought to be, unless they are, or have just been asked for."""
         in_sync = self._in_sync
         if not self.is_leading or not in_sync.may_propose:
             return []
         image = in_sync.image
-        staying = tuple(broker for broker in image.isr if not self._must_leave(broker))
-        joining = tuple(
-            (broker, follower.broker_epoch)
-            for broker, follower in self._followers.items()
-            if broker not in image.isr
-            and follower.broker_epoch is not None
-            and self._can_join(broker, follower)
+        followers, high_watermark = self._followers, self.high_watermark
+        lost = {one for one in image.isr if followers.has_lost_records(one, high_watermark)}
+        staying = (
+            broker
+            for broker in image.isr
+            if broker == self.me
+            or not (broker in lost or followers.is_lagging(broker, self._log_end))
         )
-        lost = [broker for broker in image.isr if self._has_lost_records(broker)]
+        joining = followers.joiners(image.isr, high_watermark)
         wanted = image.with_isr(
             (*staying, *(broker for broker, _ in joining)), min_isr=self._min_isr, lost=lost
         )
@@ -431,17 +348,8 @@ class Leader:
         return [in_sync.propose(wanted, joiners=guarded)]
 
     def _raise_low_watermark(self) -> list[LeaderEffect]:
-        lowest = self._lowest_log_start()
+        lowest = self._followers.lowest_log_start(self._log_start)
         if lowest <= self._low_watermark:
             return []
         self._low_watermark = lowest
         return [LowWatermarkMoved(low_watermark=lowest)]
-
-    def _lowest_log_start(self) -> Offset:
-        """Dead brokers are not waited for: they hear of it before they serve again."""
-        starts = [
-            follower.log_start
-            for broker, follower in self._followers.items()
-            if broker in self._brokers
-        ]
-        return min([self._log_start, *starts])

@@ -1,0 +1,167 @@
+"""A leader's followers: how far they are, and which of them are fit for the ISR."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.model.errors import NotLeader, UnknownLeaderEpoch
+from respool.model.ids import BrokerId, Offset
+from respool.replication.closest_replica import ReadableReplica
+from respool.replication.remote_replica import RemoteReplica
+from respool.replication.rules import Rules
+
+
+class Followers:
+    def __init__(
+        self,
+        me: BrokerId,
+        image: PartitionImage,
+        *,
+        brokers: Mapping[BrokerId, BrokerEndpoint],
+        lag_ms_max: int,
+        first_offset_of_epoch: Offset,
+        now_ms: int,
+        rules: Rules,
+    ) -> None:
+        self.brokers = brokers
+        self.lag_ms_max = lag_ms_max
+        self._first_offset_of_epoch = first_offset_of_epoch
+        self._now_ms = now_ms
+        self._rules = rules
+        self._replicas = {
+            broker: RemoteReplica(is_in_sync=broker in image.isr, now_ms=now_ms)
+            for broker in image.replicas
+            if broker != me
+        }
+        self._me = me
+
+    def on_time(self, now_ms: int) -> None:
+        self._now_ms = max(self._now_ms, now_ms)
+
+    def on_image(self, image: PartitionImage, before: PartitionImage) -> None:
+        """Replicas may have come and gone, and joined or left the ISR."""
+        replicas = self._replicas
+        for broker in image.replicas:
+            if broker != self._me and broker not in replicas:
+                replicas[broker] = RemoteReplica(is_in_sync=False, now_ms=self._now_ms)
+        for broker in replicas.keys() - set(image.replicas):
+            del replicas[broker]
+        for broker, replica in replicas.items():
+            if broker in image.isr and broker not in before.isr:
+                replica.on_joined(self._now_ms)
+            elif broker in before.isr and broker not in image.isr:
+                replica.on_left()
+
+    def check(self, broker: BrokerId, broker_epoch: int) -> None:
+        """Whether this broker is a follower, and what it asks comes from the process that is registered (KIP-903).
+
+        Raises:
+            UnknownLeaderEpoch: it is no replica here.
+            NotLeader: it has crashed since.
+        """
+        replica = self._replicas.get(broker)
+        if replica is None:
+            # We have not heard that it is being added. It will ask again.
+            raise UnknownLeaderEpoch(f"broker {broker} is not one of the replicas")
+        known = self.brokers.get(broker)
+        newest = max(replica.broker_epoch or 0, known.epoch if known is not None else 0)
+        if broker_epoch < newest and self._rules.joins_as_registered:
+            raise NotLeader(f"broker {broker} fetches with epoch {broker_epoch}, it has {newest}")
+
+    def __getitem__(self, broker: BrokerId) -> RemoteReplica:
+        return self._replicas[broker]
+
+    def slowest_end(
+        self, end: Offset, *, in_sync: Collection[BrokerId], leader_end: Offset
+    ) -> Offset:
+        """What all have of those who count, at most `end`."""
+        for broker, replica in self._replicas.items():
+            if replica.log_end < end and (
+                broker in in_sync or self._is_about_to_join(broker, replica, leader_end)
+            ):
+                end = replica.log_end
+        return end
+
+    def lowest_log_start(self, log_start: Offset) -> Offset:
+        """Dead brokers are not waited for: they hear of it before they serve again."""
+        return min(
+            [
+                log_start,
+                *(
+                    replica.log_start
+                    for broker, replica in self._replicas.items()
+                    if broker in self.brokers
+                ),
+            ]
+        )
+
+    def readable(self, isr: Collection[BrokerId]) -> Iterable[ReadableReplica]:
+        """Those a consumer may be sent to."""
+        for broker, replica in self._replicas.items():
+            if broker in isr and broker in self.brokers and replica.broker_epoch is not None:
+                yield ReadableReplica(
+                    broker=broker,
+                    rack=self.brokers[broker].rack,
+                    log_start=replica.log_start,
+                    log_end=replica.log_end,
+                )
+
+    # -- the ISR -----------------------------------------------------------------------------------------------------
+
+    def joiners(
+        self, isr: Collection[BrokerId], high_watermark: Offset
+    ) -> tuple[tuple[BrokerId, int], ...]:
+        """Who is fit for the ISR and not in it, with the epoch of its registration."""
+        return tuple(
+            (broker, replica.broker_epoch)
+            for broker, replica in self._replicas.items()
+            if broker not in isr
+            and replica.broker_epoch is not None
+            and self._can_join(broker, replica, high_watermark)
+        )
+
+    def is_lagging(self, broker: BrokerId, leader_end: Offset) -> bool:
+        replica = self._replicas.get(broker)
+        return replica is None or not self._is_caught_up(replica, leader_end)
+
+    def has_lost_records(self, broker: BrokerId, high_watermark: Offset) -> bool:
+        """A member of the ISR that has less than what is committed: its broker crashed, and came back with less."""
+        replica = self._replicas.get(broker)
+        return (
+            replica is not None
+            and replica.broker_epoch is not None
+            and replica.log_end < high_watermark
+        )
+
+    def _can_join(self, broker: BrokerId, replica: RemoteReplica, high_watermark: Offset) -> bool:
+        rules = self._rules
+        # The high watermark may be behind what was committed before this epoch; the epoch's first offset is not.
+        return (
+            self._is_alive(broker, replica)
+            and replica.is_fetching(now_ms=self._now_ms, lag_ms_max=self.lag_ms_max)
+            and (replica.log_end >= high_watermark or not rules.joins_at_high_watermark)
+            and (
+                replica.log_end >= self._first_offset_of_epoch or not rules.joins_after_epoch_start
+            )
+        )
+
+    def _is_about_to_join(
+        self, broker: BrokerId, replica: RemoteReplica, leader_end: Offset
+    ) -> bool:
+        """It is worth waiting for: else a leader alone in the ISR would always be one step ahead of it."""
+        return self._is_alive(broker, replica) and self._is_caught_up(replica, leader_end)
+
+    def _is_caught_up(self, replica: RemoteReplica, leader_end: Offset) -> bool:
+        return replica.is_caught_up(
+            leader_end=leader_end, now_ms=self._now_ms, lag_ms_max=self.lag_ms_max
+        )
+
+    def _is_alive(self, broker: BrokerId, replica: RemoteReplica) -> bool:
+        """Registered, not leaving, and its fetches are from the process that is registered (KIP-903)."""
+        if not self._rules.joins_as_registered:
+            return replica.broker_epoch is not None
+        endpoint = self.brokers.get(broker)
+        return (
+            endpoint is not None
+            and not endpoint.is_draining
+            and endpoint.epoch == replica.broker_epoch
+        )
