@@ -58,6 +58,21 @@ def test_whoever_asks_under_many_epochs_gets_no_more_memory_than_one_who_does_no
     assert len(verifications) == EPOCHS_MAX
 
 
+def test_one_that_was_refused_is_gone_with_the_last_who_asked_for_it() -> None:
+    verifications = Verifications()
+    guard = verifications.begin(header(), now_ms=0)
+    assert verifications.begin(header(), now_ms=0) is guard
+    verifications.give_back(guard)
+    assert verifications.is_current(guard, header())
+    verifications.give_back(guard)
+    assert not verifications.is_current(guard, header())
+    assert len(verifications) == 0
+    # Another one has come in its place, which nobody gave back.
+    again = verifications.begin(header(), now_ms=0)
+    verifications.give_back(guard)
+    assert verifications.is_current(again, header())
+
+
 def test_there_are_never_more_than_allowed_and_the_oldest_goes_first() -> None:
     verifications = Verifications(verifications_max=2)
     first, second, third = (verifications.begin(header(n), now_ms=0) for n in (1, 2, 3))

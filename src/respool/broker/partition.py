@@ -219,6 +219,11 @@ class Partition:
         """
         return self.log.begin_verification(header)
 
+    def give_back(self, guard: VerificationGuard) -> None:
+        """The coordinator refused what `begin_verification` was asked for."""
+        if self._log is not None:
+            self._log.give_back(guard)
+
     def has_open_transaction(self, producer_id: int) -> bool:
         return self.log.has_open_transaction(producer_id)
 

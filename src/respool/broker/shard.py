@@ -144,6 +144,10 @@ class Shard:
             # In the words of a coordinator: clients look for it again.
             raise CoordinatorNotAvailable(str(error)) from error
 
+    def give_back(self, guard: VerificationGuard) -> None:
+        """The producer's coordinator refused what `begin_verification` was asked for."""
+        self._log.give_back(guard)
+
     def end_transaction(self, marker: EndTransactionMarker) -> Offset:
         """Write a transaction's end here, and take it over; it counts when all before the offset returned is committed.
 

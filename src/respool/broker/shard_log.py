@@ -89,6 +89,9 @@ class ShardLog:
     def begin_verification(self, producer: RecordsProducer) -> VerificationGuard | None:
         return self._partition.begin_verification(_batch((_PROBE,), producer, now_ms=0).header)
 
+    def give_back(self, guard: VerificationGuard) -> None:
+        self._partition.give_back(guard)
+
     def append_marker(self, marker: EndTransactionMarker) -> Offset:
         """Write a transaction's end, and replay it; return the offset after it.
 

@@ -206,6 +206,10 @@ class PartitionLog(LogReader):
         """
         return self._parts.producers.begin_verification(header)
 
+    def give_back(self, guard: VerificationGuard) -> None:
+        """The coordinator refused: nobody will come with this guard, unless others asked for it too."""
+        self._parts.producers.give_back(guard)
+
     def has_open_transaction(self, producer_id: int) -> bool:
         return producer_id in self._parts.producers.transactions
 

@@ -96,6 +96,10 @@ class ProducerStates:
             return None
         return self._verifications.begin(header, now_ms=self._clock_ms)
 
+    def give_back(self, guard: VerificationGuard) -> None:
+        """The coordinator refused what the guard was asked for."""
+        self._verifications.give_back(guard)
+
     def aborting(self, producer_id: int, *, marker_offset: Offset) -> AbortedTransaction | None:
         """What readers must be told once a marker there aborts the producer's transaction; None when none is open."""
         state = self._states.get(producer_id)

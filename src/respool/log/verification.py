@@ -17,7 +17,7 @@ from collections import OrderedDict
 
 from respool.records.batch import BatchHeader
 
-# Each takes some 200 bytes, and whoever asks may invent producer ids.
+# Each takes some 460 bytes, and whoever asks may invent producer ids; most are given back at once then.
 VERIFICATIONS_MAX = 10_000
 # A producer has one epoch at a time, and a successor may ask while the last one does.
 EPOCHS_MAX = 4
@@ -26,7 +26,7 @@ EPOCHS_MAX = 4
 class VerificationGuard:
     """Equal to nothing but itself."""
 
-    __slots__ = ("asked_at_ms", "lowest_sequence", "producer_epoch", "producer_id")
+    __slots__ = ("asked_at_ms", "askers", "lowest_sequence", "producer_epoch", "producer_id")
 
     def __init__(self, header: BatchHeader, *, now_ms: int) -> None:
         self.producer_id = header.producer_id
@@ -34,13 +34,15 @@ class VerificationGuard:
         # Several batches may wait for the same answer. Of a producer not known here, this one must come first.
         self.lowest_sequence = header.base_sequence
         self.asked_at_ms = now_ms
+        # How many wait for the coordinator's word with it.
+        self.askers = 0
 
 
 class Verifications:
     """Those under way in one partition.
 
-    Each epoch of a producer has its own: anybody may ask under an epoch that does not exist, and must not get in the way
-    of the one that does. Which of them it is, the coordinator knows.
+    Each epoch of a producer has its own: anybody may ask under an epoch that does not exist, and must not get in the
+    way of the one that does. Which of them it is, the coordinator knows.
     """
 
     def __init__(self, *, verifications_max: int = VERIFICATIONS_MAX) -> None:
@@ -59,13 +61,23 @@ class Verifications:
                 self._guards.popitem(last=False)
             guards = self._guards[header.producer_id] = {}
         guard = guards.get(header.producer_epoch)
-        if guard is not None:
-            guard.lowest_sequence = min(guard.lowest_sequence, header.base_sequence)
-            return guard
-        if len(guards) >= EPOCHS_MAX:
-            del guards[next(iter(guards))]
-        guard = guards[header.producer_epoch] = VerificationGuard(header, now_ms=now_ms)
+        if guard is None:
+            if len(guards) >= EPOCHS_MAX:
+                del guards[next(iter(guards))]
+            guard = guards[header.producer_epoch] = VerificationGuard(header, now_ms=now_ms)
+        guard.lowest_sequence = min(guard.lowest_sequence, header.base_sequence)
+        guard.askers += 1
         return guard
+
+    def give_back(self, guard: VerificationGuard) -> None:
+        """One who asked for it will not come with it: the coordinator said no. With the last of them it is gone."""
+        guard.askers -= 1
+        guards = self._guards.get(guard.producer_id)
+        if guard.askers > 0 or guards is None or guards.get(guard.producer_epoch) is not guard:
+            return
+        del guards[guard.producer_epoch]
+        if not guards:
+            del self._guards[guard.producer_id]
 
     def is_current(self, guard: VerificationGuard | None, header: BatchHeader) -> bool:
         return (

@@ -347,6 +347,20 @@ def test_an_epoch_that_somebody_invented_does_not_get_in_the_way_of_the_true_one
 
 
 @every_version
+def test_whoever_invents_producers_leaves_nothing_behind(
+    broker: RunningBroker, version: int
+) -> None:
+    Producer(broker)
+    log = broker.broker.partitions.find("rides", 0).log
+    for producer_id in range(5_000, 5_020):
+        invented = Producer(broker, init=False)
+        invented.id, invented.epoch = producer_id, 0
+        assert invented.send("rides", 0, b"?", version=version).error_code
+
+    assert len(log._parts.producers._verifications) == 0
+
+
+@every_version
 def test_what_came_late_and_in_vain_does_not_get_in_the_way_of_the_next_transaction(
     broker: RunningBroker, version: int
 ) -> None:

@@ -8,7 +8,7 @@ there does it.
 from collections.abc import Iterable
 from typing import Protocol
 
-from respool.broker.handlers.verification_errors import to_producer
+from respool.broker.handlers.verification_errors import is_passing, to_producer
 from respool.broker.partition import Partition
 from respool.broker.transactions import TransactionalProducer, Transactions
 from respool.coordination.transaction_requests import TransactionVersion
@@ -91,6 +91,7 @@ async def _ask(
             if (error := errors[name]) is not None:
                 for write in same:
                     write.error = to_producer(error, version=request.version)
+                    _give_back(write, error)
 
 
 def _begins_anew(write: GuardedWrite) -> bool:
@@ -102,4 +103,13 @@ def _begins_anew(write: GuardedWrite) -> bool:
         write.guard = write.partition.begin_verification(write.batch.header)
     except RequestError as error:
         write.error = error
+    if write.guard is void and void is not None:
+        # It was asked for twice.
+        write.partition.give_back(void)
     return write.guard is not None and write.guard is not void
+
+
+def _give_back(write: GuardedWrite, error: RequestError) -> None:
+    """Nobody comes with the guard any more. Where the batch may be tried again, its sequence is remembered by it."""
+    if write.partition is not None and write.guard is not None and not is_passing(error):
+        write.partition.give_back(write.guard)

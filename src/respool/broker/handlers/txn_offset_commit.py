@@ -12,7 +12,7 @@ from respool.broker.handlers.offsets_asked import (
     topics_to_commit,
 )
 from respool.broker.handlers.produce_in_transaction import ASKED_MAX
-from respool.broker.handlers.verification_errors import to_offset_committer
+from respool.broker.handlers.verification_errors import is_passing, to_offset_committer
 from respool.broker.outcome import Reply
 from respool.broker.shard import Shard
 from respool.broker.transactions import TransactionalProducer
@@ -67,11 +67,19 @@ async def _verified_guard(
     if guard is None:
         return None
     for _ in range(ASKED_MAX):
-        await _verify(request, broker, question)
+        try:
+            await _verify(request, broker, question)
+        except RequestError as error:
+            if not is_passing(error):
+                shard.give_back(guard)
+            raise
         if request.version < IMPLICIT_ADD_VERSION:
             return guard
         # As with Produce: the wait for the transaction before may have made the guard void.
         current = shard.begin_verification(producer)
+        if current is guard:
+            # It was asked for twice.
+            shard.give_back(guard)
         if current is None or current is guard:
             return current
         guard = current

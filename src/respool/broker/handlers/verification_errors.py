@@ -29,8 +29,13 @@ _PASSING = (
 )
 
 
+def is_passing(error: RequestError) -> bool:
+    """Whether the coordinator may say something else soon."""
+    return isinstance(error, _PASSING)
+
+
 def to_producer(error: RequestError, *, version: int) -> RequestError:
-    if isinstance(error, _PASSING):
+    if is_passing(error):
         # Old clients retry on this one, and do not look for another leader first.
         return NotEnoughReplicas(
             f"whether the partition is part of the transaction cannot be told now: {error.message}"
