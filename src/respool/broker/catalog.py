@@ -197,11 +197,28 @@ class Catalog:
                 topics[name] = topic
         self.image = replace(
             self.image,
+            brokers=self._read_brokers() if _are_any(changed, keys.BROKERS) else self.image.brokers,
+            controller=self._read_controller(),
             topics=topics,
             topics_by_id={topic.id: topic for topic in topics.values()},
             revision=self._feed.revision,
         )
         self.on_changed()
+
+    def _read_brokers(self) -> dict[BrokerId, BrokerEndpoint]:
+        """Those that are registered, and this one in any case: whoever asks has reached it."""
+        brokers = {self._me: self.image.brokers[self._me]}
+        for key, stored in self._feed.values.items():
+            if key.startswith(keys.BROKERS):
+                broker = BrokerId(int(key.removeprefix(keys.BROKERS)))
+                registration = keys.decode_broker(broker, stored.value, revision=stored.revision)
+                brokers[broker] = registration.endpoint
+        return brokers
+
+    def _read_controller(self) -> BrokerId:
+        stored = self._feed.values.get(keys.CONTROLLER)
+        # A broker alone is its own.
+        return self._me if stored is None else keys.decode_controller(stored.value)
 
     def _names_of(self, changed: Iterable[str]) -> set[str]:
         """The topics that these keys are about."""
@@ -276,6 +293,10 @@ class Catalog:
             raise InvalidPartitions(
                 f"{added} more partitions would make {have + added}, limit {limit} (partitions_max)"
             )
+
+
+def _are_any(changed: Iterable[str], prefix: str) -> bool:
+    return any(key.startswith(prefix) for key in changed)
 
 
 def _partition_puts(
