@@ -39,6 +39,8 @@ def settled(
     changed = image
     if isr != image.isr:
         changed = without(image, set(image.isr) - set(isr), min_isr=min_isr, rules=rules)
+    if changed.adding and set(changed.adding) <= set(isr):
+        return moved(changed, live, min_isr=min_isr, choose=choose, rules=rules)
     if changed.leader in changed.isr:
         return changed
     return elected(changed, live, min_isr=min_isr, choose=choose, rules=rules)
@@ -64,6 +66,27 @@ def elected(
         leader = choose(eligible)
         return led_by(leader, image.with_isr((leader,), min_isr=min_isr), rules)
     return led_by(None, image, rules)
+
+
+def moved(
+    image: PartitionImage,
+    live: Collection[BrokerId],
+    *,
+    min_isr: int,
+    choose: Choose,
+    rules: ControllerRules,
+) -> PartitionImage:
+    """The new replica has joined: one of the old ones goes, and what it still asks for is of an earlier epoch."""
+    leaver = choose([broker for broker in image.replicas if broker not in image.adding])
+    isr = tuple(broker for broker in image.isr if broker != leaver)
+    replicas = tuple(broker for broker in image.replicas if broker != leaver)
+    changed = replace(image, replicas=replicas, adding=()).with_isr(isr, min_isr=min_isr)
+    if len(isr) < changed.min_isr(min_isr):
+        # Not yet: too few would be left.
+        return image
+    if image.leader in isr:
+        return led_by(image.leader, changed, rules)
+    return elected(changed, live, min_isr=min_isr, choose=choose, rules=rules)
 
 
 def without(

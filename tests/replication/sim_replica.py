@@ -126,12 +126,21 @@ class Replica:
         self.image = image
         if isinstance(self.role, Leader):
             return
+        if self.me not in image.replicas:
+            self._drop()
+            return
         if may_lead(self.me, image, last_epoch=self.log.last_epoch, rules=self.world.rules):
             self._lead(image)
         elif image.leader != self.me:
             self._follow(image)
         else:
             self.role = None
+
+    def _drop(self) -> None:
+        """This broker has no replica any more."""
+        self.role = None
+        self.log.start_anew_at(Offset(0))
+        self.high_watermark = self.high_watermark_checkpoint = Offset(0)
 
     def _lead(self, image: PartitionImage) -> None:
         world, log = self.world, self.log

@@ -26,6 +26,7 @@ def run_seed(
     world = World(
         seed,
         brokers=dice.choice((2, 3, 3, 3, 4)),
+        spares=dice.choice((0, 0, 1, 2)),
         min_isr=dice.choice((1, 2, 2, 2)),
         is_synced=dice.random() < 0.6,
         odds=Odds.drawn(dice),

@@ -5,7 +5,7 @@ Time is a number and everything that will happen is in one queue. The same seed 
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -56,17 +56,8 @@ class Odds:
     @classmethod
     def drawn(cls, dice: Random) -> "Odds":
         kinds = (
-            "crash",
-            "crash",
-            "stop",
-            "pause",
-            "cut",
-            "elect",
-            "delete",
-            "isolate",
-            "blink",
-            "flip",
-            "min isr",
+            *("crash", "crash", "stop", "blink", "pause", "cut", "isolate"),
+            *("elect", "flip", "move", "move", "delete", "min isr"),
         )
         return cls(
             lost=dice.choice((0.0, 0.02, 0.1)),
@@ -92,6 +83,7 @@ class World:
         seed: int,
         *,
         brokers: int = 3,
+        spares: int = 0,
         min_isr: int = 2,
         is_synced: bool = True,
         odds: Odds | None = None,
@@ -123,8 +115,11 @@ class World:
         self.held_writes: list[Callable[[], None]] | None = None
         self.slow_disks: set[BrokerId] = set()
         self._next_value = 0
-        ids = tuple(BrokerId(number) for number in range(1, brokers + 1))
-        image = PartitionImage(replicas=ids, isr=ids, leader=ids[0], leader_epoch=LeaderEpoch(0))
+        ids = tuple(BrokerId(number) for number in range(1, brokers + spares + 1))
+        replicas = ids[:brokers]
+        image = PartitionImage(
+            replicas=replicas, isr=replicas, leader=ids[0], leader_epoch=LeaderEpoch(0)
+        )
         self.store = MemoryStore(image)
         self.store.on_change = self._on_store_change
         self.replicas = {broker: Replica(self, broker) for broker in ids}
@@ -351,6 +346,13 @@ class World:
         chosen = leader if leader is not None else self.dice.choice(live)
         self.store.write(led_by(chosen, image, self.controller_rules))
 
+    def move(self, broker: BrokerId) -> None:
+        """A replica more; when it has joined, one of the others goes."""
+        image = self.store.image
+        if broker not in image.replicas and not image.adding:
+            replicas = (*image.replicas, broker)
+            self.store.write(replace(image, replicas=replicas, adding=(broker,)))
+
     def _elect_again(self, leader: BrokerId | None) -> None:
         if leader in self.store.image.isr and leader in self.store.brokers:
             self.elect(leader)
@@ -463,6 +465,8 @@ class World:
             leader = self.store.image.leader
             self.elect()
             self.at(dice.randint(1, 100), lambda: self._elect_again(leader))
+        elif kind == "move":
+            self.move(broker)
         elif kind == "min isr":
             self.set_min_isr(dice.choice((1, 2)), told_within_ms=200)
         elif kind == "delete":
@@ -536,7 +540,7 @@ class World:
                 or one.log.entries[produce.offset - one.log.log_start][1] == produce.value
             )
         ]
-        if len(copies) < min(self._min_isr_least, len(self.replicas)):
+        if len(copies) < self.store.image.min_isr(self._min_isr_least):
             raise Violation(f"{produce.value} at {produce.offset} is only on {copies}")
 
     def _check_candidates(self) -> None:
@@ -605,10 +609,10 @@ class World:
 
     def is_converged(self) -> bool:
         image = self.store.image
-        if image.leader is None or set(image.isr) != set(image.replicas):
+        if image.leader is None or image.adding or set(image.isr) != set(image.replicas):
             return False
         leader = self.replicas[image.leader]
-        for replica in self.replicas.values():
+        for replica in map(self.replicas.__getitem__, image.replicas):
             role, log = replica.role, replica.log
             if replica is leader:
                 if not isinstance(role, Leader) or role.image != image:
@@ -633,7 +637,7 @@ class World:
             raise Violation(f"not healed: {image}; {'; '.join(states)}")
         assert image.leader is not None
         leader = self.replicas[image.leader].log
-        for replica in self.replicas.values():
+        for replica in map(self.replicas.__getitem__, image.replicas):
             self.checker.check_all_of(replica.me, replica.log)
             if replica.log.entries != leader.entries[replica.log.log_start - leader.log_start :]:
                 raise Violation(f"{replica.me} and {image.leader} have different logs")
