@@ -172,6 +172,11 @@ def test_a_broker_leads_only_in_epochs_that_its_log_does_not_know() -> None:
     assert not may_lead(TWO, image, last_epoch=LeaderEpoch(4))
 
 
+def test_a_single_replica_goes_on_in_its_epoch_after_a_restart() -> None:
+    assert may_lead(ONE, image_of(ONE), last_epoch=EPOCH)
+    assert not may_lead(ONE, image_of(ONE), last_epoch=LeaderEpoch(EPOCH + 1))
+
+
 # -- fetches that tell nothing
 
 

@@ -48,6 +48,9 @@ def may_lead(
     """
     if image.leader != me:
         return False
+    if image.replicas == (me,):
+        # Nobody else has any of its records. So a single node goes on in the epoch it always had.
+        return image.leader_epoch >= last_epoch
     return image.leader_epoch > last_epoch or not rules.leads_an_epoch_once
 
 
