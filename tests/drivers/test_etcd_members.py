@@ -10,7 +10,9 @@ import pytest
 
 from drivers.etcd_stories import connected, options_for, run
 from drivers.store_contract import take
+from respool.drivers.etcd_messages import WatchCreate
 from respool.drivers.etcd_store import EtcdStore
+from respool.drivers.etcd_watch import EtcdWatch
 from respool.ports.metadata_store import Guard, KeyChanged, StoreUnavailable
 from support.etcd_process import EtcdCluster, find_etcd, free_ports
 from support.tcp_proxy import TcpProxy
@@ -181,18 +183,30 @@ def test_a_watch_says_so_when_nobody_is_left(one: EtcdCluster) -> None:
     run(story)
 
 
-def test_a_quiet_watch_stays(one: EtcdCluster) -> None:
+@pytest.mark.parametrize("others_write", [False, True])
+def test_a_watch_stays_while_nothing_happens_under_its_prefix(
+    one: EtcdCluster, others_write: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def story() -> None:
-        options = options_for(one.endpoints, watch_ping_ms=20)
+        begun: list[int] = []
+        create = EtcdWatch._create
+
+        def counted(watch: EtcdWatch) -> WatchCreate:
+            begun.append(1)
+            return create(watch)
+
+        monkeypatch.setattr(EtcdWatch, "_create", counted)
+        options = options_for(one.endpoints, watch_ping_ms=20, attempt_timeout_ms=200)
         async with connected(options) as store:
             start = (await store.snapshot("")).revision
             waiting = asyncio.create_task(take(store.watch("/a", after_revision=start), 1))
             for number in range(50):
-                await store.transact(puts={"/other": b"%d" % number})
+                if others_write:
+                    await store.transact(puts={"/other": b"%d" % number})
                 await asyncio.sleep(0.01)
-            assert not waiting.done()
             await store.transact(puts={"/a": b"1"})
             assert [change.value for change in await waiting] == [b"1"]
+            assert len(begun) == 1
 
     run(story)
 
@@ -226,6 +240,9 @@ def test_a_write_whose_answer_is_lost_is_unknown_and_not_sent_again(one: EtcdClu
                 before = await store.transact(puts={"/n": b"0"})
                 proxy.swallow()
                 writing = asyncio.create_task(store.transact(puts={"/n": b"1"}))
+                # It arrives, and its answer is on the way.
+                async with connected(replace(options, endpoints=one.endpoints)) as witness:
+                    await take(witness.watch("/n", after_revision=before), 1)
                 await proxy.swallowed.wait()
                 proxy.cut()
                 with pytest.raises(StoreUnavailable):

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from respool.drivers.etcd_messages import (
     Compare,
+    DeleteAsk,
     Event,
     Header,
     KeyValue,
@@ -16,8 +17,6 @@ from respool.drivers.etcd_messages import (
     RangeAsk,
     TxnAsk,
     TxnReply,
-    WatchAsk,
-    WatchProgress,
     WatchReply,
 )
 from respool.drivers.etcd_protobuf import MessageDamaged, decode, encode
@@ -56,8 +55,8 @@ def test_bytes_are_those_of_the_specification() -> None:
 
 
 def test_an_empty_message_inside_is_sent_and_none_is_not() -> None:
-    assert encode(WatchAsk(progress=WatchProgress())) == b"\x1a\x00"
-    assert encode(WatchAsk()) == b""
+    assert encode(Operation(delete=DeleteAsk())) == b"\x1a\x00"
+    assert encode(Operation()) == b""
 
 
 def test_fields_nobody_knows_are_skipped() -> None:

@@ -126,7 +126,24 @@ class EtcdConnection:
                 channel.close()
                 await channel.wait_until_gone()
 
-        return WatchStream(self, stream, replies, self._start(pump()))
+        return WatchStream(self, channel, replies, self._start(pump()))
+
+    async def is_alive(self, channel: EtcdChannel, *, timeout_ms: int) -> bool:
+        """Whether the server answers anything on this connection, be it an error."""
+
+        async def run() -> None:
+            async with _request(channel, msg.STATUS, {}) as stream:
+                await stream.send_message(msg.Nothing(), end=True)
+                await stream.recv_message()
+
+        task = self._start(run())
+        if not await wait_or_cancel(task, timeout_ms):
+            return False
+        try:
+            self.result_of(task)
+        except CallFailed as failure:
+            return failure.status is not None
+        return True
 
     async def close(self) -> None:
         """Calls under way fail, and later ones too."""
@@ -153,11 +170,6 @@ class EtcdConnection:
             raise answered(error) from error
         except _CONNECTION_ERRORS as error:
             raise CallFailed(self._in_words(error), Verdict.UNKNOWN) from error
-
-    def start_send(
-        self, stream: Stream[msg.WatchAsk, msg.WatchReply], ask: msg.WatchAsk
-    ) -> asyncio.Task[None]:
-        return self._start(stream.send_message(ask))
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -220,12 +232,12 @@ class WatchStream:
     def __init__(
         self,
         connection: EtcdConnection,
-        stream: Stream[msg.WatchAsk, msg.WatchReply],
+        channel: EtcdChannel,
         replies: asyncio.Queue[msg.WatchReply],
         pump: asyncio.Task[None],
     ) -> None:
         self._connection = connection
-        self._stream = stream
+        self._channel = channel
         self._replies = replies
         self._pump = pump
 
@@ -254,20 +266,18 @@ class WatchStream:
             raise CallFailed("the member ended the watch", Verdict.UNKNOWN)
         return None
 
-    async def ask_for_sign(self, timeout_ms: int) -> None:
-        """Ask for a reply, whatever it says.
-
-        Raises:
-            CallFailed: it cannot even be asked.
-        """
-        ask = self._connection.start_send(self._stream, msg.WatchAsk(progress=msg.WatchProgress()))
-        if not await wait_or_cancel(ask, timeout_ms):
-            raise CallFailed(f"no room to ask within {timeout_ms} ms", Verdict.UNKNOWN)
-        self._connection.result_of(ask)
+    async def is_alive(self, timeout_ms: int) -> bool:
+        """Whether the member still answers on this watch's connection. Ask when nothing is left to take here."""
+        if self._pump.done():
+            return False
+        return await self._connection.is_alive(self._channel, timeout_ms=timeout_ms)
 
     async def close(self) -> None:
         self._pump.cancel()
         await asyncio.wait([self._pump])
+        # Asking whether it lives may have connected it again, just after the watch ended.
+        self._channel.close()
+        await self._channel.wait_until_gone()
 
 
 def _request(

@@ -126,16 +126,8 @@ class WatchCreate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchProgress:
-    """Asks for a sign of life on the stream."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WatchAsk:
-    """One of these."""
-
     create: WatchCreate | None = one(1, WatchCreate)
-    progress: WatchProgress | None = one(3, WatchProgress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,15 +76,18 @@ class EtcdWatch:
 
     async def _next_reply(self, stream: WatchStream) -> msg.WatchReply:
         patience_ms = self._options.attempt_timeout_ms
-        reply = None
-        if self._stands:
+        while self._stands:
             # One that is being mended has to prove itself at once.
             reply = await stream.next(0 if self._mending else self._options.watch_ping_ms)
-            if reply is None:
-                await stream.ask_for_sign(patience_ms)
-        reply = reply or await stream.next(patience_ms)
+            if reply is not None:
+                return reply
+            # Not by asking for progress: a watch that waits for a revision to come gets no answer to that.
+            if not await stream.is_alive(patience_ms):
+                raise CallFailed(f"the watch is silent for {patience_ms} ms", Verdict.UNKNOWN)
+            self._mending = None
+        reply = await stream.next(patience_ms)
         if reply is None:
-            raise CallFailed(f"the watch is silent for {patience_ms} ms", Verdict.UNKNOWN)
+            raise CallFailed(f"the watch does not stand after {patience_ms} ms", Verdict.UNKNOWN)
         return reply
 
     def _take_in(self, reply: msg.WatchReply, member: EtcdMember) -> Sequence[KeyChanged]:
