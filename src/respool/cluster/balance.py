@@ -1,0 +1,173 @@
+"""Even numbers of replicas and leaders, with few moves. On request: `respool cluster balance`.
+
+1. Partitions that could be spread better over racks are.
+2. Racks that hold too much, for the brokers they have, give to others.
+3. Within each rack, brokers give to those with at least two fewer, of the topics they have most of beyond the other.
+4. Preferred leaders are evened out by the order of replicas.
+
+No step undoes what one before it reached, and each makes something smaller that cannot grow again, so it ends; and what
+is balanced gives no moves. Brokers that leave, and partitions that are on their way already, are left alone.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import permutations
+
+from respool.cluster.draft import Draft
+from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.leader_spread import even_leaders
+from respool.cluster.placement import rack_crowding
+from respool.cluster.reassignment import is_moving, retarget
+from respool.cluster.view import ClusterView
+from respool.model.ids import BrokerId, TopicPartition
+
+
+def balance(view: ClusterView) -> list[GuardedWrite]:
+    """The moves to begin, all of them; how many are copied at a time is the throttle's business."""
+    targets = balanced_targets(view)
+    draft = Draft(view)
+    for topic, number, image in view.partitions():
+        target = targets.get(TopicPartition(topic.name, number))
+        if target is not None:
+            draft.change(
+                topic, number, retarget(image, target), f"to replicas {list(target)}, for balance"
+            )
+    return draft.writes()
+
+
+def balanced_targets(view: ClusterView) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    """The partitions to be changed, with the replicas they should have."""
+    plan = _Plan(view)
+    if not plan.racks:
+        return {}
+    for even_out in (plan.spread_over_racks, plan.even_racks, plan.even_brokers):
+        while even_out():
+            pass
+    plan.replicas |= even_leaders(plan.replicas, among=plan.racks, fixed=plan.fixed)
+    return {of: now for of, now in plan.replicas.items() if now != plan.before[of]}
+
+
+class _Plan:
+    """Where every replica is to be, as far as it is thought out."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self.racks = view.takers()
+        self._rack_of = {
+            one: view.rack_of(one) for _, _, image in view.partitions() for one in image.target
+        } | self.racks
+        self.before: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+        self.replicas: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+        self.fixed: set[TopicPartition] = set()
+        # By broker and topic: the partitions it is to hold, in order.
+        self._held: dict[BrokerId, dict[str, dict[TopicPartition, None]]] = {
+            one: defaultdict(dict) for one in self.racks
+        }
+        self.load: Counter[BrokerId] = Counter(dict.fromkeys(self.racks, 0))
+        for topic, number, image in view.partitions():
+            of = TopicPartition(topic.name, number)
+            self.before[of] = self.replicas[of] = image.target
+            if is_moving(image) or image.leader is None:
+                self.fixed.add(of)
+            for one in image.target:
+                if one in self.racks:
+                    self._held[one][of.topic][of] = None
+                    self.load[one] += 1
+
+    def spread_over_racks(self) -> bool:
+        """Move replicas of each partition to racks that have fewer of them."""
+        has_moved = False
+        rack_count = len(set(self.racks.values()))
+        for of, replicas in self.before.items():
+            if of in self.fixed or _is_spread(replicas, self._rack_of, rack_count):
+                continue
+            while self._spread_one(of):
+                has_moved = True
+        return has_moved
+
+    def even_racks(self) -> bool:
+        size = Counter(self.racks.values())
+        load = Counter(dict.fromkeys(size, 0))
+        for broker, count in self.load.items():
+            load[self.racks[broker]] += count
+        for giver, taker in permutations(sorted(size, key=lambda one: (-load[one], str(one))), 2):
+            # A replica that goes makes the sum of load * load / size smaller: that much is gained.
+            if (2 * load[giver] - 1) * size[taker] <= (2 * load[taker] + 1) * size[giver]:
+                continue
+            move = self._best_between_racks(giver, taker)
+            if move is not None:
+                self._move(*move)
+                return True
+        return False
+
+    def even_brokers(self) -> bool:
+        for rack in sorted(set(self.racks.values()), key=str):
+            brokers = self._by_load(rack)
+            for giver in reversed(brokers):
+                for taker in brokers:
+                    if self.load[giver] - self.load[taker] < 2:
+                        break
+                    of = next(self._candidates(giver, taker), None)
+                    if of is not None:
+                        self._move(of, giver, taker)
+                        return True
+        return False
+
+    def _spread_one(self, of: TopicPartition) -> bool:
+        now = self.replicas[of]
+        crowding = rack_crowding(now, self._rack_of)
+        options = [
+            (rack_crowding((*rest, taker), self._rack_of), self.load[taker], taker, giver)
+            for giver in now
+            if giver in self.racks
+            for rest in [[one for one in now if one != giver]]
+            for taker in self.racks
+            if taker not in now
+        ]
+        best = min(options, default=None)
+        if best is None or best[0] >= crowding:
+            return False
+        self._move(of, best[3], best[2])
+        return True
+
+    def _best_between_racks(
+        self, giver_rack: str | None, taker_rack: str | None
+    ) -> tuple[TopicPartition, BrokerId, BrokerId] | None:
+        for giver in reversed(self._by_load(giver_rack)):
+            for taker in self._by_load(taker_rack):
+                for of in self._candidates(giver, taker):
+                    moved = [*(one for one in self.replicas[of] if one != giver), taker]
+                    before = rack_crowding(self.replicas[of], self._rack_of)
+                    if rack_crowding(moved, self._rack_of) <= before:
+                        return of, giver, taker
+        return None
+
+    def _candidates(self, giver: BrokerId, taker: BrokerId) -> Iterator[TopicPartition]:
+        """Partitions that could go from one to the other, of the topics first of which it has most beyond the other."""
+        giving, taking = self._held[giver], self._held[taker]
+        for topic in sorted(
+            giving, key=lambda name: (len(taking.get(name, ())) - len(giving[name]), name)
+        ):
+            for of in giving[topic]:
+                if taker not in self.replicas[of] and of not in self.fixed:
+                    yield of
+
+    def _by_load(self, rack: str | None) -> list[BrokerId]:
+        return sorted(
+            (one for one in self.racks if self.racks[one] == rack),
+            key=lambda one: (self.load[one], one),
+        )
+
+    def _move(self, of: TopicPartition, giver: BrokerId, taker: BrokerId) -> None:
+        self.replicas[of] = tuple(taker if one == giver else one for one in self.replicas[of])
+        del self._held[giver][of.topic][of]
+        self._held[taker][of.topic][of] = None
+        self.load[giver] -= 1
+        self.load[taker] += 1
+
+
+def _is_spread(
+    replicas: tuple[BrokerId, ...], racks: Mapping[BrokerId, str | None], rack_count: int
+) -> bool:
+    """Whether no spread over so many racks could be better."""
+    each, more = divmod(len(replicas), rack_count)
+    return rack_crowding(replicas, racks) <= rack_count * each * each + more * (2 * each + 1)

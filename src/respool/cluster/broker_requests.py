@@ -1,0 +1,97 @@
+"""What an operator asks of brokers: drain one, take it out of the cluster, let it in again."""
+
+from dataclasses import dataclass, replace
+
+from respool.cluster import keys
+from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
+from respool.cluster.keys import RegistryEntry
+from respool.cluster.view import ClusterView
+from respool.model.errors import (
+    BrokerIdNotRegistered,
+    InvalidReplicationFactor,
+    InvalidRequest,
+)
+from respool.model.ids import BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """What a broker has to do with partitions."""
+
+    replicas: int = 0
+    leads: int = 0
+    # Partitions on their way to it.
+    coming: int = 0
+
+
+def holdings(view: ClusterView, broker: BrokerId) -> Holdings:
+    images = [image for _, _, image in view.partitions() if broker in image.replicas]
+    return Holdings(
+        replicas=len(images),
+        leads=sum(image.leader == broker for image in images),
+        coming=sum(broker in image.adding for image in images),
+    )
+
+
+def drain(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
+    """Send the broker's replicas elsewhere; it is done when it holds nothing.
+
+    Raises:
+        BrokerIdNotRegistered: there is no such broker.
+        InvalidReplicationFactor: too few brokers would be left for some topic's replicas.
+    """
+    entry = _entry(view, broker)
+    left = len(view.takers().keys() - {broker})
+    for topic, number, image in view.partitions():
+        if broker in image.target and len(image.target) > left:
+            raise InvalidReplicationFactor(
+                f"without broker {broker}, {left} are left, and {topic.name}-{number} has "
+                f"{len(image.target)} replicas"
+            )
+    return _write(
+        view, broker, entry, replace(entry, is_drained=True), f"broker {broker} is drained"
+    )
+
+
+def remove(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
+    """Take the broker out of the cluster. It may not register again until it is admitted.
+
+    Raises:
+        BrokerIdNotRegistered: there is no such broker.
+        InvalidRequest: it holds replicas.
+    """
+    entry = _entry(view, broker)
+    held = holdings(view, broker).replicas
+    if held and not entry.is_removed:
+        raise InvalidRequest(f"broker {broker} holds {held} replicas: drain it first")
+    return _write(
+        view, broker, entry, replace(entry, is_removed=True), f"broker {broker} is removed"
+    )
+
+
+def admit(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
+    """Undo what drain and remove asked for. What has been moved stays where it is."""
+    entry = _entry(view, broker)
+    admitted = replace(entry, is_removed=False, is_drained=False)
+    return _write(view, broker, entry, admitted, f"broker {broker} is admitted")
+
+
+def _entry(view: ClusterView, broker: BrokerId) -> RegistryEntry:
+    entry = view.registry.get(broker)
+    if entry is None:
+        raise BrokerIdNotRegistered(f"there is no broker {broker}")
+    return entry
+
+
+def _write(
+    view: ClusterView, broker: BrokerId, before: RegistryEntry, after: RegistryEntry, why: str
+) -> list[GuardedWrite]:
+    if after == before:
+        return []
+    change = KeyChange(
+        key=keys.registry_key(broker),
+        value=keys.encode_registry(after),
+        revision=before.revision,
+        why=why,
+    )
+    return in_writes([change], guard=view.guard)

@@ -1,0 +1,52 @@
+"""What is due by itself, decided on one view: the controller runs this whenever the store or the time has moved on.
+
+It converges: deciding on what the writes lead to gives none. What waits for others (a replica that has to catch up, a
+broker that has to come back) is decided when they have done it.
+"""
+
+from respool.cluster import election, preferred, reassignment, repair, strays
+from respool.cluster.draft import Draft
+from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.view import ClusterView, TopicView
+from respool.model.cluster import PartitionImage
+
+# One part's changes may make another's due; more than a few rounds have not been seen.
+ROUNDS_MAX = 20
+
+
+def decide(view: ClusterView) -> list[GuardedWrite]:
+    """The writes that are due, the urgent ones first. They touch different keys, so each stands for itself."""
+    draft = Draft(view)
+    for _ in range(ROUNDS_MAX):
+        count = draft.count
+        for topic, number, image in draft.partitions():
+            _step(draft, topic, number, image)
+        repair.replace_leaving(draft)
+        if view.is_leader_check_due:
+            preferred.return_leaders(draft)
+        if draft.count == count:
+            break
+    return [*draft.writes(), *strays.collect(view)]
+
+
+def _step(draft: Draft, topic: TopicView, number: int, image: PartitionImage) -> None:
+    view, rules = draft.view, topic.rules
+    settled = election.settle(image, rules, view)
+    if settled != image:
+        draft.change(topic, number, settled, _told(image, settled))
+    if reassignment.is_moving(settled) and reassignment.is_switch_safe(settled, rules, view):
+        switched = reassignment.switch(settled, rules, view)
+        draft.change(topic, number, switched, f"moved to replicas {list(switched.replicas)}")
+
+
+def _told(before: PartitionImage, after: PartitionImage) -> str:
+    told = []
+    if after.leader != before.leader:
+        told.append(f"leader {after.leader} after {before.leader}")
+        if after.leader is not None and after.leader not in (*before.isr, *before.elr):
+            told.append("UNCLEAN: it may miss committed records")
+    if after.isr != before.isr:
+        told.append(f"in sync {list(after.isr)}, not {list(before.isr)}")
+    if after.elr != before.elr:
+        told.append(f"eligible {list(after.elr)}")
+    return ", ".join(told) or "settled"

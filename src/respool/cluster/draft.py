@@ -1,0 +1,90 @@
+"""Changes to partitions while they are being decided, one after the other; one write for each partition in the end."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from respool.cluster import keys
+from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
+from respool.cluster.view import ClusterView, TopicView
+from respool.model.cluster import PartitionImage
+from respool.model.ids import LeaderEpoch, TopicPartition
+
+
+@dataclass(slots=True, kw_only=True)
+class _Changed:
+    topic: TopicView
+    image: PartitionImage
+    whys: list[str]
+
+
+class Draft:
+    """The view's partitions as they will be."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self.view = view
+        self._changed: dict[TopicPartition, _Changed] = {}
+        # How many changes there have been.
+        self.count = 0
+
+    def partitions(self) -> Iterator[tuple[TopicView, int, PartitionImage]]:
+        for topic, number, image in self.view.partitions():
+            changed = self._changed.get(TopicPartition(topic.name, number))
+            yield topic, number, image if changed is None else changed.image
+
+    def change(self, topic: TopicView, number: int, image: PartitionImage, why: str) -> None:
+        """The partition becomes this. Its leader's epoch is our business: one more wherever it was elected anew.
+
+        A partition that loses a replica counts as elected too: what the leaver still asks for is then refused.
+        """
+        before = topic.partitions[number]
+        is_elected = image.leader != before.leader or not set(before.replicas) <= set(
+            image.replicas
+        )
+        image = replace(
+            image,
+            leader_epoch=LeaderEpoch(before.leader_epoch + is_elected),
+            revision=before.revision,
+        )
+        _check(image)
+        changed = self._changed.setdefault(
+            TopicPartition(topic.name, number), _Changed(topic=topic, image=image, whys=[])
+        )
+        changed.image = image
+        changed.whys.append(why)
+        self.count += 1
+
+    def writes(self) -> list[GuardedWrite]:
+        """New leaders first: clients wait for them."""
+        in_order = sorted(
+            self._changed.items(),
+            key=lambda item: (
+                item[1].image.leader == item[1].topic.partitions[item[0].partition].leader
+            ),
+        )
+        return in_writes(
+            (
+                KeyChange(
+                    key=keys.partition_key(changed.topic.id, of.partition),
+                    value=keys.encode_partition(changed.image),
+                    revision=changed.image.revision,
+                    why=f"{of}: {', '.join(changed.whys)}",
+                )
+                for of, changed in in_order
+                if changed.image != changed.topic.partitions[of.partition]
+            ),
+            guard=self.view.guard,
+        )
+
+
+def _check(image: PartitionImage) -> None:
+    replicas = set(image.replicas)
+    assert len(replicas) == len(image.replicas) > 0, f"two replicas on one broker: {image}"
+    assert replicas.issuperset(image.isr), f"in sync without being a replica: {image}"
+    assert replicas.issuperset(image.elr), f"eligible without being a replica: {image}"
+    assert not set(image.isr) & set(image.elr), f"both in sync and eligible: {image}"
+    assert image.leader is None or image.leader in image.isr, (
+        f"leads without being in sync: {image}"
+    )
+    assert replicas.issuperset(image.adding), f"added without being a replica: {image}"
+    assert replicas.issuperset(image.removing), f"removed without being a replica: {image}"
+    assert not set(image.adding) & set(image.removing), f"both added and removed: {image}"

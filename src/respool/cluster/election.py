@@ -1,0 +1,144 @@
+"""Who is in sync and who leads, after brokers came and went.
+
+In this order a partition's leader is sought, each time among brokers that run, and the preferred one first:
+
+1. the ISR: they have everything that is committed.
+2. the ELR, when the ISR is empty: they have it too, nothing was committed since they left (KIP-966).
+3. the last leader, when nobody is eligible any more: all of them crashed. It has what was synced; so it is enough
+   where only synced records are committed, and where no other replica has ever had everything. Else only as in 4.
+4. any replica, where the topic allows unclean election: committed records may be lost, and readers notice (KIP-320).
+
+Otherwise nobody leads until one of them comes back.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from respool.cluster.view import ClusterView, TopicRules
+from respool.model.cluster import PartitionImage
+from respool.model.ids import BrokerId
+
+
+def settle(image: PartitionImage, rules: TopicRules, view: ClusterView) -> PartitionImage:
+    """The partition as it should be with the brokers that run now; itself, when nothing is to change."""
+    image = _without_the_dead(image, rules, view)
+    image = _without_the_stopping(image, rules, view)
+    if image.elr and len(image.isr) >= image.min_isr(rules.min_isr):
+        # The settings changed. The leader commits nothing while there is an ELR, so it waits for this.
+        image = replace(image, elr=())
+    if _may_go_on_leading(image, view):
+        return image
+    return elect(image, rules, view)
+
+
+def elect(
+    image: PartitionImage, rules: TopicRules, view: ClusterView, *, is_unclean_asked: bool = False
+) -> PartitionImage:
+    """The partition under a new leader, or without one when nobody may lead. The epoch is left to the caller."""
+    chosen = _best(image.isr, image, view)
+    if chosen is not None:
+        return _led_by(chosen, image)
+    if image.isr:
+        # Members that do not run are out of it already: see settle().
+        return _leaderless(image)
+    chosen = _best(image.elr, image, view)
+    if chosen is not None:
+        return _led_by(chosen, image.with_isr((chosen,), min_isr=rules.min_isr))
+    chosen = _best_of_the_rest(image, rules, view, is_unclean_asked=is_unclean_asked)
+    if chosen is not None:
+        return _led_by(chosen, replace(image, isr=(chosen,), elr=()))
+    return _leaderless(image)
+
+
+def step_back(
+    image: PartitionImage, broker: BrokerId, rules: TopicRules, *, was_clean: bool
+) -> PartitionImage:
+    """The partition as a broker leaves it behind that is about to register anew: itself, when nothing is to change.
+
+    It leads nothing from its run before. If that ended without a clean stop, it may have lost records that others
+    believe it has, so it is neither in sync nor eligible until it has caught up (KIP-966).
+    """
+    if not was_clean and (broker in image.isr or broker in image.elr):
+        isr = tuple(one for one in image.isr if one != broker)
+        changed = image.with_isr(isr, min_isr=rules.min_isr, lost=(broker,))
+        # Whoever was the last to have everything is remembered: nobody has more than it.
+        if not changed.isr and not changed.elr and image.last_leader is None:
+            changed = replace(changed, last_leader=broker)
+        image = changed
+    return _leaderless(image) if image.leader == broker else image
+
+
+def _without_the_dead(
+    image: PartitionImage, rules: TopicRules, view: ClusterView
+) -> PartitionImage:
+    running = tuple(one for one in image.isr if view.is_live(one))
+    if len(running) == len(image.isr):
+        return image
+    return image.with_isr(running, min_isr=rules.min_isr)
+
+
+def _without_the_stopping(
+    image: PartitionImage, rules: TopicRules, view: ClusterView
+) -> PartitionImage:
+    """Who announced that it stops leaves the ISR first, so that nobody waits for it later.
+
+    Not where too few would be left: until it really stops, it helps to commit.
+    """
+    staying = tuple(one for one in image.isr if view.can_join(one))
+    if len(staying) == len(image.isr) or len(staying) < image.min_isr(rules.min_isr):
+        return image
+    return image.with_isr(staying, min_isr=rules.min_isr)
+
+
+def _may_go_on_leading(image: PartitionImage, view: ClusterView) -> bool:
+    leader = image.leader
+    if leader is None or leader not in image.isr:
+        return False
+    return view.can_lead(leader) or not any(view.can_lead(one) for one in image.isr)
+
+
+def _best(
+    candidates: Collection[BrokerId], image: PartitionImage, view: ClusterView
+) -> BrokerId | None:
+    """The first that runs, in the order of the replicas; one that is about to leave only if there is no other."""
+    running = [one for one in image.replicas if one in candidates and view.is_live(one)]
+    return _first((one for one in running if view.can_lead(one)), otherwise=_first(running))
+
+
+def _best_of_the_rest(
+    image: PartitionImage, rules: TopicRules, view: ClusterView, *, is_unclean_asked: bool
+) -> BrokerId | None:
+    is_unclean = is_unclean_asked or (
+        rules.is_unclean_allowed and _have_been_waited_for(image, view)
+    )
+    last = image.last_leader
+    is_alone = len(image.replicas) - len(image.adding) == 1
+    is_last_enough = is_unclean or rules.is_synced or is_alone
+    if last in image.replicas and view.is_live(last) and not image.elr and is_last_enough:
+        return last
+    return _best(image.replicas, image, view) if is_unclean else None
+
+
+def _have_been_waited_for(image: PartitionImage, view: ClusterView) -> bool:
+    """Those who have everything are gone for longer than one waits for them."""
+    awaited = {*image.elr, image.last_leader} if image.elr else {image.last_leader}
+    return all(
+        one is None
+        or view.is_live(one)
+        or view.now_ms - view.missing_since_ms.get(one, view.now_ms)
+        >= view.settings.unclean_wait_ms
+        for one in awaited
+    )
+
+
+def _led_by(leader: BrokerId, image: PartitionImage) -> PartitionImage:
+    return replace(image, leader=leader, last_leader=None)
+
+
+def _leaderless(image: PartitionImage) -> PartitionImage:
+    last = image.leader if image.leader is not None else image.last_leader
+    return replace(image, leader=None, last_leader=last)
+
+
+def _first(brokers: Iterable[BrokerId], *, otherwise: BrokerId | None = None) -> BrokerId | None:
+    return next(iter(brokers), otherwise)

@@ -1,0 +1,75 @@
+"""A decision as the metadata store takes it: all of it or nothing, and only if what it was decided on still holds."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from respool.ports.metadata_store import Guard
+
+# Guards, puts and deletes of one write together. etcd takes 128 of each kind; fewer also means that one key changed
+# by somebody else meanwhile holds up fewer others.
+OPERATIONS_MAX = 100
+REASONS_TOLD_MAX = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardedWrite:
+    guards: tuple[Guard, ...]
+    puts: Mapping[str, bytes] = field(default_factory=dict)
+    deletes: tuple[str, ...] = ()
+    # A sentence for the log.
+    why: str
+
+    def __post_init__(self) -> None:
+        operations = len(self.guards) + len(self.puts) + len(self.deletes)
+        assert operations <= OPERATIONS_MAX, f"{operations} operations, limit {OPERATIONS_MAX}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyChange:
+    """One key's part of a write."""
+
+    key: str
+    # None: the key is deleted.
+    value: bytes | None
+    # The key's revision as it was decided on; 0: there was none; None: whatever it is.
+    revision: int | None
+    why: str
+
+
+def in_writes(changes: Iterable[KeyChange], *, guard: Guard, why: str = "") -> list[GuardedWrite]:
+    """Pack independent changes into as few writes as go, each with this guard of who decided it."""
+    writes: list[GuardedWrite] = []
+    packed: list[KeyChange] = []
+    size = 1
+    for change in changes:
+        operations = 1 if change.revision is None else 2
+        if size + operations > OPERATIONS_MAX:
+            writes.append(_write(packed, guard, why))
+            packed, size = [], 1
+        packed.append(change)
+        size += operations
+    if packed:
+        writes.append(_write(packed, guard, why))
+    return writes
+
+
+def _write(changes: list[KeyChange], guard: Guard, why: str) -> GuardedWrite:
+    return GuardedWrite(
+        guards=(
+            guard,
+            *(
+                Guard(key=one.key, revision=one.revision)
+                for one in changes
+                if one.revision is not None
+            ),
+        ),
+        puts={one.key: one.value for one in changes if one.value is not None},
+        deletes=tuple(one.key for one in changes if one.value is None),
+        why=why or _sentence([one.why for one in changes]),
+    )
+
+
+def _sentence(reasons: list[str]) -> str:
+    told = "; ".join(reasons[:REASONS_TOLD_MAX])
+    more = len(reasons) - REASONS_TOLD_MAX
+    return f"{told}; and {more} more" if more > 0 else told

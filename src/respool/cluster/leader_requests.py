@@ -1,0 +1,73 @@
+"""ElectLeaders (KIP-460): the preferred leaders, or any that runs where nobody has all that was committed."""
+
+from collections.abc import Iterable
+from enum import Enum
+
+from respool.cluster import election, preferred
+from respool.cluster.draft import Draft
+from respool.cluster.requests import Outcome
+from respool.cluster.view import ClusterView, TopicView
+from respool.model.cluster import PartitionImage
+from respool.model.errors import (
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
+    PreferredLeaderNotAvailable,
+    RequestError,
+    UnknownTopicOrPartition,
+)
+from respool.model.ids import TopicPartition
+
+
+class ElectionKind(Enum):
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+def elect_leaders(
+    view: ClusterView, kind: ElectionKind, partitions: Iterable[TopicPartition] | None = None
+) -> Outcome:
+    """Elect leaders for these partitions, or for all where there is anything to do (None)."""
+    draft = Draft(view)
+    refused: dict[TopicPartition, RequestError] = {}
+    asked = partitions
+    if asked is None:
+        asked = [TopicPartition(topic.name, number) for topic, number, _ in view.partitions()]
+    for of in dict.fromkeys(asked):
+        found = view.partition(of)
+        try:
+            if found is None:
+                raise UnknownTopicOrPartition(f"there is no partition {of}")
+            topic, image = found
+            elected = _ELECT[kind](image, topic, view)
+            draft.change(topic, of.partition, elected, f"leader {elected.leader}, as asked for")
+        except ElectionNotNeeded as error:
+            # Who asks for all asks for those that need it.
+            if partitions is not None:
+                refused[of] = error
+        except RequestError as error:
+            refused[of] = error
+    return Outcome(writes=draft.writes(), refused=refused)
+
+
+def _preferred(image: PartitionImage, _topic: TopicView, view: ClusterView) -> PartitionImage:
+    broker = image.replicas[0]
+    if image.leader == broker:
+        raise ElectionNotNeeded(f"broker {broker} leads, as preferred")
+    if not preferred.can_return(image, view):
+        raise PreferredLeaderNotAvailable(
+            f"broker {broker} is preferred; it does not run, is about to leave, or is not in sync"
+        )
+    return preferred.led_as_preferred(image)
+
+
+def _unclean(image: PartitionImage, topic: TopicView, view: ClusterView) -> PartitionImage:
+    image = election.settle(image, topic.rules, view)
+    if image.leader is not None:
+        raise ElectionNotNeeded(f"broker {image.leader} leads")
+    elected = election.elect(image, topic.rules, view, is_unclean_asked=True)
+    if elected.leader is None:
+        raise EligibleLeadersNotAvailable(f"none of the brokers {list(image.replicas)} runs")
+    return elected
+
+
+_ELECT = {ElectionKind.PREFERRED: _preferred, ElectionKind.UNCLEAN: _unclean}

@@ -1,0 +1,37 @@
+"""Leaders go back to the brokers that should lead: the first of each partition's replicas."""
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+from respool.cluster.draft import Draft
+from respool.cluster.view import ClusterView, TopicView
+from respool.model.cluster import PartitionImage
+from respool.model.ids import BrokerId
+
+
+def return_leaders(draft: Draft) -> None:
+    """Give brokers back what they should lead, if too large a part of it is led by others."""
+    wanted: Counter[BrokerId] = Counter()
+    elsewhere: Counter[BrokerId] = Counter()
+    could_return: dict[BrokerId, list[tuple[TopicView, int, PartitionImage]]] = defaultdict(list)
+    for topic, number, image in draft.partitions():
+        broker = image.replicas[0]
+        wanted[broker] += 1
+        if image.leader != broker:
+            elsewhere[broker] += 1
+            if can_return(image, draft.view):
+                could_return[broker].append((topic, number, image))
+    for broker, partitions in could_return.items():
+        if elsewhere[broker] / wanted[broker] <= draft.view.settings.leader_imbalance_max:
+            continue
+        for topic, number, image in partitions:
+            draft.change(topic, number, led_as_preferred(image), f"leader {broker} as preferred")
+
+
+def can_return(image: PartitionImage, view: ClusterView) -> bool:
+    """Whether the preferred leader could lead: it has everything, and it stays."""
+    return image.replicas[0] in image.isr and view.can_lead(image.replicas[0])
+
+
+def led_as_preferred(image: PartitionImage) -> PartitionImage:
+    return replace(image, leader=image.replicas[0], last_leader=None)

@@ -1,0 +1,81 @@
+"""Replicas of brokers that leave go elsewhere: of drained ones, removed ones, and those that stay dead.
+
+Only so many at a time, and only where somebody leads, so that there is something to copy from. What cannot go
+anywhere, because there are too few brokers, stays where it is.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from respool.cluster.draft import Draft
+from respool.cluster.placement import rack_crowding
+from respool.cluster.reassignment import retarget
+from respool.cluster.throttle import CopyCount
+from respool.cluster.view import ClusterView
+from respool.model.ids import BrokerId
+
+
+def replace_leaving(draft: Draft) -> None:
+    """Begin as many moves away from brokers that leave as may be under way at once."""
+    view = draft.view
+    if not any(view.is_leaving(one) for one in _holders(view)):
+        return
+    # A move that begins changes who has fewest replicas, so one that had to wait before may find another place.
+    while _begin_moves(draft):
+        pass
+
+
+def _begin_moves(draft: Draft) -> bool:
+    view = draft.view
+    takers = tuple(view.takers())
+    racks = {one: view.rack_of(one) for one in (*_holders(view), *view.brokers)}
+    load = Counter(one for _, _, image in draft.partitions() for one in image.target)
+    copies = CopyCount(view, draft.partitions())
+    has_begun = False
+    for topic, number, image in list(draft.partitions()):
+        leaving = [one for one in image.target if view.is_leaving(one)]
+        if not leaving or image.leader is None:
+            continue
+        target = _without(leaving, image.target, view, takers=takers, racks=racks, load=load)
+        if target == image.target:
+            continue
+        moved = retarget(image, target)
+        copies.end(image)
+        if not copies.has_room_for(moved, limit=view.settings.copies_per_broker_max):
+            copies.begin(image)
+            continue
+        copies.begin(moved)
+        load.subtract(image.target)
+        load.update(target)
+        gone = ", ".join(str(one) for one in leaving if one not in target)
+        draft.change(
+            topic, number, moved, f"replicas {list(target)} instead of those on broker {gone}"
+        )
+        has_begun = True
+    return has_begun
+
+
+def _without(
+    leaving: Sequence[BrokerId],
+    target: tuple[BrokerId, ...],
+    view: ClusterView,
+    *,
+    takers: Sequence[BrokerId],
+    racks: dict[BrokerId, str | None],
+    load: Counter[BrokerId],
+) -> tuple[BrokerId, ...]:
+    """The target with others in the places of those that leave, the dead ones first if there are too few others."""
+    for old in sorted(leaving, key=lambda one: (view.is_live(one), target.index(one))):
+        free = [one for one in takers if one not in target]
+        if not free:
+            break
+        place = target.index(old)
+        target = min(
+            ((*target[:place], one, *target[place + 1 :]) for one in free),
+            key=lambda option: (rack_crowding(option, racks), load[option[place]], option[place]),
+        )
+    return target
+
+
+def _holders(view: ClusterView) -> set[BrokerId]:
+    return {one for _, _, image in view.partitions() for one in image.replicas}

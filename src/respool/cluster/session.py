@@ -1,0 +1,310 @@
+"""A broker's session with the metadata store: when it may act, and how it registers, loses its place and stops.
+
+```
+            begin            lease granted      own keys read       stepped back       registry written
+  IDLE ------------> LEASING ------------> READING ---------> STEPPING_BACK ------> CLAIMING ------> REGISTERING
+   ^                                        |  ^ another run's                                           |
+   |                                        +--+ registration is still there                             | registered
+   |   lost (in any phase)                                                                               v
+   +------------------------------------------- CLOSING <------- STOPPING <---------------------------- ACTIVE
+                                                         ready to close          announce stop
+```
+The shell does what each event returns and reports how it went; what failed or has no answer is reported by
+`on_refused`, and the own keys are read again. The time is a monotonic clock's.
+
+**Fencing.** Others act without this broker once its lease has run out. The store began to count no sooner than the
+renewal was sent, so until then, and that long on a clock that may run differently, the lease is valid.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import TypeAlias
+from uuid import UUID
+
+from respool.cluster import keys
+from respool.cluster.keys import BrokerRegistration, RegistryEntry
+from respool.model.cluster import BrokerEndpoint
+from respool.ports.metadata_store import Guard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    lease_ttl_ms: int = 6_000
+    # Two clocks may differ in speed by this much.
+    clock_drift: float = 0.02
+    # Between asking whether one may act and having acted.
+    pause_ms: int = 100
+    # So often within the lease's time it is renewed.
+    renewals: int = 4
+    # So long one waits for another run's registration before looking again.
+    wait_ms: int = 250
+
+    def valid_for_ms(self, ttl_ms: int) -> int:
+        """How long after a renewal was sent the lease cannot have run out."""
+        return int(ttl_ms * (1 - self.clock_drift)) - self.pause_ms
+
+
+class Phase(Enum):
+    IDLE = auto()
+    LEASING = auto()
+    READING = auto()
+    STEPPING_BACK = auto()
+    CLAIMING = auto()
+    REGISTERING = auto()
+    ACTIVE = auto()
+    STOPPING = auto()
+    CLOSING = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantLease:
+    ttl_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOwnKeys:
+    """Read /brokers/<id> and /registry/<id>, after a while."""
+
+    after_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBack:
+    """Do what `restart.step_back_everywhere` says until it says nothing."""
+
+    was_clean: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    key: str
+    value: bytes
+    guards: tuple[Guard, ...]
+    # None: the key stays when the lease runs out.
+    lease: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopActing:
+    """Lead nothing, control nothing, acknowledge nothing more; then begin anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUp:
+    """The broker cannot be part of the cluster."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokeLease:
+    lease: int
+
+
+Effect: TypeAlias = GrantLease | ReadOwnKeys | StepBack | Put | StopActing | GiveUp | RevokeLease
+
+
+class Session:
+    def __init__(
+        self, me: BrokerEndpoint, *, settings: SessionSettings, clean_epoch: int | None
+    ) -> None:
+        """`clean_epoch` is the broker epoch that the data folder's clean-stop file names; None without one."""
+        self._me = me
+        self._settings = settings
+        self._clean_epoch = clean_epoch
+        # A run of this process keeps what it has while it is not registered: only a crash loses something.
+        self._is_intact = False
+        self._incarnation: UUID | None = None
+        self._lease: int | None = None
+        self._ttl_ms = settings.lease_ttl_ms
+        self._sent_at_ms = 0
+        self._registry = RegistryEntry()
+        self._revision = 0
+        self._controller_revision: int | None = None
+        self.phase = Phase.IDLE
+        # The broker epoch of the registration that holds now.
+        self.epoch: int | None = None
+
+    # When it may act
+
+    def may_act(self, now_ms: int) -> bool:
+        """Whether it may lead: acknowledge, serve reads, change an ISR. Ask at each of them."""
+        return self.epoch is not None and now_ms < self.fenced_at_ms
+
+    def may_control(self, now_ms: int) -> bool:
+        return self._controller_revision is not None and self.may_act(now_ms)
+
+    @property
+    def fenced_at_ms(self) -> int:
+        """From then on the lease may have run out, unless it is renewed before."""
+        return self._sent_at_ms + self._settings.valid_for_ms(self._ttl_ms)
+
+    @property
+    def renew_at_ms(self) -> int:
+        return self._sent_at_ms + self._ttl_ms // self._settings.renewals
+
+    @property
+    def controller_revision(self) -> int | None:
+        """The controller epoch, while this broker is the controller."""
+        return self._controller_revision
+
+    # Registering
+
+    def begin(self, incarnation: UUID) -> list[Effect]:
+        """Register, as a run that nobody has seen before: `incarnation` is new every time."""
+        self._expect(Phase.IDLE)
+        self._incarnation = incarnation
+        self.phase = Phase.LEASING
+        return [GrantLease(ttl_ms=self._settings.lease_ttl_ms)]
+
+    def on_lease_granted(self, lease: int, *, ttl_ms: int, sent_at_ms: int) -> list[Effect]:
+        self._expect(Phase.LEASING)
+        self._lease, self._ttl_ms, self._sent_at_ms = lease, ttl_ms, sent_at_ms
+        self.phase = Phase.READING
+        return [ReadOwnKeys()]
+
+    def on_own_keys(
+        self,
+        registration: BrokerRegistration | None,
+        registry: RegistryEntry | None,
+        *,
+        revision: int = 0,
+    ) -> list[Effect]:
+        """What the store has of this broker; `revision` is that of its registration."""
+        self._expect(Phase.READING)
+        self._registry = registry or RegistryEntry()
+        if self._registry.is_removed:
+            return [GiveUp(why=f"broker {self._me.id} has been removed from the cluster")]
+        if registration is None:
+            self.phase = Phase.STEPPING_BACK
+            return [StepBack(was_clean=self._was_clean())]
+        if registration.incarnation == self._incarnation:
+            # A write whose answer was lost has succeeded after all.
+            return self._registered(registration.endpoint.epoch, revision)
+        # A run before this one, or another broker with the same id. If it is dead, its lease runs out; to push it
+        # aside would only make two live ones push each other.
+        return [ReadOwnKeys(after_ms=self._settings.wait_ms)]
+
+    def on_stepped_back(self) -> list[Effect]:
+        """Nothing in the store comes from a run before: from now on only a crash makes this one unclean."""
+        self._expect(Phase.STEPPING_BACK)
+        entry = replace(self._registry, rack=self._me.rack, clean_epoch=None)
+        if entry == self._registry and entry.revision:
+            self.phase = Phase.CLAIMING
+            return self.on_registry_written(entry.revision)
+        self._registry, before = entry, self._registry
+        self.phase = Phase.CLAIMING
+        return [self._put_registry(before.revision)]
+
+    def on_registry_written(self, revision: int) -> list[Effect]:
+        if self.phase is Phase.CLOSING:
+            assert self._lease is not None
+            return [RevokeLease(lease=self._lease)]
+        self._expect(Phase.CLAIMING)
+        assert self._incarnation is not None
+        self._registry = replace(self._registry, revision=revision)
+        self.phase = Phase.REGISTERING
+        return [
+            self._put_registration(
+                self._me,
+                # Nobody has this id, and what was read of its last stop is still so.
+                Guard(key=keys.broker_key(self._me.id), revision=0),
+                Guard(key=keys.registry_key(self._me.id), revision=revision),
+            )
+        ]
+
+    def on_registration_written(self, revision: int) -> list[Effect]:
+        if self.phase is Phase.STOPPING:
+            self._revision = revision
+            return []
+        self._expect(Phase.REGISTERING)
+        return self._registered(revision, revision)
+
+    def on_refused(self) -> list[Effect]:
+        """A write of ours was refused, or nobody knows what became of it."""
+        if self.phase in {Phase.IDLE, Phase.ACTIVE, Phase.STOPPING}:
+            return []
+        if self.phase is Phase.LEASING:
+            return [GrantLease(ttl_ms=self._settings.lease_ttl_ms)]
+        if self.phase is not Phase.CLOSING:
+            self.phase = Phase.READING
+        return [ReadOwnKeys(after_ms=self._settings.wait_ms)]
+
+    # Staying
+
+    def on_renewed(self, *, sent_at_ms: int) -> None:
+        """The store has renewed the lease. Answers may come late and in any order."""
+        self._sent_at_ms = max(self._sent_at_ms, sent_at_ms)
+
+    def on_lost(self) -> list[Effect]:
+        """The lease has run out; its keys are gone."""
+        if self.phase is Phase.IDLE:
+            return []
+        self.phase = Phase.IDLE
+        self.epoch = self._lease = self._controller_revision = None
+        return [StopActing()]
+
+    def on_controller(self, revision: int | None) -> None:
+        """This broker has become the controller, by a key on its lease with that revision; None: it is not any more."""
+        assert revision is None or self.epoch is not None
+        self._controller_revision = revision
+
+    # Stopping
+
+    def announce_stop(self) -> list[Effect]:
+        """Tell everybody that this broker is about to stop, so that others take over what it leads.
+
+        The registration gets another revision by that, so no leader's write that takes it into an ISR holds any more.
+        """
+        self._expect(Phase.ACTIVE)
+        assert self.epoch is not None
+        self.phase = Phase.STOPPING
+        return [
+            self._put_registration(
+                replace(self._me, epoch=self.epoch, is_draining=True),
+                Guard(key=keys.broker_key(self._me.id), revision=self._revision),
+            )
+        ]
+
+    def on_closed(self, registry: RegistryEntry) -> list[Effect]:
+        """It leads nothing (or has waited for that long enough), and its logs are synced and closed.
+
+        `registry` is what the store has of it now: an operator may have written there meanwhile.
+        """
+        assert self.phase in {Phase.STOPPING, Phase.CLOSING}, f"it is {self.phase.name}"
+        assert self.epoch is not None
+        self.phase = Phase.CLOSING
+        self._registry = replace(registry, clean_epoch=self.epoch)
+        return [self._put_registry(registry.revision)]
+
+    def _registered(self, epoch: int, revision: int) -> list[Effect]:
+        self.phase = Phase.ACTIVE
+        self.epoch, self._revision = epoch, revision
+        self._is_intact = True
+        return []
+
+    def _was_clean(self) -> bool:
+        if self._is_intact:
+            return True
+        return self._clean_epoch is not None and self._clean_epoch == self._registry.clean_epoch
+
+    def _put_registry(self, revision: int) -> Put:
+        key = keys.registry_key(self._me.id)
+        return Put(
+            key=key,
+            value=keys.encode_registry(self._registry),
+            guards=(Guard(key=key, revision=revision),),
+        )
+
+    def _put_registration(self, endpoint: BrokerEndpoint, *guards: Guard) -> Put:
+        assert self._incarnation is not None
+        registration = BrokerRegistration(endpoint=endpoint, incarnation=self._incarnation)
+        return Put(
+            key=keys.broker_key(self._me.id),
+            value=keys.encode_broker(registration),
+            guards=guards,
+            lease=self._lease,
+        )
+
+    def _expect(self, phase: Phase) -> None:
+        assert self.phase is phase, f"it is {self.phase.name}, not {phase.name}"

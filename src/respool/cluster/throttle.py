@@ -1,0 +1,64 @@
+"""How many partitions are copied at once, so that moving them leaves disk and network to those who produce and consume.
+
+Everybody sees the same partitions in the same order, so each broker knows by itself which of its copies are due.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from respool.cluster.view import ClusterView, TopicView
+from respool.model.cluster import PartitionImage
+from respool.model.ids import BrokerId, TopicPartition
+
+
+class CopyCount:
+    """Copies under way, by the brokers they go to and come from."""
+
+    def __init__(
+        self, view: ClusterView, partitions: Iterable[tuple[TopicView, int, PartitionImage]] = ()
+    ) -> None:
+        self._view = view
+        self._to: Counter[BrokerId] = Counter()
+        self._from: Counter[BrokerId] = Counter()
+        for _, _, image in partitions:
+            self.begin(image)
+
+    def begin(self, image: PartitionImage) -> None:
+        self._count(image, 1)
+
+    def end(self, image: PartitionImage) -> None:
+        self._count(image, -1)
+
+    def has_room_for(self, image: PartitionImage, *, limit: int) -> bool:
+        """Whether this partition's copies could begin beside those under way."""
+        copiers = copiers_of(image, self._view)
+        return all(self._to[one] < limit for one in copiers) and (
+            image.leader is None or self._from[image.leader] < limit
+        )
+
+    def _count(self, image: PartitionImage, by: int) -> None:
+        copiers = copiers_of(image, self._view)
+        if image.leader is None or not copiers:
+            return
+        self._from[image.leader] += by
+        for one in copiers:
+            self._to[one] += by
+
+
+def copiers_of(image: PartitionImage, view: ClusterView) -> tuple[BrokerId, ...]:
+    """The new replicas that run and do not have everything yet. Who does not run keeps nobody from copying."""
+    return tuple(one for one in image.adding if one not in image.isr and view.can_join(one))
+
+
+def copies_now(view: ClusterView) -> dict[BrokerId, tuple[TopicPartition, ...]]:
+    """The partitions that each broker should be copying now; those that it should wait with are left out."""
+    limit = view.settings.copies_per_broker_max
+    count = CopyCount(view)
+    turns: dict[BrokerId, list[TopicPartition]] = {}
+    for topic, number, image in view.partitions():
+        if image.leader is None or not count.has_room_for(image, limit=limit):
+            continue
+        count.begin(image)
+        for one in copiers_of(image, view):
+            turns.setdefault(one, []).append(TopicPartition(topic.name, number))
+    return {one: tuple(partitions) for one, partitions in turns.items()}

@@ -1,0 +1,171 @@
+"""Creating, growing and deleting topics, in writes that the store takes.
+
+A topic of many partitions does not fit into one write, so its own key decides: partitions are written before it, and
+deleted after it. Nobody looks at partitions that no topic counts; what is left of a broken-off attempt is collected
+(`strays.py`). While a topic's writes are under way, its id must be in the view's `creating`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from respool.cluster import keys
+from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
+from respool.cluster.keys import TopicRecord
+from respool.cluster.placement import check_replicas, place
+from respool.cluster.view import ClusterView, TopicView
+from respool.model.cluster import PartitionImage
+from respool.model.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from respool.model.ids import BrokerId, LeaderEpoch, TopicId, check_topic_name
+
+
+def create_topic(
+    view: ClusterView,
+    name: str,
+    *,
+    topic_id: TopicId,
+    overrides: Mapping[str, str],
+    partition_count: int = 0,
+    replication_factor: int = 0,
+    assignment: Mapping[int, Sequence[BrokerId]] | None = None,
+) -> list[GuardedWrite]:
+    """The writes that create a topic, in this order; it exists once the last has succeeded.
+
+    Replicas go where `assignment` says; else they are placed.
+
+    Raises:
+        RequestError: name, numbers or assignment cannot be, or the topic exists.
+    """
+    check_topic_name(name)
+    if name in view.topics:
+        raise TopicAlreadyExists(f"there is a topic {name!r} already")
+    if assignment:
+        replicas = _assigned(assignment, view, first=0)
+    else:
+        replicas = place(
+            view.takers(),
+            partition_count=partition_count,
+            replication_factor=replication_factor,
+            start=topic_id.int,
+            held=_replica_counts(view),
+        )
+    record = TopicRecord(id=topic_id, overrides=overrides, partition_count=len(replicas))
+    return _written(view, name, record, replicas, first=0, revision=0)
+
+
+def grow_topic(
+    view: ClusterView,
+    name: str,
+    *,
+    partition_count: int,
+    assignment: Mapping[int, Sequence[BrokerId]] | None = None,
+) -> list[GuardedWrite]:
+    """The writes that add partitions to a topic, in this order; they exist once the last has succeeded."""
+    topic = _topic(view, name)
+    have = len(topic.partitions)
+    if partition_count <= have:
+        raise InvalidPartitions(
+            f"{name!r} has {have} partitions; the new number must be larger, not {partition_count}"
+        )
+    if assignment:
+        replicas = _assigned(assignment, view, first=have)
+        if len(replicas) != partition_count - have:
+            raise InvalidReplicaAssignment(
+                f"replicas are named for {len(replicas)} partitions, {partition_count - have} are to be added"
+            )
+    else:
+        of_topic = [image.target for image in topic.partitions]
+        replicas = place(
+            view.takers(),
+            partition_count=partition_count - have,
+            replication_factor=len(of_topic[0]),
+            start=topic.id.int + have,
+            held=_replica_counts(view),
+            of_topic=of_topic,
+        )
+    record = TopicRecord(id=topic.id, overrides=topic.overrides, partition_count=partition_count)
+    return _written(view, name, record, replicas, first=have, revision=topic.revision)
+
+
+def delete_topic(view: ClusterView, name: str) -> list[GuardedWrite]:
+    """The writes that delete a topic, in this order; it is gone once the first has succeeded."""
+    topic = _topic(view, name)
+    changes = [
+        KeyChange(key=keys.topic_key(name), value=None, revision=topic.revision, why=name),
+        *(
+            KeyChange(key=keys.partition_key(topic.id, number), value=None, revision=None, why=name)
+            for number in range(len(topic.partitions))
+        ),
+    ]
+    return in_writes(changes, guard=view.guard, why=f"topic {name!r} is deleted")
+
+
+def _written(
+    view: ClusterView,
+    name: str,
+    record: TopicRecord,
+    replicas: Sequence[tuple[BrokerId, ...]],
+    *,
+    first: int,
+    revision: int,
+) -> list[GuardedWrite]:
+    partitions = [
+        KeyChange(
+            key=keys.partition_key(record.id, number),
+            value=keys.encode_partition(_new_partition(brokers, view)),
+            # What a broken-off attempt left there is replaced.
+            revision=None,
+            why=name,
+        )
+        for number, brokers in enumerate(replicas, start=first)
+    ]
+    topic = KeyChange(
+        key=keys.topic_key(name), value=keys.encode_topic(record), revision=revision, why=name
+    )
+    return in_writes(
+        [*partitions, topic],
+        guard=view.guard,
+        why=f"topic {name!r} gets partitions {first} to {first + len(replicas) - 1}",
+    )
+
+
+def _new_partition(replicas: tuple[BrokerId, ...], view: ClusterView) -> PartitionImage:
+    """An empty partition: everybody who runs has all of it."""
+    running = tuple(one for one in replicas if view.can_lead(one))
+    if not running:
+        raise InvalidReplicaAssignment(f"none of the brokers {list(replicas)} runs")
+    return PartitionImage(
+        replicas=replicas, isr=running, leader=running[0], leader_epoch=LeaderEpoch(0)
+    )
+
+
+def _assigned(
+    assignment: Mapping[int, Sequence[BrokerId]], view: ClusterView, *, first: int
+) -> list[tuple[BrokerId, ...]]:
+    if sorted(assignment) != list(range(first, first + len(assignment))):
+        raise InvalidReplicaAssignment(
+            f"partitions {sorted(assignment)} are not {first}, {first + 1}, … without gaps"
+        )
+    replicas = [tuple(assignment[number]) for number in sorted(assignment)]
+    for brokers in replicas:
+        check_replicas(brokers, view)
+        if len(brokers) != len(replicas[0]):
+            raise InvalidReplicaAssignment(
+                f"partitions have {len(replicas[0])} and {len(brokers)} replicas: all must have as many"
+            )
+    return replicas
+
+
+def _replica_counts(view: ClusterView) -> Counter[BrokerId]:
+    return Counter(one for _, _, image in view.partitions() for one in image.target)
+
+
+def _topic(view: ClusterView, name: str) -> TopicView:
+    topic = view.topics.get(name)
+    if topic is None:
+        raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+    return topic

@@ -1,0 +1,283 @@
+"""Random histories of a cluster: deaths, returns, creations, moves, settings, in any order.
+
+What must never be seen: two replicas on one broker; a leader that misses something committed, where the topic does not
+allow it; an epoch that does not grow with an election; a partition whose last complete copy the controller gave away.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from cluster.cluster_world import FUZZ, SYNCED, ClusterWorld
+from respool.cluster import keys
+from respool.cluster.balance import balance
+from respool.cluster.broker_requests import drain, holdings, remove
+from respool.cluster.leader_requests import ElectionKind, elect_leaders
+from respool.cluster.reassignment_requests import reassign, reassignments
+from respool.cluster.throttle import copies_now
+from respool.cluster.topics import delete_topic, grow_topic
+from respool.cluster.view import ClusterSettings
+from respool.model.cluster import PartitionImage
+from respool.model.errors import InvalidReplicationFactor, InvalidRequest
+from respool.model.ids import BrokerId, TopicPartition
+
+BROKERS = [BrokerId(one) for one in range(1, 7)]
+TOPICS_MAX = 4
+ANY = st.integers(0, 10_000)
+
+
+class ClusterHistory(RuleBasedStateMachine):
+    @initialize(racks=st.sampled_from([[None], ["a", "b"], ["a", "b", "c"], ["a", None]]))
+    def start(self, racks: list[str | None]) -> None:
+        self.world = ClusterWorld(
+            {one: racks[one % len(racks)] for one in BROKERS},
+            settings=ClusterSettings(
+                dead_after_ms=60_000, unclean_wait_ms=10_000, copies_per_broker_max=2
+            ),
+        )
+        self.created = 0
+        self.seen: dict[TopicPartition, PartitionImage] = {}
+        self.create(partitions=3, factor=3, min_isr=2, unclean=False, synced=False)
+        self.create(partitions=4, factor=2, min_isr=1, unclean=False, synced=True)
+
+    # Topics
+
+    @rule(
+        partitions=st.integers(1, 5),
+        factor=st.integers(1, 4),
+        min_isr=st.integers(1, 3),
+        unclean=st.booleans(),
+        synced=st.booleans(),
+    )
+    def create(
+        self, partitions: int, factor: int, min_isr: int, unclean: bool, synced: bool
+    ) -> None:
+        overrides = {"min.insync.replicas": str(min_isr)} | (SYNCED if synced else {})
+        if unclean:
+            overrides["unclean.leader.election.enable"] = "true"
+        if len(self.world.view().topics) < TOPICS_MAX and factor <= len(self.world.view().takers()):
+            self.created += 1
+            name = f"topic-{self.created}"
+            self.world.create(name, partitions=partitions, factor=factor, overrides=overrides)
+
+    @rule(pick=ANY)
+    def grow(self, pick: int) -> None:
+        view = self.world.view()
+        if view.topics:
+            topic = view.topics[sorted(view.topics)[pick % len(view.topics)]]
+            count = len(topic.partitions)
+            try:
+                self.world.apply(grow_topic(view, topic.name, partition_count=count + 1))
+            except InvalidReplicationFactor:
+                return
+            of = TopicPartition(topic.name, count)
+            self.world.complete[of] = set(self.world.image(of).isr)
+
+    @rule(pick=ANY)
+    def delete(self, pick: int) -> None:
+        view = self.world.view()
+        if len(view.topics) > 1 and pick % 3 == 0:
+            name = sorted(view.topics)[pick % len(view.topics)]
+            self.world.apply(delete_topic(view, name))
+
+    @rule(pick=ANY, min_isr=st.integers(1, 3))
+    def set_min_isr(self, pick: int, min_isr: int) -> None:
+        view = self.world.view()
+        if view.topics:
+            topic = view.topics[sorted(view.topics)[pick % len(view.topics)]]
+            record = keys.TopicRecord(
+                id=topic.id,
+                overrides={**topic.overrides, "min.insync.replicas": str(min_isr)},
+                partition_count=len(topic.partitions),
+            )
+            self.world.put(keys.topic_key(topic.name), keys.encode_topic(record))
+
+    # Brokers
+
+    @rule(pick=ANY)
+    def die(self, pick: int) -> None:
+        live = self.world.live()
+        if live:
+            self.world.die(live[pick % len(live)])
+
+    @rule(pick=ANY, was_clean=st.booleans())
+    def come_back(self, pick: int, was_clean: bool) -> None:
+        view = self.world.view()
+        gone = [one for one in BROKERS if one not in view.brokers]
+        if gone:
+            broker = gone[pick % len(gone)]
+            if not view.registry[broker].is_removed:
+                self.world.come_back(broker, was_clean=was_clean)
+
+    @rule(pick=ANY, was_clean=st.booleans())
+    def restart_before_anybody_notices(self, pick: int, was_clean: bool) -> None:
+        live = self.world.live()
+        if live:
+            self.world.die(live[pick % len(live)])
+            self.world.come_back(live[pick % len(live)], was_clean=was_clean)
+
+    @rule(pick=ANY)
+    def announce_stop(self, pick: int) -> None:
+        live = self.world.live()
+        if live:
+            self.world.announce_stop(live[pick % len(live)])
+
+    @rule(pick=ANY)
+    def drain_one(self, pick: int) -> None:
+        try:
+            self.world.apply(drain(self.world.view(), BROKERS[pick % len(BROKERS)]))
+        except InvalidReplicationFactor:
+            return
+
+    @rule(pick=ANY)
+    def remove_one(self, pick: int) -> None:
+        broker = BROKERS[pick % len(BROKERS)]
+        try:
+            self.world.apply(remove(self.world.view(), broker))
+        except InvalidRequest:
+            assert holdings(self.world.view(), broker).replicas > 0
+
+    @rule(pick=ANY)
+    def admit_one(self, pick: int) -> None:
+        self.world.admit(BROKERS[pick % len(BROKERS)])
+
+    # Partitions
+
+    @rule(pick=ANY)
+    def commit(self, pick: int) -> None:
+        for number, of in enumerate(self.world.images()):
+            if pick >> (number % 12) & 1:
+                self.world.commit(of)
+
+    @rule(pick=ANY, broker=st.sampled_from(BROKERS))
+    def shrink_isr(self, pick: int, broker: BrokerId) -> None:
+        if images := list(self.world.images()):
+            self.world.shrink_isr(images[pick % len(images)], broker)
+
+    @rule(broker=st.sampled_from(BROKERS))
+    def catch_up(self, broker: BrokerId) -> None:
+        for of in self.world.images():
+            self.world.catch_up(of, broker)
+
+    @rule(pick=ANY, goal=st.lists(st.sampled_from(BROKERS), min_size=1, max_size=4, unique=True))
+    def move(self, pick: int, goal: list[BrokerId]) -> None:
+        if images := list(self.world.images()):
+            of = images[pick % len(images)]
+            outcome = reassign(self.world.view(), {of: goal})
+            self.by_controller(lambda: self.world.apply(outcome.writes))
+
+    @rule(pick=ANY)
+    def cancel(self, pick: int) -> None:
+        view = self.world.view()
+        if moving := list(reassignments(view)):
+            outcome = reassign(view, {moving[pick % len(moving)]: None})
+            assert not outcome.refused
+            self.by_controller(lambda: self.world.apply(outcome.writes))
+
+    @rule()
+    def elect_preferred(self) -> None:
+        outcome = elect_leaders(self.world.view(), ElectionKind.PREFERRED)
+        self.by_controller(lambda: self.world.apply(outcome.writes))
+
+    @rule()
+    def balance(self) -> None:
+        self.by_controller(lambda: self.world.apply(balance(self.world.view())))
+        assert balance(self.world.view()) == []
+
+    # The controller
+
+    @rule(later_ms=st.sampled_from([0, 1_000, 15_000, 70_000]))
+    def decide(self, later_ms: int) -> None:
+        self.world.view()
+        self.world.now_ms += later_ms
+        self.by_controller(self.world.decide)
+        view = self.world.view()
+        for image in self.world.images().values():
+            assert all(view.is_live(one) for one in image.isr)
+            if any(view.is_live(one) for one in (*image.isr, *image.elr)):
+                assert image.leader is not None
+            if image.leader is not None:
+                assert view.is_live(image.leader)
+        assert not view.strays
+
+    @rule()
+    def everything_settles(self) -> None:
+        """With time and nothing more going wrong, moves end and everybody is in sync."""
+        for one, endpoint in self.world.view().brokers.items():
+            if endpoint.is_draining:
+                self.world.die(one)
+        for _ in range(200):
+            self.by_controller(self.world.decide)
+            turns = copies_now(self.world.view())
+            for one, partitions in turns.items():
+                assert len(partitions) <= self.world.settings.copies_per_broker_max
+                for of in partitions:
+                    self.world.catch_up(of, one)
+            has_moved = self.world.catch_up_everywhere(is_copying=False)
+            if not has_moved and not turns:
+                break
+            self.world.now_ms += 70_000
+        else:
+            raise AssertionError("it does not come to an end")
+
+    def by_controller(self, action: Callable[[], None]) -> None:
+        """What the controller does may not give away the last copy of what was committed."""
+        before = self.world.images()
+        action()
+        for of, image in self.world.images().items():
+            rules = self.world.view().topics[of.topic].rules
+            complete, leader, old = self.world.complete[of], image.leader, before[of]
+            if leader is not None and leader not in complete:
+                is_alone = {*old.replicas} - {*old.adding} == {leader}
+                assert rules.is_unclean_allowed or is_alone, (of, old, image)
+                self.world.complete[of] = {leader}
+            elif complete & {*old.replicas}:
+                assert complete & {*image.replicas}, (of, old, image)
+
+    @invariant()
+    def what_must_hold(self) -> None:
+        now = self.world.images()
+        for of, image in now.items():
+            assert len(set(image.replicas)) == len(image.replicas) > 0
+            assert {*image.isr, *image.elr} <= set(image.replicas)
+            assert {*image.adding, *image.removing} <= set(image.replicas)
+            assert image.leader is None or image.leader in image.isr
+            assert {*image.isr, *image.elr} <= self.world.complete[of], (of, image)
+            old = self.seen.get(of)
+            if old is not None:
+                assert image.leader_epoch >= old.leader_epoch
+                if image.leader != old.leader:
+                    assert image.leader_epoch > old.leader_epoch
+        self.seen = now
+
+
+def run(examples: int, steps: int) -> None:
+    run_state_machine_as_test(
+        ClusterHistory,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_random_histories_keep_what_was_committed() -> None:
+    run(examples=150, steps=50)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not FUZZ, reason="RESPOOL_FUZZ=long runs it")
+@pytest.mark.timeout(7200)
+def test_random_histories_keep_what_was_committed_at_length() -> None:
+    run(examples=4_000, steps=80)

@@ -1,0 +1,127 @@
+"""What is due by itself: urgent writes first, guarded, each with its reason; and the time brokers are missing."""
+
+import pytest
+
+from cluster.cluster_world import FOUR, ONE, THREE, TWO, ClusterWorld, image_of, view_of, written
+from respool.cluster import keys
+from respool.cluster.controller import decide
+from respool.cluster.guarded_write import OPERATIONS_MAX, GuardedWrite, KeyChange, in_writes
+from respool.cluster.liveness import Absences
+from respool.cluster.restart import step_back_everywhere
+from respool.cluster.view import ClusterSettings
+from respool.model.ids import TopicPartition
+from respool.ports.metadata_store import Guard
+
+
+def test_a_broker_s_death_is_answered_in_writes_the_store_takes() -> None:
+    view = view_of(*[image_of(1, 2, 3)] * 120, live=(2, 3))
+    writes = decide(view)
+    assert len(writes) == 3
+    assert sum(len(write.puts) for write in writes) == 120
+    for write in writes:
+        assert len(write.guards) + len(write.puts) <= OPERATIONS_MAX
+        assert write.guards[0] == Guard(key=keys.CONTROLLER, revision=1)
+        assert {guard.key for guard in write.guards[1:]} == set(write.puts)
+
+
+def test_new_leaders_are_written_first() -> None:
+    view = view_of(*[image_of(2, 1)] * 60, *[image_of(1, 2)] * 2, live=(2,))
+    first = written(decide(view)[:1])
+    assert {60, 61} <= set(first)
+
+
+def test_a_write_says_why() -> None:
+    (write,) = decide(view_of(*[image_of(1, 2)] * 5, live=(2,)))
+    assert write.why == (
+        "t-0: leader 2 after 1, in sync [2], not [1, 2]; t-1: leader 2 after 1, in sync [2], not [1, 2]; "
+        "t-2: leader 2 after 1, in sync [2], not [1, 2]; and 2 more"
+    )
+
+
+def test_an_election_that_may_lose_something_says_so() -> None:
+    world = ClusterWorld(dict.fromkeys((ONE, TWO)))
+    world.create("t", partitions=1, factor=2, overrides={"unclean.leader.election.enable": "true"})
+    of = TopicPartition("t", 0)
+    leader = world.image(of).leader
+    assert leader is not None
+    follower = ({ONE, TWO} - {leader}).pop()
+    world.shrink_isr(of, follower)
+    world.commit(of)
+    world.die(leader)
+    world.decide()
+    assert world.image(of).leader is None
+    world.now_ms += 30_000
+    (write,) = decide(world.view())
+    assert "UNCLEAN" in write.why
+
+
+def test_a_controller_that_is_none_any_more_writes_nothing() -> None:
+    world = ClusterWorld(dict.fromkeys((ONE, TWO)))
+    world.create("t", partitions=1, factor=2, overrides={})
+    world.die(ONE)
+    writes = decide(world.view())
+    world.put(keys.CONTROLLER, keys.encode_controller(TWO))
+    before = world.images()
+    with pytest.raises(AssertionError):
+        world.apply(writes)
+    assert world.images() == before
+
+
+def test_a_leader_that_was_faster_is_not_overwritten() -> None:
+    world = ClusterWorld(dict.fromkeys((ONE, TWO, THREE)))
+    world.create("t", partitions=1, factor=3, overrides={})
+    of = TopicPartition("t", 0)
+    leader, _, last = world.image(of).replicas
+    world.die(last)
+    writes = decide(world.view())
+    world.shrink_isr(of, last)
+    with pytest.raises(AssertionError):
+        world.apply(writes)
+    assert world.image(of).leader == leader
+    assert decide(world.view()) == []
+
+
+def test_a_write_larger_than_the_store_takes_cannot_be_made() -> None:
+    guards = tuple(Guard(key=str(one), revision=1) for one in range(OPERATIONS_MAX + 1))
+    with pytest.raises(AssertionError, match="101 operations"):
+        GuardedWrite(guards=guards, why="too much")
+
+
+def test_no_changes_are_no_writes() -> None:
+    guard = Guard(key=keys.CONTROLLER, revision=1)
+    assert in_writes([], guard=guard) == []
+    change = KeyChange(key="k", value=None, revision=None, why="gone")
+    assert in_writes([change], guard=guard) == [
+        GuardedWrite(guards=(guard,), deletes=("k",), why="gone")
+    ]
+
+
+def test_a_broker_is_missing_since_the_controller_first_missed_it() -> None:
+    absences = Absences()
+    everybody = (ONE, TWO, THREE)
+    assert absences.on_view(known=everybody, live=(ONE,), now_ms=10) == {TWO: 10, THREE: 10}
+    assert absences.on_view(known=everybody, live=(ONE, TWO), now_ms=20) == {THREE: 10}
+    # Back and gone again: it counts anew.
+    assert absences.on_view(known=everybody, live=(ONE,), now_ms=30) == {TWO: 30, THREE: 10}
+    # Another controller does not know of before.
+    assert Absences().on_view(known=everybody, live=(ONE,), now_ms=40) == {TWO: 40, THREE: 40}
+
+
+def test_the_controller_knows_when_time_alone_makes_something_due() -> None:
+    absences = Absences()
+    settings = ClusterSettings(dead_after_ms=1_000, unclean_wait_ms=100)
+    assert absences.next_due_ms(settings, now_ms=0) is None
+    absences.on_view(known=(ONE, TWO), live=(ONE,), now_ms=50)
+    assert absences.next_due_ms(settings, now_ms=50) == 150
+    assert absences.next_due_ms(settings, now_ms=150) == 1_050
+    assert absences.next_due_ms(settings, now_ms=1_050) is None
+
+
+def test_a_broker_steps_back_only_while_it_is_not_registered() -> None:
+    view = view_of(image_of(4, 1), image_of(1, 4), image_of(1, 2))
+    (write,) = step_back_everywhere(view.topics.values(), FOUR, was_clean=False)
+    assert write.guards[0] == Guard(key=keys.broker_key(FOUR), revision=0)
+    images = written([write])
+    assert sorted(images) == [0, 1]
+    assert (images[0].leader, images[0].leader_epoch) == (None, 6)
+    assert (images[1].leader, images[1].leader_epoch, images[1].isr) == (ONE, 5, (ONE,))

@@ -1,0 +1,129 @@
+"""Who leads and who is in sync when brokers come and go, one rule at a time."""
+
+import pytest
+
+from cluster.cluster_world import FOUR, ONE, THREE, TWO, image_of, view_of
+from respool.cluster.election import elect, settle, step_back
+from respool.cluster.view import ClusterSettings, TopicRules
+
+STRICT = TopicRules(min_isr=2)
+
+
+def test_a_partition_that_is_well_is_left_alone() -> None:
+    image = image_of(1, 2, 3)
+    assert settle(image, STRICT, view_of()) is image
+
+
+def test_a_dead_leader_is_followed_by_the_next_replica_in_sync() -> None:
+    image = settle(image_of(1, 2, 3), STRICT, view_of(live=(2, 3)))
+    assert (image.leader, image.isr, image.elr) == (TWO, (TWO, THREE), ())
+
+
+def test_a_dead_follower_leaves_the_isr_and_the_leader_stays() -> None:
+    image = settle(image_of(1, 2, 3), STRICT, view_of(live=(1, 3)))
+    assert (image.leader, image.isr, image.elr) == (ONE, (ONE, THREE), ())
+
+
+def test_a_replica_out_of_sync_is_never_elected() -> None:
+    image = settle(image_of(1, 2, isr=[1]), TopicRules(), view_of(live=(2,)))
+    assert (image.leader, image.isr, image.elr, image.last_leader) == (None, (), (ONE,), ONE)
+
+
+def test_who_leaves_an_isr_that_cannot_commit_any_more_stays_eligible() -> None:
+    image = settle(image_of(1, 2, 3), STRICT, view_of(live=(3,)))
+    assert (image.leader, image.isr, image.elr) == (THREE, (THREE,), (ONE, TWO))
+
+
+def test_the_first_eligible_replica_to_come_back_leads() -> None:
+    image = settle(
+        image_of(1, 2, 3, isr=[], elr=(TWO, THREE), last_leader=THREE), STRICT, view_of(live=(2,))
+    )
+    assert (image.leader, image.isr, image.elr, image.last_leader) == (TWO, (TWO,), (THREE,), None)
+
+
+def test_nobody_is_eligible_beside_an_isr_that_is_large_enough() -> None:
+    image = settle(image_of(1, 2, 3, isr=[1], elr=(TWO,)), TopicRules(min_isr=1), view_of())
+    assert (image.leader, image.isr, image.elr) == (ONE, (ONE,), ())
+
+
+def test_a_stopping_leader_hands_over_and_leaves_the_isr() -> None:
+    image = settle(image_of(1, 2, 3), STRICT, view_of(stopping=[1]))
+    assert (image.leader, image.isr) == (TWO, (TWO, THREE))
+
+
+def test_a_stopping_broker_helps_to_commit_where_it_is_needed() -> None:
+    image = settle(image_of(1, 2), STRICT, view_of(stopping=[1]))
+    assert (image.leader, image.isr, image.elr) == (TWO, (ONE, TWO), ())
+
+
+def test_a_stopping_broker_leads_on_where_it_is_alone() -> None:
+    image = image_of(1, 2, isr=[1])
+    assert settle(image, TopicRules(), view_of(stopping=[1])) is image
+
+
+def test_a_drained_broker_hands_over_but_stays_in_sync() -> None:
+    image = settle(image_of(1, 2, 3), STRICT, view_of(drained=[1]))
+    assert (image.leader, image.isr) == (TWO, (ONE, TWO, THREE))
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_unclean_election_is_only_where_the_topic_allows_it(is_allowed: bool) -> None:
+    rules = TopicRules(is_unclean_allowed=is_allowed)
+    lost = image_of(1, 2, isr=[], elr=(ONE,), last_leader=ONE)
+    view = view_of(live=(2,), missing_since_ms={ONE: 0}, now_ms=30_000)
+    image = settle(lost, rules, view)
+    expected = (TWO, (TWO,), ()) if is_allowed else (None, (), (ONE,))
+    assert (image.leader, image.isr, image.elr) == expected
+
+
+def test_unclean_election_waits_for_those_who_have_everything() -> None:
+    rules = TopicRules(is_unclean_allowed=True)
+    lost = image_of(1, 2, isr=[], elr=(ONE,), last_leader=ONE)
+    settings = ClusterSettings(unclean_wait_ms=10_000)
+    for now_ms, leader in [(9_999, None), (10_000, TWO)]:
+        view = view_of(live=(2,), missing_since_ms={ONE: 0}, now_ms=now_ms, settings=settings)
+        assert settle(lost, rules, view).leader == leader
+
+
+def test_unclean_election_can_be_asked_for() -> None:
+    lost = image_of(1, 2, isr=[], elr=(ONE,), last_leader=ONE)
+    image = elect(lost, TopicRules(), view_of(live=(2,)), is_unclean_asked=True)
+    assert (image.leader, image.isr, image.elr) == (TWO, (TWO,), ())
+
+
+@pytest.mark.parametrize(
+    ("is_synced", "replicas", "leader"),
+    [(True, (1, 2), 1), (False, (1, 2), None), (False, (1,), 1)],
+)
+def test_the_last_leader_is_enough_where_a_crash_loses_nothing_or_nobody_has_more(
+    is_synced: bool, replicas: tuple[int, ...], leader: int | None
+) -> None:
+    crashed = image_of(*replicas, isr=[], last_leader=ONE)
+    assert settle(crashed, TopicRules(is_synced=is_synced), view_of()).leader == leader
+
+
+def test_the_last_leader_waits_while_somebody_has_more() -> None:
+    image = image_of(1, 2, isr=[], elr=(TWO,), last_leader=ONE)
+    assert settle(image, TopicRules(is_synced=True), view_of(live=(1,))).leader is None
+
+
+class TestStepBack:
+    def test_after_a_clean_stop_one_keeps_its_place_but_does_not_lead(self) -> None:
+        image = step_back(image_of(1, 2), ONE, STRICT, was_clean=True)
+        assert (image.leader, image.isr, image.last_leader) == (None, (ONE, TWO), ONE)
+
+    def test_after_a_crash_one_is_neither_in_sync_nor_eligible(self) -> None:
+        image = step_back(image_of(1, 2, 3), TWO, STRICT, was_clean=False)
+        assert (image.leader, image.isr, image.elr) == (ONE, (ONE, THREE), ())
+        eligible = image_of(1, 2, 3, isr=[1], elr=(TWO, THREE))
+        image = step_back(eligible, TWO, STRICT, was_clean=False)
+        assert (image.leader, image.isr, image.elr) == (ONE, (ONE,), (THREE,))
+
+    def test_who_was_the_last_to_have_everything_is_remembered(self) -> None:
+        image = step_back(image_of(1, 2, isr=[1]), ONE, STRICT, was_clean=False)
+        assert (image.leader, image.isr, image.elr, image.last_leader) == (None, (), (), ONE)
+
+    @pytest.mark.parametrize("was_clean", [True, False])
+    def test_where_it_is_nothing_nothing_changes(self, was_clean: bool) -> None:
+        image = image_of(1, 2, FOUR, isr=[1, 2])
+        assert step_back(image, FOUR, STRICT, was_clean=was_clean) is image

@@ -1,0 +1,243 @@
+"""A broker's session: it acts only while its lease cannot have run out, and registers anew in safe steps."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.cluster_world import ONE
+from respool.cluster import keys
+from respool.cluster.keys import BrokerRegistration, RegistryEntry
+from respool.cluster.session import (
+    GiveUp,
+    GrantLease,
+    Phase,
+    Put,
+    ReadOwnKeys,
+    RevokeLease,
+    Session,
+    SessionSettings,
+    StepBack,
+    StopActing,
+)
+from respool.model.cluster import BrokerEndpoint
+from respool.ports.metadata_store import Guard
+
+ME = BrokerEndpoint(id=ONE, host="h", port=1, rack="a")
+RUN, OTHER_RUN = UUID(int=1), UUID(int=2)
+SETTINGS = SessionSettings(lease_ttl_ms=10_000, clock_drift=0.1, pause_ms=500)
+BROKER_KEY, REGISTRY_KEY = keys.broker_key(ONE), keys.registry_key(ONE)
+
+
+def new_session(clean_epoch: int | None = None) -> Session:
+    return Session(ME, settings=SETTINGS, clean_epoch=clean_epoch)
+
+
+def active(session: Session, *, at_ms: int = 1_000, revision: int = 50) -> Session:
+    session.begin(RUN)
+    session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=at_ms)
+    session.on_own_keys(None, None)
+    session.on_stepped_back()
+    session.on_registry_written(revision - 1)
+    session.on_registration_written(revision)
+    assert session.phase is Phase.ACTIVE
+    return session
+
+
+def test_a_broker_registers_step_by_step() -> None:
+    session = new_session()
+    assert session.begin(RUN) == [GrantLease(ttl_ms=10_000)]
+    assert session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0) == [ReadOwnKeys()]
+    entry = RegistryEntry(rack="a", is_drained=True, clean_epoch=31, revision=40)
+    assert session.on_own_keys(None, entry) == [StepBack(was_clean=False)]
+    (put,) = session.on_stepped_back()
+    assert isinstance(put, Put)
+    # It stays when the lease runs out; what an operator asked for stays as well.
+    assert (put.key, put.lease) == (REGISTRY_KEY, None)
+    assert put.guards == (Guard(key=REGISTRY_KEY, revision=40),)
+    assert keys.decode_registry(put.value) == RegistryEntry(rack="a", is_drained=True)
+    (put,) = session.on_registry_written(41)
+    assert isinstance(put, Put)
+    assert (put.key, put.lease) == (BROKER_KEY, 7)
+    assert put.guards == (
+        Guard(key=BROKER_KEY, revision=0),
+        Guard(key=REGISTRY_KEY, revision=41),
+    )
+    assert not session.may_act(1)
+    assert session.on_registration_written(42) == []
+    assert (session.phase, session.epoch) == (Phase.ACTIVE, 42)
+    assert session.may_act(1)
+
+
+def test_nothing_is_written_where_nothing_is_to_change() -> None:
+    session = new_session()
+    session.begin(RUN)
+    session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
+    session.on_own_keys(None, RegistryEntry(rack="a", revision=40))
+    (put,) = session.on_stepped_back()
+    assert isinstance(put, Put)
+    assert put.key == BROKER_KEY
+    assert Guard(key=REGISTRY_KEY, revision=40) in put.guards
+
+
+@pytest.mark.parametrize(
+    ("in_folder", "in_store", "was_clean"),
+    [(31, 31, True), (31, 30, False), (None, 31, False), (31, None, False), (None, None, False)],
+)
+def test_a_stop_was_clean_if_folder_and_store_name_the_same_epoch(
+    in_folder: int | None, in_store: int | None, was_clean: bool
+) -> None:
+    session = new_session(in_folder)
+    session.begin(RUN)
+    session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
+    entry = RegistryEntry(clean_epoch=in_store, revision=1)
+    assert session.on_own_keys(None, entry) == [StepBack(was_clean=was_clean)]
+
+
+def test_a_broker_waits_until_the_run_before_is_gone() -> None:
+    session = new_session()
+    session.begin(RUN)
+    session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
+    other = BrokerRegistration(endpoint=ME, incarnation=OTHER_RUN)
+    assert session.on_own_keys(other, None, revision=9) == [ReadOwnKeys(after_ms=SETTINGS.wait_ms)]
+    assert session.phase is Phase.READING
+    assert session.on_own_keys(None, None) == [StepBack(was_clean=False)]
+
+
+def test_a_registration_whose_answer_was_lost_counts() -> None:
+    session = new_session()
+    session.begin(RUN)
+    session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
+    session.on_own_keys(None, None)
+    session.on_stepped_back()
+    session.on_registry_written(49)
+    assert session.on_refused() == [ReadOwnKeys(after_ms=SETTINGS.wait_ms)]
+    mine = keys.decode_broker(
+        ONE, keys.encode_broker(BrokerRegistration(endpoint=ME, incarnation=RUN)), revision=50
+    )
+    assert session.on_own_keys(mine, None, revision=50) == []
+    assert (session.phase, session.epoch) == (Phase.ACTIVE, 50)
+
+
+def test_a_removed_broker_gives_up() -> None:
+    session = new_session()
+    session.begin(RUN)
+    session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
+    (effect,) = session.on_own_keys(None, RegistryEntry(is_removed=True, revision=1))
+    assert isinstance(effect, GiveUp)
+    assert "broker 1 has been removed" in effect.why
+
+
+def test_a_broker_fences_itself_before_its_lease_can_have_run_out() -> None:
+    session = active(new_session(), at_ms=1_000)
+    # 10,000 less a tenth for the clocks and 500 for a pause.
+    assert session.fenced_at_ms == 9_500
+    assert session.may_act(9_499)
+    assert not session.may_act(9_500)
+    session.on_renewed(sent_at_ms=4_000)
+    assert session.may_act(12_499)
+    assert not session.may_act(12_500)
+
+
+def test_an_answer_that_comes_late_does_not_shorten_the_lease() -> None:
+    session = active(new_session(), at_ms=1_000)
+    session.on_renewed(sent_at_ms=5_000)
+    session.on_renewed(sent_at_ms=4_000)
+    assert session.fenced_at_ms == 13_500
+    assert session.renew_at_ms == 7_500
+
+
+def test_a_lost_session_is_begun_anew_with_a_new_epoch_and_keeps_its_data() -> None:
+    session = active(new_session(), revision=50)
+    session.on_controller(60)
+    assert session.on_lost() == [StopActing()]
+    assert not session.may_act(1_000)
+    assert not session.may_control(1_000)
+    assert session.on_lost() == []
+    session.begin(OTHER_RUN)
+    session.on_lease_granted(8, ttl_ms=10_000, sent_at_ms=20_000)
+    # The process has not crashed: it has what it had.
+    assert session.on_own_keys(None, RegistryEntry(rack="a", revision=49)) == [
+        StepBack(was_clean=True)
+    ]
+    session.on_stepped_back()
+    session.on_registration_written(90)
+    assert session.epoch == 90
+
+
+def test_only_who_holds_the_controller_s_key_controls_and_only_while_it_may_act() -> None:
+    session = active(new_session(), at_ms=1_000)
+    assert not session.may_control(2_000)
+    session.on_controller(60)
+    assert session.controller_revision == 60
+    assert session.may_control(2_000)
+    assert not session.may_control(9_500)
+    session.on_controller(None)
+    assert not session.may_control(2_000)
+
+
+def test_a_clean_stop_is_announced_then_written_down_then_the_lease_ends() -> None:
+    session = active(new_session(), revision=50)
+    (put,) = session.announce_stop()
+    assert isinstance(put, Put)
+    assert (put.key, put.lease) == (BROKER_KEY, 7)
+    assert put.guards == (Guard(key=BROKER_KEY, revision=50),)
+    announced = keys.decode_broker(ONE, put.value, revision=55).endpoint
+    assert (announced.is_draining, announced.epoch) == (True, 50)
+    assert session.on_registration_written(55) == []
+    assert session.may_act(2_000)
+    (put,) = session.on_closed(RegistryEntry(rack="a", is_drained=True, revision=52))
+    assert isinstance(put, Put)
+    assert put.guards == (Guard(key=REGISTRY_KEY, revision=52),)
+    assert keys.decode_registry(put.value) == RegistryEntry(
+        rack="a", is_drained=True, clean_epoch=50
+    )
+    # Somebody else wrote there first: read again, and write again.
+    assert session.on_refused() == [ReadOwnKeys(after_ms=SETTINGS.wait_ms)]
+    session.on_closed(RegistryEntry(rack="a", revision=53))
+    assert session.on_registry_written(56) == [RevokeLease(lease=7)]
+
+
+def test_steps_out_of_order_are_a_broken_invariant() -> None:
+    with pytest.raises(AssertionError):
+        new_session().on_stepped_back()
+    with pytest.raises(AssertionError):
+        new_session().announce_stop()
+    with pytest.raises(AssertionError):
+        active(new_session()).begin(OTHER_RUN)
+    with pytest.raises(AssertionError):
+        new_session().on_controller(5)
+
+
+@given(
+    speed=st.floats(0.91, 1.09),
+    renewals=st.lists(
+        st.tuples(st.integers(1, 8_000), st.integers(0, 3_000), st.integers(0, 3_000)), max_size=12
+    ),
+    asked_after=st.lists(st.integers(0, 12_000), min_size=1, max_size=20),
+)
+def test_who_may_act_has_a_lease_that_lives(
+    speed: float, renewals: list[tuple[int, int, int]], asked_after: list[int]
+) -> None:
+    """The store's clock is the true one; the broker's has another speed, within what is allowed for.
+
+    Each renewal is sent a while after the one before, takes a while to the store and a while back, or never comes
+    back: what was answered is known to the broker only later.
+    """
+    true_ms = 0.0
+    session = active(new_session(), at_ms=0)
+    expires_ms = 10_000.0
+    for pause_ms, there_ms, back_ms in renewals:
+        true_ms += pause_ms
+        sent_at_ms = true_ms
+        arrives_ms = true_ms + there_ms
+        if arrives_ms >= expires_ms:
+            break
+        expires_ms = arrives_ms + 10_000
+        true_ms = arrives_ms + back_ms
+        session.on_renewed(sent_at_ms=int(sent_at_ms * speed))
+    for after_ms in asked_after:
+        asked_ms = true_ms + after_ms
+        if session.may_act(int(asked_ms * speed)):
+            assert asked_ms < expires_ms

@@ -1,0 +1,162 @@
+"""Topics are created and deleted in writes the store takes; what is left of a broken-off one is collected."""
+
+from uuid import UUID
+
+import pytest
+
+from cluster.cluster_world import FOUR, ONE, THREE, TWO, ClusterWorld, image_of, rules_of, view_of
+from respool.cluster import keys
+from respool.cluster.controller import decide
+from respool.cluster.guarded_write import OPERATIONS_MAX
+from respool.cluster.topics import create_topic, delete_topic, grow_topic
+from respool.cluster.view import read_view
+from respool.model.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidTopic,
+    RequestError,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from respool.model.ids import TopicId
+
+ID = TopicId(UUID(int=77))
+LARGE = 250
+
+
+def world() -> ClusterWorld:
+    return ClusterWorld(dict.fromkeys((ONE, TWO, THREE)))
+
+
+def test_a_topic_is_seen_only_when_all_its_partitions_are_written() -> None:
+    cluster = world()
+    writes = create_topic(
+        cluster.view(),
+        "t",
+        topic_id=ID,
+        overrides={"min.insync.replicas": "2"},
+        partition_count=LARGE,
+        replication_factor=2,
+    )
+    assert len(writes) > 2
+    for write in writes:
+        assert len(write.guards) + len(write.puts) + len(write.deletes) <= OPERATIONS_MAX
+        assert write.guards[0].key == keys.CONTROLLER
+        assert "t" not in cluster.view().topics
+        cluster.apply([write])
+    topic = cluster.view().topics["t"]
+    assert (topic.id, len(topic.partitions), topic.rules.min_isr) == (ID, LARGE, 2)
+    for image in topic.partitions:
+        assert image.leader == image.replicas[0]
+        assert image.isr == image.replicas
+        assert image.leader_epoch == 0
+    assert decide(cluster.view()) == []
+
+
+def test_what_is_left_of_a_broken_off_creation_is_collected_but_not_while_it_goes_on() -> None:
+    cluster = world()
+    writes = create_topic(
+        cluster.view(), "t", topic_id=ID, overrides={}, partition_count=LARGE, replication_factor=1
+    )
+    cluster.apply(writes[:-1])
+    going_on = read_view(
+        cluster.values,
+        controller_revision=cluster.view().controller_revision,
+        rules_of=rules_of,
+        creating=frozenset({ID}),
+    )
+    assert decide(going_on) == []
+    cluster.decide()
+    assert not [key for key in cluster.values if key.startswith(keys.PARTITIONS)]
+
+
+def test_a_deleted_topic_is_gone_with_the_first_write() -> None:
+    cluster = world()
+    cluster.create("t", partitions=LARGE, factor=1, overrides={})
+    writes = delete_topic(cluster.view(), "t")
+    assert len(writes) > 1
+    cluster.apply(writes[:1])
+    assert cluster.view().topics == {}
+    cluster.decide()
+    assert not [key for key in cluster.values if key.startswith(keys.PARTITIONS)]
+
+
+def test_two_who_create_a_topic_at_once_do_not_both_succeed() -> None:
+    cluster = world()
+    view = cluster.view()
+    first, second = (
+        create_topic(
+            view,
+            "t",
+            topic_id=TopicId(UUID(int=number)),
+            overrides={},
+            partition_count=1,
+            replication_factor=1,
+        )
+        for number in (1, 2)
+    )
+    cluster.apply(first)
+    with pytest.raises(AssertionError):
+        cluster.apply(second)
+
+
+def test_a_topic_grows_by_partitions_with_as_many_replicas() -> None:
+    cluster = world()
+    cluster.create("t", partitions=2, factor=2, overrides={})
+    cluster.apply(grow_topic(cluster.view(), "t", partition_count=5))
+    topic = cluster.view().topics["t"]
+    assert [len(image.replicas) for image in topic.partitions] == [2] * 5
+
+
+def test_replicas_go_where_they_are_assigned_to() -> None:
+    view = view_of(live=(1, 2))
+    cluster = world()
+    cluster.die(THREE)
+    cluster.apply(
+        create_topic(
+            cluster.view(),
+            "t",
+            topic_id=ID,
+            overrides={},
+            assignment={0: (THREE, ONE), 1: (ONE, TWO)},
+        )
+    )
+    first, second = cluster.view().topics["t"].partitions
+    # Who does not run is not in sync from the start.
+    assert (first.replicas, first.isr, first.leader) == ((THREE, ONE), (ONE,), ONE)
+    assert (second.replicas, second.isr, second.leader) == ((ONE, TWO), (ONE, TWO), ONE)
+    assert view.topics == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "error"),
+    [
+        ("t", {"partition_count": 1, "replication_factor": 1}, TopicAlreadyExists),
+        ("a/b", {"partition_count": 1, "replication_factor": 1}, InvalidTopic),
+        ("new", {"partition_count": 0, "replication_factor": 1}, InvalidPartitions),
+        ("new", {"partition_count": 1, "replication_factor": 4}, InvalidReplicationFactor),
+        ("new", {"partition_count": 1, "replication_factor": 0}, InvalidReplicationFactor),
+        ("new", {"assignment": {1: (ONE,)}}, InvalidReplicaAssignment),
+        ("new", {"assignment": {0: (ONE, ONE)}}, InvalidReplicaAssignment),
+        ("new", {"assignment": {0: (ONE,), 1: (ONE, TWO)}}, InvalidReplicaAssignment),
+        ("new", {"assignment": {0: (FOUR,)}}, InvalidReplicaAssignment),
+    ],
+)
+def test_what_cannot_be_created_is_refused(
+    name: str, more: dict[str, object], error: type[RequestError]
+) -> None:
+    with pytest.raises(error):
+        create_topic(view_of(image_of(1)), name, topic_id=ID, overrides={}, **more)  # type: ignore[arg-type]
+
+
+def test_a_topic_cannot_shrink_nor_grow_by_another_number_than_assigned() -> None:
+    view = view_of(image_of(1), image_of(2))
+    with pytest.raises(InvalidPartitions):
+        grow_topic(view, "t", partition_count=2)
+    with pytest.raises(InvalidReplicaAssignment):
+        grow_topic(view, "t", partition_count=4, assignment={2: (ONE,)})
+    with pytest.raises(UnknownTopicOrPartition):
+        grow_topic(view, "other", partition_count=4)
+    with pytest.raises(UnknownTopicOrPartition):
+        delete_topic(view, "other")
