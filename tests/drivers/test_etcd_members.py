@@ -10,6 +10,7 @@ import pytest
 
 from drivers.etcd_stories import connected, options_for, run
 from drivers.store_contract import take
+from respool.drivers.etcd_failures import EtcdRefused
 from respool.drivers.etcd_messages import WatchCreate
 from respool.drivers.etcd_store import EtcdStore
 from respool.drivers.etcd_watch import EtcdWatch
@@ -406,5 +407,44 @@ def test_a_server_that_is_no_etcd_is_told_in_time(answer: bytes) -> None:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             with pytest.raises(StoreUnavailable, match=url):
                 await EtcdStore.connect(options_for((url,), attempt_timeout_ms=200))
+
+    run(story)
+
+
+# -- not the same etcd any more ----------------------------------------------------------------------------------------
+
+
+def test_members_of_different_clusters_are_not_mixed(one: EtcdCluster, three: EtcdCluster) -> None:
+    async def story() -> None:
+        mixed = options_for((three.endpoints[0], one.endpoints[0]))
+        with pytest.raises(EtcdRefused, match="do not belong together"):
+            await EtcdStore.connect(mixed)
+        # Also when the stranger is met only later.
+        one.members[0].kill()
+        options = replace(mixed, attempt_timeout_ms=300, request_timeout_ms=700)
+        async with connected(options) as store:
+            await asyncio.to_thread(one.heal)
+            three.members[0].pause()
+            with pytest.raises(StoreUnavailable, match="do not belong together"):
+                await store.get("/a")
+
+    run(story)
+
+
+def test_an_etcd_that_has_forgotten_is_not_believed(one: EtcdCluster) -> None:
+    async def story() -> None:
+        async with connected(options_for(one.endpoints)) as store:
+            for number in range(5):
+                revision = await store.transact(puts={"/a": b"%d" % number})
+            one.members[0].kill()
+            one.members[0].wipe()
+            await asyncio.to_thread(one.heal)
+            for use in (
+                lambda: store.get("/a"),
+                lambda: store.snapshot(""),
+                lambda: store.transact(guards=[Guard(key="/a", revision=0)], puts={"/a": b"0"}),
+            ):
+                with pytest.raises(StoreUnavailable, match=f"gone back from revision {revision}"):
+                    await use()
 
     run(story)

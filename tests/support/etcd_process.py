@@ -103,6 +103,11 @@ class EtcdMemberProcess:
         except subprocess.TimeoutExpired:
             self.kill()
 
+    def wipe(self) -> None:
+        """Lose everything it knew; only while it does not run."""
+        assert not self.is_running
+        shutil.rmtree(self._folder / "data")
+
     def restart(self) -> None:
         if self.is_running:
             self.kill()

@@ -17,12 +17,37 @@ logger = logging.getLogger(__name__)
 _HAS_LEADER = {"hasleader": "true"}
 
 
+class EtcdIdentity:
+    """Which etcd cluster the members belong to: the one that the first of them to answer belongs to."""
+
+    def __init__(self) -> None:
+        self._cluster_id: int | None = None
+        self._told_by = ""
+
+    def check(self, url: str, cluster_id: int) -> None:
+        if self._cluster_id is None:
+            self._cluster_id, self._told_by = cluster_id, url
+        elif cluster_id != self._cluster_id:
+            # Half of the brokers could go by one and half by the other.
+            raise EtcdRefused(
+                f"etcd at {url} and at {self._told_by} do not belong together: they are members of different etcd "
+                "clusters. Check etcd, on every broker"
+            )
+
+
 class EtcdMember:
     """Gets ready when first used, and again after its connection broke."""
 
-    def __init__(self, url: str, options: EtcdOptions, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        options: EtcdOptions,
+        tls: ssl.SSLContext | None,
+        identity: EtcdIdentity,
+    ) -> None:
         self.url = url
         self._options = options
+        self._identity = identity
         self._connection = EtcdConnection(
             endpoint_of(url), tls, connect_timeout_ms=options.attempt_timeout_ms
         )
@@ -65,7 +90,7 @@ class EtcdMember:
 
         Raises:
             CallFailed: it does not answer; nothing was asked of it yet.
-            EtcdRefused: wrong password, or a version with known faults.
+            EtcdRefused: wrong password, a version with known faults, or a member of some other etcd.
         """
         async with self._getting_ready:
             if self._ready_in == self._connection.generation:
@@ -85,6 +110,8 @@ class EtcdMember:
                 # What was to be asked was not asked.
                 raise CallFailed(str(failure), Verdict.NOT_DONE, failure.status) from failure
             self._check_version(status.version)
+            if status.header is not None:
+                self._identity.check(self.url, status.header.cluster_id)
             self._ready_in = self._connection.generation
 
     def forget_login(self) -> None:

@@ -10,7 +10,7 @@ import random
 
 from respool.drivers import etcd_messages as msg
 from respool.drivers.etcd_failures import CallFailed, EtcdRefused, Verdict, refusal_to_user
-from respool.drivers.etcd_member import EtcdMember
+from respool.drivers.etcd_member import EtcdIdentity, EtcdMember
 from respool.drivers.etcd_options import EtcdOptions, endpoint_of, tls_context
 from respool.ports.metadata_store import StoreUnavailable
 
@@ -32,7 +32,8 @@ class EtcdMembers:
                     f"the files for TLS to etcd cannot be used: {error}: "
                     "check etcd_ca_file, etcd_cert_file and etcd_key_file"
                 ) from error
-        self._members = [EtcdMember(url, options, tls) for url in options.endpoints]
+        identity = EtcdIdentity()
+        self._members = [EtcdMember(url, options, tls, identity) for url in options.endpoints]
         self._chosen = 0
         self._is_closed = False
 

@@ -25,6 +25,8 @@ class Method(Generic[Ask, Reply]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
+    # Which etcd cluster this is; the same from all its members.
+    cluster_id: int = number(1)
     # The store's revision when the reply was made.
     revision: int = number(3)
 
@@ -184,6 +186,7 @@ class LoginReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusReply:
+    header: Header | None = one(1, Header)
     version: str = text(2)
 
 

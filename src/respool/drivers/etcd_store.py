@@ -41,6 +41,8 @@ class EtcdStore:
         self._options = options
         self._keys = KeySpace(options.cluster)
         self._members = EtcdMembers(options, root=self._keys.root)
+        # The latest revision that etcd has told us of.
+        self._revision = 0
 
     @classmethod
     async def connect(cls, options: EtcdOptions) -> "EtcdStore":
@@ -62,7 +64,9 @@ class EtcdStore:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     async def get(self, key: str) -> StoredValue | None:
+        seen = self._revision
         reply = await self._ask(msg.RANGE, msg.RangeAsk(key=self._keys.stored(key)))
+        self._take_revision(reply.header, seen)
         for found in reply.kvs:
             return StoredValue(value=found.value, revision=found.mod_revision)
         return None
@@ -82,11 +86,13 @@ class EtcdStore:
         values: dict[str, StoredValue] = {}
         revision = 0
         while True:
+            seen = self._revision
             page = await self._members.call(
                 msg.RANGE,
                 msg.RangeAsk(key=first, range_end=end, limit=SNAPSHOT_PAGE_KEYS, revision=revision),
             )
-            revision = revision or _revision(page.header)
+            now = self._take_revision(page.header, seen)
+            revision = revision or now
             for found in page.kvs:
                 key = self._keys.seen(found.key)
                 if key.startswith(prefix):
@@ -124,13 +130,15 @@ class EtcdStore:
             # To tell which guard failed.
             failure=tuple(self._look(guard.key) for guard in guards),
         )
+        seen = self._revision
         try:
             reply = await self._members.call(msg.TXN, ask, is_repeatable=False)
         except CallFailed as failure:
             raise _refused_write(failure, ask, lease) from failure
+        revision = self._take_revision(reply.header, seen)
         if not reply.succeeded:
             raise GuardFailed(_failed_guards(guards, reply))
-        return _revision(reply.header)
+        return revision
 
     def _compares(self, guards: Sequence[Guard]) -> Iterator[msg.Compare]:
         for guard in guards:
@@ -183,17 +191,26 @@ class EtcdStore:
     async def close(self) -> None:
         await self._members.close()
 
+    def _take_revision(self, header: msg.Header | None, seen: int) -> int:
+        """The reply's revision, which must not be before the one we had `seen` when we asked.
+
+        Such a reply is stale, or etcd has forgotten what it had told. Acting on it could undo what others rely on.
+        """
+        assert header is not None
+        if header.revision < seen:
+            raise StoreUnavailable(
+                f"etcd has gone back from revision {seen} to {header.revision}: it answers with stale data, or was "
+                "emptied or restored from a backup. In that case stop all brokers before going on"
+            )
+        self._revision = max(self._revision, header.revision)
+        return header.revision
+
     async def _ask(self, method: msg.Method[msg.Ask, msg.Reply], ask: msg.Ask) -> msg.Reply:
         """What changes nothing, or does no harm when done twice."""
         try:
             return await self._members.call(method, ask)
         except CallFailed as failure:
             raise StoreUnavailable(f"etcd: {failure}") from failure
-
-
-def _revision(header: msg.Header | None) -> int:
-    assert header is not None
-    return header.revision
 
 
 def _failed_guards(guards: Sequence[Guard], reply: msg.TxnReply) -> str:
