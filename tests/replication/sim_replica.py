@@ -45,6 +45,8 @@ class Replica:
         self.me = me
         self.log = MemoryLog()
         self.is_up = False
+        # How its last run ended.
+        self.was_stopped_cleanly = True
         # Frozen until then: everything that reaches it waits.
         self.paused_until_ms = 0
         # Which run of the process it is.
@@ -83,6 +85,7 @@ class Replica:
     def stop(self, *, kept_end: Offset | None) -> None:
         """The process ends; with `kept_end`, so does the power, and everything from there on is lost."""
         self.is_up = False
+        self.was_stopped_cleanly = kept_end is None
         self.role = None
         self.pending = []
         if kept_end is not None:

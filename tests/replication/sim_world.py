@@ -367,13 +367,13 @@ class World:
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
-    def boot(self, broker: BrokerId, *, was_clean: bool = True) -> None:
+    def boot(self, broker: BrokerId) -> None:
         """Start a broker. Before it registers it gives up what it led, and after a bad crash what it seemed to have."""
         replica, image = self.replicas[broker], self.store.image
         is_first = replica.incarnation == 0
         wanted = image
         flush = Flush.ALWAYS if self.is_synced else Flush.OS
-        may_stay = may_stay_in_sync(flush, was_stopped_cleanly=was_clean)
+        may_stay = may_stay_in_sync(flush, was_stopped_cleanly=replica.was_stopped_cleanly)
         is_believed = broker in image.isr or broker in image.elr
         if is_believed and not may_stay and self.controller_rules.removes_after_crash:
             wanted = without(
@@ -394,7 +394,7 @@ class World:
         epoch = replica.broker_epoch
         replica.stop(kept_end=kept_end)
         self.at(LEASE_MS, lambda: self.store.expire(broker, epoch))
-        self.at(back_after_ms, lambda: self._boot_if_down(broker, was_clean=False))
+        self.at(back_after_ms, lambda: self._boot_if_down(broker))
 
     def stop(self, broker: BrokerId, *, back_after_ms: int) -> None:
         """A clean stop."""
@@ -406,12 +406,12 @@ class World:
         replica.checkpoint_high_watermark()
         replica.stop(kept_end=None)
         self.store.expire(broker, replica.broker_epoch)
-        self.at(back_after_ms, lambda: self._boot_if_down(broker, was_clean=True))
+        self.at(back_after_ms, lambda: self._boot_if_down(broker))
 
-    def _boot_if_down(self, broker: BrokerId, *, was_clean: bool) -> None:
+    def _boot_if_down(self, broker: BrokerId) -> None:
         if not self.replicas[broker].is_up:
             self.trace("%s boots", broker)
-            self.boot(broker, was_clean=was_clean)
+            self.boot(broker)
 
     def pause(self, broker: BrokerId, duration_ms: int) -> None:
         """The process is frozen; for longer than its lease, others take it for dead and it does not know."""
@@ -598,7 +598,7 @@ class World:
             if replica.is_up and broker not in self.store.brokers:
                 replica.broker_epoch = self.store.register(broker)
             if not replica.is_up:
-                self.boot(broker, was_clean=False)
+                self.boot(broker)
             self.read_store(replica)
 
     @property
