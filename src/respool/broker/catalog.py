@@ -9,7 +9,10 @@ from dataclasses import replace
 from typing import NoReturn
 
 from respool.broker.catalog_feed import CatalogFeed
+from respool.broker.image_reader import ImageReader
 from respool.cluster import keys
+from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.view import ClusterSettings, ClusterView, TopicRules, read_view
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
 from respool.model.errors import (
     InvalidPartitions,
@@ -19,9 +22,8 @@ from respool.model.errors import (
     UnknownTopicOrPartition,
 )
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId, check_topic_name
-from respool.model.internal_topics import is_internal
 from respool.model.settings import Settings
-from respool.model.topic_config import TopicConfig
+from respool.model.topic_config import Flush, TopicConfig
 from respool.ports.dice import Dice
 from respool.ports.metadata_store import Guard, GuardFailed, MetadataStore
 
@@ -33,8 +35,7 @@ class Catalog:
         self._dice = dice
         self._me = BrokerId(settings.broker_id)
         self.image = ClusterImage(cluster_id="", brokers={}, controller=self._me)
-        # Topics of which not every partition is known yet: the changes of one write come one by one.
-        self._incomplete: dict[TopicId, str] = {}
+        self._reader = ImageReader(me=self._me, parse_config=self.parse_config)
         # Told when the image has changed.
         self.on_changed: Callable[[], None] = lambda: None
 
@@ -46,6 +47,67 @@ class Catalog:
     async def follow(self) -> NoReturn:
         """See what others change, for ever."""
         await self._feed.follow()
+
+    async def read_view(self) -> ClusterView:
+        """What decisions about the cluster are made on, as the store has it now."""
+        await self._feed.load()
+        return self.view()
+
+    def view(
+        self,
+        *,
+        controller_revision: int = 0,
+        missing_since_ms: Mapping[BrokerId, int] | None = None,
+        now_ms: int = 0,
+        settings: ClusterSettings | None = None,
+        is_leader_check_due: bool = True,
+    ) -> ClusterView:
+        """The same, as far as it is known here."""
+        return read_view(
+            self._feed.values,
+            controller_revision=controller_revision,
+            rules_of=self._rules_of,
+            missing_since_ms=missing_since_ms,
+            now_ms=now_ms,
+            settings=settings,
+            is_leader_check_due=is_leader_check_due,
+        )
+
+    @property
+    def has_controller(self) -> bool:
+        return keys.CONTROLLER in self._feed.values
+
+    def live_and_known(self) -> tuple[set[BrokerId], set[BrokerId]]:
+        """The brokers that are registered now, and those that ever were and were not removed."""
+        view = self.view()
+        known = {one for one, entry in view.registry.items() if not entry.is_removed}
+        return set(view.brokers), known
+
+    async def put(self, key: str, value: bytes, *, revision: int, lease: int | None = None) -> int:
+        """Write one key that was last changed at that revision; it is seen here when this returns.
+
+        Raises:
+            GuardFailed, LeaseExpired, StoreUnavailable: as `MetadataStore.transact`.
+        """
+        return await self._feed.write(
+            guards=[Guard(key=key, revision=revision)], puts={key: value}, lease=lease
+        )
+
+    async def write(self, write: GuardedWrite) -> int:
+        """Write a decision of the cluster's; it is seen here when this returns.
+
+        Raises:
+            GuardFailed: what it was decided on has changed.
+            StoreUnavailable: whether it was written is unknown.
+        """
+        return await self._feed.write(guards=write.guards, puts=write.puts, deletes=write.deletes)
+
+    def _rules_of(self, overrides: Mapping[str, str]) -> TopicRules:
+        config = self.parse_config(overrides)
+        return TopicRules(
+            min_isr=config.min_insync_replicas,
+            is_synced=config.respool_flush is Flush.ALWAYS,
+        )
 
     def on_listening(self, me: BrokerEndpoint) -> None:
         """The address is known only once the socket is bound."""
@@ -82,7 +144,7 @@ class Catalog:
             id=TopicId(self._dice.uuid()), overrides=overrides, partition_count=partition_count
         )
         partitions = [self._new_partition() for _ in range(partition_count)]
-        image = self._topic_image(name, record, partitions)
+        image = self._reader.topic_image(name, record, partitions)
         if validate_only:
             return image
         try:
@@ -187,80 +249,10 @@ class Catalog:
         )
 
     def _on_changed(self, changed: frozenset[str]) -> None:
-        topics = dict(self.image.topics)
-        # In an order of their own, so that a simulated run is the same each time.
-        for name in sorted(self._names_of(changed)):
-            topic = self._read_topic(name)
-            if topic is None:
-                topics.pop(name, None)
-            else:
-                topics[name] = topic
-        self.image = replace(
-            self.image,
-            brokers=self._read_brokers() if _are_any(changed, keys.BROKERS) else self.image.brokers,
-            controller=self._read_controller(),
-            topics=topics,
-            topics_by_id={topic.id: topic for topic in topics.values()},
-            revision=self._feed.revision,
+        self.image = self._reader.read(
+            self._feed.values, changed, self.image, revision=self._feed.revision
         )
         self.on_changed()
-
-    def _read_brokers(self) -> dict[BrokerId, BrokerEndpoint]:
-        """Those that are registered, and this one in any case: whoever asks has reached it."""
-        brokers = {self._me: self.image.brokers[self._me]}
-        for key, stored in self._feed.values.items():
-            if key.startswith(keys.BROKERS):
-                broker = BrokerId(int(key.removeprefix(keys.BROKERS)))
-                registration = keys.decode_broker(broker, stored.value, revision=stored.revision)
-                brokers[broker] = registration.endpoint
-        return brokers
-
-    def _read_controller(self) -> BrokerId:
-        stored = self._feed.values.get(keys.CONTROLLER)
-        # A broker alone is its own.
-        return self._me if stored is None else keys.decode_controller(stored.value)
-
-    def _names_of(self, changed: Iterable[str]) -> set[str]:
-        """The topics that these keys are about."""
-        names = {key.removeprefix(keys.TOPICS) for key in changed if key.startswith(keys.TOPICS)}
-        for key in changed:
-            if key.startswith(keys.PARTITIONS):
-                topic_id, _ = keys.parse_partition_key(key)
-                topic = self.image.topics_by_id.get(topic_id)
-                if topic is not None:
-                    names.add(topic.name)
-                elif topic_id in self._incomplete:
-                    names.add(self._incomplete[topic_id])
-        return names
-
-    def _read_topic(self, name: str) -> TopicImage | None:
-        """The topic as the store has it; None where it, or one of its partitions, is not there (yet)."""
-        values = self._feed.values
-        stored = values.get(keys.topic_key(name))
-        if stored is None:
-            return None
-        record = keys.decode_topic(stored.value)
-        partitions = []
-        for number in range(record.partition_count):
-            one = values.get(keys.partition_key(record.id, number))
-            if one is None:
-                self._incomplete[record.id] = name
-                return None
-            partitions.append(keys.decode_partition(one.value, revision=one.revision))
-        self._incomplete.pop(record.id, None)
-        return self._topic_image(name, record, partitions)
-
-    def _topic_image(
-        self, name: str, record: keys.TopicRecord, partitions: Iterable[PartitionImage]
-    ) -> TopicImage:
-        return TopicImage(
-            name=name,
-            id=record.id,
-            partitions=tuple(partitions),
-            overrides=record.overrides,
-            config=self.parse_config(record.overrides),
-            internal=is_internal(name),
-        )
 
     def _new_partition(self) -> PartitionImage:
         return PartitionImage(
@@ -293,10 +285,6 @@ class Catalog:
             raise InvalidPartitions(
                 f"{added} more partitions would make {have + added}, limit {limit} (partitions_max)"
             )
-
-
-def _are_any(changed: Iterable[str], prefix: str) -> bool:
-    return any(key.startswith(prefix) for key in changed)
 
 
 def _partition_puts(

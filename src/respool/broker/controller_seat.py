@@ -1,0 +1,109 @@
+"""One of the brokers is the controller: this one campaigns for it, and while it has it, carries out what is due.
+
+The seat is a key that hangs on the broker's lease. What is decided (`cluster/controller.py`) is written under its
+guard, so a controller that has been replaced without knowing it writes nothing.
+"""
+
+import asyncio
+import logging
+from typing import NoReturn
+
+from respool.broker.catalog import Catalog
+from respool.broker.membership import Membership
+from respool.cluster import controller
+from respool.cluster.liveness import Absences
+from respool.cluster.view import ClusterSettings, ClusterView
+from respool.model.ids import BrokerId
+from respool.ports.clock import Clock
+from respool.ports.metadata_store import GuardFailed, LeaseExpired, StoreUnavailable
+
+logger = logging.getLogger(__name__)
+
+# So often it looks although nothing has changed that it knows of.
+LOOK_EVERY_S = 5.0
+RETRY_DELAY_S = 0.25
+LEADER_CHECK_EVERY_MS = 5 * 60_000
+
+
+class ControllerSeat:
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        catalog: Catalog,
+        membership: Membership,
+        clock: Clock,
+        settings: ClusterSettings | None = None,
+    ) -> None:
+        self._me = me
+        self._catalog = catalog
+        self._membership = membership
+        self._clock = clock
+        self._settings = settings or ClusterSettings()
+        self._absences = Absences()
+        self._leaders_checked_at_ms: int | None = None
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Something has changed that may make something due."""
+        self._woken.set()
+
+    async def run(self) -> NoReturn:
+        while True:
+            try:
+                await self.look()
+            except (GuardFailed, LeaseExpired, StoreUnavailable) as error:
+                # Somebody was faster, or nobody knows: what is due is found again.
+                logger.debug("the controller looks again: %s", error)
+                await asyncio.sleep(RETRY_DELAY_S)
+                continue
+            try:
+                async with asyncio.timeout(self._wait_s()):
+                    await self._woken.wait()
+            except TimeoutError:
+                pass
+            self._woken.clear()
+
+    async def look(self) -> int:
+        """Take the seat if it is free, and write what is due; return how much that was.
+
+        Raises:
+            GuardFailed, LeaseExpired, StoreUnavailable: look again.
+        """
+        if not self._membership.may_act():
+            return 0
+        if not self._membership.may_control():
+            if self._catalog.has_controller:
+                return 0
+            await self._membership.take_seat()
+            logger.info("broker %d is the controller now", self._me)
+            # A new controller starts counting anew.
+            self._absences = Absences()
+        view = self._view()
+        count = 0
+        for write in controller.decide(view):
+            logger.info("controller: %s", write.why)
+            await self._catalog.write(write)
+            count += 1
+        if view.is_leader_check_due:
+            self._leaders_checked_at_ms = self._clock.monotonic_ms()
+        return count
+
+    def _view(self) -> ClusterView:
+        now_ms = self._clock.monotonic_ms()
+        brokers, known = self._catalog.live_and_known()
+        last = self._leaders_checked_at_ms
+        return self._catalog.view(
+            controller_revision=self._membership.controller_revision,
+            missing_since_ms=self._absences.on_view(known=known, live=brokers, now_ms=now_ms),
+            now_ms=now_ms,
+            settings=self._settings,
+            is_leader_check_due=last is None or now_ms - last >= LEADER_CHECK_EVERY_MS,
+        )
+
+    def _wait_s(self) -> float:
+        now_ms = self._clock.monotonic_ms()
+        due_ms = self._absences.next_due_ms(self._settings, now_ms=now_ms)
+        if due_ms is None:
+            return LOOK_EVERY_S
+        return min(LOOK_EVERY_S, (due_ms - now_ms) / 1000)

@@ -1,0 +1,100 @@
+"""The cluster's image of what the metadata store holds. What no changed key is about is taken over from the last."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from respool.cluster import keys
+from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
+from respool.model.ids import BrokerId, TopicId
+from respool.model.internal_topics import is_internal
+from respool.model.topic_config import TopicConfig
+from respool.ports.metadata_store import StoredValue
+
+Values = Mapping[str, StoredValue]
+
+
+class ImageReader:
+    def __init__(
+        self, *, me: BrokerId, parse_config: Callable[[Mapping[str, str]], TopicConfig]
+    ) -> None:
+        self._me = me
+        self._parse_config = parse_config
+        # Topics of which not every partition is known yet: the changes of one write come one by one.
+        self._incomplete: dict[TopicId, str] = {}
+
+    def read(
+        self, values: Values, changed: frozenset[str], before: ClusterImage, *, revision: int
+    ) -> ClusterImage:
+        topics = dict(before.topics)
+        # In an order of their own, so that a simulated run is the same each time.
+        for name in sorted(self._names_of(changed, before)):
+            topic = self._read_topic(values, name)
+            if topic is None:
+                topics.pop(name, None)
+            else:
+                topics[name] = topic
+        are_brokers_changed = any(key.startswith(keys.BROKERS) for key in changed)
+        return replace(
+            before,
+            brokers=self._read_brokers(values, before) if are_brokers_changed else before.brokers,
+            controller=self._read_controller(values),
+            topics=topics,
+            topics_by_id={topic.id: topic for topic in topics.values()},
+            revision=revision,
+        )
+
+    def topic_image(
+        self, name: str, record: keys.TopicRecord, partitions: Iterable[PartitionImage]
+    ) -> TopicImage:
+        return TopicImage(
+            name=name,
+            id=record.id,
+            partitions=tuple(partitions),
+            overrides=record.overrides,
+            config=self._parse_config(record.overrides),
+            internal=is_internal(name),
+        )
+
+    def _read_brokers(self, values: Values, before: ClusterImage) -> dict[BrokerId, BrokerEndpoint]:
+        """Those that are registered, and this one in any case: whoever asks has reached it."""
+        brokers = {self._me: before.brokers[self._me]}
+        for key, stored in values.items():
+            if key.startswith(keys.BROKERS):
+                broker = BrokerId(int(key.removeprefix(keys.BROKERS)))
+                registration = keys.decode_broker(broker, stored.value, revision=stored.revision)
+                brokers[broker] = registration.endpoint
+        return brokers
+
+    def _read_controller(self, values: Values) -> BrokerId:
+        stored = values.get(keys.CONTROLLER)
+        # A broker alone is its own.
+        return self._me if stored is None else keys.decode_controller(stored.value)
+
+    def _names_of(self, changed: Iterable[str], before: ClusterImage) -> set[str]:
+        """The topics that these keys are about."""
+        names = {key.removeprefix(keys.TOPICS) for key in changed if key.startswith(keys.TOPICS)}
+        for key in changed:
+            if key.startswith(keys.PARTITIONS):
+                topic_id, _ = keys.parse_partition_key(key)
+                topic = before.topics_by_id.get(topic_id)
+                if topic is not None:
+                    names.add(topic.name)
+                elif topic_id in self._incomplete:
+                    names.add(self._incomplete[topic_id])
+        return names
+
+    def _read_topic(self, values: Values, name: str) -> TopicImage | None:
+        """The topic as the store has it; None where it, or one of its partitions, is not there (yet)."""
+        stored = values.get(keys.topic_key(name))
+        if stored is None:
+            return None
+        record = keys.decode_topic(stored.value)
+        partitions = []
+        for number in range(record.partition_count):
+            one = values.get(keys.partition_key(record.id, number))
+            if one is None:
+                self._incomplete[record.id] = name
+                return None
+            partitions.append(keys.decode_partition(one.value, revision=one.revision))
+        self._incomplete.pop(record.id, None)
+        return self.topic_image(name, record, partitions)

@@ -1,0 +1,222 @@
+"""A broker's place in the cluster: registers it in the metadata store, keeps its lease, and gives it back at the end.
+
+`cluster/session.py` decides; here it is done. What the store refuses, or does not answer, is told to the session, which
+looks again. Whoever leads or controls asks `may_act` or `may_control` each time: a broker that cannot renew its lease
+in time stops by itself, before others can have taken its place.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NoReturn
+
+from respool.broker.catalog import Catalog
+from respool.cluster import keys
+from respool.cluster.restart import step_back_everywhere
+from respool.cluster.session import (
+    Effect,
+    GiveUp,
+    GrantLease,
+    Phase,
+    Put,
+    ReadOwnKeys,
+    RevokeLease,
+    Session,
+    StepBack,
+    StopActing,
+)
+from respool.model.errors import RespoolError
+from respool.model.ids import BrokerId
+from respool.ports.clock import Clock
+from respool.ports.dice import Dice
+from respool.ports.metadata_store import (
+    GuardFailed,
+    LeaseExpired,
+    MetadataStore,
+    StoreUnavailable,
+)
+
+logger = logging.getLogger(__name__)
+
+RETRY_DELAY_S = 0.25
+
+
+class RemovedFromCluster(RespoolError):
+    """The broker may not be part of the cluster any more."""
+
+
+class Membership:
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        session: Session,
+        store: MetadataStore,
+        catalog: Catalog,
+        clock: Clock,
+        dice: Dice,
+        on_stop_acting: Callable[[], None],
+    ) -> None:
+        """`on_stop_acting` is called when the lease is lost: lead nothing, acknowledge nothing from then on."""
+        self._me = me
+        self._session = session
+        self._store = store
+        self._catalog = catalog
+        self._clock = clock
+        self._dice = dice
+        self._on_stop_acting = on_stop_acting
+        self._lease = 0
+
+    @property
+    def epoch(self) -> int | None:
+        """The broker epoch, while it is registered."""
+        return self._session.epoch
+
+    def may_act(self) -> bool:
+        return self._session.may_act(self._clock.monotonic_ms())
+
+    def may_control(self) -> bool:
+        return self._session.may_control(self._clock.monotonic_ms())
+
+    @property
+    def controller_revision(self) -> int:
+        """What the controller's writes are guarded by."""
+        assert self._session.controller_revision is not None
+        return self._session.controller_revision
+
+    async def take_seat(self) -> None:
+        """Become the controller, if nobody is.
+
+        Raises:
+            GuardFailed: somebody is.
+            LeaseExpired, StoreUnavailable: look again.
+        """
+        revision = await self._catalog.put(
+            keys.CONTROLLER, keys.encode_controller(self._me), revision=0, lease=self._lease
+        )
+        self._session.on_controller(revision)
+
+    async def join(self) -> None:
+        """Register; return when that is done, however long the store is away.
+
+        Raises:
+            RemovedFromCluster: it may not.
+        """
+        await self._carry_out(self._session.begin(self._dice.uuid()))
+
+    async def stay(self) -> NoReturn:
+        """Keep the lease, and register anew whenever it was lost."""
+        while True:
+            await self._sleep_until(self._session.renew_at_ms)
+            await self._renew()
+            if self._session.phase is Phase.IDLE:
+                logger.warning("broker %d has lost its lease and registers anew", self._me)
+                await self.join()
+
+    async def announce_stop(self) -> None:
+        """Let others take over what this broker leads."""
+        await self._carry_out(self._session.announce_stop())
+
+    async def leave(self) -> None:
+        """All is synced and closed: say that this stop was clean, and go."""
+        while True:
+            try:
+                stored = await self._store.get(keys.registry_key(self._me))
+                break
+            except StoreUnavailable as error:
+                logger.warning("the metadata store does not answer: %s", error)
+                await asyncio.sleep(RETRY_DELAY_S)
+        entry = keys.RegistryEntry()
+        if stored is not None:
+            entry = keys.decode_registry(stored.value, revision=stored.revision)
+        await self._carry_out(self._session.on_closed(entry))
+
+    async def _renew(self) -> None:
+        sent_at_ms = self._clock.monotonic_ms()
+        try:
+            is_alive = await self._store.keep_alive(self._lease)
+        except StoreUnavailable as error:
+            if not self.may_act():
+                logger.warning("broker %d acts no more: its lease may be over: %s", self._me, error)
+                self._on_stop_acting()
+            await asyncio.sleep(RETRY_DELAY_S)
+            return
+        if is_alive:
+            self._session.on_renewed(sent_at_ms=sent_at_ms)
+        else:
+            await self._carry_out(self._session.on_lost())
+
+    async def _carry_out(self, effects: Iterable[Effect]) -> None:
+        waiting = deque(effects)
+        while waiting:
+            waiting.extend(await self._do(waiting.popleft()))
+
+    async def _do(self, effect: Effect) -> list[Effect]:
+        try:
+            return await self._try(effect)
+        except (GuardFailed, StoreUnavailable) as error:
+            logger.info("broker %d, %s: %s", self._me, self._session.phase.name, error)
+            await asyncio.sleep(RETRY_DELAY_S)
+            return self._session.on_refused()
+        except LeaseExpired:
+            self._session.on_lost()
+            return self._session.begin(self._dice.uuid())
+
+    async def _try(self, effect: Effect) -> list[Effect]:
+        session = self._session
+        match effect:
+            case GrantLease(ttl_ms=ttl_ms):
+                sent_at_ms = self._clock.monotonic_ms()
+                self._lease = await self._store.grant_lease(ttl_ms)
+                return session.on_lease_granted(self._lease, ttl_ms=ttl_ms, sent_at_ms=sent_at_ms)
+            case ReadOwnKeys(after_ms=after_ms):
+                await asyncio.sleep(after_ms / 1000)
+                return await self._read_own_keys()
+            case StepBack(was_clean=was_clean):
+                await self._step_back(was_clean=was_clean)
+                return session.on_stepped_back()
+            case Put():
+                return await self._put(effect)
+            case StopActing():
+                self._on_stop_acting()
+                return []
+            case RevokeLease(lease=lease):
+                await self._store.revoke_lease(lease)
+                return []
+            case GiveUp(why=why):
+                raise RemovedFromCluster(why)
+
+    async def _read_own_keys(self) -> list[Effect]:
+        stored = await self._store.get(keys.broker_key(self._me))
+        registry = await self._store.get(keys.registry_key(self._me))
+        registration = None
+        if stored is not None:
+            registration = keys.decode_broker(self._me, stored.value, revision=stored.revision)
+        entry = None
+        if registry is not None:
+            entry = keys.decode_registry(registry.value, revision=registry.revision)
+        return self._session.on_own_keys(
+            registration, entry, revision=0 if stored is None else stored.revision
+        )
+
+    async def _step_back(self, *, was_clean: bool) -> None:
+        """Take back what an earlier run left, until nothing of it is there."""
+        while True:
+            topics = (await self._catalog.read_view()).topics.values()
+            writes = step_back_everywhere(topics, self._me, was_clean=was_clean)
+            if not writes:
+                return
+            for write in writes:
+                await self._catalog.write(write)
+
+    async def _put(self, put: Put) -> list[Effect]:
+        revision = await self._store.transact(
+            guards=put.guards, puts={put.key: put.value}, lease=put.lease
+        )
+        if put.key == keys.registry_key(self._me):
+            return self._session.on_registry_written(revision)
+        return self._session.on_registration_written(revision)
+
+    async def _sleep_until(self, at_ms: int) -> None:
+        await asyncio.sleep(max(0, at_ms - self._clock.monotonic_ms()) / 1000)

@@ -1,0 +1,223 @@
+"""Who is the controller, and what it does: several brokers on one metadata store, without any partition behind them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from respool.broker.catalog import Catalog
+from respool.broker.controller_seat import ControllerSeat
+from respool.broker.membership import Membership
+from respool.cluster import keys
+from respool.cluster.session import Session, SessionSettings
+from respool.cluster.view import ClusterSettings
+from respool.drivers.sqlite_store import SqliteStore
+from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.model.ids import BrokerId, LeaderEpoch, TopicId
+from respool.model.settings import Settings
+from respool.ports.metadata_store import GuardFailed
+from respool.sim.clock import SimClock
+
+TTL_MS = 1_000
+TOPIC = TopicId(UUID(int=77))
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+
+
+class _Dice:
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+
+    def uuid(self) -> UUID:
+        return UUID(int=self._random.getrandbits(128), version=4)
+
+
+class Node:
+    """As much of a broker as has to do with the store. It sees what others wrote when it looks."""
+
+    def __init__(self, world: "World", broker: BrokerId) -> None:
+        self.id = broker
+        endpoint = BrokerEndpoint(id=broker, host=f"host-{broker}", port=9092)
+        dice: Any = _Dice(broker)
+        self.catalog = Catalog(store=world.store, settings=Settings(broker_id=broker), dice=dice)
+        self._loading = self.catalog.load(cluster_id="c", me=endpoint)
+        self.membership = Membership(
+            me=broker,
+            session=Session(
+                endpoint, settings=SessionSettings(lease_ttl_ms=TTL_MS), clean_epoch=None
+            ),
+            store=world.store,
+            catalog=self.catalog,
+            clock=world.clock,
+            dice=dice,
+            on_stop_acting=lambda: None,
+        )
+        self.seat = ControllerSeat(
+            me=broker,
+            catalog=self.catalog,
+            membership=self.membership,
+            clock=world.clock,
+            settings=ClusterSettings(dead_after_ms=60_000),
+        )
+
+    async def join(self) -> None:
+        await self._loading
+        await self.membership.join()
+
+    async def look(self) -> int:
+        await self.catalog.read_view()
+        return await self.seat.look()
+
+
+class World:
+    def __init__(self, path: Path) -> None:
+        self.clock = SimClock()
+        self.store = SqliteStore(str(path / "store"), clock=self.clock)
+
+    async def start(self, *brokers: BrokerId) -> list[Node]:
+        nodes = [Node(self, broker) for broker in brokers]
+        for node in nodes:
+            await node.join()
+        return nodes
+
+    async def pass_time(self, ms: int, *alive: Node) -> None:
+        """Time passes; only these renew their leases."""
+        while ms > 0:
+            step = min(ms, TTL_MS // 4)
+            self.clock.advance(step)
+            ms -= step
+            for node in alive:
+                await node.membership._renew()
+
+    async def partition(self) -> PartitionImage:
+        stored = await self.store.get(keys.partition_key(TOPIC, 0))
+        assert stored is not None
+        return keys.decode_partition(stored.value)
+
+    async def add_topic(self, image: PartitionImage) -> None:
+        record = keys.TopicRecord(id=TOPIC, overrides={}, partition_count=1)
+        await self.store.transact(
+            puts={
+                keys.topic_key("rides"): keys.encode_topic(record),
+                keys.partition_key(TOPIC, 0): keys.encode_partition(image),
+            }
+        )
+
+
+def play(path: Path, story: Callable[[World], Awaitable[None]]) -> None:
+    async def run() -> None:
+        world = World(path)
+        await asyncio.wait_for(story(world), 20)
+        await world.store.close()
+
+    asyncio.run(run())
+
+
+def image(*replicas: BrokerId, leader: BrokerId | None) -> PartitionImage:
+    return PartitionImage(
+        replicas=replicas, isr=replicas, leader=leader, leader_epoch=LeaderEpoch(3)
+    )
+
+
+def test_the_first_who_looks_is_the_controller_and_all_see_it(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        nodes = await world.start(ONE, TWO)
+        for node in (nodes[1], nodes[0], nodes[1]):
+            await node.look()
+        assert [node.membership.may_control() for node in nodes] == [False, True]
+        assert [node.catalog.image.controller for node in nodes] == [TWO, TWO]
+
+    play(tmp_path, story)
+
+
+def test_when_the_controller_dies_another_takes_the_seat(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        dead, lives = await world.start(ONE, TWO)
+        await dead.look()
+        await world.pass_time(2 * TTL_MS, lives)
+        await lives.look()
+        assert lives.membership.may_control()
+        assert not dead.membership.may_control()
+
+    play(tmp_path, story)
+
+
+def test_a_leader_that_dies_is_replaced_from_the_isr_and_comes_back_as_a_follower(
+    tmp_path: Path,
+) -> None:
+    async def story(world: World) -> None:
+        nodes = await world.start(ONE, TWO, THREE)
+        await world.add_topic(image(ONE, TWO, THREE, leader=ONE))
+        await nodes[1].look()
+        assert (await world.partition()).leader == ONE
+
+        await world.pass_time(2 * TTL_MS, *nodes[1:])
+        assert await nodes[1].look() == 1
+
+        after = await world.partition()
+        assert after.leader in (TWO, THREE)
+        assert after.leader_epoch == 4
+        assert ONE not in after.isr
+        # It has converged.
+        assert await nodes[1].look() == 0
+
+        await Node(world, ONE).join()
+        await nodes[1].look()
+        assert (await world.partition()).leader == after.leader
+
+    play(tmp_path, story)
+
+
+def test_a_controller_that_was_replaced_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        old, new = await world.start(ONE, TWO)
+        await world.add_topic(image(TWO, THREE, leader=THREE))
+        monkeypatch.setattr(old.membership, "may_act", lambda: True)
+        monkeypatch.setattr(old.membership, "may_control", lambda: True)
+        await old.membership.take_seat()
+        await world.pass_time(2 * TTL_MS, new)
+        # It does not know, and sees that the leader is gone.
+        with pytest.raises(GuardFailed):
+            await old.look()
+        assert (await world.partition()).leader == THREE
+
+        assert await new.look() == 1
+        assert (await world.partition()).leader == TWO
+
+    play(tmp_path, story)
+
+
+def test_who_does_not_know_whether_its_lease_holds_does_not_run_for_controller(
+    tmp_path: Path,
+) -> None:
+    async def story(world: World) -> None:
+        (node,) = await world.start(ONE)
+        world.clock.advance(TTL_MS - 1)
+        assert await node.look() == 0
+        assert not node.catalog.has_controller
+
+    play(tmp_path, story)
+
+
+def test_it_looks_by_itself_when_something_has_changed(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        (node,) = await world.start(ONE)
+        node.catalog.on_changed = node.seat.wake
+        tasks = [
+            asyncio.ensure_future(node.seat.run()),
+            asyncio.ensure_future(node.catalog.follow()),
+        ]
+        await world.add_topic(image(ONE, leader=None))
+        while (await world.partition()).leader is None:
+            await asyncio.sleep(0)
+        assert (await world.partition()).leader == ONE
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    play(tmp_path, story)

@@ -1,0 +1,234 @@
+"""A broker's place in the cluster: taken, kept, lost, taken again, given back."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from respool.broker.catalog import Catalog
+from respool.broker.membership import Membership, RemovedFromCluster
+from respool.cluster import keys
+from respool.cluster.session import Session, SessionSettings
+from respool.drivers.sqlite_store import SqliteStore
+from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.model.ids import BrokerId, LeaderEpoch, TopicId
+from respool.model.settings import Settings
+from respool.ports.metadata_store import StoreUnavailable
+from respool.sim.clock import SimClock
+
+ME, OTHER = BrokerId(1), BrokerId(2)
+# Renewed every 5 ms of the test's own time.
+SETTINGS = SessionSettings(lease_ttl_ms=20, pause_ms=1, wait_ms=1)
+
+
+class SeededDice:
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+
+    def uuid(self) -> UUID:
+        return UUID(int=self._random.getrandbits(128), version=4)
+
+
+class Run:
+    """One run of a broker's process."""
+
+    def __init__(self, world: "World", *, clean_epoch: int | None = None) -> None:
+        me = BrokerEndpoint(id=ME, host="host", port=9092, rack="a")
+        self.stops = 0
+        dice: Any = SeededDice(next(world.seeds))
+        self.catalog = Catalog(store=world.store, settings=Settings(broker_id=ME), dice=dice)
+        self._loading = self.catalog.load(cluster_id="c", me=me)
+        self.membership = Membership(
+            me=ME,
+            session=Session(me, settings=SETTINGS, clean_epoch=clean_epoch),
+            store=world.store,
+            catalog=self.catalog,
+            clock=world.clock,
+            dice=dice,
+            on_stop_acting=self._on_stop,
+        )
+
+    def _on_stop(self) -> None:
+        self.stops += 1
+
+    async def join(self) -> int:
+        await self._loading
+        await self.membership.join()
+        assert self.membership.epoch is not None
+        return self.membership.epoch
+
+
+class World:
+    def __init__(self, path: Path) -> None:
+        self.clock = SimClock()
+        self.store = SqliteStore(str(path / "store"), clock=self.clock)
+        self.seeds = iter(range(1, 1_000))
+
+    async def registry(self) -> keys.RegistryEntry:
+        stored = await self.store.get(keys.registry_key(ME))
+        assert stored is not None
+        return keys.decode_registry(stored.value, revision=stored.revision)
+
+    async def is_registered(self) -> bool:
+        return await self.store.get(keys.broker_key(ME)) is not None
+
+
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, story: Any) -> None:
+    monkeypatch.setattr("respool.broker.membership.RETRY_DELAY_S", 0)
+
+    async def run() -> None:
+        world = World(tmp_path)
+        await asyncio.wait_for(story(world), 20)
+        await world.store.close()
+
+    asyncio.run(run())
+
+
+async def until(holds: Any) -> None:
+    while not holds():
+        await asyncio.sleep(0)
+
+
+async def meanwhile(work: Coroutine[Any, Any, Any], story: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    try:
+        await story
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_who_joins_is_registered_and_may_act(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        run = Run(world)
+        assert not run.membership.may_act()
+        epoch = await run.join()
+
+        stored = await world.store.get(keys.broker_key(ME))
+        assert stored is not None
+        assert stored.revision == epoch
+        assert run.membership.may_act()
+        assert not run.membership.may_control()
+
+    play(tmp_path, monkeypatch, story)
+
+
+def test_who_cannot_renew_acts_no_more_before_others_can_take_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        run = Run(world)
+        await run.join()
+
+        async def unavailable(_: int) -> bool:
+            raise StoreUnavailable("as the test wants it")
+
+        monkeypatch.setattr(world.store, "keep_alive", unavailable)
+
+        async def wait() -> None:
+            # The lease is there as long as this.
+            for _ in range(SETTINGS.lease_ttl_ms - 1):
+                world.clock.advance(1)
+            assert await world.is_registered()
+            assert not run.membership.may_act()
+            await until(lambda: run.stops)
+
+        await meanwhile(run.membership.stay(), wait())
+
+    play(tmp_path, monkeypatch, story)
+
+
+def test_who_lost_its_lease_stops_and_registers_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        run = Run(world)
+        first = await run.join()
+
+        async def lose() -> None:
+            world.clock.advance(SETTINGS.lease_ttl_ms * 2)
+            await until(lambda: run.membership.epoch not in (None, first))
+
+        await meanwhile(run.membership.stay(), lose())
+        assert run.stops == 1
+        assert run.membership.epoch is not None
+        assert run.membership.epoch > first
+        assert run.membership.may_act()
+
+    play(tmp_path, monkeypatch, story)
+
+
+def test_two_runs_of_one_broker_are_never_registered_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        dead = Run(world)
+        first = await dead.join()
+        joining = asyncio.ensure_future(Run(world).join())
+        for _ in range(200):
+            await asyncio.sleep(0.0001)
+        assert not joining.done()
+
+        world.clock.advance(SETTINGS.lease_ttl_ms * 2)
+
+        assert await joining > first
+        assert not dead.membership.may_act()
+
+    play(tmp_path, monkeypatch, story)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_after_a_clean_stop_it_keeps_its_place_in_the_isr_and_after_a_crash_it_leads_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_clean: bool
+) -> None:
+    async def story(world: World) -> None:
+        run = Run(world)
+        epoch = await run.join()
+        topic = TopicId(SeededDice(99).uuid())
+        image = PartitionImage(
+            replicas=(ME, OTHER), isr=(ME, OTHER), leader=ME, leader_epoch=LeaderEpoch(4)
+        )
+        # What is not synced may be lost with a crash.
+        record = keys.TopicRecord(id=topic, overrides={"respool.flush": "os"}, partition_count=1)
+        await world.store.transact(
+            puts={
+                keys.topic_key("rides"): keys.encode_topic(record),
+                keys.partition_key(topic, 0): keys.encode_partition(image),
+            }
+        )
+        if is_clean:
+            await run.membership.announce_stop()
+            await run.membership.leave()
+            assert not await world.is_registered()
+            assert (await world.registry()).clean_epoch == epoch
+        else:
+            world.clock.advance(SETTINGS.lease_ttl_ms * 2)
+
+        await Run(world, clean_epoch=epoch).join()
+
+        stored = await world.store.get(keys.partition_key(topic, 0))
+        assert stored is not None
+        after = keys.decode_partition(stored.value)
+        assert after.leader != ME
+        assert after.leader_epoch > 4
+        assert (ME in after.isr) == is_clean
+        assert (await world.registry()).clean_epoch is None
+
+    play(tmp_path, monkeypatch, story)
+
+
+def test_who_was_removed_may_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        entry = keys.RegistryEntry(is_removed=True)
+        await world.store.transact(puts={keys.registry_key(ME): keys.encode_registry(entry)})
+        with pytest.raises(RemovedFromCluster):
+            await Run(world).join()
+        assert not await world.is_registered()
+
+    play(tmp_path, monkeypatch, story)
