@@ -23,7 +23,7 @@ from respool.drivers.folder_lock import FolderLock
 from respool.drivers.offload import ThreadOffload
 from respool.drivers.prometheus import PrometheusMetrics
 from respool.drivers.sqlite_store import SqliteStore
-from respool.model.errors import RespoolError
+from respool.model.errors import RespoolError, SettingsError
 from respool.model.settings import Settings
 from respool.node.record_scanner import ScannerOnDemand
 from respool.ports.metadata_store import StoreUnavailable
@@ -53,6 +53,11 @@ def run(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> int:
+    if settings.etcd:
+        # The store and who decides on it are there; followers are not. A broker that served alone would be worse.
+        raise SettingsError(
+            f"etcd = {settings.etcd!r}: brokers do not form clusters yet; leave it empty to serve alone"
+        )
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
