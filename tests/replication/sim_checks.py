@@ -20,6 +20,8 @@ class Checker:
         self.exposed_end = 0
         self._acknowledged: dict[int, int] = {}
         self._last_acknowledged = -1
+        # Up to here everyone was told that it is deleted.
+        self._deleted_end = 0
         self._leaders: dict[int, tuple[BrokerId, int]] = {}
         self._last_epoch = -1
 
@@ -67,6 +69,13 @@ class Checker:
         if epoch > self._last_epoch:
             self._last_epoch = epoch
             self.check_complete(who, log, log.log_end, "was elected")
+            if log.log_start < self._deleted_end:
+                raise Violation(
+                    f"{who} was elected with a start of {log.log_start}, {self._deleted_end} is deleted"
+                )
+
+    def on_deleted(self, low_watermark: Offset) -> None:
+        self._deleted_end = max(self._deleted_end, low_watermark)
 
     def check_complete(self, who: BrokerId, log: MemoryLog, end: Offset, why: str) -> None:
         """It may lead, or does: it has all that was ever exposed or acknowledged."""

@@ -17,6 +17,7 @@ from respool.replication.effects import (
     HighWatermarkMoved,
     LeaderEffect,
     LookUpLeader,
+    LowWatermarkMoved,
     ProposeIsr,
     RaiseLogStart,
     StartAnewAt,
@@ -305,6 +306,8 @@ class Replica:
             elif isinstance(effect, BeginEpoch):
                 assert effect.first_offset == self.log.log_end
                 self.log.begin_epoch(effect.leader_epoch)
+            elif isinstance(effect, LowWatermarkMoved):
+                self.world.checker.on_deleted(effect.low_watermark)
             elif isinstance(effect, ProposeIsr):
                 self._write_isr(effect)
             elif isinstance(effect, SteppedDown):

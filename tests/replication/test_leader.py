@@ -489,10 +489,23 @@ def deleting_fetch(leader: Leader, broker: BrokerId, log_start: int) -> list[Lea
     return fetch(leader, broker, 10, log_start=log_start, with_low_watermark=True)
 
 
-def test_the_low_watermark_does_not_wait_for_the_dead() -> None:
-    leader = leader_of(image_of(ONE, TWO), log_end=10, high_watermark=10)
+def test_the_low_watermark_waits_for_the_dead_only_while_they_can_be_elected() -> None:
+    image = image_of(ONE, TWO)
+    leader = leader_of(image, log_end=10, high_watermark=10)
     leader.on_log_start(Offset(6))
-    assert leader.on_brokers(brokers_of(ONE)) == [LowWatermarkMoved(low_watermark=Offset(6))]
+    assert leader.on_brokers(brokers_of(ONE)) == []
+    eligible = replace(image, isr=(ONE,), elr=(TWO,), revision=11)
+    assert LowWatermarkMoved(low_watermark=Offset(6)) not in leader.on_image(eligible)
+    gone = replace(image, isr=(ONE,), elr=(), revision=12)
+    assert LowWatermarkMoved(low_watermark=Offset(6)) in leader.on_image(gone)
+
+
+def test_a_replica_joins_when_it_has_deleted_what_all_others_have() -> None:
+    leader = leader_of(image_of(ONE, TWO, isr=(ONE,)), log_end=10, brokers=brokers_of(ONE))
+    assert leader.on_log_start(Offset(6)) == [LowWatermarkMoved(low_watermark=Offset(6))]
+    leader.on_brokers(brokers_of(ONE, TWO))
+    assert fetch(leader, TWO, 10, log_start=0, now_ms=1) == []
+    assert proposal_in(fetch(leader, TWO, 10, log_start=6, now_ms=2)).image.isr == (ONE, TWO)
 
 
 # -- readers

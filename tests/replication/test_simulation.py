@@ -30,6 +30,6 @@ def test_no_seed_loses_or_reorders_what_was_committed() -> None:
 @pytest.mark.long
 def test_many_seeds() -> None:
     first = int(os.environ.get("RESPOOL_FIRST_SEED", "1000"))
-    count = 20_000 if os.environ.get("RESPOOL_FUZZ") == "long" else 100
+    count = 10_000 if os.environ.get("RESPOOL_FUZZ") == "long" else 100
     for seed in range(first, first + count):
         run_seed(seed)

@@ -18,7 +18,7 @@ class HighWatermarkMoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowWatermarkMoved:
-    """All live replicas have deleted what is before it: DeleteRecords up to here is done."""
+    """Everyone who runs or may be elected has deleted what is before it: DeleteRecords up to here is done."""
 
     low_watermark: Offset
 

@@ -81,18 +81,16 @@ class Followers:
                 end = replica.log_end
         return end
 
-    def lowest_log_start(self, log_start: Offset) -> Offset:
-        """Dead brokers are not waited for: they hear of it before they serve again."""
-        return min(
-            [
-                log_start,
-                *(
-                    replica.log_start
-                    for broker, replica in self._replicas.items()
-                    if broker in self.brokers
-                ),
-            ]
-        )
+    def lowest_log_start(self, log_start: Offset, *, electable: Collection[BrokerId]) -> Offset:
+        """How far all have deleted who run or may be elected. The others delete it before they join."""
+        lowest = log_start
+        for broker, replica in self._replicas.items():
+            is_awaited = broker in self.brokers or (
+                broker in electable and self._rules.deletes_before_it_leads
+            )
+            if replica.log_start < lowest and is_awaited:
+                lowest = replica.log_start
+        return lowest
 
     def readable(self, isr: Collection[BrokerId]) -> Iterable[ReadableReplica]:
         """Those a consumer may be sent to."""
@@ -108,7 +106,7 @@ class Followers:
     # -- the ISR -----------------------------------------------------------------------------------------------------
 
     def joiners(
-        self, isr: Collection[BrokerId], high_watermark: Offset
+        self, isr: Collection[BrokerId], *, low_watermark: Offset, high_watermark: Offset
     ) -> tuple[tuple[BrokerId, int], ...]:
         """Who is fit for the ISR and not in it, with the epoch of its registration."""
         return tuple(
@@ -117,6 +115,7 @@ class Followers:
             if broker not in isr
             and replica.broker_epoch is not None
             and self._can_join(broker, replica, high_watermark)
+            and (replica.log_start >= low_watermark or not self._rules.deletes_before_it_leads)
         )
 
     def is_lagging(self, broker: BrokerId, leader_end: Offset) -> bool:

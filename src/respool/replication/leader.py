@@ -95,7 +95,7 @@ class Leader:
             now_ms=now_ms,
             rules=rules,
         )
-        self._low_watermark = self._followers.lowest_log_start(log_start)
+        self._low_watermark = self._lowest_log_start()
 
     def begin(self) -> list[LeaderEffect]:
         """The first thing to be carried out. Alone in the ISR, a leader has committed what is durable."""
@@ -133,7 +133,7 @@ class Leader:
 
     @property
     def low_watermark(self) -> Offset:
-        """All live replicas have deleted what is before it; -1 while some have not said."""
+        """Everyone who runs or may be elected has deleted what is before it; -1 while some have not said."""
         return self._low_watermark
 
     def check_writable(self) -> None:
@@ -335,7 +335,9 @@ class Leader:
             if broker == self.me
             or not (broker in lost or followers.is_lagging(broker, self._log_end))
         )
-        joining = followers.joiners(image.isr, high_watermark)
+        joining = followers.joiners(
+            image.isr, low_watermark=self._low_watermark, high_watermark=high_watermark
+        )
         wanted = image.with_isr(
             (*staying, *(broker for broker, _ in joining)), min_isr=self._min_isr, lost=lost
         )
@@ -351,8 +353,13 @@ class Leader:
         return [in_sync.propose(wanted, joiners=guarded)]
 
     def _raise_low_watermark(self) -> list[LeaderEffect]:
-        lowest = self._followers.lowest_log_start(self._log_start)
+        lowest = self._lowest_log_start()
         if lowest <= self._low_watermark:
             return []
         self._low_watermark = lowest
         return [LowWatermarkMoved(low_watermark=lowest)]
+
+    def _lowest_log_start(self) -> Offset:
+        return self._followers.lowest_log_start(
+            self._log_start, electable={*self._in_sync.maximal, *self.image.elr}
+        )

@@ -42,6 +42,8 @@ class Rules:
     guards_isr_writes: bool = True
     # 13: without an answer from the store, both the old and the new ISR count.
     keeps_both_when_unknown: bool = True
+    # What everyone was told is deleted is deleted with everyone who may be elected.
+    deletes_before_it_leads: bool = True
     # 17: those who leave an ISR that is too small stay eligible.
     keeps_eligible_leaders: bool = True
 
