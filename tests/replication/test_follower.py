@@ -194,6 +194,13 @@ def test_a_reply_that_was_given_up_is_dropped() -> None:
     assert follower.on_fetched(asked, data()) == []
 
 
+def test_a_change_of_the_isr_does_not_disturb_a_fetch_under_way() -> None:
+    follower = follower_of(log_of(1))
+    asked = asked_by(follower)
+    follower.on_image(replace(IMAGE, isr=(ONE,), revision=11))
+    assert follower.on_fetched(asked, data()) == [Append()]
+
+
 def test_an_older_image_is_ignored() -> None:
     follower = follower_of(log_of())
     follower.on_image(NEXT_IMAGE)
@@ -305,10 +312,11 @@ def test_a_follower_that_is_ahead_of_its_leader_is_cut_off() -> None:
     assert effects == [TruncateTo(offset=Offset(1))]
 
 
-def test_who_is_in_range_by_now_asks_again() -> None:
+@pytest.mark.parametrize(("log_start", "log_end"), [(0, 9), (3, 9), (0, 3), (3, 3)])
+def test_who_is_in_range_by_now_asks_again(log_start: int, log_end: int) -> None:
     follower = follower_of(log_of(1, 1, 1))
     out_of_range(follower)
-    effects = follower.on_leader_range(EPOCH, log_start=Offset(0), log_end=Offset(9))
+    effects = follower.on_leader_range(EPOCH, log_start=Offset(log_start), log_end=Offset(log_end))
     assert effects == [WaitFor(delay_ms=BACKOFF_MS)]
     assert follower.next_fetch() is not None
 

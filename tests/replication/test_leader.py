@@ -319,12 +319,32 @@ def test_who_has_left_joins_again_only_when_it_asks_for_something() -> None:
     leader = leader_of(image, min_isr=2)
     fetch(leader, TWO, 0, now_ms=900)
     append(leader, 10)
+    # It is slow, and asked for something shortly before it was out.
+    fetch(leader, TWO, 1, now_ms=1800)
     proposal = proposal_in(leader.on_tick(901 + LAG_MS))
-    # It has all that is committed, since nothing is.
+    # It has all that is committed.
     effects = leader.on_image(replace(proposal.image, revision=11))
     assert effects == [IsrChanged(isr=(ONE,), is_min_isr_met=False)]
     assert leader.on_tick(902 + LAG_MS) == []
-    assert proposal_in(fetch(leader, TWO, 0, now_ms=2000)).image.isr == (ONE, TWO)
+    assert proposal_in(fetch(leader, TWO, 1, now_ms=2000)).image.isr == (ONE, TWO)
+
+
+def test_who_asked_for_something_long_ago_does_not_join() -> None:
+    brokers = brokers_of(ONE, TWO)
+    leader = leader_of(image_of(ONE, TWO, isr=(ONE,)), brokers=brokers_of(ONE))
+    assert fetch(leader, TWO, 0, now_ms=0) == []
+    leader.on_tick(LAG_MS + 1)
+    assert leader.on_brokers(brokers) == []
+
+
+def test_a_change_of_the_isr_does_not_give_others_more_time() -> None:
+    image = image_of(ONE, TWO, THREE)
+    leader = leader_of(image)
+    fetch(leader, TWO, 0, now_ms=100)
+    append(leader, 10)
+    leader.on_tick(900)
+    leader.on_image(replace(image, isr=(ONE, TWO), revision=11))
+    assert proposal_in(leader.on_tick(101 + LAG_MS)).image.isr == (ONE,)
 
 
 def test_who_has_joined_gets_its_time_to_catch_up() -> None:
@@ -517,5 +537,16 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:
     assert leader.closest_replica(client_rack="b", offset=Offset(3)) is None
     fetch(leader, TWO, 10)
     assert leader.closest_replica(client_rack="b", offset=Offset(3)) == TWO
+    # Not in sync, be it as close as it may.
+    fetch(leader, THREE, 4)
     assert leader.closest_replica(client_rack="c", offset=Offset(3)) is None
+    # Dead, though nobody has taken it out of the ISR yet.
+    leader.on_brokers(brokers_of(ONE, THREE, racks={ONE: "a", THREE: "c"}))
+    assert leader.closest_replica(client_rack="b", offset=Offset(3)) is None
+
+
+def test_a_consumer_in_the_leaders_rack_stays() -> None:
+    brokers = brokers_of(ONE, TWO, racks={ONE: "a", TWO: "a"})
+    leader = leader_of(image_of(ONE, TWO), log_end=10, brokers=brokers)
+    fetch(leader, TWO, 10)
     assert leader.closest_replica(client_rack="a", offset=Offset(3)) is None
