@@ -4,7 +4,10 @@ from random import Random
 
 from replication.sim_checks import Violation
 from replication.sim_controller import ALL_CONTROLLER_RULES, ControllerRules
-from replication.sim_world import Odds, World
+from replication.sim_faults import start_load
+from replication.sim_healing import can_heal, check_converged, heal, is_converged
+from replication.sim_odds import Odds
+from replication.sim_world import World
 from respool.replication.rules import ALL_RULES, Rules
 
 BAD_MS = 2500
@@ -34,17 +37,17 @@ def run_seed(
         controller_rules=controller_rules,
     )
     try:
-        world.start_load(until_ms=BAD_MS)
+        start_load(world, until_ms=BAD_MS)
         world.run_until(BAD_MS)
-        world.heal()
+        heal(world)
         # First without a new record: nothing must need one to come right.
-        world.run_until(BAD_MS + HEAL_MS, is_done=world.is_converged)
-        if not world.can_heal:
+        world.run_until(BAD_MS + HEAL_MS, is_done=lambda: is_converged(world))
+        if not can_heal(world):
             return world
-        world.check_converged()
+        check_converged(world)
         _produce_once(world)
-        world.run_until(world.now_ms + HEAL_MS, is_done=world.is_converged)
-        world.check_converged()
+        world.run_until(world.now_ms + HEAL_MS, is_done=lambda: is_converged(world))
+        check_converged(world)
     except Exception as error:
         error.add_note(f"seed {seed}")
         error.add_note("\n".join(world.log[-60:]))

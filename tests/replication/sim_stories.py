@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from replication.sim_checks import Violation
 from replication.sim_controller import ALL_CONTROLLER_RULES, ControllerRules, led_by
+from replication.sim_healing import can_heal, check_converged, heal, is_converged
 from replication.sim_world import LEASE_MS, World
 from respool.model.ids import BrokerId, Offset
 from respool.replication.rules import ALL_RULES, Rules
@@ -243,13 +244,9 @@ def _is_asked_at(world: World, broker: BrokerId, offset: int) -> bool:
 
 
 def _heal(world: World) -> None:
-    world.heal()
-    world.at(5, world._control)
-    _run_healed(world)
-
-
-def _run_healed(world: World) -> None:
-    world.run_until(world.now_ms + 6000, is_done=world.is_converged)
-    if not world.can_heal:
+    heal(world)
+    world.at(5, world.control)
+    world.run_until(world.now_ms + 6000, is_done=lambda: is_converged(world))
+    if not can_heal(world):
         raise Violation("nobody is left who may be elected")
-    world.check_converged()
+    check_converged(world)

@@ -19,13 +19,14 @@ from replication.sim_controller import (
     without,
 )
 from replication.sim_log import Entry
+from replication.sim_odds import Odds
 from replication.sim_replica import PendingProduce, Replica
 from replication.sim_store import MemoryStore
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch, Offset
 from respool.model.topic_config import Flush
 from respool.replication.effects import AskLeaderRange, ProposeIsr
-from respool.replication.follower import Fetched, FetchFrom, Follower
+from respool.replication.follower import Fetched, FetchFrom
 from respool.replication.leader import Leader
 from respool.replication.restart import may_stay_in_sync
 from respool.replication.rules import ALL_RULES, Rules
@@ -37,38 +38,6 @@ LEASE_MS = 400
 
 class OnFailed(Protocol):
     def __call__(self, *, is_known: bool) -> None: ...
-
-
-@dataclass(kw_only=True)
-class Odds:
-    """How bad the world is. Each seed draws its own."""
-
-    lost: float = 0.0
-    late: float = 0.0
-    delay_ms_max: int = 10
-    store_lost: float = 0.0
-    store_late: float = 0.0
-    watch_ms_max: int = 20
-    # Between two faults; 0: none.
-    fault_every_ms: int = 0
-    faults: tuple[str, ...] = ()
-
-    @classmethod
-    def drawn(cls, dice: Random) -> "Odds":
-        kinds = (
-            *("crash", "crash", "stop", "blink", "pause", "cut", "isolate"),
-            *("elect", "flip", "move", "move", "delete", "min isr"),
-        )
-        return cls(
-            lost=dice.choice((0.0, 0.02, 0.1)),
-            late=dice.choice((0.0, 0.05, 0.2)),
-            delay_ms_max=dice.choice((3, 10, 40)),
-            store_lost=dice.choice((0.0, 0.1, 0.3)),
-            store_late=dice.choice((0.0, 0.1, 0.3)),
-            watch_ms_max=dice.choice((5, 50, 300)),
-            fault_every_ms=dice.choice((60, 150, 400)),
-            faults=tuple(dice.sample(kinds, dice.randint(2, len(kinds)))),
-        )
 
 
 @dataclass(kw_only=True)
@@ -126,7 +95,7 @@ class World:
         for broker in ids:
             self.boot(broker)
         if has_controller:
-            self.at(5, self._control)
+            self.at(5, self.control)
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -319,7 +288,7 @@ class World:
 
     # -- the controller ----------------------------------------------------------------------------------------------
 
-    def _control(self) -> None:
+    def control(self) -> None:
         """It looks, thinks, and writes: in between others may have written."""
         seen, live = self.store.image, set(self.store.brokers)
         wanted = settled(
@@ -331,7 +300,7 @@ class World:
         )
         if wanted is not seen:
             self.at(self.dice.randint(0, 30), lambda: self._write(wanted))
-        self.at(self.dice.randint(10, 60), self._control)
+        self.at(self.dice.randint(10, 60), self.control)
 
     def _write(self, wanted: PartitionImage) -> None:
         # Refused if anybody has written since: it looks again.
@@ -353,7 +322,7 @@ class World:
             replicas = (*image.replicas, broker)
             self.store.write(replace(image, replicas=replicas, adding=(broker,)))
 
-    def _elect_again(self, leader: BrokerId | None) -> None:
+    def elect_again(self, leader: BrokerId | None) -> None:
         if leader in self.store.image.isr and leader in self.store.brokers:
             self.elect(leader)
 
@@ -421,9 +390,9 @@ class World:
         self.trace("%s is frozen for %s", broker, duration_ms)
         replica.paused_until_ms = max(replica.paused_until_ms, self.now_ms + duration_ms)
         if duration_ms > LEASE_MS:
-            self._lose_lease(replica, until_ms=replica.paused_until_ms)
+            self.lose_lease(replica, until_ms=replica.paused_until_ms)
 
-    def _lose_lease(self, replica: Replica, *, until_ms: int) -> None:
+    def lose_lease(self, replica: Replica, *, until_ms: int) -> None:
         epoch, incarnation = replica.broker_epoch, replica.incarnation
         self.at(LEASE_MS, lambda: self.store.expire(replica.me, epoch))
 
@@ -435,54 +404,7 @@ class World:
 
         self.at(until_ms - self.now_ms + self.dice.randint(1, 50), register_again)
 
-    def do_fault(self, kind: str) -> None:
-        dice = self.dice
-        broker = dice.choice(list(self.replicas))
-        replica = self.replicas[broker]
-        self.counts.faults[kind] = self.counts.faults.get(kind, 0) + 1
-        if kind in {"crash", "blink"}:
-            # A blink is over before anybody notices.
-            back = dice.randint(5, 60) if kind == "blink" else dice.randint(50, 1500)
-            if self.is_synced or self._is_spare(broker):
-                log = replica.log
-                kept = Offset(dice.randint(log.durable_end, log.log_end))
-                self.crash(broker, kept_end=kept, back_after_ms=back)
-        elif kind == "stop":
-            self.stop(broker, back_after_ms=dice.randint(50, 800))
-        elif kind == "pause":
-            self.pause(broker, dice.choice((50, 350, 900)))
-        elif kind == "cut":
-            other = dice.choice([one for one in self.replicas if one != broker])
-            self._cut({(broker, other)}, dice.randint(50, 900))
-        elif kind == "isolate":
-            pairs = {pair for one in self.replicas for pair in ((broker, one), (one, broker))}
-            self._cut(pairs, dice.randint(50, 900))
-            if dice.random() < 0.5 and replica.is_up:
-                self._lose_lease(replica, until_ms=self.now_ms + 900)
-        elif kind == "elect":
-            self.elect()
-        elif kind == "flip":
-            leader = self.store.image.leader
-            self.elect()
-            self.at(dice.randint(1, 100), lambda: self._elect_again(leader))
-        elif kind == "move":
-            self.move(broker)
-        elif kind == "min isr":
-            self.set_min_isr(dice.choice((1, 2)), told_within_ms=200)
-        elif kind == "delete":
-            replica.delete_records(Offset(replica.high_watermark - dice.randint(0, 5)))
-
-    def _is_spare(self, broker: BrokerId) -> bool:
-        """Where records are only in memory, all who have them must not lose power at once: that is no bug."""
-        image = self.store.image
-        complete = [
-            one
-            for one in (*image.isr, *image.elr)
-            if self.replicas[one].is_up and one in self.store.brokers
-        ]
-        return len([one for one in complete if one != broker]) >= 1
-
-    def _cut(self, pairs: set[tuple[BrokerId, BrokerId]], duration_ms: int) -> None:
+    def cut(self, pairs: set[tuple[BrokerId, BrokerId]], duration_ms: int) -> None:
         self.trace("cut %s", sorted(pairs))
         self.cuts |= pairs
         self.at(duration_ms, lambda: self.cuts.difference_update(pairs))
@@ -557,87 +479,3 @@ class World:
             role = replica.role
             if isinstance(role, Leader) and role.leader_epoch == image.leader_epoch:
                 self.checker.check_maximal(replica.me, role.in_sync, image)
-
-    # -- a whole run -------------------------------------------------------------------------------------------------
-
-    def start_load(self, *, until_ms: int) -> None:
-        dice = self.dice
-
-        def load() -> None:
-            for _ in range(dice.choice((1, 1, 3))):
-                self.produce(wants_all=dice.random() < 0.7)
-            if self.now_ms < until_ms:
-                self.at(dice.randint(2, 40), load)
-
-        def fault() -> None:
-            if self.now_ms < until_ms:
-                self.do_fault(dice.choice(self.odds.faults))
-                self.at(dice.randint(1, 2 * self.odds.fault_every_ms), fault)
-
-        def flush() -> None:
-            for replica in self.replicas.values():
-                if dice.random() < 0.3:
-                    replica.checkpoint_high_watermark()
-                if not self.is_synced and dice.random() < 0.2:
-                    log = replica.log
-                    log.durable_end = Offset(dice.randint(log.durable_end, log.log_end))
-            if self.now_ms < until_ms:
-                self.at(50, flush)
-
-        self.at(20, load)
-        self.at(30, flush)
-        if self.odds.fault_every_ms:
-            self.at(dice.randint(20, 200), fault)
-
-    def heal(self) -> None:
-        self.trace("healed")
-        self.odds = Odds()
-        self.cuts.clear()
-        for broker, replica in self.replicas.items():
-            replica.paused_until_ms = min(replica.paused_until_ms, self.now_ms)
-            if replica.is_up and broker not in self.store.brokers:
-                replica.broker_epoch = self.store.register(broker)
-            if not replica.is_up:
-                self.boot(broker)
-            self.read_store(replica)
-
-    @property
-    def can_heal(self) -> bool:
-        """Someone is left who has everything. Else nobody may be elected, and that is right."""
-        image = self.store.image
-        return bool(image.isr or image.elr)
-
-    def is_converged(self) -> bool:
-        image = self.store.image
-        if image.leader is None or image.adding or set(image.isr) != set(image.replicas):
-            return False
-        leader = self.replicas[image.leader]
-        for replica in map(self.replicas.__getitem__, image.replicas):
-            role, log = replica.role, replica.log
-            if replica is leader:
-                if not isinstance(role, Leader) or role.image != image:
-                    return False
-            elif not isinstance(role, Follower):
-                return False
-            # One that led before may have deleted more than the leader of now has heard of.
-            if log.log_end != leader.log.log_end or log.log_start < leader.log.log_start:
-                return False
-            if replica.high_watermark != log.log_end or replica.pending:
-                return False
-        return True
-
-    def check_converged(self) -> None:
-        image = self.store.image
-        if not self.is_converged():
-            states = [
-                f"{one.me}: {type(one.role).__name__} {one.log.log_start} to {one.log.log_end}"
-                f" hw {one.high_watermark} epochs {[tuple(e) for e in one.log.epochs.entries]}"
-                for one in self.replicas.values()
-            ]
-            raise Violation(f"not healed: {image}; {'; '.join(states)}")
-        assert image.leader is not None
-        leader = self.replicas[image.leader].log
-        for replica in map(self.replicas.__getitem__, image.replicas):
-            self.checker.check_all_of(replica.me, replica.log)
-            if replica.log.entries != leader.entries[replica.log.log_start - leader.log_start :]:
-                raise Violation(f"{replica.me} and {image.leader} have different logs")
