@@ -140,6 +140,10 @@ def test_partitions_on_their_way_and_brokers_that_leave_are_left_alone() -> None
     moving = image_of(1, 2, isr=[1], adding=(TWO,))
     view = view_of(moving, moving, moving, live=(1, 2, 3), drained=[3])
     assert balance(view) == []
+    crowded = view_of(moving, live={ONE: "a", TWO: "a", THREE: "b"})
+    assert balance(crowded) == []
+    settled = view_of(image_of(1, 2), live={ONE: "a", TWO: "a", THREE: "b"})
+    assert balance(settled) != []
 
 
 def test_without_brokers_there_is_nothing_to_balance() -> None:

@@ -13,6 +13,7 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
+    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -36,8 +37,11 @@ ANY = st.integers(0, 10_000)
 
 
 class ClusterHistory(RuleBasedStateMachine):
-    @initialize(racks=st.sampled_from([[None], ["a", "b"], ["a", "b", "c"], ["a", None]]))
-    def start(self, racks: list[str | None]) -> None:
+    @initialize(
+        is_about_moves=st.booleans(),
+        racks=st.sampled_from([[None], ["a", "b"], ["a", "b", "c"], ["a", None]]),
+    )
+    def start(self, is_about_moves: bool, racks: list[str | None]) -> None:
         self.world = ClusterWorld(
             {one: racks[one % len(racks)] for one in BROKERS},
             settings=ClusterSettings(
@@ -46,11 +50,16 @@ class ClusterHistory(RuleBasedStateMachine):
         )
         self.created = 0
         self.seen: dict[TopicPartition, PartitionImage] = {}
-        self.create(partitions=3, factor=3, min_isr=2, unclean=False, synced=False)
-        self.create(partitions=4, factor=2, min_isr=1, unclean=False, synced=True)
+        self.is_about_moves = False
+        self.create(partitions=2, factor=3, min_isr=2, unclean=False, synced=False)
+        # Half of the histories are about one topic whose replicas move, so that more happens to it.
+        self.is_about_moves = is_about_moves
+        if not is_about_moves:
+            self.create(partitions=4, factor=2, min_isr=1, unclean=False, synced=True)
 
     # Topics
 
+    @precondition(lambda self: not self.is_about_moves)
     @rule(
         partitions=st.integers(1, 5),
         factor=st.integers(1, 4),
@@ -69,6 +78,7 @@ class ClusterHistory(RuleBasedStateMachine):
             name = f"topic-{self.created}"
             self.world.create(name, partitions=partitions, factor=factor, overrides=overrides)
 
+    @precondition(lambda self: not self.is_about_moves)
     @rule(pick=ANY)
     def grow(self, pick: int) -> None:
         view = self.world.view()
@@ -82,6 +92,7 @@ class ClusterHistory(RuleBasedStateMachine):
             of = TopicPartition(topic.name, count)
             self.world.complete[of] = set(self.world.image(of).isr)
 
+    @precondition(lambda self: not self.is_about_moves)
     @rule(pick=ANY)
     def delete(self, pick: int) -> None:
         view = self.world.view()
@@ -89,6 +100,7 @@ class ClusterHistory(RuleBasedStateMachine):
             name = sorted(view.topics)[pick % len(view.topics)]
             self.world.apply(delete_topic(view, name))
 
+    @precondition(lambda self: not self.is_about_moves)
     @rule(pick=ANY, min_isr=st.integers(1, 3))
     def set_min_isr(self, pick: int, min_isr: int) -> None:
         view = self.world.view()
@@ -125,12 +137,14 @@ class ClusterHistory(RuleBasedStateMachine):
             self.world.die(live[pick % len(live)])
             self.world.come_back(live[pick % len(live)], was_clean=was_clean)
 
+    @precondition(lambda self: not self.is_about_moves)
     @rule(pick=ANY)
     def announce_stop(self, pick: int) -> None:
         live = self.world.live()
         if live:
             self.world.announce_stop(live[pick % len(live)])
 
+    @precondition(lambda self: not self.is_about_moves)
     @rule(pick=ANY)
     def drain_one(self, pick: int) -> None:
         try:
@@ -138,6 +152,7 @@ class ClusterHistory(RuleBasedStateMachine):
         except InvalidReplicationFactor:
             return
 
+    @precondition(lambda self: not self.is_about_moves)
     @rule(pick=ANY)
     def remove_one(self, pick: int) -> None:
         broker = BROKERS[pick % len(BROKERS)]
@@ -146,11 +161,26 @@ class ClusterHistory(RuleBasedStateMachine):
         except InvalidRequest:
             assert holdings(self.world.view(), broker).replicas > 0
 
+    @precondition(lambda self: not self.is_about_moves)
     @rule(pick=ANY)
     def admit_one(self, pick: int) -> None:
         self.world.admit(BROKERS[pick % len(BROKERS)])
 
     # Partitions
+
+    @rule(pick=ANY, broker=st.sampled_from(BROKERS))
+    def only_one_keeps_up(self, pick: int, broker: BrokerId) -> None:
+        """It catches up, all others but the leader fall behind; then the leader dies or is cut off."""
+        if images := list(self.world.images()):
+            of = images[pick % len(images)]
+            self.world.catch_up(of, broker)
+            for one in BROKERS:
+                if one != broker:
+                    self.world.shrink_isr(of, one)
+            self.world.commit(of)
+            leader = self.world.image(of).leader
+            if leader is not None and leader != broker and self.world.view().is_live(leader):
+                self.world.die(leader)
 
     @rule(pick=ANY)
     def commit(self, pick: int) -> None:
@@ -183,11 +213,13 @@ class ClusterHistory(RuleBasedStateMachine):
             assert not outcome.refused
             self.by_controller(lambda: self.world.apply(outcome.writes))
 
+    @precondition(lambda self: not self.is_about_moves)
     @rule()
     def elect_preferred(self) -> None:
         outcome = elect_leaders(self.world.view(), ElectionKind.PREFERRED)
         self.by_controller(lambda: self.world.apply(outcome.writes))
 
+    @precondition(lambda self: not self.is_about_moves)
     @rule()
     def balance(self) -> None:
         self.by_controller(lambda: self.world.apply(balance(self.world.view())))
@@ -207,6 +239,8 @@ class ClusterHistory(RuleBasedStateMachine):
                 assert image.leader is not None
             if image.leader is not None:
                 assert view.is_live(image.leader)
+                if not view.can_lead(image.leader):
+                    assert not any(view.can_lead(one) for one in image.isr)
         assert not view.strays
 
     @rule()
@@ -242,6 +276,11 @@ class ClusterHistory(RuleBasedStateMachine):
                 self.world.complete[of] = {leader}
             elif complete & {*old.replicas}:
                 assert complete & {*image.replicas}, (of, old, image)
+            if not {*old.replicas} - {*old.adding} <= {*image.replicas}:
+                # A replica has left: the others are in sync, and enough to go on. The next move may have begun.
+                behind = {*image.replicas} - {*image.isr} - {*image.adding}
+                assert all(self.world.view().is_given_up(one) for one in behind), (of, old, image)
+                assert len(image.isr) >= image.min_isr(rules.min_isr)
 
     @invariant()
     def what_must_hold(self) -> None:

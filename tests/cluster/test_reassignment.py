@@ -42,9 +42,13 @@ def test_the_switch_waits_for_all_that_are_to_stay() -> None:
 def test_the_switch_does_not_wait_for_a_broker_that_is_given_up() -> None:
     image = image_of(2, 4, 1, isr=[1, 4], adding=(FOUR,), removing=(ONE,))
     for now_ms, is_safe in [(599_999, False), (600_000, True)]:
-        view = view_of(live=(1, 4), missing_since_ms={TWO: 0}, now_ms=now_ms)
+        missing = {TWO: 0}
+        view = view_of(live=(1, 4), drained=[1], missing_since_ms=missing, now_ms=now_ms)
         assert is_switch_safe(image, TopicRules(), view) is is_safe
         assert not is_switch_safe(image, TopicRules(min_isr=2), view)
+        # Another one could stand in for it: that one is waited for.
+        view = view_of(live=(1, 4, 5), drained=[1], missing_since_ms=missing, now_ms=now_ms)
+        assert not is_switch_safe(image, TopicRules(), view)
 
 
 def test_nobody_is_removed_while_nobody_leads() -> None:

@@ -45,16 +45,16 @@ def is_moving(image: PartitionImage) -> bool:
 def is_switch_safe(image: PartitionImage, rules: TopicRules, view: ClusterView) -> bool:
     """Whether the replicas to be removed may leave now. This is the only place that says so.
 
-    Every replica that is to stay is in sync, but for brokers that nobody waits for any more; and enough of them are,
-    so that the partition goes on as before without those who leave.
+    Every replica that is to stay is in sync, but for brokers that nobody waits for any more and that no other can stand
+    in for; and enough of them are, so that the partition goes on as before without those who leave.
     """
     if image.leader is None:
         return False
     target = image.target
     staying = [one for one in target if one in image.isr]
-    awaited = [one for one in target if one not in image.isr and not view.is_given_up(one)]
+    behind = [one for one in target if one not in image.isr]
     return (
-        not awaited
+        (not behind or _is_hopeless(behind, target, view))
         and set(image.adding) <= set(staying)
         and len(staying) >= max(1, min(rules.min_isr, len(target)))
         and any(view.is_live(one) for one in staying)
@@ -74,3 +74,8 @@ def switch(image: PartitionImage, rules: TopicRules, view: ClusterView) -> Parti
         elr=tuple(one for one in target if one in image.elr),
     )
     return election.settle(image, rules, view)
+
+
+def _is_hopeless(behind: Sequence[BrokerId], target: Sequence[BrokerId], view: ClusterView) -> bool:
+    """Nobody waits for them any more, and there is no broker to take their places: see repair.py."""
+    return all(view.is_given_up(one) for one in behind) and set(view.takers()) <= set(target)

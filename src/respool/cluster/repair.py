@@ -16,22 +16,17 @@ from respool.model.ids import BrokerId
 
 
 def replace_leaving(draft: Draft) -> None:
-    """Begin as many moves away from brokers that leave as may be under way at once."""
+    """Begin as many moves away from brokers that leave as may be under way at once.
+
+    What has to wait may find another place once others have begun: call it again until nothing changes.
+    """
     view = draft.view
     if not any(view.is_leaving(one) for one in _holders(view)):
         return
-    # A move that begins changes who has fewest replicas, so one that had to wait before may find another place.
-    while _begin_moves(draft):
-        pass
-
-
-def _begin_moves(draft: Draft) -> bool:
-    view = draft.view
     takers = tuple(view.takers())
     racks = {one: view.rack_of(one) for one in (*_holders(view), *view.brokers)}
     load = Counter(one for _, _, image in draft.partitions() for one in image.target)
     copies = CopyCount(view, draft.partitions())
-    has_begun = False
     for topic, number, image in list(draft.partitions()):
         leaving = [one for one in image.target if view.is_leaving(one)]
         if not leaving or image.leader is None:
@@ -51,8 +46,6 @@ def _begin_moves(draft: Draft) -> bool:
         draft.change(
             topic, number, moved, f"replicas {list(target)} instead of those on broker {gone}"
         )
-        has_begun = True
-    return has_begun
 
 
 def _without(
