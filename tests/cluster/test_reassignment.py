@@ -88,6 +88,22 @@ def test_what_was_added_and_may_be_needed_is_removed_safely() -> None:
     assert not is_switch_safe(image, TopicRules(), view_of(live=EVERYBODY))
 
 
+def test_a_replica_that_is_added_is_never_gone_on_without() -> None:
+    moving = image_of(2, 4, 1, isr=[1, 2], adding=(FOUR,), removing=(ONE,))
+    view = view_of(live=(1, 2), drained=[1], missing_since_ms={FOUR: 0}, now_ms=600_000)
+    assert view.is_given_up(FOUR)
+    assert not is_switch_safe(moving, TopicRules(), view)
+
+
+def test_what_was_added_stays_while_nobody_else_may_have_everything() -> None:
+    eligible = image_of(2, 4, 1, isr=[], elr=(FOUR,), adding=(FOUR,), removing=(ONE,))
+    last = image_of(2, 4, 1, isr=[], last_leader=FOUR, adding=(FOUR,), removing=(ONE,))
+    for moving in (eligible, last):
+        image = retarget(moving, (TWO, ONE))
+        assert (image.replicas, image.removing) == ((TWO, ONE, FOUR), (FOUR,))
+        assert image.elr == moving.elr
+
+
 def test_cancelling_goes_back_to_the_replicas_before() -> None:
     before = image_of(1, 2, 3)
     moving = retarget(before, (ONE, FOUR, FIVE))

@@ -195,8 +195,33 @@ def test_a_clean_stop_is_announced_then_written_down_then_the_lease_ends() -> No
     )
     # Somebody else wrote there first: read again, and write again.
     assert session.on_refused() == [ReadOwnKeys(after_ms=SETTINGS.wait_ms)]
-    session.on_closed(RegistryEntry(rack="a", revision=53))
+    (put,) = session.on_own_keys(None, RegistryEntry(rack="a", revision=53))
+    assert isinstance(put, Put)
+    assert put.guards == (Guard(key=REGISTRY_KEY, revision=53),)
     assert session.on_registry_written(56) == [RevokeLease(lease=7)]
+    # Had the answer been lost, this is how it would have been found out.
+    written = RegistryEntry(rack="a", clean_epoch=50, revision=56)
+    assert session.on_own_keys(None, written) == [RevokeLease(lease=7)]
+
+
+def test_a_stop_is_clean_also_when_the_lease_runs_out_meanwhile() -> None:
+    session = active(new_session(), revision=50)
+    session.announce_stop()
+    assert session.on_lost() == [StopActing()]
+    assert not session.may_act(2_000)
+    (put,) = session.on_closed(RegistryEntry(rack="a", revision=52))
+    assert isinstance(put, Put)
+    assert keys.decode_registry(put.value).clean_epoch == 50
+    assert session.on_registry_written(56) == []
+
+
+def test_a_stop_is_not_written_down_where_another_run_has_begun() -> None:
+    session = active(new_session(), revision=50)
+    session.announce_stop()
+    session.on_closed(RegistryEntry(rack="a", revision=52))
+    session.on_lost()
+    other = BrokerRegistration(endpoint=ME, incarnation=OTHER_RUN)
+    assert session.on_own_keys(other, RegistryEntry(rack="a", revision=60), revision=61) == []
 
 
 def test_steps_out_of_order_are_a_broken_invariant() -> None:

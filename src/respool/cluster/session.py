@@ -1,19 +1,23 @@
 """A broker's session with the metadata store: when it may act, and how it registers, loses its place and stops.
 
 ```
-            begin            lease granted      own keys read       stepped back       registry written
-  IDLE ------------> LEASING ------------> READING ---------> STEPPING_BACK ------> CLAIMING ------> REGISTERING
-   ^                                        |  ^ another run's                                           |
-   |                                        +--+ registration is still there                             | registered
-   |   lost (in any phase)                                                                               v
-   +------------------------------------------- CLOSING <------- STOPPING <---------------------------- ACTIVE
-                                                         ready to close          announce stop
+IDLE           begin: with a new incarnation
+LEASING        the store has granted a lease
+READING        no other run is registered under this id (else it is waited for)
+STEPPING_BACK  nothing in the store comes from the run before
+CLAIMING       the registry says that it runs
+REGISTERING    the registration is written: its revision is the broker epoch
+ACTIVE         announce_stop
+STOPPING       it leads nothing any more, and its logs are closed
+CLOSING        the registry says that it stopped cleanly; the lease is ended
 ```
+What stands beside a phase leads to the next. A lease that has run out leads back to IDLE, until it is stopping.
+
 The shell does what each event returns and reports how it went; what failed or has no answer is reported by
 `on_refused`, and the own keys are read again. The time is a monotonic clock's.
 
-**Fencing.** Others act without this broker once its lease has run out. The store began to count no sooner than the
-renewal was sent, so until then, and that long on a clock that may run differently, the lease is valid.
+**Fencing.** Others act without this broker once its lease has run out. The store counts from when it received the last
+renewal, which is not before that was sent: so long the lease is valid, less what two clocks may differ by.
 """
 
 from dataclasses import dataclass, replace
@@ -129,7 +133,8 @@ class Session:
 
     def may_act(self, now_ms: int) -> bool:
         """Whether it may lead: acknowledge, serve reads, change an ISR. Ask at each of them."""
-        return self.epoch is not None and now_ms < self.fenced_at_ms
+        is_registered = self.epoch is not None and self._lease is not None
+        return is_registered and now_ms < self.fenced_at_ms
 
     def may_control(self, now_ms: int) -> bool:
         return self._controller_revision is not None and self.may_act(now_ms)
@@ -171,6 +176,8 @@ class Session:
         revision: int = 0,
     ) -> list[Effect]:
         """What the store has of this broker; `revision` is that of its registration."""
+        if self.phase is Phase.CLOSING:
+            return self._close_again(registration, registry or RegistryEntry())
         self._expect(Phase.READING)
         self._registry = registry or RegistryEntry()
         if self._registry.is_removed:
@@ -198,8 +205,7 @@ class Session:
 
     def on_registry_written(self, revision: int) -> list[Effect]:
         if self.phase is Phase.CLOSING:
-            assert self._lease is not None
-            return [RevokeLease(lease=self._lease)]
+            return self._end_lease()
         self._expect(Phase.CLAIMING)
         assert self._incarnation is not None
         self._registry = replace(self._registry, revision=revision)
@@ -240,8 +246,11 @@ class Session:
         """The lease has run out; its keys are gone."""
         if self.phase is Phase.IDLE:
             return []
-        self.phase = Phase.IDLE
-        self.epoch = self._lease = self._controller_revision = None
+        self._lease = self._controller_revision = None
+        if self.phase not in {Phase.STOPPING, Phase.CLOSING}:
+            # Who is stopping anyway stays at it: the stop is clean all the same.
+            self.phase = Phase.IDLE
+            self.epoch = None
         return [StopActing()]
 
     def on_controller(self, revision: int | None) -> None:
@@ -282,6 +291,18 @@ class Session:
         self.epoch, self._revision = epoch, revision
         self._is_intact = True
         return []
+
+    def _close_again(
+        self, registration: BrokerRegistration | None, registry: RegistryEntry
+    ) -> list[Effect]:
+        """Somebody else wrote to the registry, or our write's answer was lost."""
+        is_taken = registration is not None and registration.incarnation != self._incarnation
+        if is_taken or registry.clean_epoch == self.epoch:
+            return self._end_lease()
+        return self.on_closed(registry)
+
+    def _end_lease(self) -> list[Effect]:
+        return [] if self._lease is None else [RevokeLease(lease=self._lease)]
 
     def _was_clean(self) -> bool:
         if self._is_intact:

@@ -1,0 +1,94 @@
+"""How the cluster is, for `respool cluster status` and for alarms."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from respool.cluster.keys import RegistryEntry
+from respool.cluster.reassignment import is_moving
+from respool.cluster.view import ClusterView
+from respool.model.ids import BrokerId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStatus:
+    rack: str | None
+    is_live: bool
+    is_stopping: bool
+    is_drained: bool
+    is_removed: bool
+    # Since when the controller misses it; None: it runs.
+    missing_since_ms: int | None
+    replicas: int
+    leads: int
+    # Replicas it has that are not in sync.
+    behind: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    brokers: Mapping[BrokerId, BrokerStatus]
+    partition_count: int
+    # Nobody leads them.
+    leaderless: tuple[TopicPartition, ...]
+    # Too few are in sync for acks=all.
+    under_min_isr: tuple[TopicPartition, ...]
+    # Not all that should be are in sync.
+    under_replicated: tuple[TopicPartition, ...]
+    moving: tuple[TopicPartition, ...]
+
+    @property
+    def is_well(self) -> bool:
+        return not self.leaderless and not self.under_min_isr and not self.under_replicated
+
+
+def status(view: ClusterView) -> ClusterStatus:
+    replicas: Counter[BrokerId] = Counter()
+    leads: Counter[BrokerId] = Counter()
+    in_sync: Counter[BrokerId] = Counter()
+    images = {
+        TopicPartition(topic.name, number): (topic, image)
+        for topic, number, image in view.partitions()
+    }
+    for _, image in images.values():
+        replicas.update(image.replicas)
+        in_sync.update(image.isr)
+        if image.leader is not None:
+            leads[image.leader] += 1
+    return ClusterStatus(
+        brokers={
+            one: _broker(view, one, replicas=replicas[one], leads=leads[one], synced=in_sync[one])
+            for one in sorted({*view.brokers, *view.registry})
+        },
+        partition_count=len(images),
+        leaderless=tuple(of for of, (_, image) in images.items() if image.leader is None),
+        under_min_isr=tuple(
+            of
+            for of, (topic, image) in images.items()
+            if len(image.isr) < image.min_isr(topic.rules.min_isr)
+        ),
+        under_replicated=tuple(
+            of
+            for of, (_, image) in images.items()
+            if not {*image.target}.difference(image.adding) <= {*image.isr}
+        ),
+        moving=tuple(of for of, (_, image) in images.items() if is_moving(image)),
+    )
+
+
+def _broker(
+    view: ClusterView, broker: BrokerId, *, replicas: int, leads: int, synced: int
+) -> BrokerStatus:
+    entry = view.registry.get(broker, RegistryEntry())
+    endpoint = view.brokers.get(broker)
+    return BrokerStatus(
+        rack=view.rack_of(broker),
+        is_live=endpoint is not None,
+        is_stopping=endpoint is not None and endpoint.is_draining,
+        is_drained=entry.is_drained,
+        is_removed=entry.is_removed,
+        missing_since_ms=view.missing_since_ms.get(broker),
+        replicas=replicas,
+        leads=leads,
+        behind=replicas - synced,
+    )

@@ -1,0 +1,42 @@
+"""What an operator is told about the cluster."""
+
+from cluster.cluster_world import FOUR, ONE, SIX, TWO, image_of, view_of
+from respool.cluster.status import status
+from respool.cluster.view import TopicRules
+from respool.model.ids import TopicPartition
+
+
+def test_a_cluster_that_is_well_says_so() -> None:
+    told = status(view_of(image_of(1, 2), image_of(2, 1)))
+    assert told.is_well
+    assert told.partition_count == 2
+    assert (told.brokers[ONE].replicas, told.brokers[ONE].leads, told.brokers[ONE].behind) == (
+        2,
+        1,
+        0,
+    )
+
+
+def test_what_is_not_well_is_named() -> None:
+    view = view_of(
+        image_of(1, 2, isr=[1]),
+        image_of(2, 1, isr=[], elr=(TWO,)),
+        image_of(1, 3),
+        image_of(1, 3, 4, isr=[1, 3], adding=(FOUR,)),
+        live=(1, 3),
+        stopping=[3],
+        drained=[6],
+        rules=TopicRules(min_isr=2),
+        missing_since_ms={TWO: 5},
+    )
+    told = status(view)
+    partitions = [TopicPartition("t", number) for number in range(4)]
+    assert not told.is_well
+    assert told.leaderless == (partitions[1],)
+    assert told.under_min_isr == (partitions[0], partitions[1])
+    # A replica that is only being added is no reason for alarm.
+    assert told.under_replicated == (partitions[0], partitions[1])
+    assert told.moving == (partitions[3],)
+    assert (told.brokers[TWO].is_live, told.brokers[TWO].missing_since_ms) == (False, 5)
+    assert (told.brokers[TWO].replicas, told.brokers[TWO].behind) == (2, 2)
+    assert told.brokers[SIX].is_drained
