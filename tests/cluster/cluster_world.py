@@ -118,16 +118,21 @@ class ClusterWorld:
         self.revision += 1
         self.values[key] = StoredValue(value=value, revision=self.revision)
 
+    def apply_what_holds(self, writes: Sequence[GuardedWrite]) -> None:
+        self.apply([write for write in writes if not self._broken_guards(write)])
+
     def apply(self, writes: Sequence[GuardedWrite]) -> None:
         for write in writes:
             self.revision += 1
-            for guard in write.guards:
-                stored = self.values.get(guard.key)
-                assert (stored.revision if stored else 0) == guard.revision, guard
+            assert not self._broken_guards(write)
             for key, value in write.puts.items():
                 self.values[key] = StoredValue(value=value, revision=self.revision)
             for key in write.deletes:
                 self.values.pop(key, None)
+
+    def _broken_guards(self, write: GuardedWrite) -> list[str]:
+        revisions = {key: stored.revision for key, stored in self.values.items()}
+        return [one.key for one in write.guards if revisions.get(one.key, 0) != one.revision]
 
     def view(self) -> ClusterView:
         state = (self.revision, self.now_ms)

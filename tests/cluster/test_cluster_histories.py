@@ -22,6 +22,8 @@ from cluster.cluster_world import FUZZ, SYNCED, ClusterWorld
 from respool.cluster import keys
 from respool.cluster.balance import balance
 from respool.cluster.broker_requests import drain, holdings, remove
+from respool.cluster.controller import decide
+from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.leader_requests import ElectionKind, elect_leaders
 from respool.cluster.reassignment_requests import reassign, reassignments
 from respool.cluster.throttle import copies_now
@@ -50,6 +52,7 @@ class ClusterHistory(RuleBasedStateMachine):
         )
         self.created = 0
         self.seen: dict[TopicPartition, PartitionImage] = {}
+        self.late: list[GuardedWrite] = []
         self.is_about_moves = False
         self.create(partitions=2, factor=3, min_isr=2, unclean=False, synced=False)
         # Half of the histories are about one topic whose replicas move, so that more happens to it.
@@ -244,6 +247,16 @@ class ClusterHistory(RuleBasedStateMachine):
         assert not view.strays
 
     @rule()
+    def begin_to_decide(self) -> None:
+        self.late = decide(self.world.view())
+
+    @rule()
+    def write_what_was_decided_before(self) -> None:
+        """Much may have happened since: the store takes only what still rests on what it was decided on."""
+        late, self.late = self.late, []
+        self.by_controller(lambda: self.world.apply_what_holds(late), is_late=True)
+
+    @rule()
     def everything_settles(self) -> None:
         """With time and nothing more going wrong, moves end and everybody is in sync."""
         for one, endpoint in self.world.view().brokers.items():
@@ -263,7 +276,7 @@ class ClusterHistory(RuleBasedStateMachine):
         else:
             raise AssertionError("it does not come to an end")
 
-    def by_controller(self, action: Callable[[], None]) -> None:
+    def by_controller(self, action: Callable[[], None], *, is_late: bool = False) -> None:
         """What the controller does may not give away the last copy of what was committed."""
         before = self.world.images()
         action()
@@ -276,7 +289,7 @@ class ClusterHistory(RuleBasedStateMachine):
                 self.world.complete[of] = {leader}
             elif complete & {*old.replicas}:
                 assert complete & {*image.replicas}, (of, old, image)
-            if not {*old.replicas} - {*old.adding} <= {*image.replicas}:
+            if not is_late and not {*old.replicas} - {*old.adding} <= {*image.replicas}:
                 # A replica has left: the others are in sync, and enough to go on. The next move may have begun.
                 behind = {*image.replicas} - {*image.isr} - {*image.adding}
                 assert all(self.world.view().is_given_up(one) for one in behind), (of, old, image)
