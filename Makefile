@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 LOCK   := requirements/dev.txt
 
-.PHONY: help setup demo serve test lint format fuzz bench lock clean
+.PHONY: help setup demo serve test lint format fuzz sim bench lock clean
 
 help:
 	@echo "make demo    a broker, rides, two groups at two speeds, kills survived, rides charged once, one rewound by time"
@@ -13,6 +13,7 @@ help:
 	@echo "make test    the whole test suite"
 	@echo "make lint    ruff, mypy --strict, import floors"
 	@echo "make fuzz    the long fuzz and property runs"
+	@echo "make sim     SEEDS=n seeds of the simulated world, or one with a trace: SEED=k"
 	@echo "make bench   figures and ratios; nothing is asserted"
 	@echo "make setup   only the virtual environment, from hashed locks"
 
@@ -47,6 +48,9 @@ format: setup
 
 fuzz: setup
 	RESPOOL_FUZZ=long $(BIN)/python -m pytest -m long -n auto
+
+sim: setup
+	$(BIN)/python -m respool.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200) --first $(or $(FIRST),0))
 
 bench: setup
 	$(BIN)/python -m bench $(ARGS)

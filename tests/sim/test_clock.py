@@ -1,6 +1,9 @@
+import asyncio
+
 import pytest
 
-from respool.sim.clock import SimClock
+from respool.sim.clock import NodeClock, SimClock
+from respool.sim.loop import SimLoop
 
 
 def test_both_clocks_advance_together() -> None:
@@ -21,3 +24,17 @@ def test_time_does_not_pass_backwards() -> None:
     with pytest.raises(AssertionError):
         clock.advance(-1)
     assert clock.monotonic_ms() == 0
+
+
+def test_machines_disagree_about_the_wall_clock_only() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        one, other = NodeClock(loop), NodeClock(loop, skew_ms=-5_000)
+        assert one.now_ms() - other.now_ms() == 5_000
+        await asyncio.sleep(2)
+        one.skew_ms += 60_000
+        assert one.now_ms() - other.now_ms() == 65_000
+        assert one.monotonic_ms() == other.monotonic_ms() == 2_000
+
+    loop.run(story)

@@ -1,9 +1,11 @@
 import asyncio
 from functools import partial
+from random import Random
 
 import pytest
 
-from respool.sim.offload import InlineOffload
+from respool.sim.loop import SimLoop
+from respool.sim.offload import DelayedOffload, DiskPace, InlineOffload
 
 
 def fail() -> None:
@@ -70,3 +72,42 @@ def test_work_is_done_although_the_one_who_waited_is_gone() -> None:
         assert done == [1]
 
     asyncio.run(story())
+
+
+def test_work_takes_time_and_other_things_come_in_between() -> None:
+    loop = SimLoop(1)
+    happened: list[str] = []
+
+    async def story() -> None:
+        offload = DelayedOffload(Random(1), threads=1, pace=DiskPace(ms_min=10, ms_max=20))
+        work = asyncio.ensure_future(offload.run(lambda: happened.append("sync")))
+        await asyncio.sleep(0.001)
+        happened.append("request")
+        await work
+        assert 0.02 <= loop.time() <= 0.04
+
+    loop.run(story)
+    assert happened == ["request", "sync"]
+
+
+def test_works_wait_for_a_thread() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        offload = DelayedOffload(Random(1), threads=2, pace=DiskPace(ms_min=10, ms_max=10))
+        await asyncio.gather(*(offload.run(lambda: None) for _ in range(6)))
+        assert loop.time() == pytest.approx(0.06)
+
+    loop.run(story)
+
+
+def test_what_a_work_raises_comes_to_the_one_who_waits() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        offload = DelayedOffload(Random(1), threads=1, pace=DiskPace())
+        with pytest.raises(LookupError):
+            await offload.run(fail)
+        assert await offload.run(lambda: 1) == 1
+
+    loop.run(story)

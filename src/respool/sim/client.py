@@ -126,8 +126,19 @@ class SimClient:
             api, version, fields, correlation_id=self._correlation_id, client_id=self.name
         )
         peers = self._patient_peers if patiently else self._peers
-        reply = await peers.request(broker, frame[4:])
+        number = self._correlation_id
+        self._tell(f"#{number} {api.name} to {broker}")
+        try:
+            reply = await peers.request(broker, frame[4:])
+        except PeerUnreachable as error:
+            self._tell(f"#{number} {api.name}: {error}")
+            raise
+        self._tell(f"#{number} {api.name} is answered, {len(reply)} bytes")
         return decode_reply(api, version, reply)
+
+    def _tell(self, text: str) -> None:
+        if self.loop.trace.is_shown:
+            self.loop.trace.tell(self.loop.time(), f"{self.name}: {text}")
 
     async def ask_leader(self, name: TopicPartition, api: Api, version: int, **fields: Any) -> Any:
         """Ask the leader we believe in; who it is, is forgotten when it does not answer."""

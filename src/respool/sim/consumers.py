@@ -197,7 +197,7 @@ class AssignedConsumer(Consumer):
                 await self.pause()
             if self.dice.random() < 0.03:
                 positions[name] = self.dice.randint(0, positions[name])
-            await self.pause(60)
+            await self.pause(150)
 
     async def _read_on(self, name: TopicPartition, positions: dict[TopicPartition, int]) -> None:
         polled = await self.poll(

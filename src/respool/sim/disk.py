@@ -45,6 +45,11 @@ class SimDisk:
         """Bytes of file content, synced or not."""
         return sum(len(file.seen) for file in self._platter.files())
 
+    @property
+    def unsynced_bytes(self) -> int:
+        """How much longer files are than what a power cut leaves for sure."""
+        return sum(max(0, len(file.seen) - len(file.stored)) for file in self._platter.files())
+
     # -- what tests do to it ---------------------------------------------------------------------------------------
 
     def crash(self) -> None:

@@ -81,6 +81,8 @@ class GroupMember(Consumer):
             if whim < 0.02:
                 # It hangs for so long that the group goes on without it, and then commits what it has.
                 await self.pause(2 * SESSION_TIMEOUT_MS)
+                if not await self._commit():
+                    return
             await self.pause(150)
 
     async def _read_on(self, name: TopicPartition) -> None:

@@ -16,13 +16,14 @@ Each operation is recorded when it begins and when its outcome is known: "ok", "
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from respool.model.ids import TopicPartition
 from respool.records.build import NewRecord
 
+VIOLATIONS_MAX = 50
 Outcome = Literal["ok", "fail", "info"]
 
 
@@ -77,13 +78,17 @@ class History:
         self.read_uncommitted: dict[bytes, tuple[TopicPartition, int]] = {}
         self.counts: Counter[str] = Counter()
         self.violations: list[Violation] = []
+        # Told of each as it is found.
+        self.on_violation: Callable[[Violation], None] = lambda _: None
         self._numbers = itertools.count(1)
         self._acknowledged: dict[TopicPartition, int] = {}
 
     def violate(self, rule: str, text: str) -> None:
         # The first few tell the story; a broken log breaks rules without end.
-        if len(self.violations) < 50:
-            self.violations.append(Violation(rule, text))
+        if len(self.violations) < VIOLATIONS_MAX:
+            violation = Violation(rule, text)
+            self.violations.append(violation)
+            self.on_violation(violation)
 
     # -- sending -----------------------------------------------------------------------------------------------------
 

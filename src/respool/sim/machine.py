@@ -68,6 +68,10 @@ class Machine:
     def is_up(self) -> bool:
         return self.process is not None and self.process.is_alive
 
+    @property
+    def is_stopping(self) -> bool:
+        return self.is_up and self._asked_to_stop.is_set()
+
     def start(self) -> None:
         """Start a new process on what the last one left. It takes a while."""
         assert not self.is_up

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from random import Random
+from typing import Any
 
 from respool.sim.loop import SimLoop
 from respool.sim.machine import Machine
@@ -48,11 +50,18 @@ class Nemesis:
         # The machines of clients, which may be cut off.
         self.clients: Sequence[str] = ()
         self._dice = dice
-        # A few kinds at a time find more than all together.
-        self.kinds = [kind for kind in KINDS if dice.random() < 0.35] or [dice.choice(KINDS)]
-        self._pause_s = dice.choice((0.5, 2.0, 5.0))
+        # A few kinds at a time find more than all together, and each comes as often as the seed likes it.
+        odds = dice.choice((0.1, 0.3, 0.6))
+        self.kinds = [kind for kind in KINDS if dice.random() < odds] or [dice.choice(KINDS)]
+        if dice.random() < 0.4:
+            self.kinds.append("power cut in a call")
+        self._weights = [dice.choice((1, 1, 4)) for _ in self.kinds]
+        self._pause_s = dice.choice((0.2, 1.0, 3.0))
         self.clock_jumps_ms = 0
-        self._deeds: Mapping[str, Callable[[Machine], Awaitable[None]]] = {
+        # Troubles under way, and machines whose process is being ended or started.
+        self._under_way: list[asyncio.Task[None]] = []
+        self._restarting: set[str] = set()
+        self._deeds: Mapping[str, Callable[[Machine], Coroutine[Any, Any, None]]] = {
             "power cut": self._power_cut,
             "power cut in a call": self._power_cut_in_a_call,
             "kill": self._kill,
@@ -76,25 +85,36 @@ class Nemesis:
         return not FORGETFUL.isdisjoint(self.kinds)
 
     async def rage(self, seconds: float) -> None:
+        """Make trouble; one may begin while others last."""
         until_s = self._loop.time() + seconds
         while self._loop.time() < until_s:
             await asyncio.sleep(self._dice.expovariate(1 / self._pause_s))
-            kind, machine = self._dice.choice(self.kinds), self._dice.choice(self._machines)
+            (kind,) = self._dice.choices(self.kinds, self._weights)
+            machine = self._dice.choice(self._machines)
+            if machine.host in self._restarting:
+                continue
             if not machine.is_up:
                 self._start(machine)
                 continue
             self._loop.trace.note(self._loop.time(), f"{machine.host}: {kind}")
             self.counts[kind] += 1
-            await self._deeds[kind](machine)
+            self._under_way.append(asyncio.ensure_future(self._deeds[kind](machine)))
 
     async def heal(self) -> None:
         """All is well from here on: disks, networks, and every broker up."""
+        for deed in self._under_way:
+            deed.cancel()
+        for result in await asyncio.gather(*self._under_way, return_exceptions=True):
+            if isinstance(result, Exception):
+                raise result
         self._network.heal()
         self._network.manners.stall_odds = 0.0
         for machine in self._machines:
             machine.resume()
             machine.pace.stall_odds = 0.0
             machine.disk.faults.heal()
+            if machine.is_stopping:
+                await machine.stop()
             if machine.is_up and self._has_offline_partitions(machine):
                 # What an operator does once the disk is sound.
                 machine.kill()
@@ -113,33 +133,42 @@ class Nemesis:
 
     # -- processes ---------------------------------------------------------------------------------------------------
 
-    async def _restart_later(self, machine: Machine) -> None:
-        await asyncio.sleep(self._dice.choice((0.0, 0.5, 3.0)) * self._dice.random())
-        if not machine.is_up:
-            machine.disk.faults.heal()
-            self._start(machine)
+    @asynccontextmanager
+    async def _restart(self, machine: Machine) -> AsyncIterator[None]:
+        """End the process in here; it is started again after a while."""
+        self._restarting.add(machine.host)
+        try:
+            yield
+            await asyncio.sleep(self._dice.choice((0.0, 0.5, 3.0)) * self._dice.random())
+            if not machine.is_up:
+                self._start(machine)
+        finally:
+            self._restarting.discard(machine.host)
 
     async def _power_cut(self, machine: Machine) -> None:
-        machine.cut_power()
-        await self._restart_later(machine)
+        async with self._restart(machine):
+            # Best when there is something to lose.
+            unsynced, patience = self._dice.choice((0, 1, 1_500)), 200
+            while machine.is_up and patience and machine.disk.unsynced_bytes < unsynced:
+                patience -= 1
+                await asyncio.sleep(0.003)
+            machine.cut_power()
 
     async def _power_cut_in_a_call(self, machine: Machine) -> None:
-        machine.disk.faults.cut_power_after(self._dice.randrange(40))
-        await asyncio.sleep(2 * self._dice.random())
-        # A quiet disk is never interrupted.
-        if machine.is_up:
+        async with self._restart(machine):
+            machine.disk.faults.cut_power_after(self._dice.randrange(40))
+            await asyncio.sleep(2 * self._dice.random())
+            # A quiet disk is never interrupted.
             machine.cut_power()
-        await self._restart_later(machine)
 
     async def _kill(self, machine: Machine) -> None:
-        machine.kill()
-        await self._restart_later(machine)
+        async with self._restart(machine):
+            machine.kill()
 
     async def _clean_restart(self, machine: Machine) -> None:
-        if machine.broker is None:
-            return
-        await machine.stop()
-        await self._restart_later(machine)
+        if machine.broker is not None:
+            async with self._restart(machine):
+                await machine.stop()
 
     async def _stand_still(self, machine: Machine) -> None:
         machine.pause()
@@ -164,7 +193,9 @@ class Nemesis:
     async def _suffer_and_restart(self, machine: Machine) -> None:
         """Partitions that failed stay offline until an operator restarts the broker."""
         await asyncio.sleep(2 * self._dice.random())
-        if machine.is_up:
+        if machine.host in self._restarting:
+            return
+        async with self._restart(machine):
             how = self._dice.random()
             if how < 0.4:
                 machine.kill()
@@ -172,7 +203,6 @@ class Nemesis:
                 await machine.stop()
             else:
                 machine.cut_power()
-        await self._restart_later(machine)
 
     async def _disk_full(self, machine: Machine) -> None:
         room = self._dice.choice((0, 500, 5_000))

@@ -30,6 +30,8 @@ class Producer(SimClient):
         super().__init__(name, **client)
         self.names = tuple(names)
         self._count = 0
+        # How often a record spans sectors, so that a part of it can be lost.
+        self._large_odds = self.dice.choice((0.0, 0.2, 0.7))
 
     def new_records(
         self,
@@ -44,9 +46,8 @@ class Producer(SimClient):
         for _ in range(count):
             self._count += 1
             value = f"{self.name}.{self._count}".encode()
-            # Now and then one that spans sectors, so that half of it can be lost.
-            if self._count % 7 == 0:
-                value += b"." + b"%08x" % crc32(value) * self.dice.randrange(10, 200)
+            if self.dice.random() < self._large_odds:
+                value += b"." + b"%08x" % crc32(value) * self.dice.randrange(10, 500)
             record = NewRecord(
                 key=b"k%d" % (self._count % 5),
                 value=value,
@@ -120,7 +121,7 @@ class IdempotentProducer(Producer):
                 # Delivery took too long. What became of the rest nobody knows; a new id begins anew.
                 pending.clear()
                 producer_id = -1
-            await self.pause(100 if not pending else 300)
+            await self.pause(400)
 
     def _new_batch(self, producer_id: int, sequences: dict[TopicPartition, int]) -> _Batch:
         name = self.dice.choice(self.names)

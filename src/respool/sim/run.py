@@ -9,6 +9,7 @@ finish within a while. Then fresh readers read everything, the power is cut once
 
 import asyncio
 import logging
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ from respool.wire.api_table import Api
 TRANSACTION_TIMEOUT_MS = 15_000
 # How long clients may take to finish once all is well, and coordinators to end what was left open.
 WIND_DOWN_S = 120.0
+# Nothing in a run waits so long.
+VIRTUAL_S_MAX = 1_800.0
 GROUP = "riders"
 
 
@@ -71,6 +74,9 @@ def simulate(seed: int, *, show: Callable[[str], None] | None = None) -> Report:
             loop.run(run.play)
         except SimulationStuck as error:
             run.history.violate("D", f"the simulation is stuck: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this seed's and not the next one's
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            run.history.violate("crashed", f"{error!r} at {where.filename}:{where.lineno}")
     run.history.violations += [Violation("unhandled", repr(error)) for error in loop.unhandled]
     run.history.violations += [Violation("log", text) for text in ears.heard]
     return Report(
@@ -87,12 +93,15 @@ def simulate(seed: int, *, show: Callable[[str], None] | None = None) -> Report:
 class Run:
     def __init__(self, seed: int, loop: SimLoop) -> None:
         self.history = History()
+        self.history.on_violation = lambda one: loop.trace.tell(loop.time(), f"VIOLATION {one}")
         self.faults: Counter[str] = Counter()
         self._seed = seed
         self._loop = loop
         self._dice = dice_of("run", seed)
         self._network = SimNetwork(loop, dice_of("network", seed))
         loop.network = self._network
+        loop.virtual_s_max = VIRTUAL_S_MAX
+        self._network.manners.latency_ms_max = self._dice.choice((1.0, 10.0))
         self._clock = NodeClock(loop)
         self._store = SimStore(clock=self._clock)
         self._machines: list[Machine] = []
@@ -150,6 +159,8 @@ class Run:
         )
         machine.shuffles_tasks = dice.random() < 0.3
         machine.store_manners.latency_ms_max = dice.choice((0.5, 20.0))
+        # On a slow disk much is unsynced when the power goes.
+        machine.pace.ms_max = dice.choice((1.5, 20.0, 100.0))
         return machine
 
     async def _create_topics(self) -> list[TopicPartition]:
@@ -373,7 +384,7 @@ class _Ears(logging.Handler):
     """Hears what must never be said: that something failed which nobody foresaw."""
 
     def __init__(self, loop: SimLoop) -> None:
-        super().__init__(logging.ERROR)
+        super().__init__(logging.WARNING)
         self.heard: list[str] = []
         self._loop = loop
         self._logger = logging.getLogger("respool")
@@ -389,7 +400,7 @@ class _Ears(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        self._loop.trace.note(self._loop.time(), f"log: {text}")
+        self._loop.trace.tell(self._loop.time(), f"log: {text}")
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, ProcessGone):
             self.heard.append(f"{text}: {error!r}")

@@ -24,7 +24,15 @@ class Trace:
         self.digest = ((self.digest ^ crc32(data)) * _PRIME) & _MASK
 
     def note(self, now_s: float, text: str) -> None:
-        """Something worth a line."""
+        """Something worth a line that is part of what makes runs equal."""
         self.bytes_moved(text.encode())
+        self.tell(now_s, text)
+
+    def tell(self, now_s: float, text: str) -> None:
+        """Something worth a line, for people only."""
         if self._show is not None:
             self._show(f"{now_s * 1000:12.3f} ms  {text}")
+
+    @property
+    def is_shown(self) -> bool:
+        return self._show is not None

@@ -5,6 +5,7 @@ starts anew when it is fenced, and aborts when it cannot go on. Sometimes it die
 same name takes over, and the old one, which does not know, tries to commit all the same.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -80,6 +81,11 @@ class TransactionalProducer(Producer):
         for _ in range(self.dice.randint(1, 4)):
             if way == "on":
                 way = await self._write_batch(transaction, self.dice.choice(self.names))
+        if way == "on" and self.dice.random() < 0.05:
+            # It dies with a batch on its way, which may come at any time.
+            name = self.dice.choice(self.names)
+            self.process.spawn(self._send_in_vain(name, transaction, self._identity))
+            return "anew"
         if way == "on" and self.dice.random() < 0.5:
             way = await self._write_offset(transaction)
         return way
@@ -102,13 +108,7 @@ class TransactionalProducer(Producer):
         transaction.writes += sends
         first = me.sequences.get(name, 0)
         me.sequences[name] = first + len(sends)
-        batch = build_batch(
-            [one.record for one in sends],
-            producer_id=me.producer_id,
-            producer_epoch=me.epoch,
-            base_sequence=first,
-            is_transactional=True,
-        )
+        batch = _batch_of(me, first, sends)
         way = await self._persist(lambda: self._send(name, batch, sends))
         self._added.add(name)
         return way
@@ -122,6 +122,24 @@ class TransactionalProducer(Producer):
         if code == OUT_OF_ORDER_SEQUENCE:
             self.history.violate("A2", f"{self.name}: {name} does not know {sends[0].value!r}")
             return INVALID_TXN_STATE
+        return code
+
+    async def _send_in_vain(
+        self, name: TopicPartition, transaction: Transaction, me: _Identity | None
+    ) -> int:
+        """One batch of a process that is gone, or does not know that it was replaced; nobody tries it again."""
+        assert me is not None
+        sends = self.new_records(
+            name, 1, is_idempotent=True, is_durable=True, transaction=transaction
+        )
+        transaction.writes += sends
+        batch = _batch_of(me, me.sequences.get(name, 0), sends)
+        try:
+            code, _ = await self.produce(
+                name, batch, version=10 + self._version, transactional_id=self.name
+            )
+        except PeerUnreachable:
+            return 13
         return code
 
     async def _write_offset(self, transaction: Transaction) -> Way:
@@ -189,6 +207,9 @@ class TransactionalProducer(Producer):
             self._identity = await self._init()
         if zombie is None or self._identity is None or self.dice.random() < 0.5:
             return
+        late = self.history.new_transaction(self.name)
+        if await self._send_in_vain(self.dice.choice(self.names), late, zombie) == OK:
+            self.history.violate("A9", f"{self.name}: a process that was replaced could write")
         try:
             reply = await self._ask_end(zombie, commit=True)
         except PeerUnreachable:
@@ -201,7 +222,8 @@ class TransactionalProducer(Producer):
     def _may_have_committed(self) -> bool:
         """Whether the last transaction's commit was asked for already: then saying so again is no harm."""
         mine = [one for one in self.history.transactions[-50:] if one.producer == self.name]
-        return bool(mine) and mine[-1].is_commit_invoked
+        # The very last is the one that the old process wrote to in vain.
+        return len(mine) > 1 and mine[-2].is_commit_invoked
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -303,3 +325,13 @@ class TransactionalProducer(Producer):
             "producer_id": me.producer_id,
             "producer_epoch": me.epoch,
         }
+
+
+def _batch_of(me: _Identity, first: int, sends: Sequence[Sent]) -> bytes:
+    return build_batch(
+        [one.record for one in sends],
+        producer_id=me.producer_id,
+        producer_epoch=me.epoch,
+        base_sequence=first,
+        is_transactional=True,
+    )

@@ -1,0 +1,150 @@
+"""Mistakes that brokers have made, to be made again on purpose: a simulation that finds none of them proves nothing.
+
+Each function spoils the broker for as long as its monkeypatch lasts.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from respool.broker.handlers import produce
+from respool.broker.partition import Partition
+from respool.broker.shard import Shard
+from respool.coordination.group_offsets import GroupOffsets
+from respool.coordination.group_shard import GroupShard
+from respool.log import producer_check, producer_states, segment_scan
+from respool.log.partition_log import PartitionLog
+from respool.log.transaction_index import TransactionIndex
+from respool.sim.disk_files import SimLogFile
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def committed_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
+    """The high watermark moves with the append, as if the page cache were a disk."""
+    append = Partition._on_appended
+
+    def on_appended(self: Partition, log: PartitionLog, *args: Any, **more: Any) -> None:
+        append(self, log, *args, **more)
+        self._advance_to(log.log_end, self._bytes_appended)
+
+    patch.setattr(Partition, "_on_appended", on_appended)
+
+
+def acknowledged_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
+    """acks=all is answered as acks=1 is."""
+    patch.setattr(produce._CommittedAnswer, "is_waiting", property(lambda _: False))
+
+
+def torn_batches_are_kept(patch: pytest.MonkeyPatch) -> None:
+    """Recovery looks at lengths and not at checksums."""
+    patch.setattr(segment_scan, "check_stored", lambda header, data: True)
+
+
+def failed_sync_is_forgiven(patch: pytest.MonkeyPatch) -> None:
+    """The next sync succeeds, so all must be well."""
+    finish = Partition.finish_sync
+    patch.setattr(Partition, "finish_sync", lambda self, sync, error: finish(self, sync, None))
+
+
+def recovery_believes_the_page_cache(patch: pytest.MonkeyPatch) -> None:
+    """What a failed sync left in memory is read after a restart as if it were on the disk."""
+    patch.setattr(SimLogFile, "forget_cached", lambda self: None)
+
+
+def retries_are_not_recognised(patch: pytest.MonkeyPatch) -> None:
+    """What an idempotent producer sends again is appended again."""
+    patch.setattr(producer_check, "_find_duplicate", lambda state, header: None)
+    patch.setattr(producer_check, "_check_sequence", lambda state, header: None)
+
+
+def transactions_are_not_verified(patch: pytest.MonkeyPatch) -> None:
+    """Whoever sends the first batch of a transaction is believed that it is open (KIP-890)."""
+    check = producer_check.check_transactional
+
+    async def verify(*_: Any) -> None:
+        """Nobody asks the coordinator."""
+
+    def check_unverified(state: Any, header: Any, **more: Any) -> Any:
+        return check(state, header, **{**more, "is_verified": True})
+
+    patch.setattr(produce, "verify", verify)
+    patch.setattr(producer_states, "check_transactional", check_unverified)
+
+
+def open_transactions_are_stable(patch: pytest.MonkeyPatch) -> None:
+    """The last stable offset is the high watermark."""
+    patch.setattr(PartitionLog, "last_stable_offset", lambda self, high_watermark: high_watermark)
+
+
+def aborts_are_forgotten_in_recovery(patch: pytest.MonkeyPatch) -> None:
+    """The index of aborted transactions is not rebuilt."""
+    patch.setattr(TransactionIndex, "replace", lambda self, aborted: None)
+
+
+def markers_before_the_decision(patch: pytest.MonkeyPatch) -> None:
+    """A transaction's ends are written as soon as its coordinator has decided, committed or not."""
+    append = Shard._append
+
+    def append_and_act(self: Shard, decision: Any, guard: Any) -> bool:
+        is_appended = append(self, decision, guard)
+        for effect in decision.effects if is_appended and self._on_effect else ():
+            assert self._on_effect is not None
+            self._on_effect(effect)
+        return is_appended
+
+    patch.setattr(Shard, "_append", append_and_act)
+
+
+def coordinators_answer_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Commits are acknowledged before their records are."""
+    append = Shard._append
+
+    def append_and_answer(self: Shard, decision: Any, guard: Any) -> bool:
+        is_appended = append(self, decision, guard)
+        if is_appended:
+            self.answer(decision.answers)
+        return is_appended
+
+    patch.setattr(Shard, "_append", append_and_answer)
+
+
+def offsets_count_before_the_marker(patch: pytest.MonkeyPatch) -> None:
+    """What a transaction commits for its group is visible at once."""
+    replay = GroupShard.replay
+    patch.setattr(GroupShard, "replay", lambda self, record, **_: replay(self, record))
+
+
+def stale_members_may_commit(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks at the generation of a commit."""
+    patch.setattr(GroupOffsets, "_check_commit", lambda self, request, now_ms: None)
+
+
+def high_watermark_starts_again(patch: pytest.MonkeyPatch) -> None:
+    """After a restart nothing is committed until something is appended."""
+    init = Partition.__init__
+
+    def start(self: Partition, **arguments: Any) -> None:
+        init(self, **arguments)
+        self.high_watermark = self._stable_offset = self.log_start
+
+    patch.setattr(Partition, "__init__", start)
+
+
+PLANTS: tuple[Plant, ...] = (
+    committed_before_it_is_synced,
+    acknowledged_before_it_is_committed,
+    torn_batches_are_kept,
+    failed_sync_is_forgiven,
+    recovery_believes_the_page_cache,
+    retries_are_not_recognised,
+    transactions_are_not_verified,
+    open_transactions_are_stable,
+    aborts_are_forgotten_in_recovery,
+    markers_before_the_decision,
+    coordinators_answer_at_once,
+    offsets_count_before_the_marker,
+    stale_members_may_commit,
+    high_watermark_starts_again,
+)

@@ -1,0 +1,69 @@
+"""Whole runs: a few seeds each time, and the proof that a run finds what is broken."""
+
+import os
+
+import pytest
+
+from respool.sim.__main__ import main
+from respool.sim.run import simulate
+from sim import planted_bugs
+from sim.planted_bugs import PLANTS, Plant
+
+# Chosen for having much happen in little time; a seed that found a bug joins them.
+SMOKE = (2, 12, 15, 17, 20, 22, 26, 33)
+# How many seeds each planted bug may take to be found.
+SEEDS_MAX = 150
+
+
+@pytest.mark.parametrize("seed", SMOKE)
+def test_the_broker_keeps_its_promises(seed: int) -> None:
+    report = simulate(seed)
+    assert report.violations == [], f"replay it with: make sim SEED={seed}"
+    assert report.counts["requests"]
+    assert report.faults
+
+
+def test_a_trace_changes_nothing() -> None:
+    lines: list[str] = []
+    assert simulate(15, show=lines.append).digest == simulate(15).digest
+    assert any("healed" in line for line in lines)
+
+
+def is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> bool:
+    with monkeypatch.context() as patch:
+        plant(patch)
+        return any(simulate(seed).violations for seed in range(SEEDS_MAX))
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [planted_bugs.open_transactions_are_stable, planted_bugs.offsets_count_before_the_marker],
+    ids=lambda plant: plant.__name__,
+)
+def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_found(plant, monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.environ.get("RESPOOL_FUZZ") != "long", reason="takes minutes: make fuzz")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_every_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_found(plant, monkeypatch)
+
+
+def test_seeds_are_counted_and_failing_ones_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--seeds", "1", "--first", "15", "--workers", "1"]) == 0
+    assert "1 seeds in" in capsys.readouterr().out
+    planted_bugs.high_watermark_starts_again(monkeypatch)
+    assert main(["--seeds", "1", "--first", "15", "--workers", "1"]) == 1
+    assert "make sim SEED=15" in capsys.readouterr().out
+
+
+def test_one_seed_is_replayed_with_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "15"]) == 0
+    shown = capsys.readouterr().out
+    assert "healed" in shown
+    assert "is answered" in shown
