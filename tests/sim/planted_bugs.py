@@ -3,6 +3,7 @@
 Each function spoils the broker for as long as its monkeypatch lasts.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 from respool.broker.handlers import produce
 from respool.broker.partition import Partition
 from respool.broker.shard import Shard
+from respool.coordination.decision import Decision
 from respool.coordination.group_offsets import GroupOffsets
 from respool.coordination.group_shard import GroupShard
-from respool.log import producer_check, producer_states, segment_scan
+from respool.coordination.transaction_shard import TransactionShard
+from respool.log import producer_check, producer_states, recovery, segment_scan
 from respool.log.partition_log import PartitionLog
 from respool.log.transaction_index import TransactionIndex
 from respool.sim.disk_files import SimLogFile
@@ -132,6 +135,21 @@ def high_watermark_starts_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "__init__", start)
 
 
+def markers_are_not_resumed(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that starts again leaves decided transactions as they are."""
+    on_loaded = TransactionShard.on_loaded
+
+    def forget(self: TransactionShard, *, now_ms: int) -> Decision:
+        return dataclasses.replace(on_loaded(self, now_ms=now_ms), effects=())
+
+    patch.setattr(TransactionShard, "on_loaded", forget)
+
+
+def producers_are_forgotten_in_recovery(patch: pytest.MonkeyPatch) -> None:
+    """What lies behind the last snapshot is not told to the producers' state."""
+    patch.setattr(recovery, "replay_batch", lambda producers, segment, batch: None)
+
+
 PLANTS: tuple[Plant, ...] = (
     committed_before_it_is_synced,
     acknowledged_before_it_is_committed,
@@ -147,4 +165,6 @@ PLANTS: tuple[Plant, ...] = (
     offsets_count_before_the_marker,
     stale_members_may_commit,
     high_watermark_starts_again,
+    markers_are_not_resumed,
+    producers_are_forgotten_in_recovery,
 )

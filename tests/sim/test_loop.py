@@ -190,7 +190,7 @@ def test_a_trace_tells_runs_apart() -> None:
 
 DIGEST = """
 from respool.sim.run import simulate
-print(*(simulate(seed).digest for seed in (15, 22)))
+print(*(simulate(seed).digest for seed in (15, 23)))
 """
 
 
@@ -205,6 +205,6 @@ def test_a_seed_is_the_same_run_in_every_process() -> None:
     """Whatever the addresses and the hashes of strings are."""
     from respool.sim.run import simulate
 
-    here = " ".join(str(simulate(seed).digest) for seed in (15, 22)) + "\n"
-    again = " ".join(str(simulate(seed).digest) for seed in (15, 22)) + "\n"
+    here = " ".join(str(simulate(seed).digest) for seed in (15, 23)) + "\n"
+    again = " ".join(str(simulate(seed).digest) for seed in (15, 23)) + "\n"
     assert here == again == digests("1") == digests("2")

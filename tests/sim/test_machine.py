@@ -62,3 +62,98 @@ def test_a_client_is_answered_by_the_broker() -> None:
 
     loop.run(story)
     assert loop.unhandled == []
+
+
+async def create_and_describe(peers: TcpPeers) -> Any:
+    topic = {"name": "rides", "num_partitions": 1, "replication_factor": 1}
+    await ask(peers, Api.CREATE_TOPICS, 7, topics=[{**topic, "assignments": [], "configs": []}])
+    return await describe(peers)
+
+
+async def describe(peers: TcpPeers) -> Any:
+    reply = await ask(
+        peers,
+        Api.METADATA,
+        12,
+        topics=[{"topic_id": None, "name": "rides"}],
+        include_topic_authorized_operations=False,
+    )
+    (partition,) = reply.topics[0].partitions
+    return partition
+
+
+@pytest.mark.parametrize("how", ["kill", "power cut", "clean stop"])
+def test_a_broker_comes_back_with_what_it_had(how: str) -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        machine = new_machine(loop)
+        machine.start()
+        await asyncio.sleep(1)
+        peers = TcpPeers({ONE: machine.address}, connect_timeout_ms=500, request_timeout_ms=1_000)
+        before = await create_and_describe(peers)
+        if how == "kill":
+            machine.kill()
+        elif how == "power cut":
+            machine.cut_power()
+        else:
+            await machine.stop()
+        assert not machine.is_up
+        with pytest.raises(PeerUnreachable):
+            await describe(peers)
+        machine.start()
+        await asyncio.sleep(1)
+        after = await describe(peers)
+        # A new leadership, where something may have been lost.
+        assert after.leader_epoch == before.leader_epoch + (how != "clean stop")
+        await peers.close()
+        await machine.stop()
+        assert machine.failure is None
+        assert loop.unfinished_tasks() == []
+
+    loop.run(story)
+    assert loop.unhandled == []
+
+
+def test_a_paused_broker_answers_when_it_goes_on() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        machine = new_machine(loop)
+        machine.start()
+        await asyncio.sleep(1)
+        peers = TcpPeers({ONE: machine.address})
+        await create_and_describe(peers)
+        machine.pause()
+        waiting = asyncio.ensure_future(describe(peers))
+        await asyncio.sleep(20)
+        assert not waiting.done()
+        machine.resume()
+        assert (await waiting).leader_id == 1
+        await peers.close()
+        await machine.stop()
+
+    loop.run(story)
+
+
+def test_power_lost_in_the_middle_of_a_write_ends_the_process_at_once() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        machine = new_machine(loop)
+        machine.start()
+        await asyncio.sleep(1)
+        peers = TcpPeers({ONE: machine.address}, connect_timeout_ms=500, request_timeout_ms=1_000)
+        machine.disk.faults.cut_power_after(0)
+        with pytest.raises(PeerUnreachable):
+            await create_and_describe(peers)
+        assert not machine.is_up
+        machine.start()
+        await asyncio.sleep(1)
+        await create_and_describe(peers)
+        await peers.close()
+        await machine.stop()
+        assert machine.failure is None
+
+    loop.run(story)
+    assert loop.unhandled == []

@@ -10,7 +10,7 @@ from sim import planted_bugs
 from sim.planted_bugs import PLANTS, Plant
 
 # Chosen for having much happen in little time; a seed that found a bug joins them.
-SMOKE = (2, 12, 15, 17, 20, 22, 26, 33)
+SMOKE = (4, 5, 15, 17, 20, 23, 26, 31, 39, 44, 49, 78)
 # How many seeds each planted bug may take to be found.
 SEEDS_MAX = 150
 

@@ -10,6 +10,7 @@ from typing import Any
 from respool.sim.loop import SimLoop
 from respool.sim.machine import Machine
 from respool.sim.network import SimNetwork
+from respool.sim.process import Process
 
 # These take what was not synced, so that only acks=all is a promise.
 FORGETFUL = frozenset({"power cut", "power cut in a call", "sync error", "append error"})
@@ -30,6 +31,9 @@ KINDS = (
     "cut from broker",
     "cut both ways",
     "slow network",
+    "client pause",
+    "store cut",
+    "store answers lost",
 )
 CLOCK_JUMP_MS_MAX = 20_000
 
@@ -47,8 +51,8 @@ class Nemesis:
         self._loop = loop
         self._network = network
         self._machines = machines
-        # The machines of clients, which may be cut off.
-        self.clients: Sequence[str] = ()
+        # The processes of clients, which may be cut off or stand still.
+        self.clients: Sequence[Process] = ()
         self._dice = dice
         # A few kinds at a time find more than all together, and each comes as often as the seed likes it.
         odds = dice.choice((0.1, 0.3, 0.6))
@@ -78,6 +82,9 @@ class Nemesis:
             "cut from broker": self._cut_from,
             "cut both ways": self._cut_both_ways,
             "slow network": self._slow_network,
+            "client pause": self._client_pause,
+            "store cut": self._store_cut,
+            "store answers lost": self._store_answers_lost,
         }
 
     @property
@@ -109,7 +116,11 @@ class Nemesis:
                 raise result
         self._network.heal()
         self._network.manners.stall_odds = 0.0
+        for client in self.clients:
+            client.is_paused = False
         for machine in self._machines:
+            machine.store_manners.is_cut = False
+            machine.store_manners.lost_answer_odds = 0.0
             machine.resume()
             machine.pace.stall_odds = 0.0
             machine.disk.faults.heal()
@@ -175,6 +186,12 @@ class Nemesis:
         await asyncio.sleep(self._dice.choice((0.2, 3.0, 15.0)) * self._dice.random())
         machine.resume()
 
+    async def _client_pause(self, _machine: Machine) -> None:
+        client = self._dice.choice(self.clients)
+        client.is_paused = True
+        await asyncio.sleep(self._dice.choice((0.5, 5.0, 20.0)) * self._dice.random())
+        client.is_paused = False
+
     async def _clock_jump(self, machine: Machine) -> None:
         jump_ms = self._dice.randint(-CLOCK_JUMP_MS_MAX, CLOCK_JUMP_MS_MAX)
         machine.clock.skew_ms += jump_ms
@@ -216,6 +233,18 @@ class Nemesis:
         await asyncio.sleep(5 * self._dice.random())
         machine.pace.stall_odds = 0.0
 
+    # -- the metadata store ------------------------------------------------------------------------------------------
+
+    async def _store_cut(self, machine: Machine) -> None:
+        machine.store_manners.is_cut = True
+        await asyncio.sleep(self._dice.choice((0.5, 6.0)) * self._dice.random())
+        machine.store_manners.is_cut = False
+
+    async def _store_answers_lost(self, machine: Machine) -> None:
+        machine.store_manners.lost_answer_odds = self._dice.choice((0.2, 0.8))
+        await asyncio.sleep(4 * self._dice.random())
+        machine.store_manners.lost_answer_odds = 0.0
+
     # -- networks ----------------------------------------------------------------------------------------------------
 
     async def _reset(self, machine: Machine) -> None:
@@ -248,7 +277,7 @@ class Nemesis:
             self._network.heal(*way)
 
     def _some_clients(self) -> list[str]:
-        return [client for client in self.clients if self._dice.random() < 0.6]
+        return [client.host for client in self.clients if self._dice.random() < 0.6]
 
     async def _slow_network(self, _machine: Machine) -> None:
         manners = self._network.manners
