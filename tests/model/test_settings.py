@@ -94,7 +94,15 @@ def test_etcd_on_another_machine_needs_https_or_a_word() -> None:
 )
 def test_what_cannot_work_with_etcd_stops_the_start(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=next(iter(wrong))):
-        Settings(**wrong)
+        Settings(**{"etcd": "localhost:2379", **wrong})
+
+
+@pytest.mark.parametrize(
+    "useless", [{"cluster": "other"}, {"etcd_user": "u"}, {"session_ttl_ms": 5_000}]
+)
+def test_what_is_of_use_only_with_etcd_is_not_taken_without(useless: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match="of no use without etcd"):
+        Settings(**useless)
 
 
 def test_a_password_is_in_no_text_made_of_the_settings() -> None:

@@ -7,7 +7,7 @@ in `topic_config.py`; the defaults for new topics are the `topic` table here.
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 from respool.model.errors import InvalidConfig, SettingsError
@@ -276,6 +276,10 @@ class Settings:
             raise SettingsError(
                 f"cluster = {self.cluster!r} is not a name of up to 249 letters, digits, dots, dashes and underscores"
             )
+        if not self.etcd:
+            for name, default in _ONLY_WITH_ETCD.items():
+                if getattr(self, name) != default:
+                    raise SettingsError(f"{name} is of no use without etcd")
         if self.etcd_password and self.etcd_password_file:
             raise SettingsError(
                 "etcd_password and etcd_password_file are both given; one is enough"
@@ -325,6 +329,12 @@ class Settings:
             raise SettingsError(f"[topic] {error}") from None
 
 
+# What they are when nobody has set them.
+_ONLY_WITH_ETCD = {
+    one.name: one.default
+    for one in fields(Settings)
+    if one.name.startswith("etcd_") or one.name in {"cluster", "session_ttl_ms"}
+}
 MIGRATION_POLICIES = ("disabled", "upgrade", "downgrade", "bidirectional")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
