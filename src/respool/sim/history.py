@@ -11,7 +11,7 @@ Each operation is recorded when it begins and when its outcome is known: "ok", "
     A21 records vanish before their time
     B1 one partition, two owners         B2 a stale member commits              B3 a committed offset is lost
     B5 skipped by a group                B9 offsets before their commit
-    D  no progress after all is well again
+    C, D what must hold inside (invariants.py), and that all goes on once all is well again
 """
 
 import itertools

@@ -1,0 +1,69 @@
+"""What must be true inside a broker whenever nothing is under way, seen from outside of its rules.
+
+C3   log start <= last stable offset <= high watermark <= log end
+C11  what a partition knows of its producers is what its log says, however it is read
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from respool.broker.broker import Broker
+from respool.log.producer_state import ProducerState
+from respool.model.ids import TopicPartition
+from respool.sim.history import History
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """One partition's state that a restart must bring back."""
+
+    log_end: int
+    producers: dict[int, ProducerState]
+
+
+def look_inside(
+    broker: Broker, names: Iterable[TopicPartition], history: History
+) -> dict[TopicPartition, Inside]:
+    """Check the order of offsets everywhere, and copy what is known of these partitions."""
+    for partition in broker.partitions:
+        if not partition.is_online:
+            history.violate(
+                "D1", f"{partition.name} is offline though all is well: {partition.failure}"
+            )
+            continue
+        marks = (
+            partition.log_start,
+            partition.last_stable_offset,
+            partition.high_watermark,
+            partition.log.log_end,
+        )
+        if list(marks) != sorted(marks):
+            history.violate("C3", f"{partition.name}: start, stable, watermark, end are {marks}")
+    found = {}
+    for name in names:
+        partition = broker.partitions.find(*name)
+        if partition.is_online:
+            states = partition.log.active_producers()
+            copies = {one.producer_id: replace(one, coordinator_epoch=-1) for one in states}
+            found[name] = Inside(partition.log.log_end, copies)
+    return found
+
+
+def compare(
+    before: dict[TopicPartition, Inside], after: dict[TopicPartition, Inside], history: History
+) -> None:
+    """No client wrote in between, so a restart must not tell.
+
+    That a transaction's end is written need not be known after a crash: it is written again then, by a newer
+    coordinator, and changes nothing else.
+    """
+    for name, one in before.items():
+        other = after.get(name)
+        if other is None or one == other:
+            continue
+        if other.log_end < one.log_end:
+            history.violate("C16", f"{name} ended at {one.log_end}, now at {other.log_end}")
+        for producer in sorted(one.producers.keys() | other.producers.keys()):
+            was, now = one.producers.get(producer), other.producers.get(producer)
+            if was != now:
+                history.violate("C11", f"{name}: it knew {was}, after a restart {now}")
