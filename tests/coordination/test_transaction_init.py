@@ -1,3 +1,4 @@
+import logging
 from typing import Any
 
 import pytest
@@ -86,6 +87,21 @@ def test_the_longest_timeout_and_the_longest_name_are_allowed() -> None:
     world = TransactionWorld()
     assert told(world.init(timeout_ms=900_000)) == (0, 0)
     assert told(world.init("ö" * 16_383)) == (1, 0)
+
+
+def test_the_operator_is_told_whose_open_transaction_a_new_producer_ended(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = TransactionWorld()
+    world.init()
+    with caplog.at_level(logging.INFO):
+        world.ask(init_of())
+        assert not caplog.messages
+        world.add(A0, producer_epoch=1)
+        world.ask(init_of())
+    assert caplog.messages == [
+        f"{ID!r}: the transaction of producer {P0}, epoch 1 is aborted: its id was taken over"
+    ]
 
 
 # --- one that goes on (KIP-360)

@@ -98,6 +98,7 @@ class TransactionShard:
         if isinstance(request, AddPartitions | EndTransaction | InitProducerId):
             transaction = self._transactions.get(request.transactional_id)
             step = self._step(transaction, request, now_ms)
+            _tell_of_takeover(transaction, step, request)
             if transaction is None and step.transaction is not None:
                 step = self._make_room(step, draft)
             self._write_step(step, draft)
@@ -305,3 +306,19 @@ def _markers_of(prepared: Transaction) -> WriteMarkers:
         is_commit=prepared.state is TransactionState.PREPARE_COMMIT,
         partitions=prepared.partitions,
     )
+
+
+def _tell_of_takeover(before: Transaction | None, step: Step, request: TransactionRequest) -> None:
+    """An operator may want to know why a producer's open transaction is gone."""
+    if (
+        isinstance(request, InitProducerId)
+        and before is not None
+        and before.state is TransactionState.ONGOING
+        and step.transaction is not None
+    ):
+        logger.info(
+            "%r: the transaction of producer %d, epoch %d is aborted: its id was taken over",
+            before.transactional_id,
+            before.producer_id,
+            before.producer_epoch,
+        )
