@@ -10,9 +10,7 @@ from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, build_marker, read_marker
 from respool.records.seal import crc_of, seal
 
-MARKER = EndTransactionMarker(
-    producer_id=7, producer_epoch=3, coordinator_epoch=11, is_commit=True
-)
+MARKER = EndTransactionMarker(producer_id=7, producer_epoch=3, coordinator_epoch=11, is_commit=True)
 
 
 def control(key: bytes | None, value: bytes | None) -> RecordBatch:
