@@ -126,17 +126,21 @@ class Nemesis:
             machine.disk.faults.heal()
             if machine.is_stopping:
                 await machine.stop()
-            if machine.is_up and self._has_offline_partitions(machine):
+            if machine.is_up and self._needs_restart(machine):
                 # What an operator does once the disk is sound.
                 machine.kill()
             if not machine.is_up:
                 self._start(machine)
         self._loop.trace.note(self._loop.time(), "healed")
 
-    def _has_offline_partitions(self, machine: Machine) -> bool:
-        # One that is still starting has met no trouble yet, or will fail and be started again.
+    def _needs_restart(self, machine: Machine) -> bool:
+        """Whether a partition is offline, or will be as soon as the broker hears of a call that has failed."""
         broker = machine.broker
-        return broker is None or any(not one.is_online for one in broker.partitions)
+        return (
+            broker is None
+            or machine.disk.faults.failures_struck > 0
+            or any(not one.is_online for one in broker.partitions)
+        )
 
     def _start(self, machine: Machine) -> None:
         machine.start()
