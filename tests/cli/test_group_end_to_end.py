@@ -109,6 +109,18 @@ def test_each_way_of_resetting_goes_where_it_says(
     assert done["skips"] == sum(max(0, new - old) for old, new in zip([20, 40], to, strict=True))
 
 
+def test_a_reset_also_covers_partitions_where_nothing_was_committed(shell: Shell) -> None:
+    shell.topic("partly", partitions=3, messages=9)
+    commit(shell, "partly-group", "partly", 3)
+    done = shell.run("group", "reset", "partly-group", "--to-latest", "--yes")
+    assert "0 messages to read in 2 partitions where it had committed nothing" in done.err
+    assert "partly-group was moved in 2 partitions" in done.err
+    # A consumer that begins at the earliest where it finds no offset reads none of what was skipped.
+    assert committed(shell, "partly-group") == [3, 3, 3]
+    shifted = shell.run("group", "reset", "partly-group", "--shift-by", "-1", "--yes")
+    assert "moved in 3 partitions" in shifted.err
+
+
 def test_a_reset_shows_its_table_tells_what_it_clamped_and_asks(shell: Shell) -> None:
     shell.topic("asked", partitions=1, messages=10)
     commit(shell, "asked-group", "asked", 4)

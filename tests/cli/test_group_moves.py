@@ -82,10 +82,15 @@ def test_topics_may_name_partitions_and_be_repeated() -> None:
             parse_topics([wrong])
 
 
-def test_without_topics_all_that_was_committed_and_still_exists_is_moved() -> None:
-    topics = {"rides": topic("rides", 2)}
-    committed = [("rides", 1), ("rides", 5), ("gone", 0), ("rides", 0)]
-    assert choose_places({}, committed=committed, topics=topics) == [("rides", 0), ("rides", 1)]
+def test_without_topics_all_partitions_of_the_topics_committed_in_are_moved() -> None:
+    topics = {"rides": topic("rides", 3), "fares": topic("fares", 1)}
+    # One partition was committed, one is no more, and neither is one of the topics.
+    committed = [("rides", 1), ("rides", 5), ("gone", 0)]
+    assert choose_places({}, committed=committed, topics=topics) == [
+        ("rides", 0),
+        ("rides", 1),
+        ("rides", 2),
+    ]
 
 
 def test_named_topics_must_exist() -> None:

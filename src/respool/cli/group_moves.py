@@ -175,17 +175,17 @@ def choose_places(
     committed: "Iterable[Place]",
     topics: "Mapping[str, TopicInfo]",
 ) -> "list[Place]":
-    """The partitions to move: those named, or else all the group has committed and that still exist.
+    """The partitions to move: those named, or else all of every topic the group has committed in and that still exists.
+
+    Also those where it has committed nothing: left alone, its consumers would begin there wherever they are set to,
+    and read what was to be skipped.
 
     Raises:
         NotFound: a topic or partition is not there.
     """
     if not wanted:
-        return sorted(
-            (topic, number)
-            for topic, number in committed
-            if topic in topics and number in topics[topic].leaders
-        )
+        names = {topic for topic, _ in committed if topic in topics}
+        return [(name, number) for name in sorted(names) for number in topics[name].partitions]
     places: list[Place] = []
     for name, numbers in wanted.items():
         topic = topics.get(name)

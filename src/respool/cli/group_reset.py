@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from respool.cli.kafka_groups import Committed, Group, Groups, Place
 
 EPILOG = (
-    "Without --topic, every partition the group has committed is moved. A place that the topic no longer holds becomes "
-    "the nearest it holds.\n\n"
+    "Without --topic, every partition of the topics the group has committed in is moved, also where it has committed "
+    "nothing. A place that the topic no longer holds becomes the nearest it holds.\n\n"
     "Examples:\n"
     "  respool group reset billing --to-time '3 days ago' --dry-run\n"
     "  respool group reset billing --to-time '2026-11-12 08:00' --topic rides --yes\n"
@@ -204,7 +204,8 @@ def _show(
     new = [move for move in moves if move.committed is None]
     if new:
         ahead = output.counted(sum(move.reads for move in new), "message")
-        changes.append(f"{ahead} to read in partitions it had not committed")
+        where = output.counted(len(new), "partition")
+        changes.append(f"{ahead} to read in {where} where it had committed nothing")
     output.note(
         f"{name} {target}: {', '.join(changes)}" + ("; nothing was changed" if dry_run else "")
     )
