@@ -1,6 +1,8 @@
 """Whole runs: a few seeds each time, and the proof that a run finds what is broken."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -60,6 +62,22 @@ def test_seeds_are_counted_and_failing_ones_are_named(
     planted_bugs.high_watermark_starts_again(monkeypatch)
     assert main(["--seeds", "1", "--first", "15", "--workers", "1"]) == 1
     assert "make sim SEED=15" in capsys.readouterr().out
+
+
+def test_seeds_run_in_several_processes() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "respool.sim",
+        "--seeds",
+        "2",
+        "--first",
+        "5",
+        "--workers",
+        "2",
+    ]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert "2 seeds in" in ran.stdout
 
 
 def test_one_seed_is_replayed_with_a_trace(capsys: pytest.CaptureFixture[str]) -> None:

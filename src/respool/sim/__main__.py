@@ -78,15 +78,11 @@ def _run(first: int, count: int, workers: int) -> int:
 def _reports(first: int, count: int, workers: int) -> Iterator[Report]:
     seeds = range(first, first + count)
     if workers <= 1:
-        yield from map(_simulate, seeds)
+        yield from map(simulate, seeds)
         return
     # Fresh processes now and then: what a run leaves behind does not pile up.
     with get_context("spawn").Pool(workers, maxtasksperchild=50) as pool:
-        yield from pool.imap_unordered(_simulate, seeds)
-
-
-def _simulate(seed: int) -> Report:
-    return simulate(seed)
+        yield from pool.imap_unordered(simulate, seeds)
 
 
 def _show_violations(report: Report) -> None:
