@@ -23,6 +23,7 @@ from respool.log.partition_log import PartitionLog
 from respool.model.errors import (
     DataFolderMismatch,
     DiskFailed,
+    PartitionFolderMissing,
     PartitionFolderUnclear,
     SegmentCorrupt,
     StorageError,
@@ -445,6 +446,7 @@ def test_a_removed_partition_is_out_of_the_way_at_once_and_deleted_later() -> No
     folder = open_folder(disk)
     assert folder.partition_folders() == []
     assert folder.leftovers() == [path]
+    assert folder.put_strays_aside([]) == []
     assert close(folder, {})
     assert no_checkpoints(disk)
 
@@ -545,6 +547,111 @@ def test_an_empty_folder_left_by_a_crash_is_taken() -> None:
     folder = open_folder(disk)
     disk.make_folder("orders-0")
     assert open_log(folder).log_end == 0
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_partition_whose_folder_is_missing_is_not_made_anew_however_often_it_is_tried(
+    is_clean: bool,
+) -> None:
+    disk = a_disk()
+    folder = open_folder(disk)
+    log = open_log(folder)
+    append(log)
+    append(log)
+    close(folder, {ORDERS: log}, is_clean=is_clean)
+    disk.rename("orders-0", "elsewhere")
+    for _ in range(2):
+        disk = disk.reopen()
+        folder = open_folder(disk)
+        with pytest.raises(
+            PartitionFolderMissing, match=r"orders-0 is missing.*offset 2: .*bring the folder back"
+        ):
+            open_log(folder)
+        rides = open_log(folder, RIDES)
+        folder.put_strays_aside([ORDERS, RIDES])
+        assert not close(folder, {RIDES: rides})
+    disk.rename("elsewhere", "orders-0")
+    assert open_log(open_folder(disk.reopen())).log_end == 2
+
+
+def test_a_folder_that_lost_all_its_files_is_missed_too() -> None:
+    disk = a_disk()
+    folder = open_folder(disk)
+    log = open_log(folder)
+    append(log)
+    assert close(folder, {ORDERS: log})
+    disk.rename("orders-0", "elsewhere")
+    disk.make_folder("orders-0")
+    with pytest.raises(PartitionFolderMissing, match="orders-0 is empty"):
+        open_log(open_folder(disk.reopen()))
+
+
+def test_a_folder_is_not_missed_where_nothing_was() -> None:
+    disk = a_disk()
+    folder = open_folder(disk)
+    assert close(folder, {ORDERS: open_log(folder)})
+    disk.delete("orders-0")
+    assert open_log(open_folder(disk.reopen())).log_end == 0
+
+
+@pytest.mark.parametrize("topic", ["orders", "o" * 249])
+def test_a_removed_partition_is_not_taken_for_a_lost_one(topic: str) -> None:
+    name = TopicPartition(topic, 0)
+    disk = a_disk()
+    folder = open_folder(disk)
+    log = open_log(folder, name)
+    append(log)
+    sync(log)
+    folder.write_checkpoints({name: log}, {})
+    path = folder.remove_partition(name, log)
+    # The power goes before that is written down, after the topic was made again in the metadata store.
+    disk.crash()
+    assert open_log(open_folder(disk.reopen()), name, topic_id=SECOND).log_end == 0
+    assert path is not None
+
+
+def test_once_a_removal_is_written_down_its_folder_may_be_deleted() -> None:
+    disk = a_disk()
+    folder = open_folder(disk)
+    logs = {name: open_log(folder, name) for name in (ORDERS, RIDES)}
+    for log in logs.values():
+        append(log)
+        sync(log)
+    folder.write_checkpoints(logs, {})
+    path = folder.remove_partition(ORDERS, logs[ORDERS])
+    assert path is not None
+    folder.on_removed([ORDERS])
+    disk.delete(path)
+    disk.crash()
+    disk = disk.reopen()
+    assert checkpoint(disk, RECOVERY_POINT) == {RIDES: 1}
+    assert open_log(open_folder(disk), topic_id=SECOND).log_end == 0
+
+
+def test_a_partition_made_anew_before_a_removal_is_written_down_is_not_forgotten() -> None:
+    disk = a_disk()
+    folder = open_folder(disk)
+    folder.remove_partition(ORDERS, open_log(folder))
+    log = open_log(folder, topic_id=SECOND)
+    append(log)
+    sync(log)
+    folder.write_checkpoints({ORDERS: log}, {})
+    folder.on_removed([ORDERS])
+    assert checkpoint(disk, RECOVERY_POINT) == {ORDERS: 1}
+
+
+def test_a_lost_partition_that_is_no_longer_wanted_is_forgotten() -> None:
+    disk = a_disk()
+    folder = open_folder(disk)
+    log = open_log(folder)
+    append(log)
+    assert close(folder, {ORDERS: log})
+    disk.delete("orders-0")
+    disk = disk.reopen()
+    folder = open_folder(disk)
+    assert folder.put_strays_aside([]) == []
+    assert no_checkpoints(disk)
+    assert open_log(folder, topic_id=SECOND).log_end == 0
 
 
 def test_strays_are_put_aside_not_deleted_and_forgotten() -> None:

@@ -127,6 +127,13 @@ class Partitions:
                 continue
             if path is not None:
                 leftovers.append(path)
+        names = [partition.name for partition, _ in removed]
+        try:
+            await self._offload.run(partial(self._folder.on_removed, names))
+        except StorageError as error:
+            # Without its folder, what is still written down of it would look like a loss.
+            logger.warning("deleted partitions' folders stay until a restart: %s", error)
+            return []
         return leftovers
 
     def _forget(self, partition: Partition) -> None:

@@ -16,7 +16,8 @@ What must stay true at every moment the power may go:
 - A recovery point lies at or below what is synced. After a log is cut back, `write_checkpoints` must come before the
   next append, or a crash would trust new bytes below the old point.
 - A checkpoint speaks of the log that lies in the folder, never of an earlier one under the same name. So what it says
-  is forgotten, durably, before a folder is made anew.
+  is forgotten, durably, before the folder of an earlier topic is put aside, and before that of a removed partition is
+  deleted. Then a partition that the checkpoints know and that has no folder was lost, and is not made anew.
 
 Every method may block on the disk: call it off the event loop. Calls may come from several threads at once when `guard`
 is a lock; it is not held while a log is recovered, so that many can be at the same time.
@@ -35,7 +36,7 @@ from respool.log.partition_folder import STRAY, folder_name
 from respool.log.partition_folders import ROOT, PartitionFolders
 from respool.log.partition_log import PartitionLog
 from respool.log.uuid_text import uuid_to_text
-from respool.model.errors import DataFolderMismatch, StorageError
+from respool.model.errors import DataFolderMismatch, PartitionFolderMissing, StorageError
 from respool.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from respool.model.topic_config import DAY_MS, TopicConfig
 from respool.ports.disk import Disk
@@ -97,7 +98,7 @@ class DataFolder:
     def open_partition(
         self, name: TopicPartition, *, topic_id: TopicId, config: TopicConfig, now_ms: int
     ) -> PartitionLog:
-        """Open the partition's log, recovered as far as it needs to be, or a new one.
+        """Open the partition's log, recovered as far as it needs to be, or a new one if there never was one.
 
         A folder of that name that belongs to another topic is put aside: not read, not deleted.
 
@@ -150,9 +151,18 @@ class DataFolder:
                 path = log.delete().path
                 self._disk.sync_folder(ROOT)
             self._opened.pop(name, None)
-            # Not written here: deleting a topic of a thousand partitions would write three thousand files.
+            # Not written here: deleting a topic of a thousand partitions would write four thousand files.
             self._checkpoints.forget_soon([name])
         return path
+
+    def on_removed(self, names: Collection[TopicPartition]) -> None:
+        """Write down that these are gone, once for all of them: before what `remove_partition` left is deleted.
+
+        Until then the renamed folder tells a removed partition from a lost one.
+        """
+        with self._guard:
+            # One that was made anew meanwhile has been forgotten by that, and speaks for itself now.
+            self._checkpoints.forget([name for name in names if name not in self._opened])
 
     def put_strays_aside(self, known: Collection[TopicPartition]) -> list[str]:
         """Put aside the folders of all partitions but the known: the cluster has no such partition here any more.
@@ -162,13 +172,14 @@ class DataFolder:
         paths = []
         with self._guard:
             strays = [name for name in self._folders.names() if name not in known]
+            # First, and also of those without a folder: a topic that gets the name later has lost nothing.
+            self._checkpoints.forget(self._checkpoints.names() - set(known))
             for name in strays:
                 path = self._folders.put_aside(name, STRAY)
                 assert path is not None
                 paths.append(path)
                 self._opened.pop(name, None)
                 logger.warning("%s is not a partition here; its folder is now %s", name, path)
-            self._checkpoints.forget_soon(strays)
         return paths
 
     def leftovers(self) -> list[str]:
@@ -218,8 +229,6 @@ class DataFolder:
             return True
 
     def _start(self) -> None:
-        # A crash may have come between the removal of a partition and the writing down of that.
-        self._checkpoints.forget_soon(self._checkpoints.names() - set(self._folders.names()))
         if self._disk.exists(CLEAN_MARKER):
             self._disk.delete(CLEAN_MARKER)
             self._disk.sync_folder(ROOT)
@@ -229,10 +238,16 @@ class DataFolder:
         found = self._folders.topic_id(name)
         if found == topic_id:
             return
+        if found is not None or self._folders.is_being_deleted(name):
+            # They speak of an earlier topic. Before its folder is put aside, or that would look like a loss.
+            self._checkpoints.forget([name])
         if found is not None:
             path = self._folders.put_aside(name, STRAY)
             logger.warning("%s was of an earlier topic %s; it is now %s", name, found, path)
-        self._checkpoints.forget([name])
+        recorded = self._checkpoints.recorded_end(name)
+        # Whatever lay below the log's start was deleted, or given up (accepted_loss.py): it goes on from there.
+        if recorded > self._checkpoints.log_starts.get(name):
+            raise PartitionFolderMissing(_missing(self._disk, name, recorded))
         self._folders.make(name, topic_id)
 
     def _current(
@@ -267,6 +282,24 @@ def _identity(
     identity = FolderIdentity(cluster_id=cluster_id or new_cluster_id, broker_id=broker_id)
     disk.replace_file(IDENTITY_NAME, identity.encode())
     return identity
+
+
+def _missing(disk: Disk, name: TopicPartition, recorded: Offset) -> str:
+    folder = folder_name(name)
+    what = "is empty" if disk.exists(folder) else "is missing"
+    return (
+        f"the folder {folder} {what}, but the log in it reached offset {recorded}: stop the broker and bring the "
+        "folder back"
+    )
+
+
+def _missing(disk: Disk, name: TopicPartition, recorded: Offset) -> str:
+    folder = folder_name(name)
+    what = "is empty" if disk.exists(folder) else "is missing"
+    return (
+        f"the folder {folder} {what}, but the log in it reached offset {recorded}: stop the broker and bring the "
+        "folder back"
+    )
 
 
 def _close(name: TopicPartition, log: PartitionLog) -> bool:

@@ -16,6 +16,8 @@ from respool.model.ids import TopicId, TopicPartition, check_topic_name
 METADATA_NAME = "partition.metadata"
 STRAY = "-stray"
 _PARTITION_MAX = 2**31 - 1
+_ASIDE = re.compile(r"(.+)\.[0-9a-f]{32}-[a-z]+")
+_ASIDE = re.compile(r"(.+)\.[0-9a-f]{32}-[a-z]+")
 _FOLDER = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
 
 
@@ -39,6 +41,24 @@ def name_aside(name: str, *, tag: UUID, suffix: str) -> str:
     """The folder's name out of use. What is too long for a file's name is cut from the topic's."""
     ending = f".{tag.hex}{suffix}"
     return name[: FILE_NAME_BYTES_MAX - len(ending)] + ending
+
+
+def is_aside(aside: str, name: str) -> bool:
+    """Whether the first is a name that the folder may have out of use."""
+    match = _ASIDE.fullmatch(aside)
+    if match is None:
+        return False
+    # Only a name that was too long was cut.
+    return match[1] == name or (len(aside) == FILE_NAME_BYTES_MAX and name.startswith(match[1]))
+
+
+def is_aside(aside: str, name: str) -> bool:
+    """Whether the first is a name that the folder may have out of use."""
+    match = _ASIDE.fullmatch(aside)
+    if match is None:
+        return False
+    # Only a name that was too long was cut.
+    return match[1] == name or (len(aside) == FILE_NAME_BYTES_MAX and name.startswith(match[1]))
 
 
 def encode_metadata(topic_id: TopicId) -> bytes:

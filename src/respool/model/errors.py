@@ -511,6 +511,14 @@ class PartitionFolderUnclear(StorageError):
     """A partition's folder holds data, but not whose: its partition.metadata is missing or damaged."""
 
 
+class PartitionFolderMissing(StorageError):
+    """A partition that had messages has no folder, or nothing in it."""
+
+
+class PartitionFolderMissing(StorageError):
+    """A partition that had messages has no folder, or nothing in it."""
+
+
 class DataFolderInUse(StorageError):
     """Another process has the data folder."""
 
