@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from respool.drivers.sqlite_file import SqliteFile
 from respool.model.settings import Settings
 from respool.node.node import run
+from support.broker_process import BrokerProcess
 
 
 def test_a_broker_that_is_to_join_a_cluster_does_not_serve_alone_instead(
@@ -18,3 +21,25 @@ def test_a_broker_that_is_to_join_a_cluster_does_not_serve_alone_instead(
 
     assert "do not form clusters yet" in capsys.readouterr().err
     assert not data.exists()
+
+
+@pytest.mark.parametrize("left", ["no", "a new and empty"])
+def test_partitions_without_the_metadata_that_names_their_topics_are_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], left: str
+) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        [made] = admin.create_topics([NewTopic("rides", 2)]).values()
+        made.result(30)
+    for path in (tmp_path / "data").glob("metadata.sqlite*"):
+        path.unlink()
+    if left == "a new and empty":
+        SqliteFile(str(tmp_path / "data" / "metadata.sqlite")).close()
+    before = sorted(tmp_path.rglob("*"))
+
+    assert run(Settings(data=str(tmp_path / "data"), listen="127.0.0.1:0")) == 1
+
+    error = capsys.readouterr().err
+    assert f"holds partitions, such as rides-0, but {left} metadata.sqlite" in error
+    assert "bring that file back" in error
+    assert sorted(tmp_path.rglob("*")) == before

@@ -23,7 +23,8 @@ from respool.drivers.folder_lock import FolderLock
 from respool.drivers.offload import ThreadOffload
 from respool.drivers.prometheus import PrometheusMetrics
 from respool.drivers.sqlite_store import SqliteStore
-from respool.model.errors import RespoolError, SettingsError
+from respool.log.partition_folders import PartitionFolders
+from respool.model.errors import DataFolderMismatch, RespoolError, SettingsError
 from respool.model.settings import Settings
 from respool.node.record_scanner import ScannerOnDemand
 from respool.ports.metadata_store import StoreUnavailable
@@ -67,6 +68,10 @@ async def _serve(settings: Settings) -> int:
         lock = FolderLock(settings.data)
         stack.callback(lock.release)
         clock = SystemClock()
+        disk = LocalDisk(settings.data)
+        # Before it is made: an operator who brings the old one back must find nothing in its place.
+        if not disk.exists(METADATA_FILE):
+            _refuse_partitions_of_no_topic(disk, "no")
         store = SqliteStore(os.path.join(settings.data, METADATA_FILE), clock=clock)
         offload = ThreadOffload(settings.io_threads)
         stack.callback(offload.close)
@@ -76,7 +81,7 @@ async def _serve(settings: Settings) -> int:
             metrics.serve(*settings.metrics_address)
         world = World(
             clock=clock,
-            disk=LocalDisk(settings.data),
+            disk=disk,
             store=store,
             offload=offload,
             metrics=metrics,
@@ -84,6 +89,8 @@ async def _serve(settings: Settings) -> int:
             scanner=ScannerOnDemand(),
         )
         try:
+            if not (await store.snapshot("")).revision:
+                _refuse_partitions_of_no_topic(disk, "a new and empty")
             return await _serve_until_stopped(Broker(settings, world), asked_to_stop)
         finally:
             await store.close()
@@ -115,6 +122,17 @@ async def _serve_until_stopped(broker: Broker, asked_to_stop: asyncio.Event) -> 
     await broker.stop()
     logger.info("stopped cleanly")
     return 0
+
+
+def _refuse_partitions_of_no_topic(disk: LocalDisk, which: str) -> None:
+    """Without the topics every partition would be one that is not wanted any more."""
+    names = PartitionFolders(disk).names()
+    if names:
+        raise DataFolderMismatch(
+            f"the data folder holds partitions, such as {min(names)}, but {which} {METADATA_FILE}, which says what "
+            f"topics there are: bring that file back, with {METADATA_FILE}-wal if there is one; or, to begin anew, use "
+            "another folder. Nothing was changed"
+        )
 
 
 def _in_words(error: Exception, settings: Settings) -> str:
