@@ -29,6 +29,12 @@ def blocks(page: str) -> list[Block]:
 
 def run_block(block: Block, broker: BrokerProcess) -> str:
     """What it prints; it must end well."""
+    done = try_block(block, broker)
+    assert done.returncode == 0, f"{block.text}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def try_block(block: Block, broker: BrokerProcess) -> "subprocess.CompletedProcess[str]":
     text = block.text.replace(ADDRESS_IN_DOCS, broker.address)
     command = (
         ["bash", "-euo", "pipefail", "-c", text]
@@ -40,7 +46,7 @@ def run_block(block: Block, broker: BrokerProcess) -> str:
         "RESPOOL_BROKER": broker.address,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
-    done = subprocess.run(
+    return subprocess.run(
         command,
         cwd=broker.data.parent,
         env=environment,
@@ -49,5 +55,3 @@ def run_block(block: Block, broker: BrokerProcess) -> str:
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, f"{block.text}\n{done.stdout}\n{done.stderr}"
-    return done.stdout

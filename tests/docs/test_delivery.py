@@ -6,10 +6,9 @@ import pytest
 
 from docs.runnable import BROKER_SETTINGS, Block, blocks, run_block
 from support.broker_process import BrokerProcess
-from support.topics import Topics
 
 PAGE = "docs/delivery.md"
-PRODUCER, *EXAMPLES = blocks(PAGE)
+TOPIC, PRODUCER, *EXAMPLES = blocks(PAGE)
 
 pytestmark = pytest.mark.clients
 
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.clients
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     folder = tmp_path_factory.mktemp("delivery")
     with BrokerProcess(folder / "data", BROKER_SETTINGS) as running:
-        Topics(running.address).create("orders")
+        run_block(TOPIC, running)
         run_block(PRODUCER, running)
         yield running
 
@@ -29,7 +28,8 @@ def test_an_example_keeps_its_promise(example: Block, broker: BrokerProcess) -> 
 
 
 def test_the_page_has_an_example_for_each_way() -> None:
-    assert [example.kind for example in (PRODUCER, *EXAMPLES)] == [
+    assert [example.kind for example in (TOPIC, PRODUCER, *EXAMPLES)] == [
+        "topic",
         "producer",
         "at-most-once",
         "at-least-once",
