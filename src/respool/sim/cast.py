@@ -1,0 +1,115 @@
+"""Who works with the brokers of a simulated run: drawn by its seed, and made here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from respool.model.ids import BrokerId, TopicPartition
+from respool.ports.clock import Clock
+from respool.sim.client import SimClient
+from respool.sim.consumers import AssignedConsumer, OffsetWatcher
+from respool.sim.dice import dice_of
+from respool.sim.group_member import GroupMember, GroupView
+from respool.sim.history import History
+from respool.sim.loop import SimLoop
+from respool.sim.producers import ACKS_ALL, IdempotentProducer, PlainProducer
+from respool.sim.transactional import TransactionalProducer
+
+GROUP = "riders"
+TRANSACTION_TIMEOUT_MS = 15_000
+
+Kind = TypeVar("Kind", bound=SimClient)
+
+
+@dataclass(slots=True)
+class Cast:
+    """Who takes part."""
+
+    clients: list[SimClient] = field(default_factory=list)
+    transactional: list[TransactionalProducer] = field(default_factory=list)
+    groups: dict[str, GroupView] = field(default_factory=dict)
+
+
+class Casting:
+    def __init__(
+        self,
+        *,
+        loop: SimLoop,
+        clock: Clock,
+        history: History,
+        brokers: Mapping[BrokerId, tuple[str, int]],
+        seed: int,
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._history = history
+        self._brokers = brokers
+        self._seed = seed
+        self._dice = dice_of("cast", seed)
+
+    def new_client(self, kind: type[Kind], name: str, **more: Any) -> Kind:
+        return kind(
+            name,
+            loop=self._loop,
+            clock=self._clock,
+            dice=dice_of(name, self._seed),
+            history=self._history,
+            brokers=self._brokers,
+            **more,
+        )
+
+    def draw_cast(self, names: Sequence[TopicPartition], *, keeps_unsynced: bool) -> Cast:
+        """Draw who works with these partitions, by the seed."""
+        dice, cast = self._dice, Cast()
+        for number in range(dice.randint(0, 2)):
+            cast.clients.append(self.new_client(IdempotentProducer, f"idem-{number}", names=names))
+        for number in range(dice.randint(0, 2)):
+            cast.clients.append(
+                self.new_client(
+                    PlainProducer,
+                    f"plain-{number}",
+                    names=names,
+                    acks=dice.choice((1, ACKS_ALL)),
+                    keeps_unsynced=keeps_unsynced,
+                )
+            )
+        for number in range(dice.randint(0, 3)):
+            producer = self.new_client(
+                TransactionalProducer,
+                f"txn-{number}",
+                names=names,
+                version=dice.choice((1, 2)),
+                timeout_ms=TRANSACTION_TIMEOUT_MS,
+            )
+            cast.clients.append(producer)
+            cast.transactional.append(producer)
+        if not cast.clients:
+            cast.clients.append(self.new_client(IdempotentProducer, "idem-0", names=names))
+        for number in range(dice.randint(1, 3)):
+            cast.clients.append(
+                self.new_client(
+                    AssignedConsumer,
+                    f"reader-{number}",
+                    names=names,
+                    is_committed=dice.random() < 0.5,
+                )
+            )
+        if cast.transactional:
+            groups = {one.group: one.name for one in cast.transactional}
+            cast.clients.append(
+                self.new_client(OffsetWatcher, "watcher", groups=groups, position_of=names[0])
+            )
+        if dice.random() < 0.5:
+            view = cast.groups[GROUP] = GroupView()
+            for number in range(dice.randint(1, 3)):
+                cast.clients.append(
+                    self.new_client(
+                        GroupMember,
+                        f"member-{number}",
+                        names=names,
+                        is_committed=True,
+                        group=GROUP,
+                        view=view,
+                    )
+                )
+        return cast
