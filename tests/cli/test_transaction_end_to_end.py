@@ -187,6 +187,42 @@ def test_consume_shows_what_counts_and_the_rest_when_asked(shell: Shell) -> None
     assert values(shell, "seen") == ["1", "2", "5"]
 
 
+def test_the_end_is_the_same_for_all_tools_while_a_transaction_is_open(shell: Shell) -> None:
+    new_topic(shell, "ends")
+    shell.run("produce", "ends", stdin=b"1\n2\n3\n")
+    bank = Bank(shell, "ends-bank")
+    bank.producer.begin_transaction()
+    bank.write("ends", "4", "5")
+    # A group that does not wait for it has read four of five.
+    shell.run("group", "reset", "ends-group", "--topic", "ends", "--to-offset", "4", "--yes")
+    assert shell.run("group", "lag", "ends-group").out == "ends-group\tends\t0\t4\t5\t1\n"
+    [topic] = shell.json("topic", "describe", "ends")
+    assert topic["partitions"][0]["end_offset"] == 5
+    latest = shell.json("group", "reset", "ends-group", "--to-latest", "--dry-run")
+    assert (latest["replays"], latest["skips"], latest["partitions"][0]["to"]) == (0, 1, 5)
+    bank.producer.abort_transaction(WAIT_SECONDS)
+
+
+def test_consume_says_that_it_stopped_at_an_open_transaction(shell: Shell) -> None:
+    new_topic(shell, "short")
+    shell.run("produce", "short", stdin=b"1\n2\n3\n")
+    told = "stopped before the end, at an open transaction"
+    assert told not in shell.run("consume", "short").err
+    bank = Bank(shell, "short-bank")
+    bank.producer.begin_transaction()
+    bank.write("short", "4", "5")
+    for options in ([], ["--until", "4"], ["--until", "now"]):
+        read = shell.run("consume", "short", *options)
+        assert read.out == "1\n2\n3\n"
+        assert f"{told}, in partition 0 at 3 of 5; see: respool transaction list\n" in read.err
+    # Not where more was not asked for, or nothing was held back.
+    since = ["--until", "1 hour ago"]
+    for options in (["--until", "2"], since, ["-n", "1"], ["--isolation", "read_uncommitted"]):
+        assert told not in shell.run("consume", "short", *options).err
+    bank.producer.abort_transaction(WAIT_SECONDS)
+    assert told not in shell.run("consume", "short").err
+
+
 def test_aborted_messages_are_not_replayed_and_open_ones_wait(shell: Shell) -> None:
     new_topic(shell, "source")
     bank = Bank(shell, "source-bank")

@@ -2,14 +2,22 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from respool.cli import options, output
-from respool.cli.consume_range import is_empty, parse_start, parse_until
+from respool.cli.consume_range import (
+    AtOffset,
+    AtTime,
+    Cursor,
+    Until,
+    is_empty,
+    parse_start,
+    parse_until,
+)
 from respool.cli.errors import BrokerUnreachable, ExitCode, NotFound, UsageError
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.cli.isolation import Isolation
@@ -17,7 +25,7 @@ from respool.cli.message_format import ReadMessage, compile_format, for_terminal
 from respool.cli.times import format_ms
 
 if TYPE_CHECKING:
-    from respool.cli.kafka import TopicInfo
+    from respool.cli.kafka import Cluster, OffsetRange, TopicInfo
 
 EPILOG = (
     "Order holds within a partition; partitions are merged as they arrive. Nothing is committed, no group is joined. "
@@ -116,6 +124,9 @@ def consume(
     cluster = Cluster.connect(broker)
     known = cluster.topic(topic)
     chosen = _choose_partitions(known, partitions)
+    # Asked before the cursors are planned: where they stop short of this, it is for a transaction, and not because more
+    # has come meanwhile.
+    ends = cluster.ranges([known], isolation=Isolation.READ_UNCOMMITTED)
     cursors = plan(
         cluster, known, chosen, start=start, until=stop, follow=follow, isolation=isolation
     )
@@ -139,6 +150,7 @@ def consume(
         )
     if ctrl_c.pressed:
         raise typer.Exit(ExitCode.INTERRUPTED)
+    _tell_held_back(cluster, known, cursors, ends, stop)
 
 
 def choose_writer(
@@ -171,6 +183,37 @@ def pretty_writer(*, colour: bool) -> Callable[[ReadMessage], bytes]:
         return f"{where}{key} {value}\n".encode()
 
     return write
+
+
+def _tell_held_back(
+    cluster: "Cluster",
+    topic: "TopicInfo",
+    cursors: "Mapping[int, Cursor]",
+    ends: "Mapping[tuple[str, int], OffsetRange]",
+    until: Until,
+) -> None:
+    """Say where reading ended at an open transaction, and not at the end or where it was to stop."""
+    short = {
+        number: cursor.stop
+        for number, cursor in sorted(cursors.items())
+        if cursor.is_done and cursor.stop is not None and cursor.stop < ends[topic.name, number].end
+    }
+    wanted: Mapping[int, int | None] = {}
+    if isinstance(until, AtOffset):
+        wanted = dict.fromkeys(short, until.offset)
+    elif isinstance(until, AtTime) and short:
+        everything = Isolation.READ_UNCOMMITTED
+        wanted = cluster.offsets_at(topic, list(short), until.ms, isolation=everything)
+    held_back = [
+        f"{number} at {stop} of {ends[topic.name, number].end}"
+        for number, stop in short.items()
+        if (last := wanted.get(number)) is None or last > stop
+    ]
+    if held_back:
+        output.note(
+            f"stopped before the end, at an open transaction, in partition {', '.join(held_back)}; "
+            "see: respool transaction list"
+        )
 
 
 def _choose_partitions(topic: "TopicInfo", wanted: list[int] | None) -> list[int]:

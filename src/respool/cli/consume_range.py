@@ -138,7 +138,7 @@ class Cursor:
     def __init__(self, *, position: int, stop: int | None, until_ms: int | None) -> None:
         # Every offset below was read, or is not there to be read.
         self.position = position
-        self._stop = stop
+        self.stop = stop
         self._until_ms = until_ms
         self._is_at_end = False
         self.is_done = stop is not None and position >= stop
@@ -148,28 +148,28 @@ class Cursor:
         if self.is_done or offset < self.position:
             return False
         self._is_at_end = False
-        beyond_stop = self._stop is not None and offset >= self._stop
+        beyond_stop = self.stop is not None and offset >= self.stop
         # Reached only with --follow: otherwise the time was turned into an offset before reading began.
         beyond_time = (
-            self._stop is None and self._until_ms is not None and timestamp_ms >= self._until_ms
+            self.stop is None and self._until_ms is not None and timestamp_ms >= self._until_ms
         )
         if beyond_stop or beyond_time:
             self.is_done = True
             return False
         self.position = offset + 1
-        self.is_done = self._stop is not None and self.position >= self._stop
+        self.is_done = self.stop is not None and self.position >= self.stop
         return True
 
     def on_end(self, end: int) -> None:
         """The partition has nothing beyond `end` now. Its last offsets may hold no message (transaction markers)."""
         self.position = max(self.position, end)
         self._is_at_end = True
-        if self._stop is not None and self.position >= self._stop:
+        if self.stop is not None and self.position >= self.stop:
             self.is_done = True
 
     def on_tick(self, now_ms: int) -> None:
         """With --follow --until TIME: once that time has passed and all is read, nothing earlier is to come."""
-        waits_for_time = self._stop is None and self._until_ms is not None
+        waits_for_time = self.stop is None and self._until_ms is not None
         if waits_for_time and self._is_at_end and now_ms >= (self._until_ms or 0):
             self.is_done = True
 

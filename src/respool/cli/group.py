@@ -10,6 +10,7 @@ import typer
 from respool.cli import group_reset, options, output
 from respool.cli.errors import CliError, ExitCode, UsageError
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
+from respool.cli.isolation import Isolation
 
 if TYPE_CHECKING:
     from respool.cli.group_lag import PartitionLag
@@ -158,7 +159,9 @@ def _lags(cluster: "Cluster", groups: "Groups", group: "Group") -> "list[Partiti
     topics = [known[name] for name in sorted(named) if name in known]
     # Also the partitions where it has committed nothing: there it may have everything to read yet.
     places = [(topic.name, number) for topic in topics for number in topic.partitions]
-    return lags_of(group, committed, cluster.ranges(topics), places=places)
+    # The whole of it: a group that does not wait for open transactions may be beyond the first of them.
+    ranges = cluster.ranges(topics, isolation=Isolation.READ_UNCOMMITTED)
+    return lags_of(group, committed, ranges, places=places)
 
 
 def _print_lag(found: "dict[str, list[PartitionLag]]", *, as_json: bool) -> None:

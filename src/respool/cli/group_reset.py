@@ -20,6 +20,7 @@ from respool.cli.group_moves import (
     parse_topics,
     plan_moves,
 )
+from respool.cli.isolation import Isolation
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster
@@ -148,12 +149,14 @@ def _plan(
             f"group {name} has committed nothing that still exists", hint="name topics with --topic"
         )
     touched = [known[topic] for topic in sorted({topic for topic, _ in places})]
-    ranges = cluster.ranges(touched)
+    # To the end that all readers know: those that do not wait for open transactions may stand there already.
+    everything = Isolation.READ_UNCOMMITTED
+    ranges = cluster.ranges(touched, isolation=everything)
     at_time: dict[Place, int | None] = {}
     if isinstance(target, ToTime):
         for topic in touched:
             numbers = [number for name, number in places if name == topic.name]
-            found = cluster.offsets_at(topic, numbers, target.ms)
+            found = cluster.offsets_at(topic, numbers, target.ms, isolation=everything)
             at_time |= {(topic.name, number): offset for number, offset in found.items()}
     moves = plan_moves(target, places, committed=committed, ranges=ranges, at_time=at_time)
     planned = {move.place for move in moves}

@@ -9,6 +9,7 @@ import typer
 
 from respool.cli import options, output
 from respool.cli.errors import CliError, ExitCode, NotFound, UsageError
+from respool.cli.isolation import Isolation
 from respool.cli.times import format_duration_ms
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def list_topics(
     topics = [
         topic for _, topic in sorted(cluster.topics().items()) if internal or not topic.is_internal
     ]
-    ranges = cluster.ranges(topics)
+    ranges = cluster.ranges(topics, isolation=Isolation.READ_UNCOMMITTED)
     settings = cluster.settings([topic.name for topic in topics])
     documents = [_list_document(topic, ranges, settings[topic.name]) for topic in topics]
     if as_json:
@@ -284,7 +285,7 @@ def retention(settings: Sequence["Setting"]) -> str:
 
 def _describe(cluster: "Cluster", name: str) -> dict[str, object]:
     topic = cluster.topic(name)
-    ranges = cluster.ranges([topic])
+    ranges = cluster.ranges([topic], isolation=Isolation.READ_UNCOMMITTED)
     settings = cluster.settings([name])[name]
     compacted = is_compacted(settings)
     partitions = []
@@ -366,7 +367,7 @@ def _confirmed(cluster: "Cluster", topics: Sequence["TopicInfo"]) -> bool:
             "deleting a topic deletes its messages, and there is no terminal to ask on",
             hint="add --yes when you are sure",
         )
-    ranges = cluster.ranges(topics)
+    ranges = cluster.ranges(topics, isolation=Isolation.READ_UNCOMMITTED)
     settings = cluster.settings([topic.name for topic in topics])
     for topic in topics:
         messages = sum(held.messages for (name, _), held in ranges.items() if name == topic.name)
