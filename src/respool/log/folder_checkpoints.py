@@ -66,10 +66,6 @@ class FolderCheckpoints:
         """How far the partition's log is known to have reached; 0 when nothing is known."""
         return max(self.recovery_points.get(name), self.high_watermarks.get(name))
 
-    def recorded_end(self, name: TopicPartition) -> Offset:
-        """How far the partition's log is known to have reached; 0 when nothing is known."""
-        return max(self.recovery_points.get(name), self.high_watermarks.get(name))
-
     def cleaned_end(self, name: TopicPartition) -> Offset | None:
         """How far the partition's log was compacted; None when it never was."""
         return self.cleaned_ends.get(name) if name in self.cleaned_ends else None

@@ -3,7 +3,6 @@
 from uuid import UUID
 
 from respool.log.file_names import FOLDER_DELETED
-from respool.log.file_names import FOLDER_DELETED
 from respool.log.partition_folder import (
     METADATA_NAME,
     decode_metadata,
@@ -32,11 +31,6 @@ class PartitionFolders:
     def with_suffix(self, suffix: str) -> list[str]:
         """The folders put aside with that suffix."""
         return [name for name in self._disk.list_folder(ROOT) if name.endswith(suffix)]
-
-    def is_being_deleted(self, name: TopicPartition) -> bool:
-        """Whether a folder of this partition was put out of use on purpose, and is not deleted yet."""
-        folder = folder_name(name)
-        return any(is_aside(one, folder) for one in self.with_suffix(FOLDER_DELETED))
 
     def is_being_deleted(self, name: TopicPartition) -> bool:
         """Whether a folder of this partition was put out of use on purpose, and is not deleted yet."""

@@ -515,10 +515,6 @@ class PartitionFolderMissing(StorageError):
     """A partition that had messages has no folder, or nothing in it."""
 
 
-class PartitionFolderMissing(StorageError):
-    """A partition that had messages has no folder, or nothing in it."""
-
-
 class DataFolderInUse(StorageError):
     """Another process has the data folder."""
 
