@@ -128,6 +128,8 @@ class Run:
         await nemesis.heal()
         self.faults = nemesis.counts
         await self._wind_down(cast, tasks)
+        # What clients sent and did not wait for arrives now or never.
+        await asyncio.sleep(5)
         reader = FinalReader(
             loop=self._loop,
             history=self.history,

@@ -5,6 +5,7 @@ starts anew when it is fenced, and aborts when it cannot go on. Sometimes it die
 same name takes over, and the old one, which does not know, tries to commit all the same.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -55,14 +56,23 @@ class TransactionalProducer(Producer):
         # What was added to the transaction under way; clients before KIP-890 must say so.
         self._added: set[object] = set()
         self._offset = 0
+        # A request of the transaction under way was not answered, and may come late.
+        self._is_in_doubt = False
+        self._in_vain: list[asyncio.Task[int]] = []
 
     async def work(self) -> None:
         while not self.is_winding_down:
             if self._identity is None:
                 self._identity = await self._init()
                 continue
+            self._is_in_doubt = False
             await self._run_transaction()
+            if self._is_in_doubt and self._version == 1:
+                # Before KIP-890 all transactions of a producer have one epoch. An end that comes late ends the next
+                # one, whatever its client asks for; only a new epoch keeps it out.
+                self._identity = None
             await self.pause(300)
+        await asyncio.gather(*self._in_vain)
 
     async def _run_transaction(self) -> None:
         transaction = self.history.new_transaction(self.name)
@@ -84,7 +94,8 @@ class TransactionalProducer(Producer):
         if way == "on" and self.dice.random() < 0.05:
             # It dies with a batch on its way, which may come at any time.
             name = self.dice.choice(self.names)
-            self.process.spawn(self._send_in_vain(name, transaction, self._identity))
+            late = self._send_in_vain(name, transaction, self._identity)
+            self._in_vain.append(self.process.spawn(late))
             return "anew"
         if way == "on" and self.dice.random() < 0.5:
             way = await self._write_offset(transaction)
@@ -163,6 +174,7 @@ class TransactionalProducer(Producer):
                 code = await step()
             except PeerUnreachable:
                 code = 13
+                self._is_in_doubt = True
             if code == OK:
                 return "on"
             if code in FENCED:
