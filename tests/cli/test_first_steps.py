@@ -1,5 +1,6 @@
 """What a newcomer ran into, one test each."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,43 @@ def test_damaged_bytes_are_not_printed_as_if_they_were_good(tmp_path: Path) -> N
     broker.stop()
     assert done.returncode != 0
     assert done.stdout == ""
+
+
+def test_what_comes_before_damage_is_printed_and_the_damage_is_named(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "data")
+    broker.start()
+    respool("topic", "create", "rides", "--partitions", "1", "-b", broker.address)
+    for word in ("one", "two", "three"):
+        respool("produce", "rides", "-b", broker.address, stdin=f"{word}\n")
+    broker.stop()
+    (segment,) = (tmp_path / "data" / "rides-0").glob("*.log")
+    content = segment.read_bytes()
+    segment.write_bytes(content.replace(b"two", b"tow"))
+    broker.start()
+    done = respool("consume", "rides", "-b", broker.address)
+    rest = respool("consume", "rides", "--offset", "2", "-b", broker.address)
+    broker.stop()
+    assert done.returncode == 1
+    assert done.stdout == "one\n"
+    assert "partition 0 of rides cannot be read at offset 1" in done.stderr
+    assert "respool log verify DATA" in done.stderr
+    assert "respool consume rides --partition 0 --offset N" in done.stderr
+    assert (rest.returncode, rest.stdout) == (0, "three\n")
+
+
+def test_an_offline_partition_is_told_with_where_to_look(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "data")
+    broker.start()
+    respool("topic", "create", "rides", "--partitions", "2", "-b", broker.address)
+    respool("produce", "rides", "--partition", "1", "-b", broker.address, stdin="one\n")
+    broker.stop()
+    shutil.rmtree(tmp_path / "data" / "rides-1")
+    broker.start()
+    done = respool("consume", "rides", "-b", broker.address)
+    broker.stop()
+    assert done.returncode == 1
+    assert "partition 1 of rides is offline: nobody leads it now" in done.stderr
+    assert "respool log verify DATA" in done.stderr
 
 
 def test_too_many_partitions_are_refused_in_words(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from cli.fake_cluster import FakeCluster
-from respool.cli.errors import BrokerUnreachable, UsageError
+from respool.cli.errors import PartitionOffline, UsageError
 from respool.cli.replay_plan import Span
 from respool.cli.replay_range import TimeRange, find_spans, parse_keys, parse_range
 
@@ -63,7 +63,7 @@ def test_a_range_beyond_the_end_is_empty_or_ends_there() -> None:
 def test_every_partition_must_be_there() -> None:
     cluster = TimedCluster()
     cluster.add("rides", (0, 10), None)
-    with pytest.raises(BrokerUnreachable, match="nobody leads rides/1"):
+    with pytest.raises(PartitionOffline, match="partition 1 of rides is offline"):
         spans(cluster, 0, 5)
 
 

@@ -18,7 +18,7 @@ from respool.cli.consume_range import (
     parse_start,
     parse_until,
 )
-from respool.cli.errors import BrokerUnreachable, ExitCode, NotFound, UsageError
+from respool.cli.errors import ExitCode, NotFound, PartitionOffline, UsageError
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.cli.isolation import Isolation
 from respool.cli.message_format import ReadMessage, compile_format, for_terminal, to_json_line
@@ -226,5 +226,5 @@ def _choose_partitions(topic: "TopicInfo", wanted: list[int] | None) -> list[int
         )
     unled = [number for number in chosen if topic.leaders[number] is None]
     if unled:
-        raise BrokerUnreachable(f"nobody leads partition {unled[0]} of {topic.name} now")
+        raise PartitionOffline(topic.name, unled[0])
     return chosen

@@ -53,6 +53,16 @@ class NotFound(CliError):
     exit_code = ExitCode.NOT_FOUND
 
 
+class PartitionOffline(CliError):
+    """The broker answers, but nobody leads this partition."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        super().__init__(
+            f"partition {partition} of {topic} is offline: nobody leads it now",
+            hint="the broker's log says why; what is damaged in its folder is shown by: respool log verify DATA",
+        )
+
+
 class BrokerUnreachable(CliError):
     """Nobody answers at the broker's address, or it stopped answering."""
 

@@ -53,6 +53,14 @@ UNREACHABLE_CODES = frozenset(
     }
 )
 PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001
+DAMAGED_CODES = frozenset(
+    {
+        KafkaError._BAD_MSG,  # noqa: SLF001
+        KafkaError._BAD_COMPRESSION,  # noqa: SLF001
+        KafkaError.INVALID_MSG,
+        KafkaError.KAFKA_STORAGE_ERROR,
+    }
+)
 OFFSET_GONE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
 
 

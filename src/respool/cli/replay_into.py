@@ -10,7 +10,7 @@ import typer
 
 from respool.cli import output
 from respool.cli.audit import DONE, FAILED, INTERRUPTED, RUNNING, Act, Audit
-from respool.cli.errors import BrokerUnreachable, CliError, ExitCode, UsageError
+from respool.cli.errors import CliError, ExitCode, PartitionOffline, UsageError
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.cli.kafka import Cluster, TopicExists, TopicInfo
 from respool.cli.replay_copy import ReplayCopy
@@ -190,7 +190,7 @@ class ReplayInto:
         into = self._cluster.topic(name)
         unled = [number for number, leader in into.leaders.items() if leader is None]
         if unled:
-            raise BrokerUnreachable(f"nobody leads {name}/{unled[0]} now")
+            raise PartitionOffline(name, unled[0])
         return into
 
     def _oldest_ms(self, name: str) -> int | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from respool.cli import output
-from respool.cli.errors import BrokerUnreachable, UsageError
+from respool.cli.errors import PartitionOffline, UsageError
 from respool.cli.replay_plan import Span
 from respool.cli.times import TimeNotUnderstood, format_ms, parse_time
 
@@ -73,12 +73,12 @@ def find_spans(cluster: "Cluster", topic: "TopicInfo", wanted: TimeRange) -> dic
     """The offsets of the range in every partition, at most up to the end there is now.
 
     Raises:
-        BrokerUnreachable: nobody leads one of the partitions.
+        PartitionOffline: nobody leads one of the partitions.
     """
     ranges = cluster.ranges([topic])
     unled = [number for number in topic.partitions if (topic.name, number) not in ranges]
     if unled:
-        raise BrokerUnreachable(f"nobody leads {topic.name}/{unled[0]} now")
+        raise PartitionOffline(topic.name, unled[0])
     begins: Mapping[int, int | None] = {}
     if wanted.from_ms is not None:
         begins = cluster.offsets_at(topic, topic.partitions, wanted.from_ms)

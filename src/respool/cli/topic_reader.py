@@ -44,6 +44,8 @@ class TopicReader:
         self._cursors = cursors
         self._follow = follow
         self._lost = ""
+        # What ends the reading, once the messages that came before it are handed out.
+        self._failure: CliError | None = None
         self._heard_at = time.monotonic()
         self._consumer = cluster.consumer(
             # The library wants a name for a group; nothing is committed under it, and it is never joined.
@@ -75,10 +77,23 @@ class TopicReader:
 
     def read(self, messages_max: int, *, seconds: float = POLL_SECONDS) -> list[ReadMessage]:
         """What is there, or comes within that time; it may be nothing."""
+        if self._failure is not None:
+            raise self._failure
         arrived = self._poll(messages_max, seconds)
         if not arrived:
             self._on_silence()
-        return [message for raw in arrived if (message := self._take(raw)) is not None]
+        messages: list[ReadMessage] = []
+        for raw in arrived:
+            try:
+                message = self._take(raw)
+            except CliError as error:
+                if not messages:
+                    raise
+                self._failure = error
+                break
+            if message is not None:
+                messages.append(message)
+        return messages
 
     def hold(self, partition: int) -> None:
         """Leave this partition alone until `go_on`."""
@@ -129,12 +144,20 @@ class TopicReader:
         )
 
     def _on_message_error(self, error: Any, raw: Any) -> None:
+        where = f"partition {raw.partition()} of {self._topic}"
         if error.code() == kafka.PARTITION_EOF:
             self._cursors[raw.partition()].on_end(raw.offset())
         elif error.code() == kafka.OFFSET_GONE:
             raise CliError(
-                f"partition {raw.partition()} lost messages before they were read: {kafka.reason(error)}",
+                f"{where} lost messages before they were read: {kafka.reason(error)}",
                 hint="retention was faster than this reader; start again with --offset earliest",
+            )
+        elif error.code() in kafka.DAMAGED_CODES:
+            position = self._cursors[raw.partition()].position
+            raise CliError(
+                f"{where} cannot be read at offset {position}: {kafka.reason(error)}",
+                hint="see what is damaged with: respool log verify DATA (the broker's folder); read on behind it with: "
+                f"respool consume {self._topic} --partition {raw.partition()} --offset N",
             )
         elif error.code() in kafka.UNREACHABLE_CODES:
             self._on_error(error)
