@@ -1,4 +1,7 @@
-"""`respool log`: look at and check the files of a log, offline. The work is in log_dump.py and log_verify.py."""
+"""`respool log`: look at and check the files of a log, offline, or go on without what is lost.
+
+The work is in log_dump.py, log_verify.py and log_accept_loss.py.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -67,3 +70,29 @@ def verify(
     report.tell(as_json=as_json)
     if report.damage:
         raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command(
+    name="accept-loss",
+    epilog="For a partition that is offline because its files are damaged or missing and cannot be brought back. "
+    "The broker must be stopped. It shows what is left and what is given up, and asks; the next start cuts the damaged "
+    "rest off. Bring back from a backup what you can first: what is given up is gone.\n\n"
+    "Examples:\n"
+    "  respool log accept-loss respool-data rides-0\n"
+    "  respool log accept-loss respool-data rides-0 --yes",
+)
+def accept_loss(
+    data: Annotated[
+        Path,
+        typer.Argument(metavar="DATA_FOLDER", show_default=False, help="The broker's data folder."),
+    ],
+    partition: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC-PARTITION", show_default=False, help="Such as rides-0."),
+    ],
+    yes: Annotated[bool, options.flag("--yes", text="Do not ask.")] = False,
+) -> None:
+    """Give up what a partition has lost, so that it serves what is left."""
+    from respool.cli import log_accept_loss
+
+    log_accept_loss.accept_loss(data, partition, yes=yes)

@@ -25,15 +25,15 @@ from respool.cli.log_files import (
 from respool.cli.transaction_check import TransactionCheck
 
 REMEDY_DATA = (
-    "stop the broker and bring this partition's folder back from a backup or another replica; or, to keep only what "
-    "stands before the damage, cut the file at that byte and delete this segment's indexes and all later segments"
+    "stop the broker and bring this partition's folder back from a backup; or, to keep only what stands before the "
+    "damage: respool log accept-loss DATA_FOLDER TOPIC-PARTITION"
 )
 REMEDY_INDEX = (
     "stop the broker and delete this file: it is built again from the .log at the next start"
 )
 REMEDY_ABORTED = (
-    "stop the broker and bring this file back from a backup or another replica: it tells read_committed readers what "
-    "was aborted"
+    "stop the broker and bring this file back from a backup: it tells read_committed readers "
+    "what was aborted"
 )
 REMEDY_TAIL = "nothing: a broker is writing there now, or cuts it off when it starts after a crash"
 

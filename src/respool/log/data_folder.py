@@ -32,7 +32,7 @@ from uuid import UUID
 from respool.log.file_names import FOLDER_DELETED
 from respool.log.folder_checkpoints import FolderCheckpoints
 from respool.log.folder_identity import IDENTITY_NAME, FolderIdentity
-from respool.log.partition_folder import STRAY, folder_name
+from respool.log.partition_folder import STRAY, folder_name, what_to_do_about_loss
 from respool.log.partition_folders import ROOT, PartitionFolders
 from respool.log.partition_log import PartitionLog
 from respool.log.uuid_text import uuid_to_text
@@ -288,17 +288,8 @@ def _missing(disk: Disk, name: TopicPartition, recorded: Offset) -> str:
     folder = folder_name(name)
     what = "is empty" if disk.exists(folder) else "is missing"
     return (
-        f"the folder {folder} {what}, but the log in it reached offset {recorded}: stop the broker and bring the "
-        "folder back"
-    )
-
-
-def _missing(disk: Disk, name: TopicPartition, recorded: Offset) -> str:
-    folder = folder_name(name)
-    what = "is empty" if disk.exists(folder) else "is missing"
-    return (
-        f"the folder {folder} {what}, but the log in it reached offset {recorded}: stop the broker and bring the "
-        "folder back"
+        f"the folder {folder} {what}, but the log in it reached offset {recorded}; "
+        f"{what_to_do_about_loss(folder)}"
     )
 
 

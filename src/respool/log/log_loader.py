@@ -12,6 +12,7 @@ from respool.log.epoch_file import EpochFile
 from respool.log.file_names import EPOCHS_NAME
 from respool.log.log_folder import LogFolder, delete_segment
 from respool.log.log_walk import epochs_of, replay_producers
+from respool.log.partition_folder import what_to_do_about_loss
 from respool.log.producer_states import ProducerStates
 from respool.log.recovery import LogRecovery, Recovery
 from respool.log.removal import parent_folder
@@ -80,7 +81,8 @@ class LogLoader:
         )
         if loaded.log_end < synced_end and synced_end > log_start:
             raise SegmentCorrupt(
-                f"{self._folder} ends at offset {loaded.log_end}, but {synced_end} was on the disk"
+                f"{self._folder} ends at offset {loaded.log_end}, but {synced_end} was on the disk; "
+                f"{what_to_do_about_loss(self._folder)}"
             )
         if loaded.log_end < log_start:
             # Records were deleted that a power cut then took: the log goes on where it was told to start.
@@ -91,7 +93,8 @@ class LogLoader:
         """Make a log where there is none."""
         if synced_end > log_start:
             raise SegmentCorrupt(
-                f"{self._folder} has no segment, but offset {synced_end} was on the disk"
+                f"{self._folder} has no segment, but offset {synced_end} was on the disk; "
+                f"{what_to_do_about_loss(self._folder)}"
             )
         self._disk.make_folder(self._folder)
         # There may be those of a log that was being dropped when the power went.

@@ -17,12 +17,19 @@ METADATA_NAME = "partition.metadata"
 STRAY = "-stray"
 _PARTITION_MAX = 2**31 - 1
 _ASIDE = re.compile(r"(.+)\.[0-9a-f]{32}-[a-z]+")
-_ASIDE = re.compile(r"(.+)\.[0-9a-f]{32}-[a-z]+")
 _FOLDER = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
 
 
 def folder_name(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
+
+
+def what_to_do_about_loss(folder: str) -> str:
+    """For the end of an error that keeps the partition offline: accepted_loss.py has the second half."""
+    return (
+        f"stop the broker and bring {folder} back from a backup, or give up what is missing with: "
+        f"respool log accept-loss DATA_FOLDER {folder}"
+    )
 
 
 def parse_folder_name(name: str) -> TopicPartition | None:
@@ -41,15 +48,6 @@ def name_aside(name: str, *, tag: UUID, suffix: str) -> str:
     """The folder's name out of use. What is too long for a file's name is cut from the topic's."""
     ending = f".{tag.hex}{suffix}"
     return name[: FILE_NAME_BYTES_MAX - len(ending)] + ending
-
-
-def is_aside(aside: str, name: str) -> bool:
-    """Whether the first is a name that the folder may have out of use."""
-    match = _ASIDE.fullmatch(aside)
-    if match is None:
-        return False
-    # Only a name that was too long was cut.
-    return match[1] == name or (len(aside) == FILE_NAME_BYTES_MAX and name.startswith(match[1]))
 
 
 def is_aside(aside: str, name: str) -> bool:

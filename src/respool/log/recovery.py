@@ -34,6 +34,7 @@ from respool.log.epoch_cache import EpochEntry
 from respool.log.epoch_file import EpochFile
 from respool.log.log_folder import delete_segment
 from respool.log.log_walk import epochs_of, replay_batch, replay_producers
+from respool.log.partition_folder import what_to_do_about_loss
 from respool.log.producer_states import ProducerStates
 from respool.log.segment import Segment
 from respool.log.segment_indexes import IndexSettings, SegmentIndexes
@@ -90,7 +91,10 @@ class LogRecovery:
         for index, segment in enumerate(listed.all[:first]):
             end = listed.end_of(index, log_end=scan_from)
             if not segment.size and end > log_start:
-                raise SegmentCorrupt(f"{segment.path} is empty, it had offsets up to {end}")
+                raise SegmentCorrupt(
+                    f"{segment.path} is empty, it had offsets up to {end}; "
+                    f"{what_to_do_about_loss(self._folder)}"
+                )
         self._replay_from, self.producers = self._snapshots.load(
             at_most=synced_end, expiration_ms=self._expiration_ms
         )
@@ -104,7 +108,10 @@ class LogRecovery:
         damage = self._scan_all(listed.all[first:], scan_from, gaps_end)
         # What lies below the log's start was deleted: its loss is none.
         if damage and self._log_end < synced_end and synced_end > log_start:
-            raise SegmentCorrupt(f"{damage}; everything before offset {synced_end} was on the disk")
+            raise SegmentCorrupt(
+                f"{damage}; everything before offset {synced_end} was on the disk; "
+                f"{what_to_do_about_loss(self._folder)}"
+            )
         self._cut(listed.all[first + len(self._scanned) :])
         self.segments = Segments([*listed.all[:first], *self._scanned])
         for entry in written_down:
