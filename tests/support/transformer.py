@@ -2,7 +2,8 @@
 
 The test's side is `Transformer`. The process's side (`main`) reads one topic and writes what it makes of it to the same
 partition of another, with the offsets it has read, in transactions. It writes one line per committed transaction: how
-many messages that had. Whatever goes wrong ends it, as a crash does: the next one goes on.
+many messages that had. Whatever goes wrong ends it, as a crash does: the next one goes on. After `commits_max` it waits
+to be killed: others are to have work too.
 """
 
 import json
@@ -23,7 +24,16 @@ TIMEOUT_S = 60.0
 
 
 class Transformer:
-    def __init__(self, client: str, address: str, *, source: str, target: str, batch: int) -> None:
+    def __init__(
+        self,
+        client: str,
+        address: str,
+        *,
+        source: str,
+        target: str,
+        batch: int,
+        commits_max: int | None = None,
+    ) -> None:
         self.name = f"transformer with {client}"
         wish = {
             "client": client,
@@ -31,6 +41,7 @@ class Transformer:
             "source": source,
             "target": target,
             "batch": batch,
+            "commits_max": commits_max,
         }
         self.commits: list[int] = []
         self._process = subprocess.Popen(
@@ -84,9 +95,16 @@ def main() -> None:
     )
 
 
-def _tell(count: int) -> None:
+_told: list[int] = []
+
+
+def _tell(count: int, wish: dict[str, Any]) -> None:
+    """Say how many messages were committed, and rest when that was enough."""
     sys.stdout.write(f"{count}\n")
     sys.stdout.flush()
+    _told.append(count)
+    if len(_told) == wish["commits_max"]:
+        signal.pause()
 
 
 def _confluent(wish: dict[str, Any]) -> None:
@@ -132,7 +150,7 @@ def _confluent(wish: dict[str, Any]) -> None:
         offsets = [one for one in read if one.offset >= 0]
         producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT_S)
         producer.commit_transaction(TIMEOUT_S)
-        _tell(len(messages))
+        _tell(len(messages), wish)
 
 
 def _kafka_python(wish: dict[str, Any]) -> None:
@@ -178,7 +196,7 @@ def _kafka_python(wish: dict[str, Any]) -> None:
         producer.commit_transaction()
         for one in sent:
             one.get(timeout=TIMEOUT_S)
-        _tell(len(sent))
+        _tell(len(sent), wish)
 
 
 def _aiokafka(wish: dict[str, Any]) -> None:
@@ -218,7 +236,7 @@ def _aiokafka(wish: dict[str, Any]) -> None:
                         )
                 offsets = {place: records[-1].offset + 1 for place, records in found.items()}
                 await producer.send_offsets_to_transaction(offsets, "transformers")
-            _tell(count)
+            _tell(count, wish)
 
     asyncio.run(run())
 
