@@ -1,15 +1,13 @@
 """What administrators do with groups, with each client: list, describe, delete, move and delete offsets."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AiokafkaPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import TransactionalIdAuthorizationFailed
 from confluent_kafka import (
     Consumer,
     ConsumerGroupState,
@@ -17,17 +15,15 @@ from confluent_kafka import (
     ConsumerGroupType,
     KafkaError,
     KafkaException,
-    Producer,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.admin import MemberToRemove
 from kafka.errors import (
     GroupSubscribedToTopicError,
     NoError,
-    TransactionalIdAuthorizationFailedError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
@@ -303,24 +299,3 @@ def test_text_committed_with_an_offset_is_the_same_for_every_client(
     finally:
         reader.close()
         other.close()
-
-
-def test_transactions_fail_at_once_instead_of_hanging(broker: BrokerProcess) -> None:
-    settings = {"bootstrap.servers": broker.address, "transactional.id": "t", "log_level": 0}
-    with pytest.raises(KafkaException, match="this broker has no transactions"):
-        Producer(settings, logger=logging.getLogger("unheard")).init_transactions(TIMEOUT_S)
-
-    sender = KafkaProducer(bootstrap_servers=broker.address, transactional_id="t")
-    with pytest.raises(TransactionalIdAuthorizationFailedError):
-        sender.init_transactions()
-    sender.close(timeout=1)
-
-    async def start() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=broker.address, transactional_id="t")
-        try:
-            await asyncio.wait_for(producer.start(), TIMEOUT_S)
-        finally:
-            await producer.stop()
-
-    with pytest.raises(TransactionalIdAuthorizationFailed):
-        asyncio.run(start())

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic, OffsetSpec
 from kafka.errors import (
-    IncompatibleBrokerVersion,
     InvalidConfigurationError,
     InvalidPartitionsError,
     InvalidTopicError,
@@ -188,6 +187,20 @@ def test_deleted_topics_are_gone(admin: KafkaAdminClient, topics: Topics) -> Non
         admin.delete_topics([topic])
 
 
-def test_what_is_not_served_yet_fails_with_a_clear_error_at_once(admin: KafkaAdminClient) -> None:
-    with pytest.raises(IncompatibleBrokerVersion):
-        admin.list_transactions()
+def test_transactions_are_listed_and_described(
+    admin: KafkaAdminClient, topics: Topics, broker: BrokerProcess
+) -> None:
+    topic = topics.new("paid")
+    producer = KafkaProducer(bootstrap_servers=broker.address, transactional_id="payer")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"v").get(timeout=20)
+
+    listed = [one for found in admin.list_transactions().values() for one in found]
+    assert [(one.transactional_id, one.state.value) for one in listed] == [("payer", "Ongoing")]
+    described = admin.describe_transactions(["payer"])["payer"]
+    assert described.topic_partitions == {TopicPartition(topic, 0)}
+
+    producer.commit_transaction()
+    assert admin.describe_transactions(["payer"])["payer"].topic_partitions == set()
+    producer.close()
