@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 from cli.real_broker import START_MS, WAIT_SECONDS, ConsumerChild, Shell, started
 from cli.running import Run
 from respool.cli.audit import AUDIT_TOPIC
+from respool.cli.times import format_ms
 from support.broker_process import BrokerProcess
 from support.waiting import wait_until
 
@@ -59,6 +60,16 @@ def test_a_group_is_listed_described_and_deleted(shell: Shell) -> None:
     shell.run("group", "delete", "life-group", "--yes")
     missing = shell.run("group", "describe", "life-group", code=3)
     assert "there is no group 'life-group'" in missing.err
+
+
+def test_lag_without_names_is_that_of_all_groups(shell: Shell) -> None:
+    shell.topic("every", partitions=1, messages=3)
+    commit(shell, "every-1", "every", 1)
+    commit(shell, "every-2", "every", 3)
+    lines = shell.run("group", "lag").out.splitlines()
+    assert {"every-1\tevery\t0\t1\t3\t2", "every-2\tevery\t0\t3\t3\t0"} <= set(lines)
+    found = {each["group"]: each["lag"] for each in shell.json("group", "lag")["groups"]}
+    assert (found["every-1"], found["every-2"]) == (2, 0)
 
 
 def test_lag_is_watched_until_ctrl_c(shell: Shell) -> None:
@@ -197,6 +208,19 @@ def test_every_reset_is_recorded_with_who_what_and_outcome(shell: Shell) -> None
     assert act["details"]["partitions"][1] == {
         "topic": "audited", "partition": 1, "from": 5, "to": 2, "replays": 3, "skips": 0,
     }  # fmt: skip
+    # A block for each on a terminal, where all of it can be read.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("respool.cli.output.is_terminal", lambda: True)
+        shown = shell.run("replay", "list").out
+    block = shown[shown.index(f"{act['id']}  reset of group audited-group\n") :].splitlines()
+    assert block[1].startswith(f"  begun     {format_ms(act['begun_ms'])} by ")
+    assert block[2:7] == [
+        "  from      5",
+        "  until     2 (to offset 2)",
+        "  to        audited 0,1",
+        "  messages  6",
+        "  state     done, the group was empty",
+    ]
     # What others write there is passed over.
     junk = b"x:no json\ny:[]\n" + act["id"].encode() + b":{}\n"
     shell.run("produce", AUDIT_TOPIC, "--key-separator", ":", stdin=junk)

@@ -83,10 +83,13 @@ def describe(
 
 
 @app.command(
-    epilog="Examples:\n  respool group lag billing\n  respool group lag billing pricing --watch"
+    epilog="Examples:\n  respool group lag\n  respool group lag billing\n  respool group lag billing pricing --watch"
 )
 def lag(
-    names: Names,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME...]", help="The groups.", show_default="all"),
+    ] = None,
     *,
     watch: Annotated[
         bool, options.flag("--watch", "-w", text="Show it again every two seconds, until Ctrl-C.")
@@ -104,8 +107,9 @@ def lag(
     groups = Groups(cluster)
     with noticing_ctrl_c() as ctrl_c:
         while True:
+            wanted = names or [info.name for info in groups.list()]
             found = {
-                name: _lags(cluster, groups, groups.get(name)) for name in dict.fromkeys(names)
+                name: _lags(cluster, groups, groups.get(name)) for name in dict.fromkeys(wanted)
             }
             if watch and output.is_terminal() and not as_json:
                 output.print_line(CLEAR_SCREEN + time.strftime("%H:%M:%S"))
@@ -181,6 +185,8 @@ def _print_lag(found: "dict[str, list[PartitionLag]]", *, as_json: bool) -> None
         for each in lags
     ]
     output.print_rows(output.Columns(*names, numbers=names[2:]), rows)
+    if not found:
+        output.note("no groups")
     for name, lags in found.items():
         output.note(f"{name}: {_lag_in_words(lags)}" if lags else f"{name} has committed nothing")
 

@@ -189,7 +189,31 @@ def list_acts(
     if as_json:
         output.print_json([asdict(act) for act in acts])
         return
-    names = ("id", "kind", "begun", "who", "of", "to", "from time or offset", "until", "messages")
+    if output.is_terminal():
+        for act in acts:
+            _print_act(act)
+    else:
+        _print_lines(acts)
+    if not acts:
+        output.note("no reset and no replay yet")
+
+
+def _print_act(act: "Act") -> None:
+    """One block each: side by side, eleven columns are too wide for a terminal."""
+    how = f"{act.state}, {act.outcome}" if act.outcome else act.state
+    output.print_heading(f"{act.id}  {act.kind} of {act.source}")
+    for name, value in (
+        ("begun", f"{format_ms(act.begun_ms)} by {act.who}"),
+        ("from", act.from_text),
+        ("until", act.to_text),
+        ("to", act.target),
+        ("messages", f"{act.messages:,}"),
+        ("state", how),
+    ):
+        output.print_line(f"  {name:<9} {output.printable(value)}")
+
+
+def _print_lines(acts: "list[Act]") -> None:
     rows = [
         (
             act.id, act.kind, format_ms(act.begun_ms), act.who, act.source, act.target,
@@ -197,10 +221,7 @@ def list_acts(
         )
         for act in acts
     ]  # fmt: skip
-    columns = output.Columns(*names, "state", "outcome", numbers=["messages"])
-    output.print_rows(columns, rows)
-    if not acts:
-        output.note("no reset and no replay yet")
+    output.print_rows(output.Columns(), rows)
 
 
 def _replay_into(
