@@ -28,10 +28,12 @@ def progress() -> Progress:
 
 
 def respool(address: str, *arguments: str) -> None:
-    """Show the command, run it, and let it speak for itself."""
+    """Show the command, run it, and let it speak for itself, with its tables drawn also in a pipe."""
     console.print(f"[bold]$ respool {shlex.join(arguments)}", soft_wrap=True)
     subprocess.run(
-        [sys.executable, "-m", "respool.cli", *arguments, "--broker", address], check=True
+        # Unbuffered: its table and what it says about it stay in their order.
+        [sys.executable, "-u", "-m", "demo.drawn", *arguments, "--broker", address],
+        check=True,
     )
 
 
