@@ -335,7 +335,7 @@ def test_the_report_names_file_byte_and_remedy_and_ends_with_1(run: Run, segment
         f"damaged: {segment.log} at byte 0: the batch at offset 0 fails its checksum" in ended.out
     )
     assert "what to do: stop the broker" in ended.out
-    assert "1 damaged places: 1 partitions, 1 segments, 3 batches" in ended.out
+    assert "1 damaged place: 1 partition, 1 segment, 3 batches, 6 records" in ended.out
 
 
 def test_the_report_is_json_for_programs(run: Run, segment: Segment) -> None:
@@ -352,13 +352,80 @@ def test_what_is_not_there_is_not_found(run: Run, tmp_path: Path) -> None:
     assert run("log", "verify", str(tmp_path / "missing")).code == 3
 
 
-def test_a_folder_without_logs_is_told_apart_from_a_sound_one(run: Run, tmp_path: Path) -> None:
-    ended = run("log", "verify", str(tmp_path))
-    assert ended.code == 3
-    assert "there is no log" in ended.err
-    # A broker's folder without topics is sound.
-    (tmp_path / "meta.properties").write_text("version=1\n")
-    assert run("log", "verify", str(tmp_path)).code == 0
+@pytest.mark.parametrize("is_data_folder", [True, False])
+def test_a_folder_without_partitions_is_told_apart_from_a_sound_one(
+    run: Run, tmp_path: Path, segment: Segment, is_data_folder: bool
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    if is_data_folder:
+        (empty / "meta.properties").write_text("version=1\n")
+        (empty / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    for paths in ([empty], [segment.log.parent, empty]):
+        ended = run("log", "verify", *map(str, paths))
+        assert ended.code == 2
+        assert f"there is no partition in '{empty}'" in ended.err
+
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+
+
+def test_a_log_that_ends_before_its_recovery_point_is_damage(
+    run: Run, tmp_path: Path, segment: Segment
+) -> None:
+    segment.write(three_batches()[:2])
+    for recorded, code in ((4, 0), (5, 1)):
+        (tmp_path / RECOVERY_POINTS).write_text(f"0\n1\nrides 0 {recorded}\n")
+        # The whole data folder, or the partition alone.
+        for path in (tmp_path, segment.log.parent):
+            assert run("log", "verify", str(path)).code == code
+    finding = the_finding_in(tmp_path)
+    assert finding.path == segment.log.parent
+    assert finding.what == "it ends at offset 4, but 5 was on the disk"
+    assert f"respool log accept-loss {tmp_path} rides-0" in finding.remedy
+
+
+def test_a_log_that_ends_before_its_newest_snapshot_is_damage(segment: Segment) -> None:
+    snapshot = segment.log.parent / f"{7:020d}.snapshot"
+    snapshot.write_bytes(encode_entries([]))
+    assert the_finding_in(segment.log.parent).what == "it ends at offset 6, but 7 was on the disk"
+
+
+def test_a_log_whose_rest_cannot_be_read_is_damaged_once(tmp_path: Path, segment: Segment) -> None:
+    (tmp_path / RECOVERY_POINTS).write_text("0\n1\nrides 0 6\n")
+    data = bytearray(segment.log.read_bytes())
+    data[:61] = b"\xee" * 61
+    segment.log.write_bytes(bytes(data))
+    assert the_finding_in(tmp_path).path == segment.log
+
+
+def test_an_end_that_was_compacted_is_not_missing(tmp_path: Path, segment: Segment) -> None:
+    (tmp_path / RECOVERY_POINTS).write_text("0\n1\nrides 0 9\n")
+    Segment(segment.log.parent, 9).write([])
+    assert findings_in(tmp_path) == []
+
+
+def test_a_partition_without_folder_or_log_is_damage(
+    run: Run, tmp_path: Path, segment: Segment
+) -> None:
+    (tmp_path / RECOVERY_POINTS).write_text("0\n4\nrides 0 6\nrides 1 8\nrides 2 9\nrides 3 0\n")
+    (tmp_path / "rides-2").mkdir()
+    found = [(each.path.name, each.what) for each in verify_paths([tmp_path]).damage]
+    assert found == [
+        ("rides-1", "the folder is missing, but offset 8 was on the disk"),
+        ("rides-2", "it has no .log, but offset 9 was on the disk"),
+    ]
+    assert the_finding_in(tmp_path / "rides-2").what == found[1][1]
+    assert "2 damaged places: 1 partition, " in run("log", "verify", str(tmp_path)).out
+
+
+def test_what_was_deleted_is_not_missing(tmp_path: Path, segment: Segment) -> None:
+    (tmp_path / RECOVERY_POINTS).write_text("0\n2\nrides 1 8\nrides 2 9\n")
+    # All its messages, by a client.
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nrides 1 8\n")
+    # Its topic, a moment ago.
+    (tmp_path / f"rides-2.{'0' * 32}-delete").mkdir()
+    assert findings_in(tmp_path) == []
 
 
 def test_a_file_that_belongs_to_no_log_is_refused(run: Run, tmp_path: Path) -> None:

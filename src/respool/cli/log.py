@@ -60,7 +60,7 @@ def verify(
     ],
     as_json: Annotated[bool, options.flag("--json", text="Print the report as JSON.")] = False,
 ) -> None:
-    """Check every checksum, that offsets increase, and that the indexes point where they should."""
+    """Check every checksum, that offsets increase, that the indexes are right and that nothing is missing."""
     for path in paths:
         if not path.exists():
             raise NotFound(f"there is no {str(path)!r}")

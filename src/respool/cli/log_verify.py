@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from respool.cli import output
-from respool.cli.errors import NotFound, UsageError
+from respool.cli.errors import UsageError
 from respool.cli.log_files import (
     FileKind,
     base_offset_of,
@@ -18,6 +18,7 @@ from respool.cli.log_files import (
     read_checkpoint,
     read_transaction_index,
 )
+from respool.cli.recorded_ends import RecordedEnds
 from respool.cli.segment_check import (
     REMEDY_ABORTED,
     REMEDY_INDEX,
@@ -29,8 +30,6 @@ from respool.cli.transaction_check import TransactionCheck
 from respool.log.checkpoint_text import parse_number
 from respool.log.producer_snapshot import decode_entries
 
-# A data folder has it from its first start on, topics or not.
-DATA_FOLDER_MARK = "meta.properties"
 REMEDY_SNAPSHOT = (
     "stop the broker and delete this file: producers' state is read from the .log instead"
 )
@@ -64,11 +63,17 @@ class Report:
                 f"{'damaged' if finding.is_damage else 'note'}: {where}: {finding.what}"
             )
             output.print_line(f"  what to do: {finding.remedy}")
-        verdict = f"{len(self.damage)} damaged places" if self.damage else "no damage"
-        output.print_line(
-            f"{verdict}: {self.partitions:,} partitions, {self.segments:,} segments, {self.batches:,} batches, "
-            f"{self.records:,} records, {output.human_bytes(self.bytes)}"
+        damage = output.counted(len(self.damage), "damaged place") if self.damage else "no damage"
+        counts = ", ".join(
+            [
+                output.counted(self.partitions, "partition"),
+                output.counted(self.segments, "segment"),
+                f"{self.batches:,} {'batch' if self.batches == 1 else 'batches'}",
+                output.counted(self.records, "record"),
+                output.human_bytes(self.bytes),
+            ]
         )
+        output.print_line(f"{damage}: {counts}")
 
     def _as_document(self) -> dict[str, object]:
         return {
@@ -95,15 +100,31 @@ def verify_paths(paths: Sequence[Path]) -> Report:
     """Check files, partitions' folders and data folders. An index is checked together with its `.log`.
 
     Raises:
-        NotFound, UsageError: a folder holds no log, or a file is none of a log.
+        UsageError: a folder holds no partition, or a file is none of a log.
     """
     report = Report()
-    groups = [group for path in paths for group in _gather(path)]
-    total = sum(each.stat().st_size for group in groups for each in group if _is_log(each))
+    recorded = {data: RecordedEnds(data) for path in paths for data in (path, path.parent)}
+    gathered = {path: _gather(path) for path in paths}
+    files = [each for groups in gathered.values() for group in groups for each in group]
+    total = sum(each.stat().st_size for each in files if _is_log(each))
     with output.progress("checking", total=total) as bar:
-        for group in groups:
-            bar.describe(f"checking {group[0].parent.name}")
-            _Group(group, report, bar).verify()
+        for path, groups in gathered.items():
+            seen = report.partitions, len(report.findings)
+            for group in groups:
+                folder = group[0].parent
+                bar.describe(f"checking {folder.name}")
+                # A file alone does not tell where the log ends.
+                ends = recorded.get(folder.parent) if path.is_dir() else None
+                _Group(group, report, bar, ends).verify()
+            if path.is_dir():
+                report.findings += recorded[path].check_all()
+                if not any(_is_log(each) for group in groups for each in group):
+                    report.findings += recorded[path.parent].check_without_log(path)
+                if seen == (report.partitions, len(report.findings)):
+                    raise UsageError(
+                        f"there is no partition in {str(path)!r}",
+                        hint="give a data folder or a partition's folder in it",
+                    )
     return report
 
 
@@ -125,11 +146,6 @@ def _gather(path: Path) -> list[list[Path]]:
     groups = [
         _log_files_in(each) for each in folders if not each.name.endswith(("-delete", "-stray"))
     ]
-    if not any(groups) and not (path / DATA_FOLDER_MARK).exists():
-        raise NotFound(
-            f"there is no log in {str(path)!r}",
-            hint="give a data folder or a partition's folder in it",
-        )
     return [group for group in groups if group]
 
 
@@ -144,10 +160,17 @@ def _is_log(path: Path) -> bool:
 class _Group:
     """The files of one partition, or the checkpoints of a data folder."""
 
-    def __init__(self, files: Sequence[Path], report: Report, bar: output.Progress) -> None:
+    def __init__(
+        self,
+        files: Sequence[Path],
+        report: Report,
+        bar: output.Progress,
+        recorded: RecordedEnds | None,
+    ) -> None:
         self._files = files
         self._report = report
         self._bar = bar
+        self._recorded = recorded
 
     def verify(self) -> None:
         segments = [path for path in self._files if _is_log(path)]
@@ -155,9 +178,16 @@ class _Group:
         order, transactions = OffsetOrder(), TransactionCheck()
         for path in segments:
             self._verify_segment(path, order, transactions)
+        if segments and self._recorded is not None and not self._is_any_damaged(segments):
+            # The last one may be empty, and of those before it the last batches may be compacted.
+            end = max(order.next_offset, base_offset_of(segments[-1]))
+            self._report.findings += self._recorded.check_end(segments[0].parent, end)
         stems = {path.stem for path in segments}
         for path in self._files:
             self._verify_small_file(path, stems)
+
+    def _is_any_damaged(self, segments: Sequence[Path]) -> bool:
+        return any(finding.path in segments for finding in self._report.damage)
 
     def _verify_segment(
         self, path: Path, order: OffsetOrder, transactions: TransactionCheck
