@@ -76,8 +76,14 @@ class FakeCluster:
         return found
 
     def create_topic(
-        self, name: str, *, partitions: int | None, settings: Mapping[str, str]
+        self,
+        name: str,
+        *,
+        partitions: int | None,
+        settings: Mapping[str, str],
+        replication_factor: int | None = None,
     ) -> None:
+        assert replication_factor in {None, 1}
         if name in self.held:
             raise TopicExists("Topic exists")
         self.held[name] = FakeTopic(

@@ -83,6 +83,19 @@ def test_an_offline_partition_is_told_with_where_to_look(tmp_path: Path) -> None
     assert "respool log verify DATA" in done.stderr
 
 
+def test_a_replication_factor_is_taken_or_refused_by_the_broker_in_words(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        create = ("topic", "create", "-b", broker.address, "--replication-factor")
+        done = respool(*create, "1", "rides")
+        refused = respool(*create, "3", "fares")
+        found = respool("topic", "list", "-b", broker.address)
+    assert done.returncode == 0
+    assert refused.returncode == 1
+    assert "replication factor" in refused.stderr.lower()
+    assert "3" in refused.stderr
+    assert [line.split("\t")[0] for line in found.stdout.splitlines()] == ["rides"]
+
+
 def test_too_many_partitions_are_refused_in_words(tmp_path: Path) -> None:
     done = respool("topic", "create", "rides", "--partitions", "1000000", "-b", "127.0.0.1:1")
     assert done.returncode == 2

@@ -211,10 +211,19 @@ class Cluster:
         }
 
     def create_topic(
-        self, name: str, *, partitions: int | None, settings: Mapping[str, str]
+        self,
+        name: str,
+        *,
+        partitions: int | None,
+        settings: Mapping[str, str],
+        replication_factor: int | None = None,
     ) -> None:
+        """Create a topic; what is None is the broker's to choose."""
         new = client_admin.NewTopic(
-            name, -1 if partitions is None else partitions, -1, config=dict(settings)
+            name,
+            -1 if partitions is None else partitions,
+            -1 if replication_factor is None else replication_factor,
+            config=dict(settings),
         )
         self._ask(lambda: self._admin.create_topics([new], request_timeout=REQUEST_SECONDS))
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # What the client library takes.
 PARTITIONS_MAX = 100_000
+REPLICAS_MAX = 10_000
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
 
@@ -45,6 +46,15 @@ def create(
             show_default="the broker's num_partitions",
         ),
     ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=REPLICAS_MAX,
+            help="How many brokers keep each partition.",
+            show_default="the broker's choice",
+        ),
+    ] = None,
     settings: options.Set = None,
     if_not_exists: Annotated[
         bool, options.flag("--if-not-exists", text="Do nothing when there is such a topic.")
@@ -59,7 +69,9 @@ def create(
     cluster = Cluster.connect(broker)
     created = True
     try:
-        cluster.create_topic(name, partitions=partitions, settings=wanted)
+        cluster.create_topic(
+            name, partitions=partitions, settings=wanted, replication_factor=replication_factor
+        )
     except TopicExists as error:
         if not if_not_exists:
             raise TopicExists(
