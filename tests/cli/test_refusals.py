@@ -27,6 +27,18 @@ def test_the_window_for_timestamps_is_told() -> None:
     assert "at most any time before and 1h after the broker's clock" in refusal.why
 
 
+@pytest.mark.parametrize("code", ["NOT_ENOUGH_REPLICAS", "_MSG_TIMED_OUT"])
+def test_too_few_replicas_are_told_against_what_the_topic_asks_for(code: str) -> None:
+    strict = {**DEFAULTS, "min.insync.replicas": "2"}
+    refusal = explain(code, topic="rides", settings=strict, in_sync=1)
+    assert refusal is not None
+    assert "2 replicas in sync (min.insync.replicas), and has 1" in refusal.why
+    assert "respool topic alter rides --set min.insync.replicas=" in refusal.hint
+    # Where there are enough, or nobody knows, it was something else.
+    assert explain(code, topic="rides", settings=strict, in_sync=2) is None
+    assert explain(code, topic="rides", settings=strict) is None
+
+
 @pytest.mark.parametrize("code", ["INVALID_RECORD", "NOT_LEADER_FOR_PARTITION"])
 def test_what_no_setting_explains_stays_as_it_is(code: str) -> None:
     assert explain(code, topic="rides", settings=DEFAULTS) is None

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Self
 
@@ -69,6 +69,8 @@ class TopicInfo:
     name: str
     # Partition number -> its leader's broker id; None when nobody leads it.
     leaders: Mapping[int, int | None]
+    # Partition number -> how many of its replicas are in sync; empty where nobody asked.
+    in_sync: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def partitions(self) -> list[int]:
@@ -137,6 +139,9 @@ class Cluster:
                 leaders={
                     number: partition.leader if partition.leader >= 0 else None
                     for number, partition in topic.partitions.items()
+                },
+                in_sync={
+                    number: len(partition.isrs) for number, partition in topic.partitions.items()
                 },
             )
             for topic in metadata.topics.values()

@@ -10,15 +10,25 @@ from typing import NamedTuple
 from respool.cli import output
 from respool.cli.times import format_duration_ms
 
+# The client tries again where replicas are missing, so that it may also come out as a message whose time was over.
+TOO_FEW_REPLICAS = {"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "_MSG_TIMED_OUT"}
+
 
 class Refusal(NamedTuple):
     why: str
     hint: str
 
 
-def explain(code: str, *, topic: str, settings: Mapping[str, str]) -> Refusal | None:
-    """The topic's setting behind an error code, by its Kafka name; None when no setting explains it."""
+def explain(
+    code: str, *, topic: str, settings: Mapping[str, str], in_sync: int | None = None
+) -> Refusal | None:
+    """The topic's setting behind an error code, by its Kafka name; None when no setting explains it.
+
+    `in_sync` is how many replicas the partition has in sync; None where it is not known or does not matter.
+    """
     try:
+        if code in TOO_FEW_REPLICAS:
+            return _too_few_replicas(topic, settings, in_sync)
         return _explain(code, topic, settings)
     except (KeyError, ValueError):
         # Another broker than ours, whose settings are others.
@@ -51,6 +61,20 @@ def _explain(code: str, topic: str, settings: Mapping[str, str]) -> Refusal | No
                 "message.timestamp.after.max.ms=TIME",
             )
     return None
+
+
+def _too_few_replicas(
+    topic: str, settings: Mapping[str, str], in_sync: int | None
+) -> Refusal | None:
+    needed = int(settings["min.insync.replicas"])
+    if in_sync is None or in_sync >= needed:
+        return None
+    return Refusal(
+        f"{topic} takes messages with {output.counted(needed, 'replica')} in sync (min.insync.replicas), "
+        f"and has {in_sync}",
+        f"start the brokers that are missing, or lower it: respool topic alter {topic} --set min.insync.replicas=N; "
+        "or send with --acks 1",
+    )
 
 
 def _span(ms: str) -> str:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from respool.cli import output
-from respool.cli.errors import ExitCode
+from respool.cli.errors import CliError, ExitCode
 from respool.cli.kafka import Cluster, KafkaException, reason
 from respool.cli.line_reader import LINE_BYTES_MAX, LineReader, read_lines
 from respool.cli.message_format import BadInput, NewMessage
-from respool.cli.refusals import explain
+from respool.cli.refusals import TOO_FEW_REPLICAS, explain
 
 MESSAGE_BYTES_MAX = LINE_BYTES_MAX
 # How much the library sends in one batch by default.
@@ -40,7 +40,11 @@ class Sender:
         """`settings` are the topic's, as far as they are known."""
         self._topic = topic
         self._timeout = timeout
+        # How many replicas each partition has in sync; None until something fails that this might explain.
+        self._known: dict[int, int] | None = None
         self._summary = Summary(topic, settings)
+        # Only acks=all waits for replicas.
+        self._cluster = cluster if acks == "all" else None
         self._producer = cluster.producer(
             acks=acks,
             enable_idempotence=acks == "all",
@@ -119,10 +123,23 @@ class Sender:
 
     def _on_delivery(self, error: Any, message: Any) -> None:
         if error is not None:
-            self._summary.add_failure(error)
+            self._summary.add_failure(error, in_sync=self._in_sync(error, message.partition()))
             return
         self._summary.acknowledged[message.partition()] += 1
         self._summary.bytes += len(message)
+
+    def _in_sync(self, error: Any, partition: int) -> int | None:
+        """How many replicas the partition has in sync now, where that may be the reason."""
+        if self._cluster is None or error.name() not in TOO_FEW_REPLICAS:
+            return None
+        if self._known is None:
+            # Once is enough: thousands of messages may fail together.
+            try:
+                found = self._cluster.topics().get(self._topic)
+            except CliError:
+                found = None
+            self._known = dict(found.in_sync) if found is not None else {}
+        return self._known.get(partition)
 
     def _finish(self) -> int:
         """Wait until every message has its report; Ctrl-C stops the waiting. Returns how many have none."""
@@ -158,9 +175,9 @@ class Summary:
             return ExitCode.INTERRUPTED
         return ExitCode.FAILED if self.failures or self.stopped_by else ExitCode.OK
 
-    def add_failure(self, error: Any) -> None:
+    def add_failure(self, error: Any, *, in_sync: int | None = None) -> None:
         why = reason(error)
-        refusal = explain(error.name(), topic=self._topic, settings=self._settings)
+        refusal = explain(error.name(), topic=self._topic, settings=self._settings, in_sync=in_sync)
         if refusal is not None:
             why = f"{why}: {refusal.why}"
             self._hints[why] = refusal.hint
