@@ -88,7 +88,7 @@ def describe(
 def lag(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME...]", help="The groups.", show_default="all"),
+        typer.Argument(metavar="NAME", help="The groups.", show_default="all"),
     ] = None,
     *,
     watch: Annotated[
