@@ -173,7 +173,7 @@ def test_each_resource_is_answered_for_in_the_order_of_the_request(
 
 @every_version
 def test_a_secret_is_never_told(start_broker: StartBroker, version: int) -> None:
-    broker = start_broker(etcd_user="u", etcd_password="hunter2")
+    broker = start_broker(etcd="localhost", etcd_user="u", etcd_password="hunter2")
 
     (result,) = ask(broker, version, (BROKER, "1"), include_synonyms=True)
 
