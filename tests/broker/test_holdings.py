@@ -1,14 +1,21 @@
 """What a broker holds is what the cluster's image gives it, whoever changed the image."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from broker.running_broker import RunningBroker
 from respool.cluster import keys
 from respool.model.cluster import PartitionImage
-from respool.model.errors import NotLeader, UnknownTopicOrPartition
+from respool.model.errors import (
+    NotLeader,
+    RequestTimedOut,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
+from respool.ports.metadata_store import StoreUnavailable
 
 ME, OTHER = BrokerId(1), BrokerId(2)
 
@@ -141,3 +148,31 @@ def test_after_a_restart_only_our_own_partitions_are_opened(rides: RunningBroker
     rides.restart()
 
     assert held(rides) == [0]
+
+
+def test_a_topic_whose_making_was_not_confirmed_is_there_when_it_is_asked_for_again(
+    running_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has written it; its answer was lost."""
+    transact = running_broker.store.transact
+
+    async def lose_the_answer(**wish: Any) -> int:
+        await transact(**wish)
+        raise StoreUnavailable("as the test wants it")
+
+    topics = running_broker.broker.topics
+    with monkeypatch.context() as patch:
+        patch.setattr(running_broker.store, "transact", lose_the_answer)
+        with pytest.raises(RequestTimedOut):
+            running_broker.run(topics.create("rides", partition_count=2))
+        with pytest.raises(RequestTimedOut):
+            running_broker.run(topics.create_internal("__consumer_offsets", partition_count=2))
+    assert not running_broker.broker.image.topics
+
+    with pytest.raises(TopicAlreadyExists):
+        running_broker.run(topics.create("rides", partition_count=2))
+    running_broker.run(running_broker.broker.groups.shards.ensure_topic())
+
+    assert held(running_broker) == [0, 1]
+    running_broker.produce("rides", 1)
+    assert len(list(running_broker.broker.groups.shards)) == 2

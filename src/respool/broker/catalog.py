@@ -156,6 +156,8 @@ class Catalog:
                 },
             )
         except GuardFailed:
+            # It may be our own, whose answer was lost: from now on it is seen.
+            await self._feed.load()
             raise TopicAlreadyExists(f"there is a topic {name!r} already") from None
         return self.topic(name)
 

@@ -75,7 +75,7 @@ class Shards:
     async def ensure_topic(self) -> None:
         """The topic is made when the first client asks for its coordinator."""
         async with self._creating:
-            if self.has_topic:
+            if self._shards:
                 return
             await self._topics.create_internal(self.topic, partition_count=self._partition_count)
             self.open()

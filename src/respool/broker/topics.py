@@ -42,14 +42,19 @@ class Topics:
     ) -> TopicImage:
         _refuse_internal(name)
         async with self._change():
-            topic = await self._catalog.create_topic(
-                name,
-                partition_count=partition_count,
-                replication_factor=replication_factor,
-                overrides=overrides or {},
-                assignment=assignment,
-                validate_only=validate_only,
-            )
+            try:
+                topic = await self._catalog.create_topic(
+                    name,
+                    partition_count=partition_count,
+                    replication_factor=replication_factor,
+                    overrides=overrides or {},
+                    assignment=assignment,
+                    validate_only=validate_only,
+                )
+            except TopicAlreadyExists:
+                # Perhaps by a request before this one, of which the store's answer was lost.
+                await self._holdings.settle([name])
+                raise
             if not validate_only:
                 await self._holdings.settle([name])
                 self.on_changed()
@@ -58,16 +63,24 @@ class Topics:
     async def create_internal(self, name: str, *, partition_count: int) -> TopicImage:
         """Create one of the broker's own topics, or return it as it is."""
         async with self._change():
-            if name in self._catalog.image.topics:
-                return self._catalog.topic(name)
-            topic = await self._catalog.create_topic(
+            if name not in self._catalog.image.topics:
+                await self._create_internal(name, partition_count)
+            # Also where it is not new: a try before this one may not have got this far.
+            await self._holdings.settle([name])
+            return self._catalog.topic(name)
+
+    async def _create_internal(self, name: str, partition_count: int) -> None:
+        try:
+            await self._catalog.create_topic(
                 name,
                 partition_count=partition_count,
                 replication_factor=-1,
                 overrides=INTERNAL_TOPICS[name],
             )
-            await self._holdings.settle([name])
-            return topic
+        except TopicAlreadyExists:
+            # By a try before this one, of which the store's answer was lost.
+            if name not in self._catalog.image.topics:
+                raise
 
     async def create_if_missing(self, name: str) -> TopicImage:
         """Auto-creation: two clients asking at once get one topic with one id."""
