@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from random import Random
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -21,18 +19,11 @@ from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import GuardFailed
 from respool.sim.clock import SimClock
+from respool.sim.dice import SimDice
 
 TTL_MS = 1_000
 TOPIC = TopicId(UUID(int=77))
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
-
-
-class _Dice:
-    def __init__(self, seed: int) -> None:
-        self._random = Random(seed)
-
-    def uuid(self) -> UUID:
-        return UUID(int=self._random.getrandbits(128), version=4)
 
 
 class Node:
@@ -41,7 +32,7 @@ class Node:
     def __init__(self, world: "World", broker: BrokerId) -> None:
         self.id = broker
         endpoint = BrokerEndpoint(id=broker, host=f"host-{broker}", port=9092)
-        dice: Any = _Dice(broker)
+        dice = SimDice(broker)
         self.catalog = Catalog(store=world.store, settings=Settings(broker_id=broker), dice=dice)
         self._loading = self.catalog.load(cluster_id="c", me=endpoint)
         self.membership = Membership(

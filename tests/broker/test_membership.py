@@ -3,9 +3,7 @@
 import asyncio
 from collections.abc import Coroutine
 from pathlib import Path
-from random import Random
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -19,18 +17,11 @@ from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import StoreUnavailable
 from respool.sim.clock import SimClock
+from respool.sim.dice import SimDice
 
 ME, OTHER = BrokerId(1), BrokerId(2)
 # Renewed every 5 ms of the test's own time.
 SETTINGS = SessionSettings(lease_ttl_ms=20, pause_ms=1, wait_ms=1)
-
-
-class SeededDice:
-    def __init__(self, seed: int) -> None:
-        self._random = Random(seed)
-
-    def uuid(self) -> UUID:
-        return UUID(int=self._random.getrandbits(128), version=4)
 
 
 class Run:
@@ -39,7 +30,7 @@ class Run:
     def __init__(self, world: "World", *, clean_epoch: int | None = None) -> None:
         me = BrokerEndpoint(id=ME, host="host", port=9092, rack="a")
         self.stops = 0
-        dice: Any = SeededDice(next(world.seeds))
+        dice = SimDice(next(world.seeds))
         self.catalog = Catalog(store=world.store, settings=Settings(broker_id=ME), dice=dice)
         self._loading = self.catalog.load(cluster_id="c", me=me)
         self.membership = Membership(
@@ -190,7 +181,7 @@ def test_after_a_clean_stop_it_keeps_its_place_in_the_isr_and_after_a_crash_it_l
     async def story(world: World) -> None:
         run = Run(world)
         epoch = await run.join()
-        topic = TopicId(SeededDice(99).uuid())
+        topic = TopicId(SimDice(99).uuid())
         image = PartitionImage(
             replicas=(ME, OTHER), isr=(ME, OTHER), leader=ME, leader_epoch=LeaderEpoch(4)
         )

@@ -57,7 +57,6 @@ class Catalog:
         self,
         *,
         controller_revision: int = 0,
-        missing_since_ms: Mapping[BrokerId, int] | None = None,
         now_ms: int = 0,
         settings: ClusterSettings | None = None,
         is_leader_check_due: bool = True,
@@ -67,7 +66,6 @@ class Catalog:
             self._feed.values,
             controller_revision=controller_revision,
             rules_of=self._rules_of,
-            missing_since_ms=missing_since_ms,
             now_ms=now_ms,
             settings=settings,
             is_leader_check_due=is_leader_check_due,
@@ -76,12 +74,6 @@ class Catalog:
     @property
     def has_controller(self) -> bool:
         return keys.CONTROLLER in self._feed.values
-
-    def live_and_known(self) -> tuple[set[BrokerId], set[BrokerId]]:
-        """The brokers that are registered now, and those that ever were and were not removed."""
-        view = self.view()
-        known = {one for one, entry in view.registry.items() if not entry.is_removed}
-        return set(view.brokers), known
 
     async def put(self, key: str, value: bytes, *, revision: int, lease: int | None = None) -> int:
         """Write one key that was last changed at that revision; it is seen here when this returns.

@@ -6,6 +6,7 @@ guard, so a controller that has been replaced without knowing it writes nothing.
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import NoReturn
 
 from respool.broker.catalog import Catalog
@@ -91,15 +92,16 @@ class ControllerSeat:
 
     def _view(self) -> ClusterView:
         now_ms = self._clock.monotonic_ms()
-        brokers, known = self._catalog.live_and_known()
         last = self._leaders_checked_at_ms
-        return self._catalog.view(
+        view = self._catalog.view(
             controller_revision=self._membership.controller_revision,
-            missing_since_ms=self._absences.on_view(known=known, live=brokers, now_ms=now_ms),
             now_ms=now_ms,
             settings=self._settings,
             is_leader_check_due=last is None or now_ms - last >= LEADER_CHECK_EVERY_MS,
         )
+        known = [one for one, entry in view.registry.items() if not entry.is_removed]
+        missing = self._absences.on_view(known=known, live=view.brokers, now_ms=now_ms)
+        return replace(view, missing_since_ms=missing)
 
     def _wait_s(self) -> float:
         now_ms = self._clock.monotonic_ms()
