@@ -51,7 +51,6 @@ from respool.records.validate import (
     check_produced,
     check_stored,
     check_timestamps,
-    find_batches_end,
     recompress,
     walk_batches,
     with_create_time,
@@ -366,6 +365,13 @@ def test_recompressing_what_was_not_compressed_as_it_says_is_refused(codec: Code
 
 
 # --- batches in a log ---
+
+
+def find_batches_end(buffer: bytes, *, position: int = 0) -> int:
+    """Where the last whole batch ends; `position` when there is none."""
+    for start, header in walk_batches(buffer, position=position):
+        position = start + header.size
+    return position
 
 
 def test_walking_finds_every_whole_batch() -> None:

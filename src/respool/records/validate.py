@@ -200,13 +200,6 @@ def walk_batches(
         position += header.size
 
 
-def find_batches_end(buffer: bytes | bytearray | memoryview, *, position: int = 0) -> int:
-    """Where the last whole batch ends; `position` when there is none."""
-    for start, header in walk_batches(buffer, position=position):
-        position = start + header.size
-    return position
-
-
 def check_stored(header: BatchHeader, data: bytes | bytearray | memoryview) -> bool:
     """Whether a batch read back from a log is one: its sizes can be, and its checksum fits."""
     return (
