@@ -1,14 +1,16 @@
 """Clients that go on while their topic is deleted and made anew, or their broker is restarted."""
 
 import asyncio
-import gc
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from aiokafka import TopicPartition as AiokafkaPartition
 from confluent_kafka import KafkaException, TopicPartition
 from kafka import KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
+from kafka.net.inet import KafkaNetSocket
 
 from support import aiokafka_client, kafka_python_client
 from support.broker_process import BrokerProcess
@@ -19,18 +21,26 @@ from support.topics import Topics
 pytestmark = [
     pytest.mark.clients,
     pytest.mark.xdist_group("recreation"),
-    # kafka-python forgets sockets that could not connect.
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
 TIMEOUT_S = 20.0
 
 
 @pytest.fixture(autouse=True)
-def _collect_forgotten_sockets() -> Iterator[None]:
-    """Here, where they are expected, and not during some later test."""
-    yield
-    gc.collect()
+def _failed_sockets_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kafka-python forgets a socket that could not connect; some later test would be blamed for it."""
+    connect = KafkaNetSocket.sock_connect
+
+    async def connect_or_close(
+        self: KafkaNetSocket, net: Any, sock: socket.socket, *args: Any, **kwargs: Any
+    ) -> Any:
+        try:
+            return await connect(self, net, sock, *args, **kwargs)
+        except BaseException:
+            sock.close()
+            raise
+
+    monkeypatch.setattr(KafkaNetSocket, "sock_connect", connect_or_close)
 
 
 def recreate(topics: Topics, topic: str) -> None:
