@@ -41,6 +41,7 @@ from respool.ports.disk import Disk
 from respool.ports.metadata_store import MetadataStore
 from respool.ports.metrics import Metrics
 from respool.ports.offload import Offload
+from respool.ports.peers import Peers
 from respool.ports.record_scan import RecordScanner
 from respool.records.plain_scan import PlainScanner
 
@@ -60,6 +61,8 @@ class World:
     metrics: Metrics
     dice: Dice
     scanner: RecordScanner = field(default_factory=PlainScanner)
+    # The other brokers of a cluster; None for a broker that is alone, with a store of its own.
+    peers: Peers | None = None
 
 
 class Broker:

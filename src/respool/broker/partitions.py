@@ -61,6 +61,14 @@ class Partitions:
             raise UnknownTopicOrPartition(f"there is no partition {topic}-{partition}")
         return found
 
+    def find_leader(self, topic: str, partition: int) -> Partition:
+        """The partition, if this broker leads it.
+
+        Raises:
+            as `find`; NotLeader also while another broker leads it, or this one may not act.
+        """
+        return self.find(topic, partition)
+
     def is_online(self, topic: str, partition: int) -> bool:
         found = self._partitions.get((topic, partition))
         return found is not None and found.is_online

@@ -20,11 +20,11 @@ _SIZE_BYTES = 4
 
 
 class TcpPeers:
-    """The brokers at these addresses. The mapping is looked at for each request, so its owner may change it."""
+    """The brokers at these addresses; `move_to` says where they are later."""
 
     def __init__(
         self,
-        addresses: Mapping[BrokerId, Address],
+        addresses: Mapping[BrokerId, Address] | None = None,
         *,
         connect_timeout_ms: int = 5_000,
         request_timeout_ms: int = 30_000,
@@ -32,7 +32,7 @@ class TcpPeers:
         requests_in_flight_max: int = 64,
     ) -> None:
         assert requests_in_flight_max >= 1
-        self._addresses = addresses
+        self._addresses = addresses or {}
         self._connect_timeout_ms = connect_timeout_ms
         # It counts from the call: waiting for a turn, connecting and the answer must all fit in.
         self._request_timeout_ms = request_timeout_ms
@@ -42,6 +42,12 @@ class TcpPeers:
         # One sender at a time for each peer, in the order of the calls.
         self._turns: dict[BrokerId, asyncio.Lock] = {}
         self._closed = False
+
+    def move_to(self, addresses: Mapping[BrokerId, Address]) -> None:
+        self._addresses = addresses
+        for broker, connection in self._connections.items():
+            if addresses.get(broker) != connection.address:
+                connection.drop("it is not there any more")
 
     async def request(self, broker: BrokerId, frame: bytes) -> bytes:
         sent_on: _Connection | None = None

@@ -1,5 +1,6 @@
 """Other brokers, reached by request and reply."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from respool.model.ids import BrokerId
@@ -10,6 +11,10 @@ class PeerUnreachable(Exception):
 
 
 class Peers(Protocol):
+    def move_to(self, addresses: Mapping[BrokerId, tuple[str, int]]) -> None:
+        """These are the brokers there are, and where. What is under way to other addresses fails."""
+        ...
+
     async def request(self, broker: BrokerId, frame: bytes) -> bytes:
         """Send one request frame (without its size) and return the reply frame to it.
 
@@ -18,4 +23,8 @@ class Peers(Protocol):
         Raises:
             PeerUnreachable: no connection, or it broke before the reply came.
         """
+        ...
+
+    async def close(self) -> None:
+        """End all connections; requests waiting there fail."""
         ...
