@@ -63,7 +63,7 @@ def test_every_flag_has_its_setting(run: Run, node: FakeNode, tmp_path: Path) ->
     ended = run(
         "serve", "--data", "d", "--listen", "127.0.0.1:0", "--advertised", "broker:1", "--insecure",
         "--metrics", "127.0.0.1:2", "--log-level", "debug", "--set", "num_partitions=4",
-        "--config", str(file),
+        "--config", str(file), "--broker-id", "2", "--etcd", "a:1,b:1", "--cluster", "c", "--rack", "r",
     )  # fmt: skip
     assert ended.code == 0
     assert node.asked["file"] == file
@@ -75,6 +75,10 @@ def test_every_flag_has_its_setting(run: Run, node: FakeNode, tmp_path: Path) ->
         "metrics_listen": "127.0.0.1:2",
         "log_level": "debug",
         "num_partitions": "4",
+        "broker_id": 2,
+        "etcd": "a:1,b:1",
+        "cluster": "c",
+        "rack": "r",
     }
     assert set(node.asked["flags"]) <= {name for name in vars(Settings()) if name[0] != "_"} | {
         "topic"

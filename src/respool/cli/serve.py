@@ -15,7 +15,8 @@ EPILOG = (
     "Examples:\n"
     "  respool serve\n"
     "  respool serve --data /var/lib/respool --listen 127.0.0.1:9092 --metrics 127.0.0.1:9100\n"
-    "  respool serve --config respool.toml --set num_partitions=4 --print-config"
+    "  respool serve --config respool.toml --set num_partitions=4 --print-config\n"
+    "  respool serve --broker-id 2 --etcd 10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379 --rack b --set insecure=true"
 )
 
 
@@ -48,6 +49,26 @@ def serve(
             text="Allow listening beyond this machine although nothing authenticates clients.",
         ),
     ] = None,
+    broker_id: Annotated[
+        int | None,
+        typer.Option(
+            "--broker-id", min=0, metavar="N", help="Its number in the cluster. Default: 1"
+        ),
+    ] = None,
+    etcd: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT[,...]",
+            help="Be one of a cluster, on this etcd. Without it the broker is alone.",
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The cluster's name in etcd. Default: respool"),
+    ] = None,
+    rack: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The rack or zone it stands in.")
+    ] = None,
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics here.")
     ] = None,
@@ -68,15 +89,19 @@ def serve(
     ] = False,
 ) -> None:
     """Run a broker."""
-    given: dict[str, str | bool | None] = {
+    given: dict[str, str | bool | int | None] = {
         "data": data,
         "listen": listen,
         "advertised": advertised,
         "insecure": insecure,
+        "broker_id": broker_id,
+        "etcd": etcd,
+        "cluster": cluster,
+        "rack": rack,
         "metrics_listen": metrics,
         "log_level": log_level,
     }
-    flags: dict[str, str | bool] = dict(options.parse_assignments(settings))
+    flags: dict[str, str | bool | int] = dict(options.parse_assignments(settings))
     for name, value in given.items():
         if value is not None:
             if name in flags:
