@@ -171,6 +171,95 @@ def test_after_changes_were_missed_everything_is_read_anew() -> None:
     assert told.values == {"/same": b"s", "/new": b"n"}
 
 
+class SlowSnapshots(ScriptedStore):
+    """A store whose snapshots take their time: they are as old as their beginning."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_arrive = asyncio.Event()
+
+    async def snapshot(self, prefix: str) -> Snapshot:
+        snapshot = await super().snapshot(prefix)
+        await self.may_arrive.wait()
+        return snapshot
+
+    async def transact(self, *, puts: dict[str, bytes], **_: Any) -> int:
+        self.revision += 1
+        for key, value in puts.items():
+            self.values[key] = StoredValue(value=value, revision=self.revision)
+        return self.revision
+
+
+def test_what_is_written_or_told_while_everything_is_read_anew_is_not_lost() -> None:
+    async def story() -> None:
+        store = SlowSnapshots()
+        told = Told(store)
+        await told.feed.write(puts={"/mine": b"1", "/theirs": b"1", "/gone": b"1"})
+        loading = asyncio.ensure_future(told.feed.load())
+        await settle()
+        await told.feed.write(puts={"/mine": b"2"})
+        store.script = [put("/theirs", b"2", 3), put("/gone", None, 4)]
+
+        async def arrive() -> None:
+            await settle()
+            store.may_arrive.set()
+            await loading
+
+        await with_following(told, arrive())
+        assert told.values == {"/mine": b"2", "/theirs": b"2"}
+
+    asyncio.run(story())
+
+
+def test_what_a_snapshot_shows_is_not_undone_by_older_news() -> None:
+    async def story() -> None:
+        store = ScriptedStore()
+        told = Told(store)
+        store.revision = 9
+        await told.feed.load()
+        # Written at 5, deleted at 8: the snapshot knows it no more.
+        store.script = [put("/a", b"1", 5)]
+        await with_following(told, settle())
+        assert told.values == {}
+        assert told.changes == []
+
+    asyncio.run(story())
+
+
+def test_a_snapshot_that_comes_after_a_later_one_is_passed_over() -> None:
+    async def story() -> None:
+        store = SlowSnapshots()
+        told = Told(store)
+        early = asyncio.ensure_future(told.feed.load())
+        await settle()
+        hold_up, store.may_arrive = store.may_arrive, asyncio.Event()
+        store.may_arrive.set()
+        # As another broker writes it.
+        await store.transact(puts={"/a": b"1"})
+        await told.feed.load()
+        hold_up.set()
+        await early
+        assert told.values == {"/a": b"1"}
+
+    asyncio.run(story())
+
+
+def test_after_a_write_without_an_answer_it_is_doubtful_until_everything_is_read() -> None:
+    class Silent(ScriptedStore):
+        async def transact(self, **_: Any) -> int:
+            raise StoreUnavailable("as the test wants it")
+
+    async def story() -> None:
+        told = Told(Silent())
+        with pytest.raises(StoreUnavailable):
+            await told.feed.write(puts={"/a": b"1"})
+        assert told.feed.is_doubtful
+        await told.feed.load()
+        assert not told.feed.is_doubtful
+
+    asyncio.run(story())
+
+
 @settings(max_examples=60)
 @given(seed=st.integers(0, 2**32))
 def test_late_news_never_undo_our_own_writes_and_all_agree_in_the_end(

@@ -6,7 +6,7 @@ are older: a key never goes back to what it was before our own write.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
 from respool.ports.metadata_store import (
@@ -14,6 +14,7 @@ from respool.ports.metadata_store import (
     Guard,
     KeyChanged,
     MetadataStore,
+    Snapshot,
     StoredValue,
     StoreUnavailable,
 )
@@ -36,13 +37,49 @@ class CatalogFeed:
         self.revision = 0
         # Our own writes that the store has not told of yet.
         self._own: dict[str, int] = {}
+        # The newest snapshot's; what the store tells up to there is in it.
+        self._loaded = 0
+        # What changed here while snapshots are on their way, at which revision.
+        self._news: dict[str, int] = {}
+        self._loads_under_way = 0
+        # Something was written of which the store did not say whether it is done: load() shows it.
+        self.is_doubtful = False
 
     async def load(self) -> None:
-        """Read everything; also whenever changes were missed."""
-        snapshot = await self._store.snapshot(ALL)
-        before, self.values = self.values, dict(snapshot.values)
-        self.revision = snapshot.revision
+        """Read everything; also whenever changes were missed.
+
+        Raises:
+            StoreUnavailable: nothing was read.
+        """
+        was_doubtful, self.is_doubtful = self.is_doubtful, False
+        self._loads_under_way += 1
+        try:
+            snapshot = await self._store.snapshot(ALL)
+            # Not by a snapshot that was overtaken by a later one.
+            if snapshot.revision >= self._loaded:
+                self._replace_by(snapshot)
+        except StoreUnavailable:
+            self.is_doubtful = was_doubtful or self.is_doubtful
+            raise
+        finally:
+            self._loads_under_way -= 1
+            if not self._loads_under_way:
+                self._news.clear()
+
+    def _replace_by(self, snapshot: Snapshot) -> None:
+        before, values = self.values, dict(snapshot.values)
         self._own = {key: one for key, one in self._own.items() if one > snapshot.revision}
+        # What came meanwhile is newer, and is not told again.
+        for key, revision in (*self._news.items(), *self._own.items()):
+            if revision <= snapshot.revision:
+                continue
+            if key in before:
+                values[key] = before[key]
+            else:
+                values.pop(key, None)
+        self.values = values
+        self._loaded = snapshot.revision
+        self.revision = max(self.revision, snapshot.revision)
         changed = {
             key
             for key in before.keys() | self.values.keys()
@@ -60,9 +97,13 @@ class CatalogFeed:
         lease: int | None = None,
     ) -> int:
         """Write all or nothing: see `MetadataStore.transact`. It is seen here when this returns."""
-        revision = await self._store.transact(
-            guards=guards, puts=puts, deletes=deletes, lease=lease
-        )
+        try:
+            revision = await self._store.transact(
+                guards=guards, puts=puts, deletes=deletes, lease=lease
+            )
+        except StoreUnavailable:
+            self.is_doubtful = True
+            raise
         changed = set()
         for key, value in (puts or {}).items():
             if self._is_news(key, revision):
@@ -74,8 +115,7 @@ class CatalogFeed:
                 self._own[key] = revision
                 del self.values[key]
                 changed.add(key)
-        if changed:
-            self._on_changed(frozenset(changed))
+        self._note(changed, revision)
         return revision
 
     async def follow(self) -> NoReturn:
@@ -102,7 +142,15 @@ class CatalogFeed:
                 logger.warning("the metadata store cannot be read now: %s", error)
                 await asyncio.sleep(RETRY_DELAY_S)
 
+    def _note(self, changed: Collection[str], revision: int) -> None:
+        if self._loads_under_way:
+            self._news.update(dict.fromkeys(changed, revision))
+        if changed:
+            self._on_changed(frozenset(changed))
+
     def _take_over(self, change: KeyChanged) -> None:
+        if change.revision <= self._loaded:
+            return
         # The changes of one write come one by one. If the watch breaks in between, it goes on before them.
         self.revision = change.revision - 1
         if not self._is_news(change.key, change.revision):
@@ -113,7 +161,7 @@ class CatalogFeed:
                 return
         else:
             self.values[change.key] = StoredValue(value=change.value, revision=change.revision)
-        self._on_changed(frozenset((change.key,)))
+        self._note((change.key,), change.revision)
 
     def _is_news(self, key: str, revision: int) -> bool:
         held = self.values.get(key)
