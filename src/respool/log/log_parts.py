@@ -4,6 +4,8 @@ One thread owns the parts. Readers in other threads see `segments`, `end` and `s
 every one is replaced as a whole, in an order that keeps older ones usable with newer ones.
 """
 
+from collections.abc import Sequence
+
 from respool.log.epoch_file import EpochFile
 from respool.log.log_loader import LoadedLog
 from respool.log.pending_sync import PendingSync, SyncLedger
@@ -15,7 +17,7 @@ from respool.log.transaction_index import AbortedTransaction
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig
 from respool.ports.disk import Disk
-from respool.records.batch import LENGTH_BYTES, STAMP_BYTES, RecordBatch, stamp
+from respool.records.batch import LENGTH_BYTES, STAMP_BYTES, BatchHeader, RecordBatch, stamp
 
 
 class LogParts:
@@ -112,6 +114,43 @@ class LogParts:
         )
         self.end = LogPoint(Offset(last_offset + 1), segment, segment.size)
         return base_offset, last_offset
+
+    def write_run(
+        self,
+        data: bytes | memoryview,
+        headers: Sequence[BatchHeader],
+        now_ms: int,
+        aborted: AbortedTransaction | None = None,
+    ) -> None:
+        """Write batches as they are, to the active segment, which is writable; one alone may abort a transaction.
+
+        Raises:
+            DiskFull, DiskFailed: none of them was written; the log is as it was.
+        """
+        segment = self.segments.active
+        last = headers[-1]
+        if aborted is None:
+            segment.append_run(data, headers, now_ms=now_ms)
+        else:
+            segment.append(
+                (data,),
+                size=last.size,
+                last_offset=last.last_offset,
+                max_timestamp=last.latest_timestamp,
+                now_ms=now_ms,
+                aborted=aborted,
+            )
+        self.end = LogPoint(last.next_offset, segment, segment.size)
+
+    def make_writable(self, segment: Segment) -> None:
+        """Let the active segment be appended to, if it is not yet."""
+        if not segment.is_writable:
+            segment.make_writable(log_end=self.end.offset)
+
+    @property
+    def last_epoch(self) -> LeaderEpoch:
+        """The epoch of the last record: one that a leader began here and wrote nothing in does not count."""
+        return self.epochs.epoch_at(Offset(self.end.offset - 1))
 
     def roll(self, now_ms: int) -> Segment:
         """Begin a new segment. The old one is completed and put on the disk with the next sync."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from respool.log.compaction import Compaction, CompactionTools
 from respool.log.compaction_span import CompactionSpan
+from respool.log.fetched_batches import FetchedBatches
 from respool.log.log_compaction import LogCompaction
 from respool.log.log_loader import LoadedLog, LogLoader
 from respool.log.log_parts import LogParts
@@ -39,6 +40,7 @@ from respool.records.markers import EndTransactionMarker, build_marker
 __all__ = [
     "AbortedTransaction",
     "Appended",
+    "AppendedFetched",
     "Compaction",
     "CompactionSpan",
     "CompactionTools",
@@ -59,6 +61,14 @@ class Appended(NamedTuple):
     is_duplicate: bool
     # The broker's time, where the topic keeps that; else -1.
     log_append_time_ms: int
+
+
+class AppendedFetched(NamedTuple):
+    log_end: Offset
+    # Of the log's last batch, or where nothing is left of any, of the one before; -1 when none is known.
+    last_epoch: LeaderEpoch
+    # How many bytes were appended; 0 where all of it was here already, or no batch was whole.
+    byte_count: int
 
 
 class PartitionLog(LogReader):
@@ -84,6 +94,7 @@ class PartitionLog(LogReader):
         self._retention = LogRetention(parts)
         self._compaction = LogCompaction(parts, cleaned_end=cleaned_end)
         self._truncation = LogTruncation(parts, self._compaction)
+        self._fetched = FetchedBatches(parts, self._truncation)
         # What opening had to repair; None after a clean stop.
         self.recovery = loaded.recovery
 
@@ -199,6 +210,30 @@ class PartitionLog(LogReader):
         producers.end_transaction(marker, offset=base_offset, timestamp_ms=now_ms)
         return Appended(base_offset, last_offset, False, NO_TIMESTAMP)
 
+    def append_fetched(
+        self,
+        records: bytes | memoryview,
+        *,
+        now_ms: int,
+        leader_epoch: LeaderEpoch | None = None,
+    ) -> AppendedFetched:
+        """Write what a Fetch reply brought from the leader, as it is: see fetched_batches.py.
+
+        With `leader_epoch` the batches are of another cluster, and get this epoch in the place of theirs.
+
+        Raises:
+            CorruptMessage: a batch is damaged. As with the next, the log is as it was.
+            ReplicationDiverged: it does not continue this log.
+            DiskFull, DiskFailed: it could not be written. Batches before may have been; the log ends after them.
+        """
+        byte_count = self._fetched.append(records, now_ms=now_ms, leader_epoch=leader_epoch)
+        return AppendedFetched(self.log_end, self.last_epoch, byte_count)
+
+    @property
+    def last_epoch(self) -> LeaderEpoch:
+        """The epoch of the last record here; -1 when none is known."""
+        return self._parts.last_epoch
+
     def begin_verification(self, header: BatchHeader) -> VerificationGuard | None:
         """What the batch needs to begin its transaction here, good until that ends; None where it is open.
 
@@ -224,6 +259,11 @@ class PartitionLog(LogReader):
     def on_leader_epoch(self, epoch: LeaderEpoch) -> None:
         """A leader begins here with the next offset; on the disk when this returns, even if it never writes."""
         self._parts.epochs.begin(epoch, self.log_end)
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        """Of the last leader that has begun here; -1 where none has."""
+        return self._parts.epochs.latest
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch here not after `epoch`, and the offset where it ends."""

@@ -21,7 +21,7 @@ from respool.log.transaction_index import ENTRY_BYTES, AbortedTransaction, Trans
 from respool.model.errors import SegmentCorrupt, StorageError
 from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.ports.disk import Disk, LogFile
-from respool.records.batch import RecordBatch
+from respool.records.batch import BatchHeader, RecordBatch
 
 
 class Segment:
@@ -188,6 +188,28 @@ class Segment:
         self.touched_ms = now_ms
         self.size = position + size
 
+    def append_run(
+        self, data: bytes | bytearray | memoryview, headers: Sequence[BatchHeader], *, now_ms: int
+    ) -> None:
+        """Write batches at the end that lie one behind the other in `data`, at most `index_room` of them.
+
+        Raises:
+            DiskFull, DiskFailed: nothing was written.
+        """
+        indexes, file = self._indexes, self._file.owned
+        assert indexes is not None
+        assert file is not None
+        position = self.size
+        indexes.make_room_for_run(position, size=len(data), count=len(headers))
+        file.append((data,))
+        if not position:
+            self.first_timestamp = headers[0].max_timestamp
+        for header in headers:
+            indexes.add(position, header.last_offset, header.latest_timestamp)
+            position += header.size
+        self.touched_ms = now_ms
+        self.size = position
+
     def _append_abort(
         self,
         file: LogFile,
@@ -206,6 +228,12 @@ class Segment:
     @property
     def is_index_full(self) -> bool:
         return self._indexes is not None and self._indexes.is_full
+
+    @property
+    def index_room(self) -> int:
+        """How many batches may surely be appended before the index is full. It is writable."""
+        assert self._indexes is not None
+        return self._indexes.room
 
     def take_file(self) -> LogFile:
         """The owner's file, to be scanned and cut; nobody is reading yet."""

@@ -121,6 +121,24 @@ class SegmentIndexes:
             # One more for `finish`, which must not fail for want of room.
             self.times.file.make_room(2)
 
+    def make_room_for_run(self, position: int, *, size: int, count: int) -> None:
+        """The same for so many batches, which begin at `position` and take `size` bytes together.
+
+        Raises:
+            DiskFull: an index cannot grow; both are as they were.
+        """
+        span = position + size - self.offsets.last_position
+        # No two entries are nearer than the interval.
+        entries = min(count, span // (self._interval_bytes + 1) + 1)
+        self.offsets.file.make_room(entries)
+        self.times.file.make_room(entries + 1)
+
+    @property
+    def room(self) -> int:
+        """How many entries may be added before both are full; one of the time index is for `finish`."""
+        offsets, times = self.offsets.file, self.times.file
+        return min(offsets.entries_max - offsets.count, times.entries_max - 1 - times.count)
+
     def add(self, position: int, last_offset: Offset, max_timestamp: int) -> None:
         """A batch begins at `position`. There is room for its entries."""
         if max_timestamp > self.largest[0]:

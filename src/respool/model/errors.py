@@ -4,6 +4,8 @@
 - `StorageError`: the operator. The partition goes offline, the broker lives.
 - `SettingsError`: whoever started the broker. It says which setting, and what would be right.
 
+One is a broker's own affair: `ReplicationDiverged`, after which a follower looks where its log and the leader's part.
+
 A broken invariant of ours is an `assert`, and nobody catches it.
 """
 
@@ -521,6 +523,13 @@ class DataFolderInUse(StorageError):
 
 class DataFolderMismatch(StorageError):
     """The data folder belongs to another broker, cluster or layout version."""
+
+
+class ReplicationDiverged(RespoolError):
+    """What a leader sent does not continue the log here: offsets overlap, or an older leader's batch follows a newer's.
+
+    Nothing was written. The follower compares its epochs with the leader's again, and cuts off where they part.
+    """
 
 
 class SettingsError(RespoolError):
