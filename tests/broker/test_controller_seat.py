@@ -183,6 +183,43 @@ def test_a_controller_that_was_replaced_writes_nothing(
     play(tmp_path, story)
 
 
+def test_what_is_left_of_a_creation_is_collected_once_it_was_there_for_long(tmp_path: Path) -> None:
+    """Another broker may still be at it: the controller cannot know."""
+
+    async def story(world: World) -> None:
+        (node,) = await world.start(ONE)
+        stray = keys.partition_key(TopicId(UUID(int=5)), 0)
+        await world.store.transact(puts={stray: keys.encode_partition(image(ONE, leader=ONE))})
+        assert await node.look() == 0
+        await world.pass_time(59_000, node)
+        assert await node.look() == 0
+        assert await world.store.get(stray) is not None
+
+        await world.pass_time(1_000, node)
+        assert await node.look() == 1
+        assert await world.store.get(stray) is None
+
+    play(tmp_path, story)
+
+
+def test_partitions_are_not_collected_whose_topic_was_just_not_heard_of_yet(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        (node,) = await world.start(ONE)
+        await node.look()
+        await world.add_topic(image(ONE, leader=ONE))
+        # The changes of one write come one by one; this one is all that came.
+        stored = await world.store.get(keys.partition_key(TOPIC, 0))
+        assert stored is not None
+        node.catalog._feed.values[keys.partition_key(TOPIC, 0)] = stored
+        assert await node.seat.look() == 0
+        await world.pass_time(60_000, node)
+
+        assert await node.seat.look() == 0
+        assert (await world.partition()).leader == ONE
+
+    play(tmp_path, story)
+
+
 def test_who_does_not_know_whether_its_lease_holds_does_not_run_for_controller(
     tmp_path: Path,
 ) -> None:

@@ -7,8 +7,15 @@ import pytest
 from cluster.cluster_world import FOUR, ONE, THREE, TWO, ClusterWorld, image_of, rules_of, view_of
 from respool.cluster import keys
 from respool.cluster.controller import decide
-from respool.cluster.guarded_write import OPERATIONS_MAX
-from respool.cluster.topics import create_topic, delete_topic, grow_topic
+from respool.cluster.guarded_write import OPERATIONS_MAX, GuardedWrite
+from respool.cluster.strays import StrayAges, collect
+from respool.cluster.topics import (
+    configure_topic,
+    create_topic,
+    delete_topic,
+    grow_topic,
+    sealed,
+)
 from respool.cluster.view import read_view
 from respool.model.errors import (
     InvalidPartitions,
@@ -69,6 +76,89 @@ def test_what_is_left_of_a_broken_off_creation_is_collected_but_not_while_it_goe
     assert decide(going_on) == []
     cluster.decide()
     assert not [key for key in cluster.values if key.startswith(keys.PARTITIONS)]
+
+
+def half_created(cluster: ClusterWorld) -> GuardedWrite:
+    """All is written but the last write, which is returned as its seal makes it."""
+    writes = create_topic(
+        cluster.view(), "t", topic_id=ID, overrides={}, partition_count=LARGE, replication_factor=1
+    )
+    cluster.apply(writes[:1])
+    first_revision = cluster.revision
+    cluster.apply(writes[1:-1])
+    return sealed(writes, first_revision=first_revision)
+
+
+def test_of_a_topic_that_was_made_meanwhile_nothing_is_collected() -> None:
+    """Another broker makes it; the controller took it for broken off just before the last write."""
+    cluster = world()
+    last = half_created(cluster)
+    collection = collect(cluster.view())
+    assert len(collection) > 1
+
+    cluster.apply([last])
+    cluster.apply_what_holds(collection)
+
+    assert len(cluster.view().topics["t"].partitions) == LARGE
+    assert decide(cluster.view()) == []
+
+
+@pytest.mark.parametrize("is_all_collected", [False, True])
+def test_a_topic_of_which_something_was_collected_does_not_come_to_be(
+    is_all_collected: bool,
+) -> None:
+    cluster = world()
+    last = half_created(cluster)
+    collection = collect(cluster.view())
+    cluster.apply(collection if is_all_collected else collection[:1])
+
+    cluster.apply_what_holds([last])
+
+    assert "t" not in cluster.view().topics
+    # Neither do the parts that are left harm a second try.
+    writes = create_topic(
+        cluster.view(), "t", topic_id=ID, overrides={}, partition_count=LARGE, replication_factor=1
+    )
+    cluster.apply(writes[:-1])
+    cluster.apply_what_holds(collection[1:])
+    cluster.apply(writes[-1:])
+    assert len(cluster.view().topics["t"].partitions) == LARGE
+
+
+def test_strays_are_old_when_they_were_there_unchanged_for_so_long() -> None:
+    ages = StrayAges()
+    assert ages.on_view({"/a": 1, "/b": 2}, now_ms=0, wait_ms=100) == {}
+    # One was written anew.
+    assert ages.on_view({"/a": 1, "/b": 3}, now_ms=99, wait_ms=100) == {}
+    assert ages.on_view({"/a": 1, "/b": 3}, now_ms=100, wait_ms=100) == {"/a": 1}
+    assert ages.on_view({"/b": 3}, now_ms=199, wait_ms=100) == {"/b": 3}
+    # What was gone in between starts anew.
+    assert ages.on_view({"/a": 1}, now_ms=200, wait_ms=100) == {}
+
+
+def test_a_topic_of_which_a_partition_is_not_seen_yet_is_not_seen_and_its_others_are_no_strays() -> (
+    None
+):
+    cluster = world()
+    cluster.create("t", partitions=3, factor=1, overrides={})
+    topic = cluster.view().topics["t"]
+    del cluster.values[keys.partition_key(topic.id, 1)]
+    cluster.revision += 1
+    assert cluster.view().topics == {}
+    assert cluster.view().strays == {}
+
+
+def test_settings_are_replaced_if_the_topic_is_as_it_was_seen() -> None:
+    cluster = world()
+    cluster.create("t", partitions=2, factor=1, overrides={"min.insync.replicas": "2"})
+    view = cluster.view()
+    cluster.apply(configure_topic(view, "t", overrides={}))
+    topic = cluster.view().topics["t"]
+    assert (topic.id, len(topic.partitions), topic.overrides) == (view.topics["t"].id, 2, {})
+    with pytest.raises(AssertionError):
+        cluster.apply(configure_topic(view, "t", overrides={}))
+    with pytest.raises(UnknownTopicOrPartition):
+        configure_topic(view, "other", overrides={})
 
 
 def test_a_deleted_topic_is_gone_with_the_first_write() -> None:

@@ -13,6 +13,7 @@ from respool.broker.catalog import Catalog
 from respool.broker.membership import Membership
 from respool.cluster import controller
 from respool.cluster.liveness import Absences
+from respool.cluster.strays import StrayAges
 from respool.cluster.view import ClusterSettings, ClusterView
 from respool.model.ids import BrokerId
 from respool.ports.clock import Clock
@@ -42,6 +43,7 @@ class ControllerSeat:
         self._clock = clock
         self._settings = settings or ClusterSettings()
         self._absences = Absences()
+        self._stray_ages = StrayAges()
         self._leaders_checked_at_ms: int | None = None
         self._woken = asyncio.Event()
 
@@ -80,7 +82,8 @@ class ControllerSeat:
             logger.info("broker %d is the controller now", self._me)
             # A new controller starts counting anew.
             self._absences = Absences()
-        view = self._view()
+            self._stray_ages = StrayAges()
+        view = await self._view()
         count = 0
         for write in controller.decide(view):
             logger.info("controller: %s", write.why)
@@ -90,7 +93,17 @@ class ControllerSeat:
             self._leaders_checked_at_ms = self._clock.monotonic_ms()
         return count
 
-    def _view(self) -> ClusterView:
+    async def _view(self) -> ClusterView:
+        view = self._known_view()
+        if view.strays:
+            # What is followed change by change may still lack the topic that counts them. What the store has at one
+            # revision does not.
+            await self._catalog.read_view()
+            view = self._known_view()
+        return view
+
+    def _known_view(self) -> ClusterView:
+        """As far as it is known here; of strays only those that were there for long."""
         now_ms = self._clock.monotonic_ms()
         last = self._leaders_checked_at_ms
         view = self._catalog.view(
@@ -101,7 +114,10 @@ class ControllerSeat:
         )
         known = [one for one, entry in view.registry.items() if not entry.is_removed]
         missing = self._absences.on_view(known=known, live=view.brokers, now_ms=now_ms)
-        return replace(view, missing_since_ms=missing)
+        old = self._stray_ages.on_view(
+            view.strays, now_ms=now_ms, wait_ms=self._settings.stray_after_ms
+        )
+        return replace(view, missing_since_ms=missing, strays=old)
 
     def _wait_s(self) -> float:
         now_ms = self._clock.monotonic_ms()

@@ -36,14 +36,20 @@ class KeyChange:
     why: str
 
 
-def in_writes(changes: Iterable[KeyChange], *, guard: Guard, why: str = "") -> list[GuardedWrite]:
+def in_writes(
+    changes: Iterable[KeyChange],
+    *,
+    guard: Guard,
+    why: str = "",
+    operations_max: int = OPERATIONS_MAX,
+) -> list[GuardedWrite]:
     """Pack independent changes into as few writes as go, each with this guard of who decided it."""
     writes: list[GuardedWrite] = []
     packed: list[KeyChange] = []
     size = 1
     for change in changes:
         operations = 1 if change.revision is None else 2
-        if size + operations > OPERATIONS_MAX:
+        if size + operations > operations_max:
             writes.append(_write(packed, guard, why))
             packed, size = [], 1
         packed.append(change)

@@ -7,6 +7,7 @@
 /topics/<name>                 {"id", "overrides", "partitions"}
 /partitions/<topic id>/<n>     {"replicas", "isr", "leader", "leader_epoch", "elr", "last_leader", "adding", "removing"}
 /producer-ids                  {"next"}
+/cluster                       {"id"}
 ```
 A field that is missing has its default, and one that is unknown is passed over: brokers of two versions share a store
 while they are upgraded one by one.
@@ -26,6 +27,7 @@ CONTROLLER = "/controller"
 TOPICS = "/topics/"
 PARTITIONS = "/partitions/"
 PRODUCER_IDS = "/producer-ids"
+CLUSTER = "/cluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +188,14 @@ def encode_controller(broker: BrokerId) -> bytes:
 
 def decode_controller(value: bytes) -> BrokerId:
     return BrokerId(json.loads(value)["broker"])
+
+
+def encode_cluster(cluster_id: str) -> bytes:
+    return _dump({"id": cluster_id})
+
+
+def decode_cluster(value: bytes) -> str:
+    return str(json.loads(value)["id"])
 
 
 def _broker(value: int | None) -> BrokerId | None:

@@ -54,8 +54,9 @@ def check_replication_factor(factor: int, *, brokers: int) -> None:
     if factor < 1:
         raise InvalidReplicationFactor(f"a partition needs at least 1 replica, not {factor}")
     if factor > brokers:
+        have = "there is 1 broker" if brokers == 1 else f"there are {brokers} brokers"
         raise InvalidReplicationFactor(
-            f"replication factor {factor}: {brokers} broker(s) can take replicas now"
+            f"replication factor {factor}: {have} that can take replicas now"
         )
 
 

@@ -2,11 +2,18 @@
 
 A topic of many partitions does not fit into one write, so its own key decides: partitions are written before it, and
 deleted after it. Nobody looks at partitions that no topic counts; what is left of a broken-off attempt is collected
-(`strays.py`). While a topic's writes are under way, its id must be in the view's `creating`.
+(`strays.py`), perhaps by another broker, while the attempt still goes on. So the last of several writes is `sealed`:
+
+1. the attempt's first write makes its first partition, at a revision only the store knows before;
+2. who collects takes an attempt's first partition first;
+3. the last write needs that partition to be as the first write left it, and writes it again.
+
+Either the topic comes to be, and nothing of it can be collected any more; or something was collected, and it does not.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
@@ -21,6 +28,7 @@ from respool.model.errors import (
     UnknownTopicOrPartition,
 )
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId, check_topic_name
+from respool.ports.metadata_store import Guard
 
 
 def create_topic(
@@ -35,7 +43,7 @@ def create_topic(
 ) -> list[GuardedWrite]:
     """The writes that create a topic, in this order; it exists once the last has succeeded.
 
-    Replicas go where `assignment` says; else they are placed.
+    Of several, the last must be `sealed`. Replicas go where `assignment` says; else they are placed.
 
     Raises:
         RequestError: name, numbers or assignment cannot be, or the topic exists.
@@ -64,7 +72,7 @@ def grow_topic(
     partition_count: int,
     assignment: Mapping[int, Sequence[BrokerId]] | None = None,
 ) -> list[GuardedWrite]:
-    """The writes that add partitions to a topic, in this order; they exist once the last has succeeded."""
+    """The writes that add partitions to a topic: as with `create_topic`, they exist once the last has succeeded."""
     topic = _topic(view, name)
     have = len(topic.partitions)
     if partition_count <= have:
@@ -89,6 +97,31 @@ def grow_topic(
         )
     record = TopicRecord(id=topic.id, overrides=topic.overrides, partition_count=partition_count)
     return _written(view, name, record, replicas, first=have, revision=topic.revision)
+
+
+def configure_topic(
+    view: ClusterView, name: str, *, overrides: Mapping[str, str]
+) -> list[GuardedWrite]:
+    """The write that replaces what is set for the topic itself."""
+    topic = _topic(view, name)
+    record = TopicRecord(id=topic.id, overrides=overrides, partition_count=len(topic.partitions))
+    return in_writes(
+        [_topic_change(name, record, revision=topic.revision)],
+        guard=view.guard,
+        why=f"topic {name!r} has other settings",
+    )
+
+
+def sealed(writes: Sequence[GuardedWrite], *, first_revision: int) -> GuardedWrite:
+    """The last of several writes that make partitions, given the revision that the first of them got."""
+    assert len(writes) > 1
+    marker, value = next(iter(writes[0].puts.items()))
+    last = writes[-1]
+    return replace(
+        last,
+        guards=(*last.guards, Guard(key=marker, revision=first_revision)),
+        puts={**last.puts, marker: value},
+    )
 
 
 def delete_topic(view: ClusterView, name: str) -> list[GuardedWrite]:
@@ -123,13 +156,21 @@ def _written(
         )
         for number, brokers in enumerate(replicas, start=first)
     ]
-    topic = KeyChange(
+    topic = _topic_change(name, record, revision=revision)
+    why = f"topic {name!r} gets partitions {first} to {first + len(replicas) - 1}"
+    writes = in_writes([*partitions, topic], guard=view.guard, why=why)
+    if len(writes) == 1:
+        return writes
+    # The last one alone, so that there is room for its seal.
+    return [
+        *in_writes(partitions, guard=view.guard, why=why),
+        *in_writes([topic], guard=view.guard, why=why),
+    ]
+
+
+def _topic_change(name: str, record: TopicRecord, *, revision: int) -> KeyChange:
+    return KeyChange(
         key=keys.topic_key(name), value=keys.encode_topic(record), revision=revision, why=name
-    )
-    return in_writes(
-        [*partitions, topic],
-        guard=view.guard,
-        why=f"topic {name!r} gets partitions {first} to {first + len(replicas) - 1}",
     )
 
 

@@ -23,6 +23,8 @@ class ClusterSettings:
     leader_imbalance_max: float = 0.10
     # Where unclean election is allowed: so long those who have everything may take to come back.
     unclean_wait_ms: int = 30_000
+    # Partitions that no topic counts for so long are left of a creation that was broken off.
+    stray_after_ms: int = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ class ClusterView:
     topics: Mapping[str, TopicView]
     # Keys of partitions that no topic counts, with their revisions.
     strays: Mapping[str, int] = field(default_factory=dict)
-    # Topics whose partitions are being written now: theirs are no strays yet.
+    # Topics whose partitions this broker is writing now: theirs are no strays yet.
     creating: frozenset[TopicId] = frozenset()
     missing_since_ms: Mapping[BrokerId, int] = field(default_factory=dict)
     now_ms: int = 0
@@ -159,6 +161,12 @@ def read_view(
             name = key.removeprefix(keys.TOPICS)
             record = keys.decode_topic(stored.value)
             own = [keys.partition_key(record.id, one) for one in range(record.partition_count)]
+            there = [one for one in own if one in values]
+            for one in there:
+                del strays[one]
+            if len(there) < len(own):
+                # The changes of one write may come one by one: it is about to come, or to go.
+                continue
             topics[name] = TopicView(
                 name=name,
                 id=record.id,
@@ -170,8 +178,6 @@ def read_view(
                 rules=rules_of(record.overrides),
                 revision=stored.revision,
             )
-            for one in own:
-                del strays[one]
     return ClusterView(
         controller_revision=controller_revision,
         brokers=brokers,
