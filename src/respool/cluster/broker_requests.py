@@ -53,8 +53,10 @@ def drain(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
     )
 
 
-def remove(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
+def remove(view: ClusterView, broker: BrokerId, *, is_forced: bool = False) -> list[GuardedWrite]:
     """Take the broker out of the cluster. It may not register again until it is admitted.
+
+    By force also one that holds replicas, if it does not run: they are made anew elsewhere, where somebody leads.
 
     Raises:
         BrokerIdNotRegistered: there is no such broker.
@@ -62,7 +64,7 @@ def remove(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
     """
     entry = _entry(view, broker)
     held = holdings(view, broker).replicas
-    if held and not entry.is_removed:
+    if held and not entry.is_removed and not (is_forced and not view.is_live(broker)):
         raise InvalidRequest(f"broker {broker} holds {held} replicas: drain it first")
     return _write(
         view, broker, entry, replace(entry, is_removed=True), f"broker {broker} is removed"

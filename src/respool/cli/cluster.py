@@ -1,0 +1,221 @@
+"""`respool cluster`: several brokers as one; try it out, look at it, and add, drain, remove and balance brokers."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from respool.cli import options
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Run a cluster for trying it out; look after one: status, add, drain, remove, balance.",
+)
+
+Etcd = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT[,...]",
+        help="Where the cluster's etcd is; also RESPOOL_ETCD or --config.",
+    ),
+]
+Cluster = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The cluster's name in etcd. Default: respool")
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.toml", help="The settings file of a broker of the cluster."),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any setting by its name; may be repeated."),
+]
+Number = Annotated[
+    int, typer.Argument(metavar="BROKER", min=0, help="The broker's number.", show_default=False)
+]
+Yes = Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")]
+
+
+@app.command(
+    epilog="etcd is the one on the PATH, or the one of: pip install 'respool[dev-cluster]'. "
+    "Ctrl-C stops everything cleanly, a second one at once. The data stays: run it again to go on.\n\n"
+    "Examples:\n"
+    "  respool cluster up\n"
+    "  respool cluster up --brokers 5 --data ./five --listen 127.0.0.1:9092 --set num_partitions=6\n"
+    "  respool cluster status --config respool-cluster/cluster.toml"
+)
+def up(
+    *,
+    brokers: Annotated[int, typer.Option(min=1, max=100, help="How many.")] = 3,
+    data: Annotated[Path, typer.Option(metavar="DIR", help="Everything is kept here.")] = Path(
+        "respool-cluster"
+    ),
+    listen: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where the first broker listens; the others on the ports after it. Port 0 picks free ones.",
+        ),
+    ] = "127.0.0.1:9092",
+    etcd: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT[,...]", help="Use this etcd instead of starting one."),
+    ] = None,
+    settings: Set = None,
+) -> None:
+    """Run etcd and several brokers on this machine, until Ctrl-C; for trying it out."""
+    from respool.cli.cluster_up import run_cluster
+
+    run_cluster(
+        broker_count=brokers,
+        folder=data,
+        listen=listen,
+        etcd=etcd,
+        given=options.parse_assignments(settings),
+    )
+
+
+@app.command(
+    epilog="Piped, each line begins with what it is about (cluster, broker, offline, under_min_isr, "
+    "under_replicated, moving), and its fields are separated by tabs.\n\n"
+    "Examples:\n"
+    "  respool cluster status --etcd 127.0.0.1:2379\n"
+    "  respool cluster status --config respool.toml --check --json\n"
+    "  respool cluster status --watch"
+)
+def status(
+    *,
+    check: Annotated[
+        bool,
+        options.flag("--check", text="End with 1 when a partition is offline or under-replicated."),
+    ] = False,
+    watch: Annotated[bool, options.flag("--watch", text="Go on showing it, until Ctrl-C.")] = False,
+    as_json: options.Json = False,
+    etcd: Etcd = None,
+    cluster: Cluster = None,
+    config: Config = None,
+    settings: Set = None,
+) -> None:
+    """Show brokers, who leads what, partitions that are not well, and moves under way."""
+    from respool.cli import cluster_status, cluster_store
+
+    loaded = cluster_store.load(etcd=etcd, cluster=cluster, config=config, pairs=settings)
+    cluster_status.show_status(
+        loaded, cluster_status.Shown(as_json=as_json, check=check, watch=watch)
+    )
+
+
+@app.command(
+    epilog="Its replicas are copied to the others, a few at a time; clients notice nothing. It is done when it holds "
+    "none; then stop it and remove it.\n\n"
+    "Examples:\n"
+    "  respool cluster drain 3\n"
+    "  respool cluster drain 3 --no-wait"
+)
+def drain(
+    broker: Number,
+    *,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Show how it goes on, until it is done.")
+    ] = True,
+    as_json: options.Json = False,
+    etcd: Etcd = None,
+    cluster: Cluster = None,
+    config: Config = None,
+    settings: Set = None,
+) -> None:
+    """Send all that a broker holds to others, so that it can be stopped for good."""
+    from respool.cli import cluster_brokers, cluster_store
+    from respool.model.ids import BrokerId
+
+    loaded = cluster_store.load(etcd=etcd, cluster=cluster, config=config, pairs=settings)
+    cluster_brokers.drain(loaded, BrokerId(broker), wait=wait, as_json=as_json)
+
+
+@app.command(
+    epilog="A broker that runs is not removed, nor one that holds replicas, unless it is dead for good and --force "
+    "says so.\n\n"
+    "Examples:\n"
+    "  respool cluster remove 3\n"
+    "  respool cluster remove 3 --force"
+)
+def remove(
+    broker: Number,
+    *,
+    force: Annotated[
+        bool,
+        options.flag(
+            "--force", text="Although it holds replicas: they are made anew from the others."
+        ),
+    ] = False,
+    yes: Yes = False,
+    as_json: options.Json = False,
+    etcd: Etcd = None,
+    cluster: Cluster = None,
+    config: Config = None,
+    settings: Set = None,
+) -> None:
+    """Take a broker out of the cluster that is stopped and drained, or dead for good."""
+    from respool.cli import cluster_brokers, cluster_store
+    from respool.model.ids import BrokerId
+
+    loaded = cluster_store.load(etcd=etcd, cluster=cluster, config=config, pairs=settings)
+    cluster_brokers.remove(loaded, BrokerId(broker), force=force, yes=yes, as_json=as_json)
+
+
+@app.command(
+    epilog="A new broker joins by being started; it holds nothing until topics are created or partitions are moved "
+    "to it.\n\n"
+    "Examples:\n"
+    "  respool cluster add 4 --balance\n"
+    "  respool cluster add 3      after it was drained or removed"
+)
+def add(
+    broker: Number,
+    *,
+    balance: Annotated[
+        bool,
+        options.flag("--balance", text="Wait until it is up, and move partitions to it."),
+    ] = False,
+    yes: Yes = False,
+    as_json: options.Json = False,
+    etcd: Etcd = None,
+    cluster: Cluster = None,
+    config: Config = None,
+    settings: Set = None,
+) -> None:
+    """Let a drained or removed broker in again; or say how a new one is started, and give it its part."""
+    from respool.cli import cluster_brokers, cluster_store
+    from respool.model.ids import BrokerId
+
+    loaded = cluster_store.load(etcd=etcd, cluster=cluster, config=config, pairs=settings)
+    cluster_brokers.add(loaded, BrokerId(broker), balance=balance, yes=yes, as_json=as_json)
+
+
+@app.command(
+    epilog="All moves are begun at once; a broker copies a few partitions at a time. "
+    "Producers and consumers go on meanwhile.\n\n"
+    "Examples:\n"
+    "  respool cluster balance --dry-run\n"
+    "  respool cluster balance --yes --no-wait"
+)
+def balance(
+    *,
+    dry_run: Annotated[
+        bool, options.flag("--dry-run", text="Only show what would be moved.")
+    ] = False,
+    yes: Yes = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Show how it goes on, until it is done.")
+    ] = True,
+    as_json: options.Json = False,
+    etcd: Etcd = None,
+    cluster: Cluster = None,
+    config: Config = None,
+    settings: Set = None,
+) -> None:
+    """Even out replicas and leaders over brokers and racks, with few moves."""
+    from respool.cli import cluster_balance, cluster_store
+
+    loaded = cluster_store.load(etcd=etcd, cluster=cluster, config=config, pairs=settings)
+    cluster_balance.balance(loaded, dry_run=dry_run, yes=yes, wait=wait, as_json=as_json)

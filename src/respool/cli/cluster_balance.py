@@ -1,0 +1,131 @@
+"""The work of `respool cluster balance`: show the moves that would even out replicas and leaders, and begin them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from respool.cli import cluster_store, output
+from respool.cli.asking import confirm
+from respool.cli.cluster_status import spelled
+from respool.cli.cluster_store import ClusterStore
+from respool.cli.cluster_wait import wait_until_none_left
+from respool.cluster.balance import balanced_targets
+from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.reassignment import is_moving
+from respool.cluster.reassignment_requests import reassign
+from respool.cluster.view import ClusterView
+from respool.model.ids import BrokerId, TopicPartition
+from respool.model.settings import Settings
+
+LISTED_MAX = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    before: tuple[BrokerId, ...]
+    after: tuple[BrokerId, ...]
+
+    @property
+    def copies(self) -> int:
+        """Replicas to be copied; 0: only another one is to lead."""
+        return len(set(self.after).difference(self.before))
+
+
+Moves = Mapping[TopicPartition, Move]
+
+
+def balance(
+    settings: Settings, *, dry_run: bool = False, yes: bool, wait: bool = True, as_json: bool
+) -> None:
+    async def look(cluster: ClusterStore) -> Moves:
+        return plan((await cluster.look()).view)
+
+    moves = cluster_store.run(settings, look)
+    _show(moves, dry_run=dry_run, as_json=as_json)
+    if not moves or dry_run:
+        return
+    if not yes:
+        # Between two connections, for Ctrl-C does not reach a question within a loop of events.
+        moved = output.counted(len(moves), "partition")
+        confirm(f"Change {moved}?", why=f"this changes {moved}")
+    try:
+        cluster_store.run(settings, lambda cluster: _carry_out(cluster, moves, wait=wait))
+    except KeyboardInterrupt:
+        output.note("what has begun goes on; look with: respool cluster status")
+        raise
+
+
+async def _carry_out(cluster: ClusterStore, moves: Moves, *, wait: bool) -> None:
+    await cluster.change(lambda view: begin(view, moves))
+    if not wait:
+        output.note("they are on the way; look with: respool cluster status")
+        return
+    await wait_until_none_left(
+        cluster,
+        lambda view: count_on_the_way(view, moves),
+        doing="balancing",
+        unit="partitions moved",
+    )
+    output.note("balanced")
+
+
+def plan(view: ClusterView) -> Moves:
+    moves = {}
+    for of, after in balanced_targets(view).items():
+        _, image = view.partition(of) or (None, None)
+        assert image is not None
+        moves[of] = Move(before=image.target, after=after)
+    return moves
+
+
+def begin(view: ClusterView, moves: Moves) -> list[GuardedWrite]:
+    """The writes for what was shown; what somebody has changed meanwhile is left as it is."""
+    targets = {}
+    for of, move in moves.items():
+        found = view.partition(of)
+        if found is not None and found[1].target == move.before and not is_moving(found[1]):
+            targets[of] = move.after
+    return reassign(view, targets).writes
+
+
+def count_on_the_way(view: ClusterView, moves: Moves) -> int:
+    images = [found[1] for of in moves if (found := view.partition(of)) is not None]
+    return sum(is_moving(image) for image in images)
+
+
+def _show(moves: Moves, *, dry_run: bool, as_json: bool) -> None:
+    copies = sum(move.copies for move in moves.values())
+    if as_json:
+        output.print_json(
+            {
+                "dry_run": dry_run,
+                "copies": copies,
+                "moves": [
+                    {
+                        "topic": of.topic,
+                        "partition": of.partition,
+                        "from": list(move.before),
+                        "to": list(move.after),
+                    }
+                    for of, move in moves.items()
+                ],
+            }
+        )
+        return
+    rows = [
+        (of.topic, of.partition, spelled(move.before), spelled(move.after))
+        for of, move in moves.items()
+    ]
+    shown = rows[:LISTED_MAX] if output.is_terminal() else rows
+    if shown:
+        columns = ("topic", "partition", "from", "to")
+        output.print_rows(output.Columns(*columns, numbers=("partition",)), shown)
+    if len(rows) > len(shown):
+        output.note(f"and {len(rows) - len(shown):,} more; --json has them all")
+    if not rows:
+        output.note("all is balanced; there is nothing to move")
+        return
+    leading = sum(not move.copies for move in moves.values())
+    told = [f"{output.counted(copies, 'replica')} to copy"] if copies else []
+    if leading:
+        told.append(f"{output.counted(leading, 'partition')} that only another one is to lead")
+    output.note(", ".join(told) + ("; nothing was changed" if dry_run else ""))

@@ -1,0 +1,180 @@
+"""The work of `respool cluster drain`, `remove` and `add`: what an operator does with one broker."""
+
+import asyncio
+from functools import partial
+
+from respool.cli import cluster_store, output
+from respool.cli.asking import confirm
+from respool.cli.cluster_balance import balance as balance_cluster
+from respool.cli.cluster_store import ClusterStore
+from respool.cli.cluster_wait import POLL_S, wait_until_none_left
+from respool.cli.errors import CliError
+from respool.cluster import broker_requests
+from respool.cluster.broker_requests import holdings
+from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.view import ClusterView
+from respool.model.ids import BrokerId, TopicPartition
+from respool.model.settings import Settings
+
+LISTED_MAX = 10
+
+
+# -- drain -----------------------------------------------------------------------------------------------------------
+
+
+def drain(settings: Settings, broker: BrokerId, *, wait: bool, as_json: bool) -> None:
+    async def work(cluster: ClusterStore) -> int:
+        view = await cluster.change(lambda view: broker_requests.drain(view, broker))
+        held = holdings(view, broker).replicas
+        if not wait or not held:
+            return held
+        output.note(f"the {output.counted(held, 'replica')} of broker {broker} are going elsewhere")
+        await wait_until_none_left(
+            cluster,
+            lambda view: holdings(view, broker).replicas,
+            doing=f"draining broker {broker}",
+            unit="replicas moved",
+        )
+        return 0
+
+    try:
+        left = cluster_store.run(settings, work)
+    except KeyboardInterrupt:
+        output.note(
+            f"broker {broker} goes on being drained; look with: respool cluster status; "
+            f"undo it with: respool cluster add {broker}"
+        )
+        raise
+    if as_json:
+        output.print_json({"broker": broker, "replicas_left": left})
+    elif left:
+        output.note(
+            f"broker {broker} is being drained: {output.counted(left, 'replica')} to go elsewhere; "
+            "look with: respool cluster status"
+        )
+    else:
+        output.note(
+            f"broker {broker} holds nothing any more: stop it, then: respool cluster remove {broker}"
+        )
+
+
+# -- remove ----------------------------------------------------------------------------------------------------------
+
+
+def remove(settings: Settings, broker: BrokerId, *, force: bool, yes: bool, as_json: bool) -> None:
+    async def look(cluster: ClusterStore) -> ClusterView:
+        return (await cluster.look()).view
+
+    if force and not yes:
+        # Looked at before, for nobody should be asked while a connection waits.
+        _confirm_loss(cluster_store.run(settings, look), broker)
+
+    async def work(cluster: ClusterStore) -> int:
+        decide = partial(_remove, broker=broker, force=force)
+        return holdings(await cluster.change(decide), broker).replicas
+
+    held = cluster_store.run(settings, work)
+    if as_json:
+        output.print_json({"broker": broker, "removed": True, "replicas_left": held})
+        return
+    output.note(
+        f"broker {broker} is out of the cluster"
+        + (f"; its {output.counted(held, 'replica')} are made anew elsewhere" if held else "")
+        + f"; let it in again with: respool cluster add {broker}"
+    )
+
+
+def _remove(view: ClusterView, *, broker: BrokerId, force: bool) -> list[GuardedWrite]:
+    if view.is_live(broker):
+        raise CliError(
+            f"broker {broker} is up",
+            hint=f"drain it with: respool cluster drain {broker}; then stop it; then remove it",
+        )
+    held = holdings(view, broker).replicas
+    entry = view.registry.get(broker)
+    if held and not force and entry is not None and not entry.is_removed:
+        raise CliError(
+            f"broker {broker} holds {output.counted(held, 'replica')}",
+            hint=f"send them elsewhere with: respool cluster drain {broker}; if it will never come back, add --force: "
+            "they are made anew from the other replicas",
+        )
+    return broker_requests.remove(view, broker, is_forced=force)
+
+
+def _confirm_loss(view: ClusterView, broker: BrokerId) -> None:
+    """Nobody can make anew what only this broker has all of."""
+    only_there = [
+        TopicPartition(topic.name, number)
+        for topic, number, image in view.partitions()
+        if broker in image.replicas and not {*image.isr, *image.elr}.difference({broker})
+    ]
+    if not only_there or view.is_live(broker):
+        return
+    for of in only_there[:LISTED_MAX]:
+        output.note(f"{of}: no other replica has everything")
+    if len(only_there) > LISTED_MAX:
+        output.note(f"and {len(only_there) - LISTED_MAX:,} more")
+    confirm(
+        f"{output.counted(len(only_there), 'partition')} will stay offline without broker {broker}. Remove it?",
+        why=f"{output.counted(len(only_there), 'partition')} would stay offline without broker {broker}",
+    )
+
+
+# -- add -------------------------------------------------------------------------------------------------------------
+
+
+def add(settings: Settings, broker: BrokerId, *, balance: bool, yes: bool, as_json: bool) -> None:
+    async def work(cluster: ClusterStore) -> None:
+        view = (await cluster.look()).view
+        entry = view.registry.get(broker)
+        is_admitted = entry is not None and (entry.is_removed or entry.is_drained)
+        if is_admitted:
+            await cluster.change(lambda view: broker_requests.admit(view, broker))
+        _tell(view, broker, settings, is_admitted=is_admitted, is_waiting=balance)
+        if as_json and not balance:
+            is_known = entry is not None
+            output.print_json(
+                {
+                    "broker": broker,
+                    "admitted": is_admitted,
+                    "known": is_known,
+                    "up": view.is_live(broker),
+                }
+            )
+        if balance:
+            await _wait_until_up(cluster, broker)
+
+    cluster_store.run(settings, work)
+    if balance:
+        balance_cluster(settings, yes=yes, as_json=as_json)
+
+
+def _tell(
+    view: ClusterView, broker: BrokerId, settings: Settings, *, is_admitted: bool, is_waiting: bool
+) -> None:
+    if is_admitted:
+        output.note(f"broker {broker} may hold replicas again")
+    elif broker in view.registry and view.is_live(broker):
+        output.note(f"broker {broker} is in the cluster and up")
+    else:
+        output.note(
+            f"broker {broker} {'is down' if broker in view.registry else 'is new'}; it joins when it is started:"
+        )
+    if not view.is_live(broker):
+        output.note(
+            f"  respool serve --broker-id {broker} --etcd {settings.etcd} --cluster {settings.cluster} "
+            "--data DIR --listen HOST:PORT"
+        )
+    if not is_waiting:
+        output.note("then give it its part of the partitions with: respool cluster balance")
+
+
+async def _wait_until_up(cluster: ClusterStore, broker: BrokerId) -> None:
+    is_told = False
+    while True:
+        if (await cluster.look()).view.can_take(broker):
+            return
+        if not is_told:
+            output.note(f"waiting until broker {broker} is up")
+            is_told = True
+        await asyncio.sleep(POLL_S)

@@ -1,0 +1,120 @@
+"""What `respool cluster up` is to run: how many brokers, where each keeps its data and listens, and their settings."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from respool.cli.cluster_status import address_of
+from respool.cli.errors import CliError, UsageError
+from respool.model.errors import SettingsError
+from respool.model.settings import Settings, parse_address
+from respool.node.config import PREFIX, load_settings, write_example
+
+# What every broker has its own of; and where etcd is has a flag.
+OWN = ("data", "listen", "advertised", "broker_id", "metrics_listen", "etcd")
+PASSWORD_VARIABLE = f"{PREFIX}ETCD_PASSWORD"
+PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPlan:
+    id: int
+    listen: str
+    data: Path
+    log: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan:
+    folder: Path
+    brokers: tuple[BrokerPlan, ...]
+    # Brokers that have data here and are not to be started.
+    left_out: tuple[int, ...]
+    # What they have in common.
+    settings: Settings
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "cluster.toml"
+
+    def with_etcd(self, address: str) -> "ClusterPlan":
+        """On an etcd of our own, for which the version does not matter: nothing of value is kept there."""
+        settings = replace(self.settings, etcd=address, etcd_allow_old_versions=True)
+        return replace(self, settings=settings)
+
+    def write_file(self) -> None:
+        """The settings the brokers have in common; other commands find the cluster by it."""
+        said = "# Written by `respool cluster up` at every start. Each broker's own settings are on its command line.\n"
+        self.file.write_text(said + write_example(self.settings))
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The brokers' environment: settings come from the file, but for what must not be written there."""
+        environ = {name: value for name, value in os.environ.items() if name[:8] != PREFIX}
+        if self.settings.etcd_password:
+            environ[PASSWORD_VARIABLE] = self.settings.etcd_password
+        return environ
+
+
+def plan_cluster(
+    *, broker_count: int, folder: Path, listen: str, etcd: str | None, given: Mapping[str, str]
+) -> ClusterPlan:
+    """Raises UsageError where that cannot be, before anything is changed."""
+    for name in OWN:
+        if name in given:
+            hint = "give --etcd" if name == "etcd" else ""
+            raise UsageError(f"--set {name}: it cannot be the same for all brokers", hint=hint)
+    folder = folder.absolute()
+    if folder.exists() and not folder.is_dir():
+        raise CliError(f"{folder} is not a folder", hint="choose another with --data")
+    settings = _common_settings(broker_count, listen=listen, etcd=etcd, given=given)
+    host, port = settings.listen_address
+    if port + broker_count - 1 > PORT_MAX:
+        raise UsageError(f"--listen {listen}: there are not {broker_count} ports from there on")
+    return ClusterPlan(
+        folder=folder,
+        brokers=tuple(
+            BrokerPlan(
+                id=number,
+                listen=address_of(host, port and port + number - 1),
+                data=folder / f"broker-{number}",
+                log=folder / f"broker-{number}.log",
+            )
+            for number in range(1, broker_count + 1)
+        ),
+        left_out=tuple(one for one in _brokers_with_data(folder) if one > broker_count),
+        settings=settings,
+    )
+
+
+def _common_settings(
+    broker_count: int, *, listen: str, etcd: str | None, given: Mapping[str, str]
+) -> Settings:
+    # Where production's etcd is may stand in the environment; brokers to play with do not belong there.
+    not_ours = {PREFIX + name.upper() for name in OWN}
+    environ = {name: value for name, value in os.environ.items() if name not in not_ours}
+    flags: dict[str, object] = {**_defaults(broker_count), **given, "listen": listen}
+    # A name that stands for the etcd which is started later: settings for etcd alone have no use.
+    flags["etcd"] = etcd or "localhost"
+    try:
+        parse_address("--listen", listen)
+        return load_settings(file=None, environ=environ, flags=flags)
+    except SettingsError as error:
+        raise UsageError(str(error)) from error
+
+
+def _defaults(broker_count: int) -> dict[str, object]:
+    """Three copies where there are three brokers, of which one may fail."""
+    defaults: dict[str, object] = {}
+    if "default_replication_factor" in {one.name for one in fields(Settings)}:
+        defaults["default_replication_factor"] = min(3, broker_count)
+    if broker_count >= 3:
+        defaults["topic.min.insync.replicas"] = "2"
+    return defaults
+
+
+def _brokers_with_data(folder: Path) -> list[int]:
+    found = [re.fullmatch(r"broker-(\d+)", one.name) for one in folder.glob("broker-*")]
+    return sorted(int(one[1]) for one in found if one)

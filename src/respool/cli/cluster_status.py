@@ -1,0 +1,244 @@
+"""The work of `respool cluster status`: who is there, who leads what, and what is wrong with partitions."""
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import typer
+
+from respool.cli import cluster_store, output
+from respool.cli.cluster_store import ClusterStore, Sight
+from respool.cli.errors import ExitCode
+from respool.cluster.broker_requests import holdings
+from respool.cluster.keys import RegistryEntry
+from respool.cluster.reassignment_requests import reassignments
+from respool.cluster.status import BrokerStatus, status
+from respool.model.cluster import PartitionImage
+from respool.model.ids import BrokerId, TopicPartition
+from respool.model.settings import Settings
+
+LISTED_MAX = 20
+WATCH_EVERY_S = 1.0
+CLEAR_SCREEN = "\x1b[H\x1b[2J"
+
+Document = dict[str, Any]
+
+
+class Shown(NamedTuple):
+    as_json: bool
+    check: bool
+    watch: bool
+
+
+def show_status(settings: Settings, how: Shown) -> None:
+    async def work(cluster: ClusterStore) -> Document:
+        if how.watch:
+            await _watch(cluster, as_json=how.as_json)
+        return describe(await cluster.look())
+
+    try:
+        document = cluster_store.run(settings, work)
+    except KeyboardInterrupt:
+        if how.watch:
+            return
+        raise
+    _print(document, as_json=how.as_json)
+    if how.check and not document["is_well"]:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+async def _watch(cluster: ClusterStore, *, as_json: bool) -> None:
+    """Until somebody ends it: drawn anew on a terminal, elsewhere printed whenever something has changed."""
+    before: Document | None = None
+    while True:
+        document = describe(await cluster.look())
+        if as_json and document != before:
+            output.print_line(output.json_line(document))
+        elif document != before:
+            if output.is_terminal():
+                sys.stdout.write(CLEAR_SCREEN)
+            _print(document, as_json=False)
+        sys.stdout.flush()
+        before = document
+        await asyncio.sleep(WATCH_EVERY_S)
+
+
+def describe(sight: Sight) -> Document:
+    """What is printed, and what programs get."""
+    view, found = sight.view, status(sight.view)
+    return {
+        "cluster": sight.cluster,
+        "controller": sight.controller,
+        "is_well": found.is_well,
+        "topics": len(view.topics),
+        "partitions": found.partition_count,
+        "brokers": [
+            {
+                "broker": one,
+                "address": _address(sight, one),
+                "rack": broker.rack,
+                "state": state_of(broker, view.registry.get(one, RegistryEntry())),
+                "leads": broker.leads,
+                "replicas": broker.replicas,
+                "behind": broker.behind,
+                "coming": holdings(view, one).coming,
+            }
+            for one, broker in found.brokers.items()
+        ],
+        "offline": _partitions(sight, found.leaderless),
+        "under_min_isr": _partitions(sight, found.under_min_isr),
+        "under_replicated": _partitions(sight, found.under_replicated),
+        "moving": [_move(of, image) for of, image in reassignments(view).items()],
+    }
+
+
+def state_of(broker: BrokerStatus, entry: RegistryEntry) -> str:
+    if broker.is_removed:
+        return "removed, but up" if broker.is_live else "removed"
+    if broker.is_live:
+        how = "stopping" if broker.is_stopping else "up"
+    else:
+        how = "missing" if entry.clean_epoch is None else "stopped"
+    if not broker.is_drained:
+        return how
+    what = "draining" if broker.replicas else "drained"
+    return what if how == "up" else f"{what}, {how}"
+
+
+def _address(sight: Sight, broker: BrokerId) -> str | None:
+    endpoint = sight.view.brokers.get(broker)
+    return None if endpoint is None else address_of(endpoint.host, endpoint.port)
+
+
+def address_of(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _partitions(sight: Sight, partitions: Sequence[TopicPartition]) -> list[Document]:
+    shown = []
+    for of in partitions:
+        _, image = sight.view.partition(of) or (None, None)
+        assert image is not None
+        shown.append(
+            {
+                "topic": of.topic,
+                "partition": of.partition,
+                "leader": image.leader,
+                "replicas": list(image.target),
+                "in_sync": list(image.isr),
+                "eligible": list(image.elr),
+            }
+        )
+    return shown
+
+
+def _move(of: TopicPartition, image: PartitionImage) -> Document:
+    return {
+        "topic": of.topic,
+        "partition": of.partition,
+        "from": [one for one in image.replicas if one not in image.adding],
+        "to": list(image.target),
+        "adding": list(image.adding),
+        "removing": list(image.removing),
+        # So many of those that come have everything.
+        "added": sum(one in image.isr for one in image.adding),
+    }
+
+
+# -- printing --------------------------------------------------------------------------------------------------------
+
+BROKER_COLUMNS = ("broker", "address", "rack", "state", "leads", "replicas", "behind", "coming")
+NUMBERS = ("broker", "leads", "replicas", "behind", "coming")
+TROUBLES = {
+    "offline": "nobody leads it",
+    "under_min_isr": "too few in sync for acks=all",
+    "under_replicated": "not all in sync",
+}
+
+
+def _print(document: Document, *, as_json: bool) -> None:
+    if as_json:
+        output.print_json(document)
+    elif output.is_terminal():
+        _draw(document)
+    else:
+        _print_lines(document)
+
+
+def _print_lines(document: Document) -> None:
+    """One shape for every line: what it is about, then its fields."""
+    counts = [len(document[name]) for name in (*TROUBLES, "moving")]
+    totals = (document["controller"], document["topics"], document["partitions"], *counts)
+    output.print_rows(output.Columns(), [("cluster", document["cluster"], *totals)])
+    rows = [("broker", *(one[name] for name in BROKER_COLUMNS)) for one in document["brokers"]]
+    output.print_rows(output.Columns(), rows)
+    for trouble in TROUBLES:
+        output.print_rows(
+            output.Columns(), [(trouble, *_partition_row(one)) for one in document[trouble]]
+        )
+    output.print_rows(output.Columns(), [("moving", *_move_row(one)) for one in document["moving"]])
+
+
+def _draw(document: Document) -> None:
+    output.print_heading(f"cluster {document['cluster']}: {_in_words(document)}")
+    rows = [tuple(one[name] for name in BROKER_COLUMNS) for one in document["brokers"]]
+    output.print_rows(output.Columns(*BROKER_COLUMNS, numbers=NUMBERS), rows)
+    controller = document["controller"]
+    output.print_line(
+        f"{output.counted(document['topics'], 'topic')}, "
+        f"{output.counted(document['partitions'], 'partition')}; "
+        + ("nobody is the controller now" if controller is None else f"controller: {controller}")
+    )
+    named = {
+        (one["topic"], one["partition"]): (*_partition_row(one), TROUBLES[trouble])
+        # The worst is what is told of a partition.
+        for trouble in reversed(TROUBLES)
+        for one in document[trouble]
+    }
+    _draw_some(
+        ("topic", "partition", "leader", "replicas", "in sync", "trouble"), sorted(named.values())
+    )
+    _draw_some(
+        ("topic", "partition", "from", "to", "copied"),
+        [_move_row(one) for one in document["moving"]],
+    )
+
+
+def _draw_some(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:
+    if not rows:
+        return
+    output.print_rows(output.Columns(*columns, numbers=("partition",)), rows[:LISTED_MAX])
+    if len(rows) > LISTED_MAX:
+        output.print_line(f"and {len(rows) - LISTED_MAX:,} more; --json has them all")
+
+
+def _in_words(document: Document) -> str:
+    words = {
+        "offline": "offline",
+        "under_min_isr": "with too few in sync",
+        "under_replicated": "not fully replicated",
+    }
+    told = [
+        f"{output.counted(len(document[name]), 'partition')} {text}"
+        for name, text in words.items()
+        if document[name]
+    ]
+    if document["moving"]:
+        told.append(f"{output.counted(len(document['moving']), 'partition')} on the way")
+    return ", ".join(told) or "all is well"
+
+
+def _partition_row(one: Mapping[str, Any]) -> tuple[Any, ...]:
+    # As text: a leader there is none of would not sort beside numbers.
+    leader = "" if one["leader"] is None else str(one["leader"])
+    return one["topic"], one["partition"], leader, spelled(one["replicas"]), spelled(one["in_sync"])
+
+
+def _move_row(one: Mapping[str, Any]) -> tuple[Any, ...]:
+    copied = f"{one['added']}/{len(one['adding'])}"
+    return one["topic"], one["partition"], spelled(one["from"]), spelled(one["to"]), copied
+
+
+def spelled(brokers: Sequence[int]) -> str:
+    return ",".join(str(one) for one in brokers)

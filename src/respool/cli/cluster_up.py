@@ -1,0 +1,254 @@
+"""The work of `respool cluster up`: etcd and brokers as children of this process, watched, and stopped in order."""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import typer
+
+from respool.cli import output
+from respool.cli.child_process import ChildProcess
+from respool.cli.cluster_plan import BrokerPlan, ClusterPlan, plan_cluster
+from respool.cli.cluster_status import address_of
+from respool.cli.errors import CliError, ExitCode, UsageError
+from respool.cli.etcd_server import EtcdMissing, EtcdServer, find_etcd
+from respool.cluster import keys
+from respool.drivers.folder_lock import FolderLock
+from respool.model.cluster import BrokerEndpoint
+from respool.model.errors import SettingsError, StorageError
+from respool.model.ids import BrokerId
+from respool.node.etcd import connect_to_etcd
+from respool.ports.metadata_store import MetadataStore, StoreUnavailable
+
+LOOK_EVERY_S = 0.2
+# After so long without all brokers it is told who is missing.
+PATIENCE_S = 20.0
+ETCD_START_SECONDS_MAX = 60.0
+# Beyond what a broker waits for by itself when it stops.
+STOP_GRACE_S = 20.0
+ETCD_STOP_SECONDS_MAX = 15.0
+
+
+def run_cluster(
+    *,
+    broker_count: int,
+    folder: Path,
+    listen: str,
+    etcd: str | None,
+    given: Mapping[str, str],
+) -> None:
+    """Run it until Ctrl-C or SIGTERM, or until the last broker is dead."""
+    plan = plan_cluster(
+        broker_count=broker_count, folder=folder, listen=listen, etcd=etcd, given=given
+    )
+    if etcd is None and find_etcd() is None:
+        raise EtcdMissing
+    # What is noteworthy about etcd stands in the brokers' logs.
+    logging.basicConfig(level=logging.ERROR)
+    try:
+        with FolderLock(str(plan.folder)):
+            is_killed = asyncio.run(LocalCluster(plan, starts_etcd=etcd is None).run())
+    except StorageError as error:
+        raise CliError(str(error), hint="choose another folder with --data") from error
+    if is_killed:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+
+
+class AskedToStop(Exception):
+    """Ctrl-C or SIGTERM, while something was waited for."""
+
+
+class LocalCluster:
+    def __init__(self, plan: ClusterPlan, *, starts_etcd: bool) -> None:
+        self._plan = plan
+        self._starts_etcd = starts_etcd
+        self._etcd: EtcdServer | None = None
+        self._brokers: dict[int, ChildProcess] = {}
+        self._signals = 0
+
+    async def run(self) -> bool:
+        """Whether somebody would not wait for a clean stop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._on_signal)
+        try:
+            await self._start()
+            await self._watch()
+        except AskedToStop:
+            pass
+        finally:
+            await self._stop()
+        return self._signals > 1
+
+    # -- starting ----------------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        plan = self._plan
+        if self._starts_etcd:
+            self._etcd = EtcdServer(plan.folder / "etcd", log=plan.folder / "etcd.log")
+            plan = self._plan = plan.with_etcd(self._etcd.address)
+        plan.write_file()
+        store = await self._connect()
+        try:
+            # A run that was killed may be registered for a while yet.
+            before = {one.epoch for one in (await _registered(store)).values()}
+            for broker in plan.brokers:
+                self._brokers[broker.id] = self._start_broker(broker)
+            endpoints = await self._wait_until_registered(store, before)
+            self._show(endpoints)
+            await self._tell_left_out(store)
+        except StoreUnavailable as error:
+            raise CliError(f"etcd does not answer any more: {error}") from error
+        finally:
+            await store.close()
+
+    def _start_broker(self, broker: BrokerPlan) -> ChildProcess:
+        # -P: a folder named respool, where this is run, is not our package.
+        command = [sys.executable, "-P", "-m", "respool.cli", "serve"]
+        options = {
+            "config": self._plan.file,
+            "broker-id": broker.id,
+            "data": broker.data,
+            "listen": broker.listen,
+        }
+        return ChildProcess(
+            f"broker {broker.id}",
+            [*command, *(f"--{name}={value}" for name, value in options.items())],
+            log=broker.log,
+            environ=self._plan.environ,
+        )
+
+    async def _connect(self) -> MetadataStore:
+        """etcd takes a moment to start."""
+        deadline = asyncio.get_running_loop().time() + ETCD_START_SECONDS_MAX
+        while True:
+            try:
+                return await connect_to_etcd(self._plan.settings)
+            except SettingsError as error:
+                raise UsageError(str(error)) from error
+            except StoreUnavailable as error:
+                is_over = asyncio.get_running_loop().time() > deadline
+                if self._etcd is None or is_over:
+                    raise CliError(f"etcd does not answer: {error}") from error
+            self._check_started(self._etcd)
+            await self._pause()
+
+    async def _wait_until_registered(
+        self, store: MetadataStore, before: set[int]
+    ) -> dict[BrokerId, BrokerEndpoint]:
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        is_told = False
+        while True:
+            found = await _registered(store)
+            ours = {one: found[BrokerId(one)] for one in self._brokers if one in found}
+            missing = [one for one in self._brokers if one not in ours or ours[one].epoch in before]
+            if not missing:
+                return {BrokerId(one): endpoint for one, endpoint in ours.items()}
+            for number in missing:
+                self._check_started(self._brokers[number])
+            if not is_told and asyncio.get_running_loop().time() > deadline:
+                is_told = True
+                for number in missing:
+                    child = self._brokers[number]
+                    output.note(f"still waiting for {child.name}: {child.last_words}")
+            await self._pause()
+
+    def _check_started(self, child: ChildProcess) -> None:
+        if not child.is_running:
+            raise CliError(
+                f"{child.name} did not start, it {child.how_it_ended}: {child.last_words}",
+                hint=f"its log: {child.log}",
+            )
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def _show(self, endpoints: Mapping[BrokerId, BrokerEndpoint]) -> None:
+        addresses = {one.id: address_of(one.host, one.port) for one in endpoints.values()}
+        columns = ("broker", "address", "pid", "data", "log")
+        rows = [
+            (one.id, addresses[BrokerId(one.id)], str(self._brokers[one.id].pid), one.data, one.log)
+            for one in self._plan.brokers
+        ]
+        output.print_rows(output.Columns(*columns, numbers=("broker", "pid")), rows)
+        output.print_line(f"bootstrap.servers={','.join(addresses.values())}")
+        sys.stdout.flush()
+        output.note(f"look at it with: respool cluster status --config {self._plan.file}")
+        output.note("Ctrl-C stops it")
+
+    async def _tell_left_out(self, store: MetadataStore) -> None:
+        for number in self._plan.left_out:
+            stored = await store.get(keys.registry_key(BrokerId(number)))
+            if stored is None or keys.decode_registry(stored.value).is_removed:
+                continue
+            output.note(
+                f"broker {number} has data here and is not started: its replicas are missing. Start it with --brokers "
+                f"{max(self._plan.left_out)}; or give it up with: respool cluster remove {number} --force "
+                f"--config {self._plan.file}"
+            )
+
+    async def _watch(self) -> None:
+        """Tell who ends, until nobody is left."""
+        told: set[str] = set()
+        while any(child.is_running for child in self._brokers.values()):
+            for child in self._children:
+                if not child.is_running and child.name not in told:
+                    told.add(child.name)
+                    self._tell_ended(child)
+            await self._pause()
+        raise CliError("no broker is left", hint=f"their logs are in {self._plan.folder}")
+
+    def _tell_ended(self, child: ChildProcess) -> None:
+        output.note(f"{child.name} (pid {child.pid}) {child.how_it_ended}: {child.last_words}")
+        output.note(f"  its log: {child.log}")
+        if child is self._etcd:
+            output.note(
+                "  without etcd the brokers stop serving soon: stop this and start it again"
+            )
+        else:
+            output.note("  the others go on; it is started again with all of them, by the next run")
+
+    # -- stopping ----------------------------------------------------------------------------------------------------
+
+    async def _stop(self) -> None:
+        """One broker after the other, so that the next takes over what it led; etcd last, for they all need it."""
+        seconds = self._plan.settings.stop_grace_ms / 1000 + STOP_GRACE_S
+        for child in self._brokers.values():
+            await self._end(child, seconds)
+        if self._etcd is not None:
+            await self._end(self._etcd, ETCD_STOP_SECONDS_MAX)
+
+    async def _end(self, child: ChildProcess, seconds: float) -> None:
+        child.ask_to_end()
+        if not await child.wait_for_end(seconds):
+            output.note(f"{child.name} did not stop within {seconds:.0f} s, and is killed")
+            child.kill()
+            await child.wait_for_end(seconds)
+
+    def _on_signal(self) -> None:
+        self._signals += 1
+        if self._signals == 1:
+            output.note("stopping one broker after the other; Ctrl-C again kills them")
+            return
+        for child in self._children:
+            child.kill()
+
+    @property
+    def _children(self) -> list[ChildProcess]:
+        return [*self._brokers.values(), *([] if self._etcd is None else [self._etcd])]
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(LOOK_EVERY_S)
+        if self._signals:
+            raise AskedToStop
+
+
+async def _registered(store: MetadataStore) -> dict[BrokerId, BrokerEndpoint]:
+    values = (await store.snapshot(keys.BROKERS)).values
+    found = {}
+    for key, stored in values.items():
+        broker = BrokerId(int(key.removeprefix(keys.BROKERS)))
+        found[broker] = keys.decode_broker(broker, stored.value, revision=stored.revision).endpoint
+    return found
