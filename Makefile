@@ -50,7 +50,7 @@ fuzz: setup
 	RESPOOL_FUZZ=long $(BIN)/python -m pytest -m long -n auto
 
 sim: setup
-	$(BIN)/python -m respool.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200) --first $(or $(FIRST),0))
+	$(BIN)/python -m respool.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200) --first $(or $(FIRST),0)) $(if $(BROKERS),--brokers $(BROKERS))
 
 bench: setup
 	$(BIN)/python -m bench $(ARGS)

@@ -3,17 +3,17 @@
 from respool.log.producer_state import ProducerState
 from respool.model.ids import TopicPartition
 from respool.sim.history import History
-from respool.sim.invariants import Inside, compare
+from respool.sim.invariants import Inside, Replica, compare
 
-RIDES = TopicPartition("rides", 0)
+RIDES: Replica = ("broker-1", TopicPartition("rides", 0))
 
 
-def inside(log_end: int, *, next_sequence: int = 0) -> dict[TopicPartition, Inside]:
+def inside(log_end: int, *, next_sequence: int = 0) -> dict[Replica, Inside]:
     state = ProducerState(producer_id=7, epoch=1, next_sequence=next_sequence, active_at_ms=0)
     return {RIDES: Inside(log_end, {7: state})}
 
 
-def rules(before: dict[TopicPartition, Inside], after: dict[TopicPartition, Inside]) -> list[str]:
+def rules(before: dict[Replica, Inside], after: dict[Replica, Inside]) -> list[str]:
     history = History()
     compare(before, after, history)
     return [one.rule for one in history.violations]

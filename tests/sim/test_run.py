@@ -18,23 +18,24 @@ SEEDS_MAX = 500
 
 
 @pytest.mark.parametrize("seed", SMOKE)
-def test_the_broker_keeps_its_promises(seed: int) -> None:
-    report = simulate(seed)
-    assert report.violations == [], f"replay it with: make sim SEED={seed}"
+def test_a_broker_alone_keeps_its_promises(seed: int) -> None:
+    report = simulate(seed, broker_count=1)
+    assert report.violations == [], f"replay it with: make sim SEED={seed} BROKERS=1"
     assert report.counts["requests"]
     assert report.faults
 
 
 def test_a_trace_changes_nothing() -> None:
     lines: list[str] = []
-    assert simulate(15, show=lines.append).digest == simulate(15).digest
+    shown = simulate(15, show=lines.append, broker_count=1)
+    assert shown.digest == simulate(15, broker_count=1).digest
     assert any("healed" in line for line in lines)
 
 
 def is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> bool:
     with monkeypatch.context() as patch:
         plant(patch)
-        return any(simulate(seed).violations for seed in range(SEEDS_MAX))
+        return any(simulate(seed, broker_count=1).violations for seed in range(SEEDS_MAX))
 
 
 @pytest.mark.parametrize(
@@ -57,11 +58,11 @@ def test_every_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatc
 def test_seeds_are_counted_and_failing_ones_are_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--seeds", "1", "--first", "15", "--workers", "1"]) == 0
+    assert main(["--seeds", "1", "--first", "15", "--workers", "1", "--brokers", "1"]) == 0
     assert "1 seeds in" in capsys.readouterr().out
     planted_bugs.high_watermark_starts_again(monkeypatch)
-    assert main(["--seeds", "1", "--first", "15", "--workers", "1"]) == 1
-    assert "make sim SEED=15" in capsys.readouterr().out
+    assert main(["--seeds", "1", "--first", "15", "--workers", "1", "--brokers", "1"]) == 1
+    assert "make sim SEED=15 BROKERS=1" in capsys.readouterr().out
 
 
 def test_seeds_run_in_several_processes() -> None:
@@ -75,13 +76,15 @@ def test_seeds_run_in_several_processes() -> None:
         "5",
         "--workers",
         "2",
+        "--brokers",
+        "1",
     ]
     ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert "2 seeds in" in ran.stdout
 
 
 def test_one_seed_is_replayed_with_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--seed", "15"]) == 0
+    assert main(["--seed", "15", "--brokers", "1"]) == 0
     shown = capsys.readouterr().out
     assert "healed" in shown
     assert "is answered" in shown

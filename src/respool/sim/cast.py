@@ -39,6 +39,7 @@ class Casting:
         history: History,
         brokers: Mapping[BrokerId, tuple[str, int]],
         seed: int,
+        racks: Sequence[str] = (),
     ) -> None:
         self._loop = loop
         self._clock = clock
@@ -46,6 +47,8 @@ class Casting:
         self._brokers = brokers
         self._seed = seed
         self._dice = dice_of("cast", seed)
+        # Where brokers stand, and so may their clients.
+        self._racks = [one for one in dict.fromkeys(racks) if one]
 
     def new_client(self, kind: type[Kind], name: str, **more: Any) -> Kind:
         return kind(
@@ -92,6 +95,7 @@ class Casting:
                     f"reader-{number}",
                     names=names,
                     is_committed=dice.random() < 0.5,
+                    rack=dice.choice(self._racks) if self._racks else "",
                 )
             )
         if cast.transactional:

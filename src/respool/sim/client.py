@@ -21,11 +21,13 @@ from respool.wire.client_codec import decode_reply, encode_request
 OK = 0
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC = 3
+NOT_LEADER = 6
 REQUEST_TIMED_OUT = 7
 COORDINATOR_LOAD_IN_PROGRESS = 14
 COORDINATOR_NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16
 TOPIC_ALREADY_EXISTS = 36
+NOT_CONTROLLER = 41
 OUT_OF_ORDER_SEQUENCE = 45
 DUPLICATE_SEQUENCE = 46
 INVALID_PRODUCER_EPOCH = 47
@@ -39,7 +41,7 @@ RETRIABLE = frozenset(
     {
         UNKNOWN_TOPIC,
         5,  # LEADER_NOT_AVAILABLE
-        6,  # NOT_LEADER_OR_FOLLOWER
+        NOT_LEADER,
         REQUEST_TIMED_OUT,
         8,  # BROKER_NOT_AVAILABLE
         9,  # REPLICA_NOT_AVAILABLE
@@ -49,6 +51,7 @@ RETRIABLE = frozenset(
         NOT_COORDINATOR,
         19,  # NOT_ENOUGH_REPLICAS
         20,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        NOT_CONTROLLER,
         CONCURRENT_TRANSACTIONS,
         STORAGE_ERROR,
         74,  # FENCED_LEADER_EPOCH
@@ -94,6 +97,8 @@ class SimClient:
         self._coordinators: dict[tuple[Coordinator, str], BrokerId] = {}
         # A18: the newest epoch of each partition's leader it has been told of.
         self._epochs: dict[TopicPartition, int] = {}
+        # One broker knows all there is to know. Of several, each may be behind the others.
+        self.is_cluster = len(brokers) > 1
         self._correlation_id = 0
 
     def start(self) -> "asyncio.Task[None]":
@@ -196,17 +201,23 @@ class SimClient:
         for topic in reply.topics:
             for one in topic.partitions:
                 found = TopicPartition(topic.name, one.partition_index)
-                self.on_epoch(found, one.leader_epoch)
-                if one.leader_id >= 0:
+                is_news = self.on_epoch(found, one.leader_epoch)
+                if one.leader_id >= 0 and is_news:
                     self._leaders[found] = BrokerId(one.leader_id)
         if name not in self._leaders:
             await self.pause()
 
-    def on_epoch(self, name: TopicPartition, epoch: int) -> None:
+    def on_epoch(self, name: TopicPartition, epoch: int) -> bool:
+        """False: it is old news, and no client goes by it."""
         before = self._epochs.get(name, -1)
-        if epoch < before:
+        if epoch < before and not self.is_cluster:
             self.history.violate("A18", f"{self.name}: {name} has epoch {epoch}, {before} before")
         self._epochs[name] = max(before, epoch)
+        return epoch >= before
+
+    def epoch_of(self, name: TopicPartition) -> int:
+        """The leader epoch to ask in; -1 while none is known."""
+        return self._epochs.get(name, -1)
 
     async def _find_coordinator(self, kind: Coordinator, key: str) -> BrokerId:
         while True:

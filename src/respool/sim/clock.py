@@ -27,9 +27,10 @@ class SimClock:
 
 
 class NodeClock:
-    """A `ports.clock.Clock` of one machine, on the event loop's time. Machines disagree about the wall clock only.
+    """A `ports.clock.Clock` of one machine, on the event loop's time.
 
-    An operator, or NTP, may set the wall clock forward or back; the monotonic time stays sane.
+    Machines disagree about the wall clock, which an operator, or NTP, may set forward or back. The monotonic time
+    stays sane, but not every machine's second is as long as the next one's.
     """
 
     def __init__(
@@ -38,8 +39,11 @@ class NodeClock:
         *,
         started_at_ms: int = 1_700_000_000_000,
         skew_ms: int = 0,
+        rate: float = 1.0,
     ) -> None:
+        """`rate`: how fast it goes; 1.01 is 10 ms too fast every second."""
         self._loop = loop
+        self._rate = rate
         self._started_at_ms = started_at_ms
         # How far the wall clock is off.
         self.skew_ms = skew_ms
@@ -48,4 +52,4 @@ class NodeClock:
         return self._started_at_ms + self.skew_ms + self.monotonic_ms()
 
     def monotonic_ms(self) -> int:
-        return int(self._loop.time() * 1000)
+        return int(self._loop.time() * 1000 * self._rate)

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from respool.model.ids import TopicPartition
+from respool.model.ids import BrokerId, TopicPartition
 from respool.ports.peers import PeerUnreachable
 from respool.records.batch import RecordBatch
 from respool.records.build import NewRecord
 from respool.records.markers import read_marker
 from respool.records.record import read_records
 from respool.records.validate import check_stored, walk_batches
-from respool.sim.client import OFFSET_OUT_OF_RANGE, OK, RETRIABLE, SimClient
+from respool.sim.client import NOT_LEADER, OFFSET_OUT_OF_RANGE, OK, RETRIABLE, SimClient
 from respool.wire.api_table import Api
 
 LATEST = -1
@@ -36,11 +36,21 @@ class Consumer(SimClient):
     """Reads partitions and checks each reply against what it has seen before."""
 
     def __init__(
-        self, name: str, *, names: Sequence[TopicPartition], is_committed: bool, **client: Any
+        self,
+        name: str,
+        *,
+        names: Sequence[TopicPartition],
+        is_committed: bool,
+        rack: str = "",
+        **client: Any,
     ) -> None:
+        """`rack`: where it stands; it may be told to read from a replica there (KIP-392)."""
         super().__init__(name, **client)
         self.names = tuple(names)
         self.is_committed = is_committed
+        self._rack = rack
+        # Replicas it was told to read from, rather than from the leader.
+        self._closer: dict[TopicPartition, BrokerId] = {}
         # The highest ends it was told, by partition: (high watermark, last stable offset).
         self._ends: dict[TopicPartition, tuple[int, int]] = {}
 
@@ -55,36 +65,60 @@ class Consumer(SimClient):
             "fetch_offset": position,
             "partition_max_bytes": bytes_max,
         }
-        reply = await self.ask_leader(
-            name,
-            Api.FETCH,
-            12,
-            max_wait=wait_ms,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            isolation_level=int(self.is_committed),
-            session_id=0,
-            session_epoch=-1,
-            topics=[{"topic": name.topic, "partitions": [wish]}],
-            forgotten_topics_data=[],
-            rack_id="",
-        )
+        closer = self._closer.get(name)
+        if closer is None and self.is_cluster:
+            await self.leader_of(name)
+            wish["current_leader_epoch"] = self.epoch_of(name)
+        fields = {
+            "max_wait": wait_ms,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "isolation_level": int(self.is_committed),
+            "session_id": 0,
+            "session_epoch": -1,
+            "topics": [{"topic": name.topic, "partitions": [wish]}],
+            "forgotten_topics_data": [],
+            "rack_id": self._rack,
+        }
+        if closer is None:
+            reply = await self.ask_leader(name, Api.FETCH, 12, **fields)
+        else:
+            reply = await self._ask_closer(name, closer, fields)
         code = int(reply.error_code)
         if code:
             return Polled(code=code)
         (answer,) = reply.responses[0].partitions
         code = int(answer.error_code)
+        if code and closer is not None:
+            # Whatever is wrong there, even that it does not reach so far: the leader knows better.
+            del self._closer[name]
+            return Polled(code=NOT_LEADER)
         self.on_code(code, leader=name)
         if code:
             return Polled(code=code)
-        self._check_ends(name, answer.high_watermark, answer.last_stable_offset)
+        if answer.preferred_read_replica >= 0:
+            self._closer[name] = BrokerId(answer.preferred_read_replica)
+            self.history.counts["sent to closer replicas"] += 1
+        self._check_fetched_ends(name, answer.high_watermark, answer.last_stable_offset)
         if answer.log_start_offset > answer.high_watermark:
             self._violate("A21", name, f"log start {answer.log_start_offset} is beyond the end")
         return self._take(name, position, answer)
 
+    async def _ask_closer(
+        self, name: TopicPartition, broker: BrokerId, fields: dict[str, Any]
+    ) -> Any:
+        try:
+            return await self.ask(broker, Api.FETCH, 12, **fields)
+        except PeerUnreachable:
+            del self._closer[name]
+            raise
+
     async def end_of(self, name: TopicPartition) -> int | None:
         """Where ListOffsets says that the partition ends, for our kind of reader."""
         wish = {"partition_index": name.partition, "current_leader_epoch": -1, "timestamp": LATEST}
+        if self.is_cluster:
+            await self.leader_of(name)
+            wish["current_leader_epoch"] = self.epoch_of(name)
         reply = await self.ask_leader(
             name,
             Api.LIST_OFFSETS,
@@ -98,7 +132,9 @@ class Consumer(SimClient):
         self.on_code(code, leader=name)
         if code:
             return None
-        self.on_epoch(name, answer.leader_epoch)
+        if not self.is_cluster:
+            # Of several brokers' epochs this is the last record's, which may be old.
+            self.on_epoch(name, answer.leader_epoch)
         if self.is_committed:
             self._check_ends(name, -1, answer.offset)
         else:
@@ -106,6 +142,16 @@ class Consumer(SimClient):
         return int(answer.offset)
 
     # -- what a reply must be ----------------------------------------------------------------------------------------
+
+    def _check_fetched_ends(
+        self, name: TopicPartition, high_watermark: int, stable_offset: int
+    ) -> None:
+        """A new leader, or a follower, may not know yet how far all is committed. ListOffsets has to."""
+        if self.is_cluster:
+            before = self._ends.get(name, (-1, -1))
+            high_watermark = max(before[0], high_watermark)
+            stable_offset = max(before[1], stable_offset)
+        self._check_ends(name, high_watermark, stable_offset)
 
     def _check_ends(self, name: TopicPartition, high_watermark: int, stable_offset: int) -> None:
         before = self._ends.get(name, (-1, -1))

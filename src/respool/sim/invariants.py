@@ -4,13 +4,16 @@ C3   log start <= last stable offset <= high watermark <= log end
 C11  what a partition knows of its producers is what its log says, however it is read
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from respool.broker.broker import Broker
 from respool.log.producer_state import ProducerState
 from respool.model.ids import TopicPartition
 from respool.sim.history import History
+
+# A partition on a machine.
+Replica = tuple[str, TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +43,18 @@ def look_inside(
         if list(marks) != sorted(marks):
             history.violate("C3", f"{partition.name}: start, stable, watermark, end are {marks}")
     found = {}
+    held = {one.name: one for one in broker.partitions}
     for name in names:
-        partition = broker.partitions.find(*name)
-        if partition.is_online:
-            states = partition.log.active_producers()
+        replica = held.get(name)
+        if replica is not None and replica.is_online:
+            states = replica.log.active_producers()
             copies = {one.producer_id: replace(one, coordinator_epoch=-1) for one in states}
-            found[name] = Inside(partition.log.log_end, copies)
+            found[name] = Inside(replica.log.log_end, copies)
     return found
 
 
 def compare(
-    before: dict[TopicPartition, Inside], after: dict[TopicPartition, Inside], history: History
+    before: Mapping[Replica, Inside], after: Mapping[Replica, Inside], history: History
 ) -> None:
     """No client wrote in between, so a restart must not tell.
 

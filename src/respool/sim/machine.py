@@ -8,7 +8,9 @@ import asyncio
 import logging
 
 from respool.broker.broker import Broker, World
+from respool.drivers.tcp_peers import TcpPeers
 from respool.model.errors import RespoolError
+from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import StoreUnavailable
 from respool.server.listener import Listener
@@ -25,6 +27,9 @@ from respool.sim.store import SimStore, StoreManners
 
 logger = logging.getLogger(__name__)
 
+PEER_CONNECT_MS_MAX = 2_000
+PEER_REQUEST_MS_MAX = 5_000
+
 
 class Machine:
     def __init__(
@@ -35,10 +40,13 @@ class Machine:
         store: SimStore,
         settings: Settings,
         seed: int | str,
+        is_in_cluster: bool = False,
+        clock_rate: float = 1.0,
     ) -> None:
         self.settings = settings
+        self.id = BrokerId(settings.broker_id)
         self.host = f"broker-{settings.broker_id}"
-        self.clock = NodeClock(loop)
+        self.clock = NodeClock(loop, rate=clock_rate)
         self.pace = DiskPace()
         self.store_manners = StoreManners()
         self.disk = SimDisk(dice_of("disk", seed))
@@ -55,6 +63,7 @@ class Machine:
         self._network = network
         self._store = store
         self._seed = seed
+        self._is_in_cluster = is_in_cluster
         self._dice = dice_of("machine", seed)
         self._is_disk_cut = False
         self._asked_to_stop = asyncio.Event()
@@ -143,6 +152,11 @@ class Machine:
         store = self._store.client(dice_of(f"store {self.starts}", self._seed))
         store.manners = self.store_manners
         offload = DelayedOffload(self._dice, threads=self.settings.io_threads, pace=self.pace)
+        peers = None
+        if self._is_in_cluster:
+            peers = TcpPeers(
+                connect_timeout_ms=PEER_CONNECT_MS_MAX, request_timeout_ms=PEER_REQUEST_MS_MAX
+            )
         broker = Broker(
             self.settings,
             World(
@@ -152,6 +166,7 @@ class Machine:
                 offload=offload,
                 metrics=SimMetrics(),
                 dice=SimDice(f"{self._seed} {self.starts}"),
+                peers=peers,
             ),
         )
         await broker.start()
@@ -160,6 +175,8 @@ class Machine:
         broker.on_listening(host, port)
         self.broker = broker
         broker.failed.add_done_callback(lambda _: self._asked_to_stop.set())
+        if peers is not None:
+            await broker.join_cluster()  # type: ignore[attr-defined]
         await self._asked_to_stop.wait()
         if broker.failed.done():
             error = broker.failed.result()
@@ -167,6 +184,11 @@ class Machine:
             if not isinstance(error, ProcessGone):
                 self.failure = self.failure or error
             return
+        if peers is not None:
+            await broker.leave_leadership()  # type: ignore[attr-defined]
         await listener.stop()
         await broker.stop()
+        if peers is not None:
+            await broker.leave_cluster()  # type: ignore[attr-defined]
+            await peers.close()
         await store.close()

@@ -13,13 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from respool.model.ids import BrokerId, TopicPartition
-from respool.model.settings import Settings
+from respool.model.ids import TopicPartition
 from respool.ports.peers import PeerUnreachable
 from respool.sim.cast import TRANSACTION_TIMEOUT_MS, Cast, Casting
 from respool.sim.checker import FinalReads, check
 from respool.sim.client import OK, TOPIC_ALREADY_EXISTS, SimClient
-from respool.sim.clock import NodeClock
 from respool.sim.consumers import Consumer
 from respool.sim.dice import dice_of
 from respool.sim.disk_faults import ProcessGone
@@ -28,10 +26,10 @@ from respool.sim.final_reader import FinalReader
 from respool.sim.history import History, Violation
 from respool.sim.invariants import Inside, compare, look_inside
 from respool.sim.loop import SimLoop, SimulationStuck
-from respool.sim.machine import Machine
-from respool.sim.nemesis import Nemesis
-from respool.sim.network import SimNetwork
-from respool.sim.store import SimStore
+from respool.sim.plan import Plan, draw_plan
+from respool.sim.replica_agreement import ReplicaAgreement
+from respool.sim.replica_watch import ReplicaWatch
+from respool.sim.stage import Stage
 from respool.sim.trace import Trace
 from respool.wire.api_table import Api
 
@@ -44,6 +42,7 @@ VIRTUAL_S_MAX = 1_800.0
 @dataclass(slots=True)
 class Report:
     seed: int
+    broker_count: int
     violations: list[Violation]
     # What was done and seen, and which troubles there were.
     counts: Counter[str]
@@ -53,10 +52,13 @@ class Report:
     virtual_s: float
 
 
-def simulate(seed: int, *, show: Callable[[str], None] | None = None) -> Report:
+def simulate(
+    seed: int, *, show: Callable[[str], None] | None = None, broker_count: int | None = None
+) -> Report:
+    """`broker_count`: run so many brokers, whatever the seed would like."""
     trace = Trace(show=show)
     loop = SimLoop(seed, trace=trace)
-    run = Run(seed, loop)
+    run = Run(seed, loop, draw_plan(seed, broker_count=broker_count))
     with Ears(loop) as ears:
         try:
             loop.run(run.play)
@@ -73,6 +75,7 @@ def simulate(seed: int, *, show: Callable[[str], None] | None = None) -> Report:
         run.history.violate("log", text)
     return Report(
         seed=seed,
+        broker_count=run.plan.broker_count,
         violations=run.history.violations,
         counts=run.history.counts,
         faults=run.faults,
@@ -83,50 +86,53 @@ def simulate(seed: int, *, show: Callable[[str], None] | None = None) -> Report:
 
 
 class Run:
-    def __init__(self, seed: int, loop: SimLoop) -> None:
+    def __init__(self, seed: int, loop: SimLoop, plan: Plan) -> None:
         self.history = History()
         self.history.on_violation = lambda one: loop.trace.tell(loop.time(), f"VIOLATION {one}")
-        self.faults: Counter[str] = Counter()
         self._seed = seed
         self._loop = loop
+        self.plan = plan
         self._dice = dice_of("run", seed)
-        self._network = SimNetwork(loop, dice_of("network", seed))
-        loop.network = self._network
         loop.virtual_s_max = VIRTUAL_S_MAX
-        self._network.manners.latency_ms_max = self._dice.choice((1.0, 10.0))
-        self._clock = NodeClock(loop)
-        self._store = SimStore(clock=self._clock)
-        self._machines: list[Machine] = []
+        self._stage = Stage(seed, loop, plan=plan, dice=self._dice)
+        self._machines = self._stage.machines
         self._names: list[TopicPartition] = []
-        self._flush = "always"
+        self._flush = plan.flush or "always"
+        self._agreement = ReplicaAgreement(
+            machines=self._machines, sight=self._stage.sight, history=self.history
+        )
+
+    @property
+    def faults(self) -> Counter[str]:
+        return self._stage.nemesis.counts
 
     async def play(self) -> None:
-        self._machines = [self._new_machine(1)]
+        nemesis = self._stage.nemesis
         self._casting = Casting(
             loop=self._loop,
-            clock=self._clock,
+            clock=self._stage.clock,
             history=self.history,
-            brokers={BrokerId(one.settings.broker_id): one.address for one in self._machines},
+            brokers=self._stage.addresses,
             seed=self._seed,
+            racks=self.plan.racks,
         )
         for machine in self._machines:
             machine.start()
-        nemesis = Nemesis(
-            loop=self._loop,
-            network=self._network,
-            machines=self._machines,
-            dice=dice_of("nemesis", self._seed),
-        )
-        # A weaker promise can be checked only where nothing takes what was not synced.
-        flushes = ("always",) if nemesis.is_forgetful else ("always", "interval", "os")
-        self._flush = self._dice.choice(flushes)
+        if self.plan.flush is None:
+            # A weaker promise can be checked only where nothing takes what was not synced.
+            flushes = ("always",) if nemesis.is_forgetful else ("always", "interval", "os")
+            self._flush = self._dice.choice(flushes)
+        watching = self._watch_replicas()
         self._names = await self._create_topics()
-        cast = self._casting.draw_cast(self._names, keeps_unsynced=not nemesis.is_forgetful)
-        nemesis.clients = [one.process for one in cast.clients]
+        # With replicas, acks=1 promises nothing: the next leader need not have it.
+        keeps_unsynced = not nemesis.is_forgetful and not self.plan.is_cluster
+        cast = self._casting.draw_cast(self._names, keeps_unsynced=keeps_unsynced)
+        nemesis.set_on([one.process for one in cast.clients])
         tasks = [client.start() for client in cast.clients]
         await nemesis.rage(self._dice.choice((5.0, 15.0, 30.0)))
         await nemesis.heal()
-        self.faults = nemesis.counts
+        if self.plan.is_cluster:
+            await self._stage.operator.admit_all()
         await self._wind_down(cast, tasks)
         # What clients sent and did not wait for arrives now or never.
         await asyncio.sleep(5)
@@ -138,42 +144,30 @@ class Run:
             # Timers run on the wall clock: what was set before it was set back rings late.
             patience_s=(TRANSACTION_TIMEOUT_MS + nemesis.clock_jumps_ms) / 1000 + 20,
         )
+        if self.plan.is_cluster:
+            await self._agreement.reach("in the end")
         final = await reader.read_all(cast)
         check(self.history, final, cast.groups)
         await self._read_after_power_cut(reader, final)
+        if watching is not None:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
         await self._stop()
 
-    # -- before ------------------------------------------------------------------------------------------------------
+    def _watch_replicas(self) -> "asyncio.Task[None] | None":
+        if not self.plan.is_cluster:
+            return None
+        watch = ReplicaWatch(
+            machines=self._machines,
+            store=self._stage.store,
+            sight=self._stage.sight,
+            restarter=self._stage.restarter,
+            history=self.history,
+            is_synced=self._flush == "always",
+        )
+        return asyncio.ensure_future(watch.watch())
 
-    def _new_machine(self, number: int) -> Machine:
-        dice = self._dice
-        settings = Settings(
-            broker_id=number,
-            listen=f"127.0.0.{number}:9092",
-            offsets_topic_partitions=2,
-            transactions_topic_partitions=2,
-            group_initial_rebalance_delay_ms=dice.choice((0, 500)),
-            checkpoint_ms=dice.choice((300, 2_000, 60_000)),
-            retention_check_ms=dice.choice((1_000, 60_000)),
-            compaction_check_ms=dice.choice((1_000, 15_000)),
-            io_threads=dice.choice((1, 2, 4)),
-            topic={
-                "segment.bytes": str(dice.choice((1_024, 20_000, 1 << 30))),
-                "index.interval.bytes": str(dice.choice((0, 4_096))),
-            },
-        )
-        machine = Machine(
-            loop=self._loop,
-            network=self._network,
-            store=self._store,
-            settings=settings,
-            seed=f"{self._seed}.{number}",
-        )
-        machine.shuffles_tasks = dice.random() < 0.3
-        machine.store_manners.latency_ms_max = dice.choice((0.5, 20.0))
-        # On a slow disk much is unsynced when the power goes.
-        machine.pace.ms_max = dice.choice((1.5, 20.0, 100.0))
-        return machine
+    # -- before ------------------------------------------------------------------------------------------------------
 
     async def _create_topics(self) -> list[TopicPartition]:
         client = self._casting.new_client(SimClient, "admin")
@@ -183,13 +177,16 @@ class Run:
 
     async def _create(self, client: SimClient) -> list[TopicPartition]:
         sizes = {"rides": 2, "fares": 1}
+        configs = {"respool.flush": self._flush}
+        if self.plan.is_cluster:
+            configs["min.insync.replicas"] = str(self.plan.min_insync_replicas)
         topics = [
             {
                 "name": name,
                 "num_partitions": count,
-                "replication_factor": 1,
+                "replication_factor": self.plan.replication_factor,
                 "assignments": [],
-                "configs": [{"name": "respool.flush", "value": self._flush}],
+                "configs": [{"name": name, "value": value} for name, value in configs.items()],
             }
             for name, count in sizes.items()
         ]
@@ -204,6 +201,9 @@ class Run:
                 continue
             codes = [int(one.error_code) for one in reply.topics]
             created = sum(code in (OK, TOPIC_ALREADY_EXISTS) for code in codes)
+            if created < len(topics):
+                # Not all brokers may be there yet.
+                await client.pause()
         await client.close()
         return [
             TopicPartition(name, number) for name, count in sizes.items() for number in range(count)
@@ -228,12 +228,18 @@ class Run:
         """All was quiet, so nothing may be lost."""
         known = self._look_inside()
         for machine in self._machines:
-            if machine.is_up and self._flush == "always":
+            if self._flush == "always":
                 machine.cut_power()
-            elif machine.is_up:
+            elif not self.plan.is_cluster:
                 machine.kill()
+            elif machine.is_up:
+                # All in-sync replicas at once: only a clean stop keeps what is in their memories.
+                await machine.stop()
+        for machine in self._machines:
             machine.start()
         await asyncio.sleep(2)
+        if self.plan.is_cluster:
+            await self._agreement.reach("after all were restarted")
         client = self._casting.new_client(Consumer, "after", names=self._names, is_committed=False)
         after = await client.process.spawn(reader.read_to_the_end(client))
         compare(known, self._look_inside(), self.history)
@@ -243,11 +249,12 @@ class Run:
                     "A19", f"{name} is not the same after a power cut in a quiet time"
                 )
 
-    def _look_inside(self) -> dict[TopicPartition, Inside]:
-        inside: dict[TopicPartition, Inside] = {}
+    def _look_inside(self) -> dict[tuple[str, TopicPartition], Inside]:
+        inside: dict[tuple[str, TopicPartition], Inside] = {}
         for machine in self._machines:
             if machine.broker is not None:
-                inside.update(look_inside(machine.broker, self._names, self.history))
+                found = look_inside(machine.broker, self._names, self.history)
+                inside.update({(machine.host, name): one for name, one in found.items()})
         return inside
 
     async def _stop(self) -> None:

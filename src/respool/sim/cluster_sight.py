@@ -1,0 +1,42 @@
+"""The cluster as somebody sees it who may look into the metadata store at any time, without asking any broker."""
+
+from respool.cluster import keys
+from respool.cluster.view import ClusterView, TopicRules, read_view
+from respool.model.cluster import PartitionImage
+from respool.model.ids import BrokerId, TopicPartition
+from respool.sim.store import SimStore
+
+
+class ClusterSight:
+    def __init__(self, store: SimStore) -> None:
+        self._store = store
+        self._seen: tuple[int, ClusterView] | None = None
+
+    def view(self) -> ClusterView:
+        """Everything, as an operator's command sees it."""
+        revision = self._store.revision
+        if self._seen is None or self._seen[0] != revision:
+            values = self._store.snapshot("").values
+            controller = values.get(keys.CONTROLLER)
+            view = read_view(
+                values,
+                controller_revision=0 if controller is None else controller.revision,
+                rules_of=lambda _: TopicRules(),
+            )
+            self._seen = (revision, view)
+        return self._seen[1]
+
+    def partitions(self) -> dict[TopicPartition, PartitionImage]:
+        return {
+            TopicPartition(topic.name, number): image
+            for topic, number, image in self.view().partitions()
+        }
+
+    def epoch_of(self, broker: BrokerId) -> int | None:
+        """The broker epoch it is registered with; None while it is not."""
+        endpoint = self.view().brokers.get(broker)
+        return None if endpoint is None else endpoint.epoch
+
+    def controller(self) -> BrokerId | None:
+        stored = self._store.get(keys.CONTROLLER)
+        return None if stored is None else keys.decode_controller(stored.value)

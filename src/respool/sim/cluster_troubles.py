@@ -1,0 +1,205 @@
+"""What may happen to several machines of a simulated cluster at once, or just to the one that matters most now."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from respool.model.ids import BrokerId
+from respool.sim.cluster_sight import ClusterSight
+from respool.sim.loop import SimLoop
+from respool.sim.machine import Machine
+from respool.sim.machine_troubles import Deed
+from respool.sim.network import SimNetwork
+from respool.sim.operator import Operator
+from respool.sim.process import Process
+from respool.sim.restarter import Restarter
+
+# How long brokers may take to come up again in a rolling restart before the next one goes.
+ROLLING_LOOKS_MAX = 150
+ROLLING_LOOK_EVERY_S = 0.2
+
+
+class ClusterTroubles:
+    """The machine a deed is given is where the dice point; deeds of a whole cluster need none."""
+
+    def __init__(
+        self,
+        *,
+        loop: SimLoop,
+        network: SimNetwork,
+        machines: Sequence[Machine],
+        restarter: Restarter,
+        sight: ClusterSight,
+        operator: Operator,
+        session_ttl_ms: int,
+        dice: Random,
+    ) -> None:
+        self.clients: Sequence[Process] = ()
+        self._loop = loop
+        self._network = network
+        self._machines = machines
+        self._restarter = restarter
+        self._sight = sight
+        self._ttl_s = session_ttl_ms / 1000
+        self._dice = dice
+        self._is_rolling = False
+        self.deeds: Mapping[str, Deed] = {
+            "brokers cut apart": self._cut_apart,
+            "one-way cut": self._cut_one_way,
+            "one broker cut off": self._cut_off,
+            "leader cut off": self._leader_cut_off,
+            "leader paused": self._leader_paused,
+            "leader killed": self._leader_killed,
+            "leader without store": self._leader_without_store,
+            "controller cut off": self._controller_cut_off,
+            "controller paused": self._controller_paused,
+            "store outage": self._store_outage,
+            "late watches": self._late_watches,
+            "two killed": self._two_killed,
+            "all without power": self._all_without_power,
+            "rolling restart": self._rolling_restart,
+            **operator.deeds,
+        }
+
+    # -- networks ----------------------------------------------------------------------------------------------------
+
+    async def _cut_apart(self, _machine: Machine) -> None:
+        """Two sides that do not hear each other; clients and the store hear both."""
+        hosts = [one.host for one in self._machines]
+        side = set(self._dice.sample(hosts, self._dice.randint(1, len(hosts) - 1)))
+        await self._cut(
+            [(a, b) for a in hosts for b in hosts if (a in side) != (b in side)], self._a_while_s()
+        )
+
+    async def _cut_one_way(self, machine: Machine) -> None:
+        """It is not heard by some others, or does not hear them."""
+        others = [one.host for one in self._machines if one is not machine]
+        others = self._dice.sample(others, self._dice.randint(1, len(others)))
+        is_outwards = self._dice.random() < 0.5
+        ways = [(machine.host, one) if is_outwards else (one, machine.host) for one in others]
+        await self._cut(ways, self._a_while_s())
+
+    async def _cut_off(self, machine: Machine) -> None:
+        """From all other brokers, and maybe from the store and from clients."""
+        others = [one.host for one in self._machines if one is not machine]
+        if self._dice.random() < 0.5:
+            others += [one.host for one in self.clients]
+        both = [way for one in others for way in ((machine.host, one), (one, machine.host))]
+        without_store = self._dice.random() < 0.5
+        seconds = self._a_while_s()
+        if without_store:
+            await asyncio.gather(self._cut(both, seconds), self._cut_store([machine], seconds))
+        else:
+            await self._cut(both, seconds)
+
+    async def _leader_cut_off(self, machine: Machine) -> None:
+        await self._cut_off(self._some_leader() or machine)
+
+    async def _controller_cut_off(self, machine: Machine) -> None:
+        controller = self._controller() or machine
+        await self._cut_store([controller], self._a_while_s())
+
+    async def _cut(self, ways: Sequence[tuple[str, str]], seconds: float) -> None:
+        for way in ways:
+            self._network.cut(*way)
+        await asyncio.sleep(seconds)
+        for way in ways:
+            self._network.heal(*way)
+
+    # -- the store ---------------------------------------------------------------------------------------------------
+
+    async def _leader_without_store(self, machine: Machine) -> None:
+        await self._cut_store([self._some_leader() or machine], self._a_while_s())
+
+    async def _store_outage(self, _machine: Machine) -> None:
+        """Nobody reaches it. Short ones must not be noticed; long ones end every lease."""
+        await self._cut_store(self._machines, self._a_while_s())
+
+    async def _cut_store(self, machines: Sequence[Machine], seconds: float) -> None:
+        for one in machines:
+            one.store_manners.is_cut = True
+        await asyncio.sleep(seconds)
+        for one in machines:
+            one.store_manners.is_cut = False
+
+    async def _late_watches(self, machine: Machine) -> None:
+        """It hears of changes later than all others."""
+        machine.store_manners.watch_lag_ms_max = self._dice.choice((200.0, 2_000.0))
+        await asyncio.sleep(self._a_while_s())
+        machine.store_manners.watch_lag_ms_max = 0.0
+
+    # -- processes ---------------------------------------------------------------------------------------------------
+
+    async def _leader_paused(self, machine: Machine) -> None:
+        await self._pause(self._some_leader() or machine)
+
+    async def _controller_paused(self, machine: Machine) -> None:
+        await self._pause(self._controller() or machine)
+
+    async def _pause(self, machine: Machine) -> None:
+        """SIGSTOP, often for longer than its lease lasts; it wakes up and believes that nothing has happened."""
+        if not machine.is_up:
+            return
+        machine.pause()
+        await asyncio.sleep(self._dice.choice((0.5, 1.1, 2.0)) * self._ttl_s)
+        machine.resume()
+
+    async def _leader_killed(self, machine: Machine) -> None:
+        await self._crash(self._some_leader() or machine)
+
+    async def _two_killed(self, machine: Machine) -> None:
+        others = [one for one in self._machines if one is not machine]
+        await asyncio.gather(self._crash(machine), self._crash(self._dice.choice(others)))
+
+    async def _all_without_power(self, _machine: Machine) -> None:
+        await asyncio.gather(*(self._crash(one, power_cut=True) for one in self._machines))
+
+    async def _crash(self, machine: Machine, *, power_cut: bool | None = None) -> None:
+        if self._restarter.is_busy(machine) or not machine.is_up:
+            return
+        if power_cut is None:
+            power_cut = self._dice.random() < 0.5
+        async with self._restarter.restart(machine):
+            if power_cut:
+                self._restarter.cut_power(machine)
+            else:
+                self._restarter.kill(machine)
+
+    async def _rolling_restart(self, _machine: Machine) -> None:
+        """One after the other, as an upgrade does it."""
+        if self._is_rolling:
+            return
+        self._is_rolling = True
+        try:
+            for machine in self._machines:
+                if machine.broker is None or self._restarter.is_busy(machine):
+                    continue
+                async with self._restarter.restart(machine):
+                    await machine.stop()
+                await self._until_registered(machine)
+        finally:
+            self._is_rolling = False
+
+    async def _until_registered(self, machine: Machine) -> None:
+        for _ in range(ROLLING_LOOKS_MAX):
+            if self._sight.epoch_of(machine.id) is not None:
+                return
+            await asyncio.sleep(ROLLING_LOOK_EVERY_S)
+
+    # -- who and how long --------------------------------------------------------------------------------------------
+
+    def _some_leader(self) -> Machine | None:
+        leaders = sorted(
+            {one.leader for one in self._sight.partitions().values() if one.leader is not None}
+        )
+        return self._machine_of(self._dice.choice(leaders)) if leaders else None
+
+    def _controller(self) -> Machine | None:
+        return self._machine_of(self._sight.controller())
+
+    def _machine_of(self, broker: BrokerId | None) -> Machine | None:
+        return next((one for one in self._machines if one.id == broker), None)
+
+    def _a_while_s(self) -> float:
+        """Shorter than a lease, or about as long, or much longer."""
+        return self._dice.choice((0.3, 1.0, 1.5, 3.0)) * self._dice.random() * self._ttl_s

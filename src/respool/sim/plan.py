@@ -1,0 +1,50 @@
+"""What kind of run a seed makes: a broker alone, or a cluster, how large, and what it promises."""
+
+from dataclasses import dataclass
+
+from respool.sim.dice import dice_of
+
+# How often a seed runs a broker alone: always, until brokers form clusters.
+ALONE_ODDS = 1.0
+# Quartz is a hundred times better; virtual machines are not always.
+DRIFT_MAX = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    broker_count: int = 1
+    replication_factor: int = 1
+    min_insync_replicas: int = 1
+    # respool.flush of topics; None: drawn later, when it is known what a broker alone will suffer.
+    flush: str | None = None
+    session_ttl_ms: int = 9_000
+    replica_lag_max_ms: int = 10_000
+    # By machine; "" for none.
+    racks: tuple[str, ...] = ("",)
+    # How fast each machine's monotonic clock goes.
+    clock_rates: tuple[float, ...] = (1.0,)
+
+    @property
+    def is_cluster(self) -> bool:
+        return self.broker_count > 1
+
+
+def draw_plan(seed: int, *, broker_count: int | None = None) -> Plan:
+    """`broker_count`: as many, whatever the seed would like."""
+    dice = dice_of("plan", seed)
+    drawn = 1 if dice.random() < ALONE_ODDS else dice.choice((3, 3, 3, 3, 4, 5))
+    count = broker_count or drawn
+    if count == 1:
+        return Plan()
+    factor = min(count, dice.choice((2, 3, 3, 3)))
+    has_racks = dice.random() < 0.4
+    return Plan(
+        broker_count=count,
+        replication_factor=factor,
+        min_insync_replicas=min(factor, dice.choice((1, 2, 2, 2))),
+        flush=dice.choice(("always", "always", "interval", "os")),
+        session_ttl_ms=dice.choice((2_000, 3_000, 6_000)),
+        replica_lag_max_ms=dice.choice((500, 2_000, 6_000)),
+        racks=tuple(dice.choice("abc") if has_racks else "" for _ in range(count)),
+        clock_rates=tuple(1 + DRIFT_MAX * dice.uniform(-1, 1) for _ in range(count)),
+    )

@@ -1,0 +1,211 @@
+"""Looks into all brokers of a simulated cluster, and into the store, all the time: what must hold at every moment.
+
+C1   a partition has one leader in an epoch: one process, that is, for a restarted one knows less
+C2   leader epochs go up, and a leader is elected from who had everything
+C3   offsets are in order on every replica, and a high watermark goes up
+C4   what a leader called committed is the same everywhere it is known to be committed
+C6   whoever the store says is in sync has all that was ever called committed
+
+What was committed is known from the leaders: as soon as one's high watermark is seen above all before, the batches
+below it are written down here, and from then on every log is measured by them.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from respool.broker.partition import Partition
+from respool.cluster import keys
+from respool.model.cluster import PartitionImage
+from respool.model.ids import BrokerId, Offset, TopicPartition
+from respool.ports.metadata_store import KeyChanged
+from respool.sim.cluster_sight import ClusterSight
+from respool.sim.history import History
+from respool.sim.log_content import StoredBatch, batches_between
+from respool.sim.machine import Machine
+from respool.sim.restarter import Restarter
+from respool.sim.store import SimStore
+
+LOOK_EVERY_S = 0.05
+START = Offset(0)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What was ever called committed of a partition."""
+
+    end: Offset = START
+    batches: dict[int, StoredBatch] = field(default_factory=dict)
+
+
+class ReplicaWatch:
+    def __init__(
+        self,
+        *,
+        machines: Sequence[Machine],
+        store: SimStore,
+        sight: ClusterSight,
+        restarter: Restarter,
+        history: History,
+        is_synced: bool,
+    ) -> None:
+        """`is_synced`: who is in sync has it on the disk."""
+        self._machines = {one.id: one for one in machines}
+        self._sight = sight
+        self._restarter = restarter
+        self._history = history
+        self._is_synced = is_synced
+        self._ledgers: dict[TopicPartition, Ledger] = {}
+        # Which process led in an epoch.
+        self._leaders: dict[tuple[TopicPartition, int], str] = {}
+        # The high watermark last seen, of each process's replica in each epoch.
+        self._marks: dict[tuple[str, TopicPartition, int], Offset] = {}
+        # How far each process's replica was compared with the ledger.
+        self._compared: dict[tuple[str, TopicPartition], Offset] = {}
+        self._images: dict[str, PartitionImage] = {}
+        self._elected: dict[tuple[str, int], BrokerId] = {}
+        store.on_written = self._on_written
+
+    async def watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            self.look()
+
+    def look(self) -> None:
+        for machine in self._machines.values():
+            if machine.broker is not None and machine.process is not None:
+                for partition in machine.broker.partitions:
+                    if partition.is_online:
+                        self._look_at(machine.process.name, partition)
+        for name, image in self._sight.partitions().items():
+            self._check_complete(name, image)
+
+    # -- one replica -------------------------------------------------------------------------------------------------
+
+    def _look_at(self, process: str, partition: Partition) -> None:
+        name = partition.name
+        marks = (partition.log_start, partition.high_watermark, partition.log.log_end)
+        if list(marks) != sorted(marks):
+            self._violate("C3", name, f"{process}: start, watermark, end are {marks}")
+        key = (process, name, partition.leader_epoch)
+        if partition.high_watermark < self._marks.get(key, 0):
+            self._violate(
+                "C3",
+                name,
+                f"{process}: watermark from {self._marks[key]} to {partition.high_watermark}",
+            )
+        self._marks[key] = partition.high_watermark
+        if partition.is_leading:
+            self._check_sole_leader(process, partition)
+            self._write_down(process, partition)
+        if not _is_compacted(name):
+            self._compare(process, partition)
+
+    def _check_sole_leader(self, process: str, partition: Partition) -> None:
+        leader = partition.leader
+        if leader is None or len(leader.image.replicas) == 1:
+            # Nobody else has anything of it, so it may go on where it was.
+            return
+        name, epoch = partition.name, partition.leader_epoch
+        first = self._leaders.setdefault((name, epoch), process)
+        if first != process:
+            self._violate("C1", name, f"{first} and {process} both lead in epoch {epoch}")
+
+    def _write_down(self, process: str, partition: Partition) -> None:
+        ledger = self._ledgers.setdefault(partition.name, Ledger())
+        high_watermark = partition.high_watermark
+        if high_watermark <= ledger.end:
+            return
+        if not _is_compacted(partition.name):
+            for batch in batches_between(partition.log, ledger.end, high_watermark):
+                before = ledger.batches.setdefault(batch.base_offset, batch)
+                if before != batch:
+                    self._violate(
+                        "C5",
+                        partition.name,
+                        f"{process} leads with {batch}, committed was {before}",
+                    )
+        ledger.end = high_watermark
+
+    def _compare(self, process: str, partition: Partition) -> None:
+        ledger = self._ledgers.get(partition.name)
+        if ledger is None:
+            return
+        key = (process, partition.name)
+        end = min(partition.high_watermark, ledger.end)
+        start = self._compared.get(key, Offset(0))
+        if end <= start:
+            return
+        self._compared[key] = end
+        for batch in batches_between(partition.log, start, end):
+            if ledger.batches.get(batch.base_offset) != batch:
+                self._violate(
+                    "C4",
+                    partition.name,
+                    f"{process} has {batch}, committed is {ledger.batches.get(batch.base_offset)}",
+                )
+                return
+
+    # -- the store ---------------------------------------------------------------------------------------------------
+
+    def _check_complete(self, name: TopicPartition, image: PartitionImage) -> None:
+        ledger = self._ledgers.get(name)
+        if ledger is None:
+            return
+        for broker in (*image.isr, *image.elr):
+            log_end = self._end_at(broker, name)
+            if log_end is not None and log_end < ledger.end:
+                self._violate(
+                    "C6",
+                    name,
+                    f"broker {broker} ends at {log_end}, {ledger.end} is committed, the store has {image}",
+                )
+
+    def _end_at(self, broker: BrokerId, name: TopicPartition) -> Offset | None:
+        """None where nobody can say: it does not run, or has just crashed and has not said so."""
+        machine = self._machines[broker]
+        if machine.broker is None or not self._restarter.has_everything(broker):
+            return None
+        for partition in machine.broker.partitions.of_topic(name.topic):
+            if partition.name == name and partition.is_online:
+                log = partition.log
+                return log.synced_end if self._is_synced else log.log_end
+        return None
+
+    def _on_written(self, changes: Sequence[KeyChanged]) -> None:
+        for change in changes:
+            if not change.key.startswith(keys.PARTITIONS):
+                continue
+            if change.value is None:
+                self._images.pop(change.key, None)
+                continue
+            image = keys.decode_partition(change.value, revision=change.revision)
+            self._check_image(change.key, self._images.get(change.key), image)
+            self._images[change.key] = image
+
+    def _check_image(self, key: str, before: PartitionImage | None, image: PartitionImage) -> None:
+        def violate(rule: str, text: str) -> None:
+            self._history.violate(rule, f"{key}: {text}: {before} became {image}")
+
+        if not set(image.isr) <= set(image.replicas) or len(set(image.isr)) != len(image.isr):
+            violate("C2", "an ISR of others than replicas")
+        if image.leader is None:
+            return
+        if image.leader not in image.isr:
+            violate("C2", "a leader that is not in sync")
+        if self._elected.setdefault((key, image.leader_epoch), image.leader) != image.leader:
+            violate("C1", "two leaders in one epoch")
+        if before is None:
+            return
+        if image.leader_epoch < before.leader_epoch:
+            violate("C2", "the epoch goes down")
+        if image.leader != before.leader and image.leader not in (*before.isr, *before.elr):
+            violate("C2", "an unclean election")
+
+    def _violate(self, rule: str, name: TopicPartition, text: str) -> None:
+        self._history.violate(rule, f"{name}: {text}")
+
+
+def _is_compacted(name: TopicPartition) -> bool:
+    """Each broker compacts for itself, so bytes differ."""
+    return name.topic.startswith("__")

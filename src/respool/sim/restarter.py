@@ -1,0 +1,102 @@
+"""Who ends processes in a simulated run, and starts them again. One at a time for each machine.
+
+What a topic promises decides what may be done to it. With respool.flush=always anything may be. With less, what is
+committed is only in the memory of the in-sync replicas: it may be lost where the last of them loses its power, and
+nobody has promised otherwise. A broker that was killed cannot know that its machine kept its memory, so a kill is the
+same. There, `may_crash` is asked first.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+
+from respool.model.ids import BrokerId
+from respool.sim.cluster_sight import ClusterSight
+from respool.sim.loop import SimLoop
+from respool.sim.machine import Machine
+
+
+class Restarter:
+    def __init__(
+        self,
+        *,
+        loop: SimLoop,
+        machines: Sequence[Machine],
+        dice: Random,
+        sight: ClusterSight,
+        is_synced: bool,
+    ) -> None:
+        """`is_synced`: what is acknowledged is on the disk, so that nothing needs to be spared."""
+        self._loop = loop
+        self._machines = {one.id: one for one in machines}
+        self._dice = dice
+        self._sight = sight
+        self._is_synced = is_synced
+        self._restarting: set[str] = set()
+        # The epoch a machine was registered with when it crashed: until it has another one, the store may say that it
+        # is in sync though it is not.
+        self._crashed_in: dict[BrokerId, int] = {}
+
+    def is_busy(self, machine: Machine) -> bool:
+        """Whether its process is being ended or started."""
+        return machine.host in self._restarting
+
+    def start(self, machine: Machine) -> None:
+        machine.start()
+        self._loop.trace.note(self._loop.time(), f"{machine.host}: starts")
+
+    @asynccontextmanager
+    async def restart(self, machine: Machine) -> AsyncIterator[None]:
+        """End the process in here; it is started again after a while."""
+        self._restarting.add(machine.host)
+        try:
+            yield
+            await asyncio.sleep(self._dice.choice((0.0, 0.5, 3.0)) * self._dice.random())
+            if not machine.is_up:
+                self.start(machine)
+        finally:
+            self._restarting.discard(machine.host)
+
+    def kill(self, machine: Machine) -> bool:
+        """False: it may not be."""
+        if not self.may_crash(machine):
+            return False
+        self._on_crash(machine)
+        machine.kill()
+        return True
+
+    def cut_power(self, machine: Machine) -> bool:
+        """False: it may not be."""
+        if not self.may_crash(machine):
+            return False
+        self._on_crash(machine)
+        machine.cut_power()
+        return True
+
+    def may_crash(self, machine: Machine) -> bool:
+        """Whether everything committed here is also somewhere else, for sure."""
+        if self._is_synced:
+            return True
+        me = machine.id
+        for image in self._sight.partitions().values():
+            # Nobody is left to copy from, or it is the last who has it.
+            if me in (*image.isr, *image.elr, image.last_leader) and not any(
+                self.has_everything(one) for one in image.isr if one != me
+            ):
+                return False
+        return True
+
+    def has_everything(self, broker: BrokerId) -> bool:
+        """Whether the store is right when it says that this broker is in sync."""
+        machine = self._machines[broker]
+        if not machine.is_up or machine.broker is None:
+            return False
+        epoch = self._sight.epoch_of(broker)
+        return epoch is not None and epoch > self._crashed_in.get(broker, -1)
+
+    def _on_crash(self, machine: Machine) -> None:
+        me = machine.id
+        epoch = self._sight.epoch_of(me)
+        if epoch is not None:
+            self._crashed_in[me] = epoch
