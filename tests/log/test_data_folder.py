@@ -32,6 +32,7 @@ from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicParti
 from respool.model.topic_config import TopicConfig
 from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
+from respool.records.markers import EndTransactionMarker
 from respool.sim.disk import SimDisk
 from respool.sim.disk_faults import ProcessGone
 
@@ -65,6 +66,19 @@ def open_log(
 def append(log: PartitionLog, text: str = "a ride") -> None:
     data = build_batch([NewRecord(value=text.encode(), timestamp_ms=NOON)])
     log.append(RecordBatch(read_header(data), data), leader_epoch=LeaderEpoch(0), now_ms=NOON)
+
+
+def in_transaction(log: PartitionLog) -> None:
+    data = build_batch(
+        [NewRecord(value=b"a ride", timestamp_ms=NOON)],
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    batch = RecordBatch(read_header(data), data)
+    guard = log.begin_verification(batch.header)
+    log.append(batch, leader_epoch=LeaderEpoch(0), now_ms=NOON, guard=guard)
 
 
 def sync(log: PartitionLog) -> None:
@@ -131,6 +145,28 @@ def test_partitions_without_meta_properties_are_not_taken_over() -> None:
     with pytest.raises(DataFolderMismatch, match=r"no meta\.properties"):
         open_folder(disk)
     assert disk.list_folder("") == ["orders-0"]
+
+
+# Committed or not
+
+
+def test_a_replicated_log_is_committed_up_to_the_high_watermark_written_down() -> None:
+    disk = a_disk()
+    folder = open_folder(disk)
+    log = open_log(folder)
+    in_transaction(log)
+    commit = EndTransactionMarker(
+        producer_id=1, producer_epoch=0, coordinator_epoch=0, is_commit=True
+    )
+    log.append_marker(commit, leader_epoch=LeaderEpoch(0), now_ms=NOON)
+    assert folder.close({ORDERS: log}, {ORDERS: Offset(1)})
+    folder = open_folder(disk.reopen())
+    log = folder.open_partition(
+        ORDERS, topic_id=FIRST, config=CONFIG, now_ms=NOON, is_replicated=True
+    )
+    assert folder.high_watermark(ORDERS) == 1
+    assert log.last_stable_offset(Offset(1)) == 0
+    assert open_log(open_folder(disk.reopen())).last_stable_offset(Offset(1)) == 1
 
 
 # Clean and unclean

@@ -35,6 +35,7 @@ class Copy:
             recovery_point=self.log_start,
             clean=False,
             producer_expiration_ms=EXPIRATION_MS,
+            is_replicated=True,
         )
 
     def fetch_all(self, leader: PartitionLog, *, bytes_max: int = 900) -> int:
@@ -156,6 +157,10 @@ def test_a_leaders_gaps_stay_gaps() -> None:
     gone = leader.batches[1].base_offset
     found = copy.log.read(gone, max_offset=copy.log.log_end, bytes_max=1, at_least_one=True)
     assert found == left[1].data
+    # Behind a gap too, what was synced is there after a power cut: the leader was told so.
+    copy.crash_and_start()
+    assert copy.log.log_end == leader.log_end
+    assert copy.stored() == b"".join(one.data for one in left)
 
 
 def test_one_write_takes_all_that_goes_to_one_segment() -> None:

@@ -23,6 +23,7 @@ Every method may block on the disk: call it off the event loop. Calls may come f
 is a lock; it is not held while a log is recovered, so that many can be at the same time.
 """
 
+import json
 import logging
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -45,7 +46,9 @@ logger = logging.getLogger(__name__)
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
 # Kafka reads a broker epoch from it; -1 is its word for none.
-_CLEAN_MARKER_CONTENT = b'{"version":"0","broker_epoch":"-1"}'
+_CLEAN_MARKER_VERSION = "0"
+# Of a broker that is not in a cluster.
+NO_BROKER_EPOCH = -1
 
 
 class DataFolder:
@@ -69,6 +72,8 @@ class DataFolder:
         self.cluster_id = identity.cluster_id
         # No log has changed since it was closed. What damaged a checkpoint may have damaged more.
         self.was_clean = disk.exists(CLEAN_MARKER) and not self._checkpoints.any_is_damaged
+        # Which run of the broker it was that stopped cleanly, where it was one of a cluster.
+        self.clean_epoch = _clean_epoch(disk) if self.was_clean else None
 
     @classmethod
     def open(
@@ -96,9 +101,17 @@ class DataFolder:
         return folder
 
     def open_partition(
-        self, name: TopicPartition, *, topic_id: TopicId, config: TopicConfig, now_ms: int
+        self,
+        name: TopicPartition,
+        *,
+        topic_id: TopicId,
+        config: TopicConfig,
+        now_ms: int,
+        is_replicated: bool = False,
     ) -> PartitionLog:
         """Open the partition's log, recovered as far as it needs to be, or a new one if there never was one.
+
+        One that is replicated is committed up to `high_watermark` and not beyond; alone, all that is here is.
 
         A folder of that name that belongs to another topic is put aside: not read, not deleted.
 
@@ -124,6 +137,8 @@ class DataFolder:
             clean=clean,
             producer_expiration_ms=self._producer_expiration_ms,
             cleaned_end=self._checkpoints.cleaned_end(name),
+            high_watermark=self.high_watermark(name) if is_replicated else None,
+            is_replicated=is_replicated,
         )
         # A log that lost its end is refused: grown again, it would be believed up to the old point.
         assert log.synced_end >= points.get(name)
@@ -210,6 +225,7 @@ class DataFolder:
         *,
         closed: Collection[TopicPartition] = (),
         is_clean: bool = True,
+        broker_epoch: int = NO_BROKER_EPOCH,
     ) -> bool:
         """Close the logs and leave the folder so that the next start need not read them; say whether it need not.
 
@@ -225,7 +241,9 @@ class DataFolder:
             self._checkpoints.write(self._current(logs), high_watermarks)
             if not is_clean or not self._are_all_clean(closed):
                 return False
-            self._disk.replace_file(CLEAN_MARKER, _CLEAN_MARKER_CONTENT)
+            marker = {"version": _CLEAN_MARKER_VERSION, "broker_epoch": str(broker_epoch)}
+            content = json.dumps(marker, separators=(",", ":")).encode()
+            self._disk.replace_file(CLEAN_MARKER, content)
             return True
 
     def _start(self) -> None:
@@ -259,6 +277,14 @@ class DataFolder:
     def _are_all_clean(self, closed: set[TopicPartition]) -> bool:
         untouched = set(self._folders.names()) - self._opened.keys()
         return self._opened.keys() <= closed and (self.was_clean or not untouched)
+
+
+def _clean_epoch(disk: Disk) -> int | None:
+    try:
+        epoch = int(json.loads(disk.read_file(CLEAN_MARKER) or b"")["broker_epoch"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    return None if epoch == NO_BROKER_EPOCH else epoch
 
 
 def cluster_id_text(uuid: UUID) -> str:

@@ -20,6 +20,7 @@ from respool.log.segment import Segment
 from respool.log.segment_indexes import IndexSettings
 from respool.log.segments import Segments
 from respool.log.snapshot_files import SnapshotFiles
+from respool.log.uncommitted_ends import find_uncommitted_ends
 from respool.model.errors import SegmentCorrupt
 from respool.model.ids import Offset
 from respool.ports.disk import Disk
@@ -49,25 +50,49 @@ class LogLoader:
         now_ms: int,
         producer_expiration_ms: int,
         may_have_gaps: bool = False,
+        is_replicated: bool = False,
     ) -> None:
-        """A log that was compacted, or may have been, has gaps."""
+        """A log that was compacted, or may have been, has gaps; a copy of one may have them up to its end."""
         self._disk = disk
         self._folder = folder
         self._settings = settings
         self._now_ms = now_ms
         self._expiration_ms = producer_expiration_ms
         self._may_have_gaps = may_have_gaps
+        self._is_replicated = is_replicated
         found = LogFolder.open(disk, folder, settings, now_ms=now_ms)
         # Oldest first; none is opened yet.
         self._segments = found.segments
         self._snapshots = found.snapshots
 
-    def load(self, *, log_start: Offset, recovery_point: Offset, clean: bool) -> LoadedLog:
+    def load(
+        self,
+        *,
+        log_start: Offset,
+        recovery_point: Offset,
+        clean: bool,
+        high_watermark: Offset | None = None,
+    ) -> LoadedLog:
         """Find out what the log holds; after a crash, make it whole and put it on the disk.
+
+        What lies before the high watermark is committed; without one, all is.
 
         Raises:
             SegmentCorrupt: something that was on the disk once is damaged or missing.
         """
+        loaded = self._load(log_start=log_start, recovery_point=recovery_point, clean=clean)
+        if high_watermark is not None and high_watermark < loaded.log_end:
+            ended = find_uncommitted_ends(
+                loaded.segments,
+                loaded.snapshots,
+                high_watermark=high_watermark,
+                log_end=loaded.log_end,
+                expiration_ms=self._expiration_ms,
+            )
+            loaded.producers.transactions.keep_back_for(ended)
+        return loaded
+
+    def _load(self, *, log_start: Offset, recovery_point: Offset, clean: bool) -> LoadedLog:
         # A snapshot is written only after everything before its offset is on the disk.
         synced_end = max(recovery_point, self._snapshots.newest)
         if not self._segments:
@@ -168,6 +193,7 @@ class LogLoader:
             snapshots=self._snapshots,
             producer_expiration_ms=self._expiration_ms,
             may_have_gaps=self._may_have_gaps,
+            is_replicated=self._is_replicated,
         )
         done = recovery.run(Segments(self._segments), log_start=log_start, synced_end=synced_end)
         segments, producers, epochs = recovery.segments, recovery.producers, recovery.epochs

@@ -35,11 +35,16 @@ def replay_producers(
 
 
 def replay_batch(
-    producers: ProducerStates, segment: Segment, batch: BatchAt
+    producers: ProducerStates,
+    segment: Segment,
+    batch: BatchAt,
+    *,
+    high_watermark: Offset | None = None,
 ) -> AbortedTransaction | None:
     """Replay one batch; return the transaction that it aborts.
 
-    Its end is taken for committed, for there may be millions: whoever knows better says so when all is replayed.
+    Without a high watermark its end is taken for committed, for there may be millions: whoever knows better says so
+    when all is replayed (uncommitted_ends.py).
     """
     header = batch.header
     if not header.is_control:
@@ -52,7 +57,8 @@ def replay_batch(
     offset = header.base_offset
     aborted = producers.aborting(marker.producer_id, marker_offset=offset)
     producers.end_transaction(marker, offset=offset, timestamp_ms=header.max_timestamp)
-    producers.transactions.on_high_watermark(header.next_offset)
+    if high_watermark is None:
+        producers.transactions.on_high_watermark(header.next_offset)
     return None if marker.is_commit else aborted
 
 

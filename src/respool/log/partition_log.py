@@ -111,12 +111,16 @@ class PartitionLog(LogReader):
         clean: bool,
         producer_expiration_ms: int,
         cleaned_end: Offset | None = None,
+        high_watermark: Offset | None = None,
+        is_replicated: bool = False,
     ) -> "PartitionLog":
         """Open the log in that folder, or begin one there at `log_start`.
 
         `recovery_point` is a `synced_end` written down earlier, and `clean` says that it was the last one: `close`
         returned, and nothing was done since. After that nothing is read here; after a crash the log is checked from
-        the recovery point on. `cleaned_end` is how far it was compacted; None when it never was.
+        the recovery point on. `cleaned_end` is how far it was compacted; None when it never was. `high_watermark` is
+        how far it is known to be committed; None when all that is here is. A log that `is_replicated` may hold what
+        `append_fetched` wrote.
 
         Raises:
             SegmentCorrupt: something below the recovery point is damaged or missing. Nothing was cut.
@@ -128,8 +132,14 @@ class PartitionLog(LogReader):
             now_ms=now_ms,
             producer_expiration_ms=producer_expiration_ms,
             may_have_gaps=config.is_compacted or cleaned_end is not None,
+            is_replicated=is_replicated,
         )
-        loaded = loader.load(log_start=log_start, recovery_point=recovery_point, clean=clean)
+        loaded = loader.load(
+            log_start=log_start,
+            recovery_point=recovery_point,
+            clean=clean,
+            high_watermark=high_watermark,
+        )
         return cls(
             disk=disk,
             folder=folder,

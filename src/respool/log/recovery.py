@@ -46,6 +46,8 @@ from respool.model.errors import SegmentCorrupt
 from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.ports.disk import Disk
 
+OFFSET_MAX = Offset(2**63 - 1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
@@ -70,6 +72,7 @@ class LogRecovery:
         snapshots: SnapshotFiles,
         producer_expiration_ms: int,
         may_have_gaps: bool,
+        is_replicated: bool = False,
     ) -> None:
         self._disk = disk
         self._folder = folder
@@ -77,6 +80,7 @@ class LogRecovery:
         self._snapshots = snapshots
         self._expiration_ms = producer_expiration_ms
         self._may_have_gaps = may_have_gaps
+        self._is_replicated = is_replicated
         self._scanned: list[Segment] = []
         self._log_end = Offset(0)
 
@@ -103,9 +107,7 @@ class LogRecovery:
         written_down = self._load_epochs(listed, log_start, scan_from)
 
         bytes_before = listed.size_bytes
-        # Compaction takes only what is on the disk, and never of the last segment.
-        gaps_end = max(synced_end, listed.active.base_offset) if self._may_have_gaps else None
-        damage = self._scan_all(listed.all[first:], scan_from, gaps_end)
+        damage = self._scan_all(listed.all[first:], scan_from, self._gaps_end(listed, synced_end))
         # What lies below the log's start was deleted: its loss is none.
         if damage and self._log_end < synced_end and synced_end > log_start:
             raise SegmentCorrupt(
@@ -133,6 +135,16 @@ class LogRecovery:
         # Last, for it says that all before is on the disk.
         self._snapshots.write(self._log_end, self.producers.encode_snapshot())
         self._snapshots.on_written([self._log_end])
+
+    def _gaps_end(self, listed: Segments, synced_end: Offset) -> Offset | None:
+        """Below which offset some may be missing; None when none may."""
+        if self._is_replicated:
+            # A leader's gaps are written here like its batches, anywhere. What was synced behind one was acknowledged,
+            # so it must not be taken for torn. One doubt remains: a write torn within the first eight bytes of a batch
+            # behind a gap may show an offset that lies in the gap. The batch is then one that nobody was promised.
+            return OFFSET_MAX
+        # Compaction takes only what is on the disk, and never of the last segment.
+        return max(synced_end, listed.active.base_offset) if self._may_have_gaps else None
 
     def _producers_at(self, listed: Segments, scan_from: Offset) -> ProducerStates:
         """The producers where the scan begins, for the transactions that end between there and the snapshot in use."""

@@ -2,7 +2,8 @@
 
 A batch is sound when its length fits the file, its magic and checksum are right and it begins with the offset that
 comes next. The checksum does not cover base offset and length: a write torn between those and the rest shows there. Of
-a compacted log some batches are gone, but only below what is known to be on the disk, where no write can be torn.
+a compacted log some batches are gone, but only below what is known to be on the disk, where no write can be torn; of a
+follower's copy of one, anywhere.
 """
 
 from collections.abc import Iterator
