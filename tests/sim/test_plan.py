@@ -1,0 +1,28 @@
+"""What kind of run a seed makes."""
+
+from collections import Counter
+
+from respool.sim.plan import draw_plan
+
+
+def test_a_seed_always_makes_the_same_plan() -> None:
+    assert draw_plan(7) == draw_plan(7)
+    assert draw_plan(7, broker_count=3) == draw_plan(7, broker_count=3)
+
+
+def test_so_many_brokers_run_as_were_asked_for() -> None:
+    assert not draw_plan(7, broker_count=1).is_cluster
+    for seed in range(50):
+        plan = draw_plan(seed, broker_count=4)
+        assert plan.broker_count == len(plan.racks) == len(plan.clock_rates) == 4
+
+
+def test_no_topic_asks_for_more_than_there_is() -> None:
+    for seed in range(200):
+        plan = draw_plan(seed, broker_count=3)
+        assert 1 <= plan.min_insync_replicas <= plan.replication_factor <= 3
+
+
+def test_seeds_differ_in_what_they_promise() -> None:
+    drawn = Counter(draw_plan(seed, broker_count=3).flush for seed in range(100))
+    assert set(drawn) == {"always", "interval", "os"}

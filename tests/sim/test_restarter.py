@@ -1,0 +1,111 @@
+"""Where nothing is promised to be synced, the last one that has it must not be struck."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import cast
+from uuid import UUID
+
+import pytest
+
+from respool.broker.broker import Broker
+from respool.cluster import keys
+from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.model.ids import BrokerId, LeaderEpoch, TopicId
+from respool.model.settings import Settings
+from respool.sim.clock import NodeClock
+from respool.sim.cluster_sight import ClusterSight
+from respool.sim.dice import dice_of
+from respool.sim.loop import SimLoop
+from respool.sim.machine import Machine
+from respool.sim.network import SimNetwork
+from respool.sim.restarter import Restarter
+from respool.sim.store import SimStore
+
+TOPIC = TopicId(UUID(int=1))
+ONE, TWO = BrokerId(1), BrokerId(2)
+BOTH = PartitionImage(replicas=(ONE, TWO), isr=(ONE, TWO), leader=ONE, leader_epoch=LeaderEpoch(0))
+
+
+class World:
+    def __init__(self, loop: SimLoop, *, is_synced: bool = False) -> None:
+        self.loop = loop
+        network = SimNetwork(loop, dice_of("network", 1))
+        self.store = SimStore(clock=NodeClock(loop))
+        self.machines = [
+            Machine(
+                loop=loop,
+                network=network,
+                store=self.store,
+                settings=Settings(broker_id=number, listen=f"127.0.0.{number}:9092"),
+                seed=number,
+            )
+            for number in (1, 2)
+        ]
+        self.restarter = Restarter(
+            loop=loop,
+            machines=self.machines,
+            dice=dice_of("test", 1),
+            sight=ClusterSight(self.store),
+            is_synced=is_synced,
+        )
+        record = keys.TopicRecord(id=TOPIC, overrides={}, partition_count=1)
+        self.put(keys.topic_key("rides"), keys.encode_topic(record))
+
+    def put(self, key: str, value: bytes) -> None:
+        self.store.transact((), {key: value}, (), None)
+
+    def put_partition(self, image: PartitionImage) -> None:
+        self.put(keys.partition_key(TOPIC, 0), keys.encode_partition(image))
+
+    def register(self, machine: Machine) -> None:
+        """It runs, as far as anybody can see."""
+        if machine.process is None or not machine.process.is_alive:
+            machine.process = self.loop.new_process(machine.host)
+        machine.broker = cast("Broker", object())
+        endpoint = BrokerEndpoint(id=machine.id, host="h", port=1)
+        registration = keys.BrokerRegistration(endpoint=endpoint, incarnation=UUID(int=machine.id))
+        self.put(keys.broker_key(machine.id), keys.encode_broker(registration))
+
+
+@pytest.fixture
+def loop() -> Iterator[SimLoop]:
+    made = SimLoop(1)
+    yield made
+    made.close()
+
+
+def test_one_of_two_in_sync_may_crash(loop: SimLoop) -> None:
+    world = World(loop)
+    world.put_partition(BOTH)
+    for machine in world.machines:
+        world.register(machine)
+    assert all(world.restarter.may_crash(one) for one in world.machines)
+
+
+def test_the_last_in_sync_may_not_crash_and_the_other_may(loop: SimLoop) -> None:
+    world = World(loop)
+    world.put_partition(replace(BOTH, isr=(ONE,)))
+    for machine in world.machines:
+        world.register(machine)
+    assert [world.restarter.may_crash(one) for one in world.machines] == [False, True]
+
+
+def test_who_has_crashed_counts_for_nothing_until_it_has_registered_anew(loop: SimLoop) -> None:
+    world = World(loop)
+    world.put_partition(BOTH)
+    for machine in world.machines:
+        world.register(machine)
+    one, two = world.machines
+    assert world.restarter.kill(two)
+    # The store has not noticed, and it runs again already.
+    two.broker = cast("Broker", object())
+    assert not world.restarter.may_crash(one)
+    assert not world.restarter.kill(one)
+    world.register(two)
+    assert world.restarter.may_crash(one)
+
+
+def test_what_is_synced_needs_not_to_be_spared(loop: SimLoop) -> None:
+    world = World(loop, is_synced=True)
+    world.put_partition(replace(BOTH, isr=(ONE,)))
+    assert all(world.restarter.may_crash(one) for one in world.machines)
