@@ -29,6 +29,12 @@ COMMANDS = [
     ["log", "dump"],
     ["log", "verify"],
     ["log", "accept-loss"],
+    ["cluster", "up"],
+    ["cluster", "status"],
+    ["cluster", "add"],
+    ["cluster", "drain"],
+    ["cluster", "remove"],
+    ["cluster", "balance"],
 ]
 
 
@@ -46,7 +52,7 @@ def test_every_command_has_help_with_an_example(run: Run, command: list[str]) ->
 
 def test_every_command_that_prints_data_has_json(run: Run) -> None:
     for command in COMMANDS:
-        if command not in (["serve"], ["log", "accept-loss"]):
+        if command not in (["serve"], ["log", "accept-loss"], ["cluster", "up"]):
             assert "--json" in run(*command, "--help").out
 
 

@@ -62,6 +62,21 @@ def test_only_a_broker_that_holds_nothing_is_removed() -> None:
     assert remove(cluster.view(), THREE) == []
 
 
+def test_a_dead_broker_is_removed_by_force_and_its_replicas_are_made_anew() -> None:
+    cluster = world()
+    with pytest.raises(InvalidRequest, match="holds 4 replicas"):
+        remove(cluster.view(), THREE, is_forced=True)
+    cluster.die(THREE)
+    cluster.decide()
+    with pytest.raises(InvalidRequest, match="holds 4 replicas"):
+        remove(cluster.view(), THREE)
+    cluster.apply(remove(cluster.view(), THREE, is_forced=True))
+    while holdings(cluster.view(), THREE).replicas:
+        cluster.decide()
+        cluster.catch_up_everywhere()
+    assert all(len(image.isr) == 2 for image in cluster.images().values())
+
+
 def test_an_admitted_broker_may_be_given_replicas_again() -> None:
     cluster = world()
     cluster.apply(drain(cluster.view(), THREE))

