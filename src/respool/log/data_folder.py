@@ -13,8 +13,8 @@ What must stay true at every moment the power may go:
 
 - The marker exists only while every log is synced to its end and the recovery points say so. So it is removed, durably,
   before `open` returns, and written last by `close`.
-- A recovery point lies at or below what is synced. After a log is cut back, `write_checkpoints` must come before the
-  next append, or a crash would trust new bytes below the old point.
+- A recovery point lies at or below what is synced. So it is lowered, durably, before a log is cut back: a log that ends
+  before it is taken for damaged, and a crash would trust new bytes below an old point.
 - A checkpoint speaks of the log that lies in the folder, never of an earlier one under the same name. So what it says
   is forgotten, durably, before the folder of an earlier topic is put aside, and before that of a removed partition is
   deleted. Then a partition that the checkpoints know and that has no folder was lost, and is not made anew.
@@ -148,6 +148,27 @@ class DataFolder:
     def high_watermark(self, name: TopicPartition) -> Offset:
         """The high watermark as last written down. The log may have lost its end since: trust it up to `log_end`."""
         return self._checkpoints.high_watermarks.get(name)
+
+    def truncate_partition(self, name: TopicPartition, log: PartitionLog, offset: Offset) -> None:
+        """Cut off the batch that holds `offset` and all after it; on the disk when this returns.
+
+        Nobody appends to the log meanwhile, and no sync of it runs. A power cut leaves it with its old end, with the
+        new one, or with one between them.
+
+        Raises:
+            StorageError: the log is in between, and not to be used before it is opened again.
+        """
+        with self._guard:
+            self._checkpoints.lower(name, log.end_after_cut(offset))
+            log.truncate_to(offset)
+
+    def start_partition_anew(self, name: TopicPartition, log: PartitionLog, offset: Offset) -> None:
+        """Drop all that the log holds and let it go on at `offset`. All else is as with `truncate_partition`."""
+        with self._guard:
+            self._checkpoints.lower(name, min(offset, log.first_base_offset))
+            # An old log that a power cut leaves, and that does not reach this, is dropped at the next opening.
+            self._checkpoints.log_starts.update({name: offset})
+            log.truncate_fully_and_start_at(offset)
 
     def partition_folders(self) -> list[TopicPartition]:
         """The partitions that have a folder here, in use or not."""

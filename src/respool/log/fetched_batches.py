@@ -16,6 +16,8 @@ All batches are checked before the first is written. Those that go to one segmen
 is a header read, a checksum, and an entry in the index where one is due.
 """
 
+from typing import NamedTuple
+
 from respool.log.batch_walk import BatchAt
 from respool.log.log_parts import LogParts
 from respool.log.log_truncation import LogTruncation
@@ -36,6 +38,14 @@ from respool.records.seal import LENGTH_MIN
 from respool.records.validate import check_stored
 
 
+class AppendedFetched(NamedTuple):
+    log_end: Offset
+    # Of the last record here; -1 when none is known.
+    last_epoch: LeaderEpoch
+    # How many bytes were appended; 0 where all of it was here already, or no batch was whole.
+    byte_count: int
+
+
 class FetchedBatches:
     def __init__(self, parts: LogParts, truncation: LogTruncation) -> None:
         self._parts = parts
@@ -43,10 +53,14 @@ class FetchedBatches:
 
     def append(
         self, records: bytes | memoryview, *, now_ms: int, leader_epoch: LeaderEpoch | None
-    ) -> int:
-        """Append what is new; return how many bytes. The errors are those of `PartitionLog.append_fetched`."""
+    ) -> AppendedFetched:
+        """Append what is new. The errors are those of `PartitionLog.append_fetched`."""
+        byte_count = self._append(memoryview(records), now_ms, leader_epoch)
         parts = self._parts
-        data = memoryview(records)
+        return AppendedFetched(parts.end.offset, parts.last_epoch, byte_count)
+
+    def _append(self, data: memoryview, now_ms: int, leader_epoch: LeaderEpoch | None) -> int:
+        parts = self._parts
         batches = _sound_batches(data, log_end=parts.end.offset, is_empty=self._is_empty)
         if not batches:
             return 0

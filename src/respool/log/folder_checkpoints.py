@@ -62,6 +62,15 @@ class FolderCheckpoints:
             }
         )
 
+    def lower(self, name: TopicPartition, offset: Offset) -> None:
+        """Promise nothing of this partition at `offset` and beyond, durably: what lies there is about to be cut off.
+
+        Each of them may be lower than the truth, so a crash between them does no harm.
+        """
+        for kept in self._all:
+            if kept.get(name) > offset:
+                kept.update({name: offset})
+
     def recorded_end(self, name: TopicPartition) -> Offset:
         """How far the partition's log is known to have reached; 0 when nothing is known."""
         return max(self.recovery_points.get(name), self.high_watermarks.get(name))

@@ -34,6 +34,11 @@ class LogReader:
         return len(self._parts.segments)
 
     @property
+    def first_base_offset(self) -> Offset:
+        """Where the first segment begins: some of it may be deleted already."""
+        return self._parts.segments.first.base_offset
+
+    @property
     def config(self) -> TopicConfig:
         return self._parts.config
 

@@ -5,7 +5,7 @@ from respool.log.log_parts import LogParts
 from respool.log.log_walk import replay_producers
 from respool.log.pending_sync import SyncLedger
 from respool.log.segments import LogPoint
-from respool.log.truncation import Truncation
+from respool.log.truncation import Truncation, find_cut
 from respool.model.ids import Offset
 
 
@@ -13,6 +13,15 @@ class LogTruncation:
     def __init__(self, parts: LogParts, compaction: LogCompaction) -> None:
         self._parts = parts
         self._compaction = compaction
+
+    def end_after(self, offset: Offset) -> Offset:
+        """Where the log will end when it is cut there: at `offset`, or before it, where a batch holds it."""
+        parts = self._parts
+        if offset >= parts.end.offset:
+            return parts.end.offset
+        if offset < parts.segments.first.base_offset:
+            return offset
+        return find_cut(parts.segments, offset)[1]
 
     def cut_to(self, offset: Offset) -> None:
         """Cut off the batch that holds `offset` and all after it; on the disk when this returns.

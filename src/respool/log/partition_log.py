@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from respool.log.compaction import Compaction, CompactionTools
 from respool.log.compaction_span import CompactionSpan
-from respool.log.fetched_batches import FetchedBatches
+from respool.log.fetched_batches import AppendedFetched, FetchedBatches
 from respool.log.log_compaction import LogCompaction
 from respool.log.log_loader import LoadedLog, LogLoader
 from respool.log.log_parts import LogParts
@@ -61,14 +61,6 @@ class Appended(NamedTuple):
     is_duplicate: bool
     # The broker's time, where the topic keeps that; else -1.
     log_append_time_ms: int
-
-
-class AppendedFetched(NamedTuple):
-    log_end: Offset
-    # Of the log's last batch, or where nothing is left of any, of the one before; -1 when none is known.
-    last_epoch: LeaderEpoch
-    # How many bytes were appended; 0 where all of it was here already, or no batch was whole.
-    byte_count: int
 
 
 class PartitionLog(LogReader):
@@ -236,8 +228,7 @@ class PartitionLog(LogReader):
             ReplicationDiverged: it does not continue this log.
             DiskFull, DiskFailed: it could not be written. Batches before may have been; the log ends after them.
         """
-        byte_count = self._fetched.append(records, now_ms=now_ms, leader_epoch=leader_epoch)
-        return AppendedFetched(self.log_end, self.last_epoch, byte_count)
+        return self._fetched.append(records, now_ms=now_ms, leader_epoch=leader_epoch)
 
     @property
     def last_epoch(self) -> LeaderEpoch:
@@ -394,11 +385,20 @@ class PartitionLog(LogReader):
     def truncate_to(self, offset: Offset) -> None:
         """Cut off the batch that holds `offset` and all after it; on the disk when this returns.
 
-        Before that the caller writes down a recovery point and a log start that are not beyond `offset`, for a log that
-        ends before them is taken for damaged. No sync may be running meanwhile; those begun come to nothing.
+        Before that the caller writes down a recovery point and a log start that are not beyond `end_after_cut`, for a
+        log that ends before them is taken for damaged: `DataFolder.truncate_partition` does both. No sync may be
+        running meanwhile; those begun come to nothing.
         """
         self._truncation.cut_to(offset)
 
+    def end_after_cut(self, offset: Offset) -> Offset:
+        """Where `truncate_to` would leave the log's end: not after `offset`."""
+        return self._truncation.end_after(offset)
+
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Drop everything and go on at `offset`; on the disk when this returns. The rules are as for `truncate_to`."""
+        """Drop everything and go on at `offset`; on the disk when this returns.
+
+        Before that the caller writes down a recovery point that is not beyond `offset` nor `first_base_offset`:
+        `DataFolder.start_partition_anew` does. Else the rules are as for `truncate_to`.
+        """
         self._truncation.start_anew_at(offset)

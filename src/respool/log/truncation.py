@@ -17,11 +17,8 @@ class Truncation:
 
     def cut(self, segments: Segments, offset: Offset) -> tuple[Segments, Offset]:
         """Cut off the batch that holds `offset` and all after it; return what is left, and where that ends."""
-        index = segments.index_of(offset)
-        assert index >= 0, f"offset {offset} lies before the first segment"
+        index, log_end = find_cut(segments, offset)
         left = segments.up_to(index + 1)
-        found = left.active.find(offset)
-        log_end = found.header.base_offset if found is not None else left.active.next_offset()
         # First, for a snapshot says that all before its offset is on the disk.
         self._snapshots.delete_beyond(log_end)
         # The newest first, so that there is never a gap.
@@ -44,3 +41,12 @@ class Truncation:
                 delete_segment(self._disk, self._folder, segment)
         kept.truncate_to(offset)
         return Segments([kept])
+
+
+def find_cut(segments: Segments, offset: Offset) -> tuple[int, Offset]:
+    """The last segment to stay when the log is cut at `offset`, and where it ends then."""
+    index = segments.index_of(offset)
+    assert index >= 0, f"offset {offset} lies before the first segment"
+    segment = segments.all[index]
+    found = segment.find(offset)
+    return index, found.header.base_offset if found is not None else segment.next_offset()
