@@ -23,6 +23,8 @@ from respool.model.ids import BrokerId
 from respool.node.etcd import connect_to_etcd
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 
+# -P: a folder named respool, where this is run, is not our package.
+SERVE = [sys.executable, "-P", "-m", "respool.cli", "serve"]
 LOOK_EVERY_S = 0.2
 # After so long without all brokers it is told who is missing.
 PATIENCE_S = 20.0
@@ -106,8 +108,6 @@ class LocalCluster:
             await store.close()
 
     def _start_broker(self, broker: BrokerPlan) -> ChildProcess:
-        # -P: a folder named respool, where this is run, is not our package.
-        command = [sys.executable, "-P", "-m", "respool.cli", "serve"]
         options = {
             "config": self._plan.file,
             "broker-id": broker.id,
@@ -116,7 +116,7 @@ class LocalCluster:
         }
         return ChildProcess(
             f"broker {broker.id}",
-            [*command, *(f"--{name}={value}" for name, value in options.items())],
+            [*SERVE, *(f"--{name}={value}" for name, value in options.items())],
             log=broker.log,
             environ=self._plan.environ,
         )
