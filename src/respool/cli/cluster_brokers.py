@@ -106,7 +106,8 @@ def _confirm_loss(view: ClusterView, broker: BrokerId) -> None:
     only_there = [
         TopicPartition(topic.name, number)
         for topic, number, image in view.partitions()
-        if broker in image.replicas and not {*image.isr, *image.elr}.difference({broker})
+        if broker in image.replicas
+        and not {*image.isr, *image.elr, image.last_leader}.difference({broker, None})
     ]
     if not only_there or view.is_live(broker):
         return

@@ -30,7 +30,7 @@ LOOK_EVERY_S = 0.2
 PATIENCE_S = 20.0
 ETCD_START_SECONDS_MAX = 60.0
 # Beyond what a broker waits for by itself when it stops.
-STOP_GRACE_S = 20.0
+STOP_GRACE_S = 30.0
 ETCD_STOP_SECONDS_MAX = 15.0
 
 

@@ -15,7 +15,6 @@ from support.waiting import wait_until
 
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 90.0
-FAKE = Path(__file__).parent / "fake_serve.py"
 PROGRAM = """
 import os, sys
 from respool.cli import cluster_up
@@ -34,20 +33,20 @@ class BrokerRow(NamedTuple):
     log: Path
 
 
-class UpProcess:
-    """Use it as a context: whatever happens, nothing is left of it. Brokers are fake ones unless `is_real`."""
+class ClusterProcess:
+    """Use it as a context: whatever happens, nothing is left of it. `serve` is a program to run in place of brokers."""
 
     def __init__(
         self,
         data: Path,
         *arguments: str,
-        is_real: bool = False,
+        serve: Path | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.data = data
         self._said = data.parent / f"{data.name}.stderr"
         self._shown = data.parent / f"{data.name}.stdout"
-        fake = {} if is_real else {"FAKE_SERVE": str(FAKE)}
+        fake = {} if serve is None else {"FAKE_SERVE": str(serve)}
         with self._said.open("w") as said, self._shown.open("w") as shown:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, "cluster", "up", f"--data={data}", *arguments],
