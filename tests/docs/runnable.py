@@ -5,14 +5,22 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
-
-from support.broker_process import BrokerProcess
+from typing import NamedTuple, Protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESS_IN_DOCS = "127.0.0.1:9092"
 # Groups form at once; with the default they would wait three seconds for more members.
 BROKER_SETTINGS = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_partitions": 3}
+
+
+class Served(Protocol):
+    """A broker or a cluster: where it is reached, and the folder beside which commands are run."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def data(self) -> Path: ...
 
 
 class Block(NamedTuple):
@@ -27,14 +35,14 @@ def blocks(page: str) -> list[Block]:
     return [Block(*one) for one in found]
 
 
-def run_block(block: Block, broker: BrokerProcess) -> str:
+def run_block(block: Block, broker: Served) -> str:
     """What it prints; it must end well."""
     done = try_block(block, broker)
     assert done.returncode == 0, f"{block.text}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
-def try_block(block: Block, broker: BrokerProcess) -> "subprocess.CompletedProcess[str]":
+def try_block(block: Block, broker: Served) -> "subprocess.CompletedProcess[str]":
     text = block.text.replace(ADDRESS_IN_DOCS, broker.address)
     command = (
         ["bash", "-euo", "pipefail", "-c", text]

@@ -84,6 +84,11 @@ class ClusterProcess:
     def bootstrap(self) -> str:
         return self._shown.read_text().splitlines()[-1].removeprefix("bootstrap.servers=")
 
+    @property
+    def address(self) -> str:
+        """The first broker's."""
+        return self.bootstrap.split(",")[0]
+
     def wait_until_up(self) -> list[BrokerRow]:
         def is_up() -> bool:
             assert self.process.poll() is None, f"it ended: {self.said}"
