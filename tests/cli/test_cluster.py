@@ -259,6 +259,7 @@ def test_a_broker_is_not_drained_where_too_few_would_be_left(
     ended = cluster.command(run, "drain", "3")
     assert ended.code == ExitCode.FAILED
     assert "rides-0 has 3 replicas" in ended.err
+    assert "start another broker first" in ended.err
     assert not cluster.view().registry[BrokerId(3)].is_drained
 
 

@@ -13,6 +13,7 @@ from respool.cluster import broker_requests
 from respool.cluster.broker_requests import holdings
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
+from respool.model.errors import InvalidReplicationFactor
 from respool.model.ids import BrokerId, TopicPartition
 from respool.model.settings import Settings
 
@@ -24,7 +25,7 @@ LISTED_MAX = 10
 
 def drain(settings: Settings, broker: BrokerId, *, wait: bool, as_json: bool) -> None:
     async def work(cluster: ClusterStore) -> int:
-        view = await cluster.change(lambda view: broker_requests.drain(view, broker))
+        view = await cluster.change(partial(_drain, broker=broker))
         held = holdings(view, broker).replicas
         if not wait or not held:
             return held
@@ -56,6 +57,13 @@ def drain(settings: Settings, broker: BrokerId, *, wait: bool, as_json: bool) ->
         output.note(
             f"broker {broker} holds nothing any more: stop it, then: respool cluster remove {broker}"
         )
+
+
+def _drain(view: ClusterView, *, broker: BrokerId) -> list[GuardedWrite]:
+    try:
+        return broker_requests.drain(view, broker)
+    except InvalidReplicationFactor as error:
+        raise CliError(str(error), hint="start another broker first") from error
 
 
 # -- remove ----------------------------------------------------------------------------------------------------------
