@@ -326,6 +326,11 @@ def test_readers_get_headers_without_records_only_where_nothing_else_comes() -> 
         # Before the newest is committed there is nothing else.
         data = world.log.read(Offset(offset), max_offset=Offset(4), bytes_max=1, at_least_one=True)
         assert [header.base_offset for _, header in walk_batches(data)] == [offset][: 4 - offset]
+        # A follower gets them all, for what they tell of their producers.
+        data = world.log.read(
+            Offset(offset), max_offset=Offset(5), bytes_max=1, at_least_one=True, with_empty=True
+        )
+        assert read_header(data).base_offset == offset
 
 
 def test_times_are_looked_up_where_the_log_starts_within_what_is_left_of_a_batch() -> None:

@@ -12,6 +12,7 @@ from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig
 from respool.records.batch import read_header
 from respool.sim.disk import SimDisk
+from respool.sim.disk_faults import ProcessGone
 
 NOW = 2_000_000
 
@@ -19,8 +20,10 @@ NOW = 2_000_000
 class Copy:
     """A follower's log on its own disk."""
 
-    def __init__(self, *, log_start: int = 0, config: TopicConfig = SMALL) -> None:
-        self.disk = SimDisk(Random(1))
+    def __init__(self, *, log_start: int = 0, config: TopicConfig = SMALL, seed: int = 1) -> None:
+        self.disk = SimDisk(Random(seed))
+        # Everything before was reported as synced.
+        self.synced_end = Offset(0)
         self.config = config
         self.log_start = Offset(log_start)
         self.log = self._open()
@@ -38,9 +41,8 @@ class Copy:
             is_replicated=True,
         )
 
-    def fetch_all(self, leader: PartitionLog, *, bytes_max: int = 900) -> int:
-        """Fetch as a follower does until there is nothing more; return how many replies brought something."""
-        replies = 0
+    def fetch_all(self, leader: PartitionLog, *, bytes_max: int = 900, syncs: bool = False) -> None:
+        """Fetch as a follower does until there is nothing more."""
         while self.log.log_end < leader.log_end:
             data = leader.read(
                 self.log.log_end,
@@ -50,17 +52,25 @@ class Copy:
             )
             before = self.log.log_end
             assert self.log.append_fetched(data, now_ms=NOW).log_end > before
-            replies += 1
-        return replies
+            if syncs:
+                self.sync()
+
+    def sync(self) -> None:
+        pending = self.log.begin_sync()
+        if pending is not None:
+            pending.run()
+            self.log.finish_sync(pending)
+        self.synced_end = self.log.synced_end
 
     def stored(self) -> bytes:
         return bytes_of(self.log)
 
     def crash_and_start(self) -> None:
-        pending = self.log.begin_sync()
-        if pending is not None:
-            pending.run()
-            self.log.finish_sync(pending)
+        self.sync()
+        self.come_back()
+
+    def come_back(self) -> None:
+        """The power goes, and comes back."""
         self.disk.crash()
         self.disk = self.disk.reopen()
         self.log = self._open()
@@ -327,3 +337,42 @@ def test_transactions_end_and_aborted_ones_are_known() -> None:
     assert copy.log.last_stable_offset(end) == 4
     assert copy.log.has_open_transaction(1)
     assert not copy.log.has_open_transaction(2)
+
+
+# Whatever the disk does
+
+
+@pytest.mark.parametrize("offset", range(79))
+def test_a_log_with_gaps_is_cut_off_where_its_batches_end(offset: int) -> None:
+    leader, copy = filled(), Copy()
+    left = [one for number, one in enumerate(leader.batches) if number % 3 == 1]
+    copy.log.append_fetched(b"".join(one.data for one in left), now_ms=NOW)
+    kept = [one for one in left if one.last_offset < offset]
+    end = kept[-1].header.next_offset if kept else 0
+    assert copy.log.end_after_cut(Offset(offset)) == (copy.log.log_end if kept == left else end)
+    copy.log.truncate_to(Offset(offset))
+    assert copy.log.log_end == end
+    assert copy.stored() == b"".join(one.data for one in kept)
+    copy.crash_and_start()
+    assert copy.log.log_end == end
+    copy.log.append_fetched(replies(leader), now_ms=NOW)
+    assert copy.log.log_end == leader.log_end
+
+
+def test_the_power_may_go_at_any_moment() -> None:
+    leader = filled()
+    for changes in range(1000):
+        copy = Copy(seed=changes)
+        copy.disk.faults.cut_power_after(changes)
+        try:
+            copy.fetch_all(leader.log, syncs=True)
+        except ProcessGone:
+            copy.come_back()
+        else:
+            break
+        assert copy.log.log_end >= copy.synced_end
+        assert replies(leader).startswith(copy.stored())
+        copy.fetch_all(leader.log)
+        assert copy.stored() == replies(leader)
+        assert copy.log._parts.epochs.entries == leader.log._parts.epochs.entries
+    assert changes > 40

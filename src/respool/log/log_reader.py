@@ -55,10 +55,12 @@ class LogReader:
         bytes_max: int,
         at_least_one: bool,
         cached_only: bool = False,
+        with_empty: bool = False,
     ) -> bytes:
         """Batches as they are stored, from the one that holds `offset` on: that may begin before it.
 
-        Where that one is gone, or compaction left no record of it, from the next that has records.
+        Where that one is gone, or compaction left no record of it, from the next that has records. A follower asks
+        `with_empty`: a header alone tells of a producer, and its copy is to know all that this log does.
 
         There is nothing in it of a batch that ends at `max_offset` or later. It ends after `bytes_max` bytes, maybe
         within a batch, or where a segment ends. A first batch larger than that comes whole with `at_least_one`, and not
@@ -87,6 +89,7 @@ class LogReader:
             bytes_max=bytes_max,
             at_least_one=at_least_one,
             cached_only=cached_only,
+            with_empty=with_empty,
         )
 
     def has_aborted_from(self, offset: Offset) -> bool:

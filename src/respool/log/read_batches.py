@@ -17,6 +17,7 @@ def read_batches(
     bytes_max: int,
     at_least_one: bool,
     cached_only: bool,
+    with_empty: bool = False,
 ) -> bytes:
     """The batches in [offset, max_offset), both of which the segments reach; see `PartitionLog.read`.
 
@@ -32,7 +33,7 @@ def read_batches(
         first = segment.find(offset, cached_only=cached_only)
         if first is None:
             raise OffsetOutOfRange(f"offset {offset} was cut off while it was being read")
-    if not first.header.record_count:
+    if not first.header.record_count and not with_empty:
         # librdkafka takes an answer without records for one that was cut too short, and after some of them gives up.
         index, first = _pass_empty(segments, index, first, max_offset, cached_only=cached_only)
         segment = segments.all[index]

@@ -259,7 +259,7 @@ class Segment:
         if found is None:
             return
         file = self._own_file()
-        log_end = found.header.base_offset
+        log_end = self.end_before(offset)
         indexes = self._indexes or self._index_source.own(file, self.size)
         indexes.save()
         indexes.make_writable()
@@ -283,6 +283,18 @@ class Segment:
             if header.base_offset + header.last_offset_delta >= offset:
                 return batch
         return None
+
+    def end_before(self, offset: Offset) -> Offset:
+        """Where the batches end that hold nothing at `offset` or behind it.
+
+        Not where the next one begins: in a log with gaps, that is more than the file would tell without it.
+        """
+        end = self.base_offset
+        for _, header in self.walk_from(Offset(offset - 1)):
+            if header.last_offset >= offset:
+                break
+            end = header.next_offset
+        return end
 
     def floor_position(self, offset: Offset) -> int:
         """A position with no batch before it that ends with `offset` or later; cheap, and at most an interval away."""

@@ -47,6 +47,4 @@ def find_cut(segments: Segments, offset: Offset) -> tuple[int, Offset]:
     """The last segment to stay when the log is cut at `offset`, and where it ends then."""
     index = segments.index_of(offset)
     assert index >= 0, f"offset {offset} lies before the first segment"
-    segment = segments.all[index]
-    found = segment.find(offset)
-    return index, found.header.base_offset if found is not None else segment.next_offset()
+    return index, segments.all[index].end_before(offset)
