@@ -165,9 +165,9 @@ def test_a_topic_whose_making_was_not_confirmed_is_there_when_it_is_asked_for_ag
         patch.setattr(running_broker.store, "transact", lose_the_answer)
         with pytest.raises(RequestTimedOut):
             running_broker.run(topics.create("rides", partition_count=2))
+        assert not running_broker.broker.image.topics
         with pytest.raises(RequestTimedOut):
             running_broker.run(topics.create_internal("__consumer_offsets", partition_count=2))
-    assert not running_broker.broker.image.topics
 
     with pytest.raises(TopicAlreadyExists):
         running_broker.run(topics.create("rides", partition_count=2))
@@ -176,3 +176,23 @@ def test_a_topic_whose_making_was_not_confirmed_is_there_when_it_is_asked_for_ag
     assert held(running_broker) == [0, 1]
     running_broker.produce("rides", 1)
     assert len(list(running_broker.broker.groups.shards)) == 2
+
+
+def test_a_topic_whose_deletion_was_not_confirmed_is_gone_with_its_partitions_at_the_next_change(
+    rides: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transact = rides.store.transact
+
+    async def lose_the_answer(**wish: Any) -> int:
+        await transact(**wish)
+        raise StoreUnavailable("as the test wants it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rides.store, "transact", lose_the_answer)
+        with pytest.raises(RequestTimedOut):
+            rides.run(rides.broker.topics.delete("rides"))
+
+    rides.create_topic("other")
+
+    assert list(rides.broker.image.topics) == ["other"]
+    assert held(rides) == []

@@ -75,7 +75,9 @@ class Broker:
         self.offload = world.offload
         self.id = BrokerId(settings.broker_id)
         self.memory = MemoryBudget(settings.memory_bytes_max)
-        self.catalog = Catalog(store=world.store, settings=settings, dice=world.dice)
+        self.catalog = Catalog(
+            store=world.store, settings=settings, dice=world.dice, is_alone=world.peers is None
+        )
         self.producer_ids = ProducerIds(world.store)
         self.fetch_sessions = FetchSessions(
             sessions_max=settings.fetch_sessions_max, dice=world.dice

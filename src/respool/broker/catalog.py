@@ -1,74 +1,147 @@
-"""The topics there are: guarded writes of the metadata store, and the image made of what is in it.
+"""The cluster as the metadata store has it: the image made of what is in it, and guarded writes to it.
 
-A change is decided on the image, written as one transaction, and only then seen: the image is replaced, never
-changed. A guard that fails means somebody else was first: the caller's request fails with what is true now.
+A change is decided on what is known, written, and only then seen: the image is replaced, never changed. A guard that
+fails means somebody else was first: who decided looks again at what is true now.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
 
 from respool.broker.catalog_feed import CatalogFeed
 from respool.broker.image_reader import ImageReader
-from respool.cluster import keys
+from respool.broker.image_view import registered_brokers, view_of
+from respool.cluster import keys, strays
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.view import ClusterSettings, ClusterView, TopicRules, read_view
+from respool.cluster.view import ClusterSettings, ClusterView
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
-from respool.model.errors import (
-    InvalidPartitions,
-    InvalidReplicaAssignment,
-    InvalidReplicationFactor,
-    TopicAlreadyExists,
-    UnknownTopicOrPartition,
-)
-from respool.model.ids import BrokerId, LeaderEpoch, TopicId, check_topic_name
+from respool.model.errors import UnknownTopicOrPartition
+from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
-from respool.model.topic_config import Flush, TopicConfig
+from respool.model.topic_config import TopicConfig
 from respool.ports.dice import Dice
-from respool.ports.metadata_store import Guard, GuardFailed, MetadataStore
+from respool.ports.metadata_store import Guard, GuardFailed, MetadataStore, StoredValue
 
 
 class Catalog:
-    def __init__(self, *, store: MetadataStore, settings: Settings, dice: Dice) -> None:
+    def __init__(
+        self, *, store: MetadataStore, settings: Settings, dice: Dice, is_alone: bool = False
+    ) -> None:
+        """`is_alone`: the store is this broker's only. It does not register, and there is no controller."""
+        self._store = store
         self._feed = CatalogFeed(store, on_changed=self._on_changed)
-        self._settings = settings
-        self._dice = dice
+        self.settings = settings
+        self.dice = dice
+        self._is_alone = is_alone
         self._me = BrokerId(settings.broker_id)
+        # Topics whose partitions are being written from here.
+        self.creating: set[TopicId] = set()
         self.image = ClusterImage(cluster_id="", brokers={}, controller=self._me)
         self._reader = ImageReader(me=self._me, parse_config=self.parse_config)
         # Told when the image has changed.
         self.on_changed: Callable[[], None] = lambda: None
+        # Set, and replaced by another, whenever it has.
+        self._changed = asyncio.Event()
+
+    async def cluster_id(self, new: str) -> str:
+        """The cluster's id, which is this one if it has none yet; first brokers that start at once agree on one.
+
+        Raises:
+            StoreUnavailable: ask again.
+        """
+        while True:
+            stored = await self._store.get(keys.CLUSTER)
+            if stored is not None:
+                return keys.decode_cluster(stored.value)
+            with suppress(GuardFailed):
+                await self.put(keys.CLUSTER, keys.encode_cluster(new), revision=0)
 
     async def load(self, *, cluster_id: str, me: BrokerEndpoint) -> None:
         """Read every topic there is."""
         self.image = ClusterImage(cluster_id=cluster_id, brokers={me.id: me}, controller=me.id)
         await self._feed.load()
+        if self._is_alone:
+            # There is no controller to do it; nothing is being created now.
+            for write in strays.collect(self.view()):
+                await self.write(write)
+
+    async def refresh(self) -> None:
+        """See what the store has now, however long it is away."""
+        await self._feed.load_when_there()
 
     async def follow(self) -> NoReturn:
         """See what others change, for ever."""
         await self._feed.follow()
 
     async def read_view(self) -> ClusterView:
-        """What decisions about the cluster are made on, as the store has it now."""
+        """What decisions about the cluster are made on, as the store has it now.
+
+        Raises:
+            StoreUnavailable: it does not answer.
+        """
         await self._feed.load()
         return self.view()
+
+    async def sure_view(self) -> ClusterView:
+        """The same as far as it is known here; read anew only if a write before this may have been done or not.
+
+        Raises:
+            StoreUnavailable: it would have to be read anew.
+        """
+        return await self.read_view() if self._feed.is_doubtful else self.view()
 
     def view(
         self,
         *,
-        controller_revision: int = 0,
+        controller_revision: int | None = None,
         now_ms: int = 0,
         settings: ClusterSettings | None = None,
         is_leader_check_due: bool = True,
     ) -> ClusterView:
-        """The same, as far as it is known here."""
-        return read_view(
-            self._feed.values,
-            controller_revision=controller_revision,
-            rules_of=self._rules_of,
+        """The same as far as it is known here; under the seat of a controller, or of whoever has it now."""
+        values = self._feed.values
+        me = self.image.brokers.get(self._me)
+        brokers = {one.id: one for one in registered_brokers(values)}
+        if self._is_alone and me is not None:
+            brokers = {me.id: me}
+        view = view_of(
+            self.image,
+            values,
+            brokers=brokers,
+            incomplete=self._reader.incomplete,
+            creating=self.creating,
+        )
+        if controller_revision is not None:
+            view = replace(view, controller_revision=controller_revision)
+        return replace(
+            view,
             now_ms=now_ms,
-            settings=settings,
+            settings=settings or view.settings,
             is_leader_check_due=is_leader_check_due,
+        )
+
+    async def wait_until_led(self, names: Collection[str], *, timeout_ms: int) -> bool:
+        """Wait until all partitions of these topics have leaders that run; False: they have not, after so long.
+
+        A topic that is gone meanwhile has nothing to be led.
+        """
+        try:
+            async with asyncio.timeout(max(0, timeout_ms) / 1000):
+                while not self._are_led(names):
+                    await self._changed.wait()
+        except TimeoutError:
+            return self._are_led(names)
+        return True
+
+    def _are_led(self, names: Collection[str]) -> bool:
+        brokers = self.image.brokers
+        return all(
+            one.leader in brokers
+            for name in names
+            if name in self.image.topics
+            for one in self.image.topics[name].partitions
         )
 
     @property
@@ -94,120 +167,9 @@ class Catalog:
         """
         return await self._feed.write(guards=write.guards, puts=write.puts, deletes=write.deletes)
 
-    def _rules_of(self, overrides: Mapping[str, str]) -> TopicRules:
-        config = self.parse_config(overrides)
-        return TopicRules(
-            min_isr=config.min_insync_replicas,
-            is_synced=config.respool_flush is Flush.ALWAYS,
-        )
-
     def on_listening(self, me: BrokerEndpoint) -> None:
         """The address is known only once the socket is bound."""
         self.image = replace(self.image, brokers={**self.image.brokers, me.id: me})
-
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        partition_count: int,
-        replication_factor: int,
-        overrides: Mapping[str, str],
-        assignment: Mapping[int, Iterable[int]] | None = None,
-        validate_only: bool = False,
-    ) -> TopicImage:
-        """Create a topic; -1 stands for the broker's default number.
-
-        Raises:
-            RequestError: name, numbers, assignment or settings cannot be, or the topic exists.
-        """
-        check_topic_name(name)
-        if name in self.image.topics:
-            raise TopicAlreadyExists(f"there is a topic {name!r} already")
-        if assignment:
-            partition_count = self._check_assignment(assignment)
-        elif partition_count == -1:
-            partition_count = self._settings.num_partitions
-        if partition_count < 1:
-            raise InvalidPartitions(f"a topic needs at least 1 partition, not {partition_count}")
-        if not assignment:
-            self._check_replication_factor(replication_factor)
-        self._check_room_for(partition_count)
-        record = keys.TopicRecord(
-            id=TopicId(self._dice.uuid()), overrides=overrides, partition_count=partition_count
-        )
-        partitions = [self._new_partition() for _ in range(partition_count)]
-        image = self._reader.topic_image(name, record, partitions)
-        if validate_only:
-            return image
-        try:
-            await self._feed.write(
-                guards=[Guard(key=keys.topic_key(name), revision=0)],
-                puts={
-                    keys.topic_key(name): keys.encode_topic(record),
-                    **_partition_puts(record.id, partitions, first=0),
-                },
-            )
-        except GuardFailed:
-            # It may be our own, whose answer was lost: from now on it is seen.
-            await self._feed.load()
-            raise TopicAlreadyExists(f"there is a topic {name!r} already") from None
-        return self.topic(name)
-
-    async def add_partitions(
-        self,
-        name: str,
-        *,
-        partition_count: int,
-        assignments: Iterable[Iterable[int]] | None = None,
-        validate_only: bool = False,
-    ) -> TopicImage:
-        """Grow a topic to `partition_count` partitions. Records stay where they are."""
-        topic = self.topic(name)
-        have = len(topic.partitions)
-        if partition_count <= have:
-            raise InvalidPartitions(
-                f"{name!r} has {have} partitions; the new number must be larger, not {partition_count}"
-            )
-        if assignments is not None:
-            assigned = dict(enumerate(assignments, start=have))
-            if len(assigned) != partition_count - have:
-                raise InvalidReplicaAssignment(
-                    f"replicas are named for {len(assigned)} partitions, {partition_count - have} are to be added"
-                )
-            self._check_assignment(assigned, first=have)
-        self._check_room_for(partition_count - have)
-        added = [self._new_partition() for _ in range(partition_count - have)]
-        grown = replace(topic, partitions=(*topic.partitions, *added))
-        if validate_only:
-            return grown
-        await self._rewrite(grown, _partition_puts(topic.id, added, first=have))
-        return self.topic(name)
-
-    async def set_overrides(
-        self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False
-    ) -> TopicImage:
-        """Replace what is set for the topic itself.
-
-        Raises:
-            InvalidConfig: a setting is unknown or cannot have that value.
-        """
-        topic = self.topic(name)
-        changed = replace(topic, overrides=dict(overrides), config=self.parse_config(overrides))
-        if validate_only:
-            return changed
-        await self._rewrite(changed, {})
-        return self.topic(name)
-
-    async def delete_topic(self, name: str) -> TopicImage:
-        topic = self.topic(name)
-        partitions = range(len(topic.partitions))
-        await self._feed.write(
-            deletes=[
-                keys.topic_key(name),
-                *(keys.partition_key(topic.id, number) for number in partitions),
-            ]
-        )
-        return topic
 
     async def bump_leader_epochs(self) -> None:
         """A new leadership for every partition: what was lost in a crash must be noticed by readers (KIP-320)."""
@@ -227,58 +189,25 @@ class Catalog:
             raise UnknownTopicOrPartition(f"there is no topic {name!r}")
         return topic
 
-    def parse_config(self, overrides: Mapping[str, str]) -> TopicConfig:
-        return TopicConfig.parse(overrides, base=self._settings.topic_defaults)
+    def topic_after(self, name: str, writes: Iterable[GuardedWrite]) -> TopicImage:
+        """The topic as it would be after these writes."""
+        values = dict(self._feed.values)
+        for write in writes:
+            values |= {key: StoredValue(value=one, revision=0) for key, one in write.puts.items()}
+        topic = self._reader.read_topic(values, name)
+        assert topic is not None
+        return topic
 
-    async def _rewrite(self, topic: TopicImage, puts: Mapping[str, bytes]) -> None:
-        stored = self._feed.values.get(keys.topic_key(topic.name))
-        record = keys.TopicRecord(
-            id=topic.id, overrides=topic.overrides, partition_count=len(topic.partitions)
-        )
-        if stored is None or keys.decode_topic(stored.value).id != topic.id:
-            raise UnknownTopicOrPartition(f"the topic {topic.name!r} was just deleted")
-        await self._feed.write(
-            guards=[Guard(key=keys.topic_key(topic.name), revision=stored.revision)],
-            puts={keys.topic_key(topic.name): keys.encode_topic(record), **puts},
-        )
+    def parse_config(self, overrides: Mapping[str, str]) -> TopicConfig:
+        return TopicConfig.parse(overrides, base=self.settings.topic_defaults)
 
     def _on_changed(self, changed: frozenset[str]) -> None:
         self.image = self._reader.read(
             self._feed.values, changed, self.image, revision=self._feed.revision
         )
+        self._changed.set()
+        self._changed = asyncio.Event()
         self.on_changed()
-
-    def _new_partition(self) -> PartitionImage:
-        return PartitionImage(
-            replicas=(self._me,), isr=(self._me,), leader=self._me, leader_epoch=LeaderEpoch(0)
-        )
-
-    def _check_replication_factor(self, factor: int) -> None:
-        if factor not in (-1, 1):
-            raise InvalidReplicationFactor(
-                f"replication factor {factor}: there is 1 broker, so it must be 1"
-            )
-
-    def _check_assignment(self, assignment: Mapping[int, Iterable[int]], *, first: int = 0) -> int:
-        """The partitions named must be consecutive, each on brokers that exist."""
-        if sorted(assignment) != list(range(first, first + len(assignment))):
-            raise InvalidReplicaAssignment(
-                f"partitions {sorted(assignment)} are not {first}, {first + 1}, … without gaps"
-            )
-        for partition, brokers in assignment.items():
-            if list(brokers) != [self._me]:
-                raise InvalidReplicaAssignment(
-                    f"partition {partition}: the only broker is {self._me}"
-                )
-        return len(assignment)
-
-    def _check_room_for(self, added: int) -> None:
-        have = sum(len(topic.partitions) for topic in self.image.topics.values())
-        limit = self._settings.partitions_max
-        if have + added > limit:
-            raise InvalidPartitions(
-                f"{added} more partitions would make {have + added}, limit {limit} (partitions_max)"
-            )
 
 
 def _partition_puts(

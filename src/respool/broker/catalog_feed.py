@@ -125,7 +125,7 @@ class CatalogFeed:
                 await self._follow()
             except CompactedRevision:
                 logger.info("changes of the metadata store were missed; it is read anew")
-                await self._load_when_there()
+                await self.load_when_there()
             except StoreUnavailable as error:
                 logger.warning("the metadata store cannot be followed now: %s", error)
                 await asyncio.sleep(RETRY_DELAY_S)
@@ -134,7 +134,7 @@ class CatalogFeed:
         async for change in self._store.watch(ALL, after_revision=self.revision):
             self._take_over(change)
 
-    async def _load_when_there(self) -> None:
+    async def load_when_there(self) -> None:
         while True:
             try:
                 return await self.load()

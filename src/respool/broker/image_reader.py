@@ -1,8 +1,9 @@
 """The cluster's image of what the metadata store holds. What no changed key is about is taken over from the last."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
+from respool.broker.image_view import registered_brokers
 from respool.cluster import keys
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
 from respool.model.ids import BrokerId, TopicId
@@ -22,13 +23,19 @@ class ImageReader:
         # Topics of which not every partition is known yet: the changes of one write come one by one.
         self._incomplete: dict[TopicId, str] = {}
 
+    @property
+    def incomplete(self) -> Collection[TopicId]:
+        """Topics that are in the store, but not in the image yet."""
+        return self._incomplete.keys()
+
     def read(
         self, values: Values, changed: frozenset[str], before: ClusterImage, *, revision: int
     ) -> ClusterImage:
         topics = dict(before.topics)
         # In an order of their own, so that a simulated run is the same each time.
         for name in sorted(self._names_of(changed, before)):
-            topic = self._read_topic(values, name)
+            topic = self.read_topic(values, name)
+            self._note_incomplete(values, name, is_complete=topic is not None)
             if topic is None:
                 topics.pop(name, None)
             else:
@@ -58,12 +65,7 @@ class ImageReader:
     def _read_brokers(self, values: Values, before: ClusterImage) -> dict[BrokerId, BrokerEndpoint]:
         """Those that are registered, and this one in any case: whoever asks has reached it."""
         brokers = {self._me: before.brokers[self._me]}
-        for key, stored in values.items():
-            if key.startswith(keys.BROKERS):
-                broker = BrokerId(int(key.removeprefix(keys.BROKERS)))
-                registration = keys.decode_broker(broker, stored.value, revision=stored.revision)
-                brokers[broker] = registration.endpoint
-        return brokers
+        return brokers | {one.id: one for one in registered_brokers(values)}
 
     def _read_controller(self, values: Values) -> BrokerId:
         stored = values.get(keys.CONTROLLER)
@@ -83,7 +85,7 @@ class ImageReader:
                     names.add(self._incomplete[topic_id])
         return names
 
-    def _read_topic(self, values: Values, name: str) -> TopicImage | None:
+    def read_topic(self, values: Values, name: str) -> TopicImage | None:
         """The topic as the store has it; None where it, or one of its partitions, is not there (yet)."""
         stored = values.get(keys.topic_key(name))
         if stored is None:
@@ -93,8 +95,13 @@ class ImageReader:
         for number in range(record.partition_count):
             one = values.get(keys.partition_key(record.id, number))
             if one is None:
-                self._incomplete[record.id] = name
                 return None
             partitions.append(keys.decode_partition(one.value, revision=one.revision))
-        self._incomplete.pop(record.id, None)
         return self.topic_image(name, record, partitions)
+
+    def _note_incomplete(self, values: Values, name: str, *, is_complete: bool) -> None:
+        stored = values.get(keys.topic_key(name))
+        for topic_id in [one for one, other in self._incomplete.items() if other == name]:
+            del self._incomplete[topic_id]
+        if stored is not None and not is_complete:
+            self._incomplete[keys.decode_topic(stored.value).id] = name

@@ -1,7 +1,7 @@
 """Topics as clients change them: the catalog says so first, then the partitions follow.
 
-One change at a time. If the broker dies in between, the catalog is right: at the next start partitions it names are
-opened, and folders it does not name are put aside.
+One change at a time here; other brokers change topics too. If the broker dies in between, the catalog is right: at the
+next start partitions it names are opened, and folders it does not name are put aside.
 """
 
 import asyncio
@@ -10,23 +10,30 @@ from contextlib import asynccontextmanager
 
 from respool.broker.catalog import Catalog
 from respool.broker.holdings import Holdings
+from respool.broker.topic_writes import TopicWrites
 from respool.model.cluster import TopicImage
 from respool.model.errors import (
     InvalidTopic,
     RequestTimedOut,
     TopicAlreadyExists,
-    UnknownTopicId,
 )
 from respool.model.ids import TopicId
-from respool.model.internal_topics import INTERNAL_TOPICS, is_internal
+from respool.model.internal_topics import (
+    INTERNAL_TOPICS,
+    internal_replication_factor,
+    is_internal,
+)
 from respool.ports.metadata_store import StoreUnavailable
 
 
 class Topics:
     def __init__(self, *, catalog: Catalog, holdings: Holdings) -> None:
         self._catalog = catalog
+        self._writes = TopicWrites(catalog)
         self._holdings = holdings
         self._changing = asyncio.Lock()
+        # Changed perhaps, perhaps not: the store did not say.
+        self._doubtful: set[str] = set()
         # Told when topics came, grew or went: groups share their partitions out anew.
         self.on_changed: Callable[[], None] = lambda: None
 
@@ -41,28 +48,19 @@ class Topics:
         validate_only: bool = False,
     ) -> TopicImage:
         _refuse_internal(name)
-        async with self._change():
-            try:
-                topic = await self._catalog.create_topic(
-                    name,
-                    partition_count=partition_count,
-                    replication_factor=replication_factor,
-                    overrides=overrides or {},
-                    assignment=assignment,
-                    validate_only=validate_only,
-                )
-            except TopicAlreadyExists:
-                # Perhaps by a request before this one, of which the store's answer was lost.
-                await self._holdings.settle([name])
-                raise
-            if not validate_only:
-                await self._holdings.settle([name])
-                self.on_changed()
-            return topic
+        async with self._change(name):
+            return await self._writes.create(
+                name,
+                partition_count=partition_count,
+                replication_factor=replication_factor,
+                overrides=overrides or {},
+                assignment=assignment,
+                validate_only=validate_only,
+            )
 
     async def create_internal(self, name: str, *, partition_count: int) -> TopicImage:
         """Create one of the broker's own topics, or return it as it is."""
-        async with self._change():
+        async with self._change(name):
             if name not in self._catalog.image.topics:
                 await self._create_internal(name, partition_count)
             # Also where it is not new: a try before this one may not have got this far.
@@ -70,15 +68,18 @@ class Topics:
             return self._catalog.topic(name)
 
     async def _create_internal(self, name: str, partition_count: int) -> None:
+        view = await self._catalog.sure_view()
+        factor = internal_replication_factor(name, self._catalog.settings)
         try:
-            await self._catalog.create_topic(
+            await self._writes.create(
                 name,
                 partition_count=partition_count,
-                replication_factor=-1,
+                # With fewer brokers than that there are fewer replicas, and nobody has to wait.
+                replication_factor=max(1, min(factor, len(view.takers()))),
                 overrides=INTERNAL_TOPICS[name],
             )
         except TopicAlreadyExists:
-            # By a try before this one, of which the store's answer was lost.
+            # By another broker, or by a try before this one, of which the store's answer was lost.
             if name not in self._catalog.image.topics:
                 raise
 
@@ -99,16 +100,13 @@ class Topics:
     ) -> None:
         # Which partition looks after a group follows from their number.
         _refuse_internal(name)
-        async with self._change():
-            await self._catalog.add_partitions(
+        async with self._change(name):
+            await self._writes.grow(
                 name,
                 partition_count=partition_count,
                 assignments=assignments,
                 validate_only=validate_only,
             )
-            if not validate_only:
-                await self._holdings.settle([name])
-                self.on_changed()
 
     async def change_overrides(
         self,
@@ -118,30 +116,52 @@ class Topics:
         validate_only: bool = False,
     ) -> None:
         """Give the topic the settings that `rewrite` makes of those it has."""
-        async with self._change():
-            overrides = rewrite(self._catalog.topic(name))
-            await self._catalog.set_overrides(name, overrides, validate_only=validate_only)
-            if not validate_only:
-                await self._holdings.settle([name])
+        async with self._change(name):
+            await self._writes.change_overrides(name, rewrite, validate_only=validate_only)
 
     async def delete(self, name: str, *, topic_id: TopicId | None = None) -> None:
         """Delete the topic, if it still is the one with that id: another may have come under its name."""
         _refuse_internal(name)
-        async with self._change():
-            if topic_id not in (None, self._catalog.topic(name).id):
-                raise UnknownTopicId(f"the topic {name!r} with id {topic_id} was just deleted")
-            await self._catalog.delete_topic(name)
-            self.on_changed()
-            await self._holdings.settle([name])
+        async with self._change(name):
+            await self._writes.delete(name, topic_id=topic_id)
 
     @asynccontextmanager
-    async def _change(self) -> AsyncIterator[None]:
-        """One change at a time. Whether one was made that the store did not confirm is known after the next start."""
+    async def _change(self, name: str) -> AsyncIterator[None]:
+        """One change at a time. The partitions follow, whether it was made here or turns out to be made already."""
         async with self._changing:
             try:
-                yield
+                await self._settle_doubts()
+                before = self._catalog.image.topics.get(name)
+                try:
+                    yield
+                finally:
+                    await self._follow(name, before)
             except StoreUnavailable as error:
+                self._doubtful.add(name)
                 raise RequestTimedOut(f"the metadata store does not answer: {error}") from error
+
+    async def _settle_doubts(self) -> None:
+        """Look what has become of the changes that the store did not confirm."""
+        if self._doubtful:
+            await self._catalog.read_view()
+            self.on_changed()
+            await self._holdings.settle(sorted(self._doubtful))
+            self._doubtful.clear()
+
+    async def _follow(self, name: str, before: TopicImage | None) -> None:
+        after = self._catalog.image.topics.get(name)
+        if after is before:
+            return
+        if after is None:
+            # Groups need not wait until its files are put aside.
+            self.on_changed()
+        await self._holdings.settle([name])
+        if after is not None and (before is None or _is_other(after, before)):
+            self.on_changed()
+
+
+def _is_other(one: TopicImage, other: TopicImage) -> bool:
+    return one.id != other.id or len(one.partitions) != len(other.partitions)
 
 
 def _refuse_internal(name: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from respool.model.settings import Settings
 from respool.model.topic_config import MIB
 
 CONSUMER_OFFSETS = "__consumer_offsets"
@@ -18,9 +19,17 @@ _COORDINATOR_LOG = {
 
 INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
     CONSUMER_OFFSETS: _COORDINATOR_LOG,
-    TRANSACTION_STATE: _COORDINATOR_LOG,
+    # A decision to commit must be known to two, where there are two.
+    TRANSACTION_STATE: {**_COORDINATOR_LOG, "min.insync.replicas": "2"},
 }
 
 
 def is_internal(name: str) -> bool:
     return name in INTERNAL_TOPICS
+
+
+def internal_replication_factor(name: str, settings: Settings) -> int:
+    """How many replicas it is to have, where there are so many brokers."""
+    if name == TRANSACTION_STATE:
+        return settings.transaction_state_topic_replication_factor
+    return settings.offsets_topic_replication_factor

@@ -94,6 +94,9 @@ class Settings:
     num_partitions: int = field(
         default=1, metadata=_setting("Partitions of a topic created without saying how many.")
     )
+    default_replication_factor: int = field(
+        default=1, metadata=_setting("Replicas of a topic created without saying how many.")
+    )
     partitions_max: int = field(
         default=10_000, metadata=_setting("Partitions this broker holds at the most.")
     )
@@ -172,6 +175,12 @@ class Settings:
             "Partitions of the topic groups are kept in; of use only before there are groups."
         ),
     )
+    offsets_topic_replication_factor: int = field(
+        default=3,
+        metadata=_setting(
+            "Replicas of that topic, where there are so many brokers when it is made."
+        ),
+    )
     group_min_session_timeout_ms: int = field(
         default=6_000, metadata=_setting("The shortest session timeout a group's member may have.")
     )
@@ -219,6 +228,12 @@ class Settings:
         default=8,
         metadata=_setting(
             "Partitions of the topic transactions are kept in; of use only before there are any."
+        ),
+    )
+    transaction_state_topic_replication_factor: int = field(
+        default=3,
+        metadata=_setting(
+            "Replicas of that topic, where there are so many brokers when it is made."
         ),
     )
     transaction_max_timeout_ms: int = field(
@@ -343,6 +358,7 @@ _LOWEST = {
     # etcd knows no shorter lease.
     "session_ttl_ms": 2_000,
     "num_partitions": 1,
+    "default_replication_factor": 1,
     "partitions_max": 1,
     "connections_max": 1,
     "connections_per_address_max": 1,
@@ -362,6 +378,7 @@ _LOWEST = {
     "io_threads": 1,
     "stop_grace_ms": 0,
     "offsets_topic_partitions": 1,
+    "offsets_topic_replication_factor": 1,
     "group_min_session_timeout_ms": 1,
     "group_max_session_timeout_ms": 1,
     "group_initial_rebalance_delay_ms": 0,
@@ -373,6 +390,7 @@ _LOWEST = {
     "offsets_retention_minutes": 1,
     "offsets_retention_check_interval_ms": 1,
     "transactions_topic_partitions": 1,
+    "transaction_state_topic_replication_factor": 1,
     "transaction_max_timeout_ms": 1,
     "transactional_id_expiration_ms": 1,
     "transactional_id_expiration_check_interval_ms": 1,

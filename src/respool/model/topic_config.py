@@ -69,6 +69,7 @@ class ConfigKind(StrEnum):
 
     INT = "int"
     LONG = "long"
+    BOOLEAN = "boolean"
     DOUBLE = "double"
     STRING = "string"
     LIST = "list"
@@ -119,6 +120,16 @@ def _fraction(doc: str) -> dict[str, ConfigRule]:
         return number
 
     return {"rule": ConfigRule(kind=ConfigKind.DOUBLE, doc=doc, parse=parse)}
+
+
+def _yes_or_no(doc: str) -> dict[str, ConfigRule]:
+    def parse(text: str) -> bool:
+        word = text.strip().lower()
+        if word not in ("true", "false"):
+            raise InvalidConfig(f"{text!r} is not one of: true, false")
+        return word == "true"
+
+    return {"rule": ConfigRule(kind=ConfigKind.BOOLEAN, doc=doc, parse=parse)}
 
 
 def _policies(doc: str) -> dict[str, ConfigRule]:
@@ -267,6 +278,13 @@ class TopicConfig:
         default=7 * DAY_MS,
         metadata=_long(1, LONG_MAX, "The age at which a new segment is started."),
     )
+    unclean_leader_election_enable: bool = field(
+        default=False,
+        metadata=_yes_or_no(
+            "Whether a replica may lead that does not have everything, when all that have it are gone: messages "
+            "that were acknowledged are lost then."
+        ),
+    )
 
     @classmethod
     def parse(cls, overrides: Mapping[str, str], *, base: Self | None = None) -> Self:
@@ -312,7 +330,11 @@ class TopicConfig:
     @cached_property
     def as_text(self) -> Mapping[str, str]:
         """Every setting under its Kafka name, as text."""
-        return {name: str(getattr(self, name.replace(".", "_"))) for name in CONFIG_RULES}
+        return {name: _text(getattr(self, name.replace(".", "_"))) for name in CONFIG_RULES}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _closest(name: str) -> str:

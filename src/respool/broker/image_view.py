@@ -1,0 +1,82 @@
+"""What decisions about the cluster are made on, out of the image that is there already.
+
+`cluster/view.py` reads the same out of the store's bytes; with many partitions that takes too long to do it for every
+request while others wait.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from respool.cluster import keys
+from respool.cluster.view import ClusterView, TopicRules, TopicView
+from respool.model.cluster import BrokerEndpoint, ClusterImage, TopicImage
+from respool.model.ids import BrokerId, TopicId
+from respool.model.topic_config import Flush, TopicConfig
+from respool.ports.metadata_store import StoredValue
+
+Values = Mapping[str, StoredValue]
+
+
+def view_of(
+    image: ClusterImage,
+    values: Values,
+    *,
+    brokers: Mapping[BrokerId, BrokerEndpoint],
+    incomplete: Collection[TopicId],
+    creating: Collection[TopicId],
+) -> ClusterView:
+    """The view of these values and the image made of them. `incomplete` are topics that the image does not show yet."""
+    seat = values.get(keys.CONTROLLER)
+    return ClusterView(
+        # 0: nobody has the seat, and nobody may have taken it when something is written.
+        controller_revision=0 if seat is None else seat.revision,
+        brokers=brokers,
+        registry=dict(_registry(values)),
+        topics={name: _topic(topic, values) for name, topic in image.topics.items()},
+        strays=dict(_strays(image, values, incomplete)),
+        creating=frozenset(creating),
+    )
+
+
+def rules_of(config: TopicConfig) -> TopicRules:
+    return TopicRules(
+        min_isr=config.min_insync_replicas,
+        is_unclean_allowed=config.unclean_leader_election_enable,
+        is_synced=config.respool_flush is Flush.ALWAYS,
+    )
+
+
+def registered_brokers(values: Values) -> Iterator[BrokerEndpoint]:
+    for key, stored in values.items():
+        if key.startswith(keys.BROKERS):
+            broker = BrokerId(int(key.removeprefix(keys.BROKERS)))
+            yield keys.decode_broker(broker, stored.value, revision=stored.revision).endpoint
+
+
+def _registry(values: Values) -> Iterator[tuple[BrokerId, keys.RegistryEntry]]:
+    for key, stored in values.items():
+        if key.startswith(keys.REGISTRY):
+            broker = BrokerId(int(key.removeprefix(keys.REGISTRY)))
+            yield broker, keys.decode_registry(stored.value, revision=stored.revision)
+
+
+def _topic(topic: TopicImage, values: Values) -> TopicView:
+    return TopicView(
+        name=topic.name,
+        id=topic.id,
+        partitions=topic.partitions,
+        overrides=topic.overrides,
+        rules=rules_of(topic.config),
+        revision=values[keys.topic_key(topic.name)].revision,
+    )
+
+
+def _strays(
+    image: ClusterImage, values: Values, incomplete: Collection[TopicId]
+) -> Iterator[tuple[str, int]]:
+    counts = {topic.id.hex: len(topic.partitions) for topic in image.topics.values()}
+    unseen = {one.hex for one in incomplete}
+    for key, stored in values.items():
+        if key.startswith(keys.PARTITIONS):
+            topic_id, _, number = key.removeprefix(keys.PARTITIONS).partition("/")
+            if int(number) >= counts.get(topic_id, 0) and topic_id not in unseen:
+                yield key, stored.revision

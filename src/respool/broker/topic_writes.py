@@ -1,0 +1,191 @@
+"""Changes of topics: decided on what is known of the cluster, written in parts, decided anew when others were faster.
+
+Any broker may do it, and several at once: the metadata store takes a write only if what it was decided on still holds.
+A topic comes to be, or grows, with the last of its writes, and is gone with the first.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from respool.broker.catalog import Catalog
+from respool.cluster import topics
+from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.view import ClusterView
+from respool.model.cluster import TopicImage
+from respool.model.errors import InvalidPartitions, RequestTimedOut, UnknownTopicId
+from respool.model.ids import BrokerId, TopicId
+from respool.ports.metadata_store import GuardFailed, StoreUnavailable
+
+logger = logging.getLogger(__name__)
+
+# The cluster changes seldom: who was overtaken so often has met with something else.
+TRIES_MAX = 10
+USE_DEFAULT = -1
+
+Decide: TypeAlias = Callable[[ClusterView], list[GuardedWrite]]
+Write: TypeAlias = Callable[[Sequence[GuardedWrite]], Awaitable[None]]
+
+
+class TopicWrites:
+    """All raise RequestError where what is asked for cannot be, and StoreUnavailable where nobody knows."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._settings = catalog.settings
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partition_count: int,
+        replication_factor: int,
+        overrides: Mapping[str, str],
+        assignment: Mapping[int, Iterable[int]] | None = None,
+        validate_only: bool = False,
+    ) -> TopicImage:
+        """Create a topic; -1 stands for the default number of partitions, or of replicas."""
+        topic_id = TopicId(self._catalog.dice.uuid())
+        assigned = None if not assignment else _brokers_of(assignment)
+        count = self._settings.num_partitions if partition_count == USE_DEFAULT else partition_count
+        factor = (
+            self._settings.default_replication_factor
+            if replication_factor == USE_DEFAULT
+            else replication_factor
+        )
+
+        def decide(view: ClusterView) -> list[GuardedWrite]:
+            if name not in view.topics:
+                self._check_room(view, len(assigned) if assigned else count, factor=factor)
+            return topics.create_topic(
+                view,
+                name,
+                topic_id=topic_id,
+                overrides=overrides,
+                partition_count=count,
+                replication_factor=factor,
+                assignment=assigned,
+            )
+
+        # What cannot be parsed must not come into the store.
+        self._catalog.parse_config(overrides)
+        return await self._make(name, decide, topic_id=topic_id, validate_only=validate_only)
+
+    async def grow(
+        self,
+        name: str,
+        *,
+        partition_count: int,
+        assignments: Iterable[Iterable[int]] | None = None,
+        validate_only: bool = False,
+    ) -> TopicImage:
+        """Give a topic more partitions. Records stay where they are."""
+        named = None if assignments is None else [*map(_brokers, assignments)]
+
+        def decide(view: ClusterView) -> list[GuardedWrite]:
+            topic = view.topics.get(name)
+            have = 0 if topic is None else len(topic.partitions)
+            if topic is not None and partition_count > have:
+                factor = len(topic.partitions[0].target)
+                self._check_room(view, partition_count - have, factor=factor)
+            return topics.grow_topic(
+                view,
+                name,
+                partition_count=partition_count,
+                assignment=None if named is None else dict(enumerate(named, start=have)),
+            )
+
+        topic_id = self._catalog.topic(name).id
+        return await self._make(name, decide, topic_id=topic_id, validate_only=validate_only)
+
+    async def change_overrides(
+        self,
+        name: str,
+        rewrite: Callable[[TopicImage], Mapping[str, str]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Give the topic the settings that `rewrite` makes of those it has."""
+
+        def decide(view: ClusterView) -> list[GuardedWrite]:
+            overrides = rewrite(self._catalog.topic(name))
+            self._catalog.parse_config(overrides)
+            return topics.configure_topic(view, name, overrides=overrides)
+
+        await self._make(name, decide, validate_only=validate_only)
+
+    async def delete(self, name: str, *, topic_id: TopicId | None = None) -> None:
+        """Delete the topic, if it still is the one with that id: another may have come under its name."""
+
+        def decide(view: ClusterView) -> list[GuardedWrite]:
+            if topic_id not in (None, self._catalog.topic(name).id):
+                raise UnknownTopicId(f"the topic {name!r} with id {topic_id} was just deleted")
+            return topics.delete_topic(view, name)
+
+        async def write(writes: Sequence[GuardedWrite]) -> None:
+            await self._catalog.write(writes[0])
+            try:
+                for one in writes[1:]:
+                    await self._catalog.write(one)
+            except (GuardFailed, StoreUnavailable) as error:
+                # Nobody looks at them any more, and they are collected later.
+                logger.info("partitions of the deleted topic %r are left for now: %s", name, error)
+
+        await self._until_it_holds(decide, write)
+
+    async def _make(
+        self,
+        name: str,
+        decide: Decide,
+        *,
+        topic_id: TopicId | None = None,
+        validate_only: bool,
+    ) -> TopicImage:
+        if validate_only:
+            return self._catalog.topic_after(name, decide(await self._catalog.sure_view()))
+        if topic_id is None:
+            await self._until_it_holds(decide, self._write_all)
+        else:
+            self._catalog.creating.add(topic_id)
+            try:
+                await self._until_it_holds(decide, self._write_all)
+            finally:
+                self._catalog.creating.discard(topic_id)
+        return self._catalog.topic(name)
+
+    async def _write_all(self, writes: Sequence[GuardedWrite]) -> None:
+        first_revision = await self._catalog.write(writes[0])
+        for one in writes[1:-1]:
+            await self._catalog.write(one)
+        if len(writes) > 1:
+            await self._catalog.write(topics.sealed(writes, first_revision=first_revision))
+
+    async def _until_it_holds(self, decide: Decide, write: Write) -> None:
+        """Decide and write; when somebody else was faster, again on what is true then."""
+        for _ in range(TRIES_MAX):
+            writes = decide(await self._catalog.sure_view())
+            try:
+                return await write(writes)
+            except GuardFailed:
+                await self._catalog.read_view()
+        raise RequestTimedOut(f"others have changed the cluster {TRIES_MAX} times meanwhile")
+
+    def _check_room(self, view: ClusterView, added: int, *, factor: int) -> None:
+        """Refuse what the brokers may not hold, before anybody works out where it goes."""
+        takers = max(1, len(view.takers()))
+        have = sum(len(image.target) for _, _, image in view.partitions())
+        after = have + added * max(1, min(factor, takers))
+        limit = self._settings.partitions_max * takers
+        if after > limit:
+            raise InvalidPartitions(
+                f"{added} more partitions would make {after} replicas on {takers} broker(s), limit {limit} "
+                f"(partitions_max = {self._settings.partitions_max} on each)"
+            )
+
+
+def _brokers_of(assignment: Mapping[int, Iterable[int]]) -> dict[int, tuple[BrokerId, ...]]:
+    return {number: _brokers(brokers) for number, brokers in assignment.items()}
+
+
+def _brokers(brokers: Iterable[int]) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, brokers))
