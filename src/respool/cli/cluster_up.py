@@ -169,13 +169,19 @@ class LocalCluster:
         addresses = {one.id: address_of(one.host, one.port) for one in endpoints.values()}
         columns = ("broker", "address", "pid", "data", "log")
         rows = [
-            (one.id, addresses[BrokerId(one.id)], str(self._brokers[one.id].pid), one.data, one.log)
+            (
+                one.id,
+                addresses[BrokerId(one.id)],
+                str(self._brokers[one.id].pid),
+                _short(one.data),
+                _short(one.log),
+            )
             for one in self._plan.brokers
         ]
         output.print_rows(output.Columns(*columns, numbers=("broker", "pid")), rows)
         output.print_line(f"bootstrap.servers={','.join(addresses.values())}")
         sys.stdout.flush()
-        output.note(f"look at it with: respool cluster status --config {self._plan.file}")
+        output.note(f"look at it with: respool cluster status --config {_short(self._plan.file)}")
         output.note("Ctrl-C stops it")
 
     async def _tell_left_out(self, store: MetadataStore) -> None:
@@ -186,7 +192,7 @@ class LocalCluster:
             output.note(
                 f"broker {number} has data here and is not started: its replicas are missing. Start it with --brokers "
                 f"{max(self._plan.left_out)}; or give it up with: respool cluster remove {number} --force "
-                f"--config {self._plan.file}"
+                f"--config {_short(self._plan.file)}"
             )
 
     async def _watch(self) -> None:
@@ -252,3 +258,9 @@ async def _registered(store: MetadataStore) -> dict[BrokerId, BrokerEndpoint]:
         broker = BrokerId(int(key.removeprefix(keys.BROKERS)))
         found[broker] = keys.decode_broker(broker, stored.value, revision=stored.revision).endpoint
     return found
+
+
+def _short(path: Path) -> Path:
+    """As somebody would type it here."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
