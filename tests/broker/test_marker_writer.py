@@ -305,7 +305,10 @@ def test_writing_once_waits_for_the_commit_and_says_what_went_wrong(
     broker: RunningBroker,
 ) -> None:
     def write(name: TopicPartition, epoch: int = 3) -> None:
-        broker.run(broker.broker.markers.write_once(marker(epoch=epoch), name))
+        async def wait() -> None:
+            await broker.broker.markers.begin_to_write(marker(epoch=epoch), name)
+
+        broker.run(wait())
 
     write(RIDES, epoch=5)
     assert count(broker, RIDES) == 1

@@ -119,7 +119,7 @@ def test_what_waits_for_the_last_transactions_marker_is_not_refused_because_of_i
     assert fetch_offsets(broker, "drivers", "rides", 0, stable=True) == (0, 2)
 
 
-def _append_nothing(*_: object) -> NoReturn:
+def _append_nothing(*_: object, **__: object) -> NoReturn:
     raise StorageFailed("as the test wants it")
 
 

@@ -64,6 +64,7 @@ def test_the_end_is_decided_then_marked_then_complete(
             producer_epoch=epoch,
             is_commit=is_commit,
             partitions=(A0, A1),
+            version=version,
         )
     ]
     world.write_markers()

@@ -21,7 +21,9 @@ from respool.broker.leftovers import Leftovers
 from respool.broker.marker_writer import MarkerWriter
 from respool.broker.memory import MemoryBudget
 from respool.broker.partitions import Partitions
+from respool.broker.peer_link import PeerLink
 from respool.broker.producer_ids import ProducerIds
+from respool.broker.remote_markers import RemoteMarkers
 from respool.broker.shards import Shards, ShardsOwner
 from respool.broker.steady_clock import SteadyClock
 from respool.broker.topics import Topics
@@ -79,6 +81,8 @@ class Broker:
             store=world.store, settings=settings, dice=world.dice, is_alone=world.peers is None
         )
         self.producer_ids = ProducerIds(world.store)
+        # To the other brokers; None for a broker that is alone.
+        self.link = None if world.peers is None else PeerLink(world.peers, me=self.id)
         self.fetch_sessions = FetchSessions(
             sessions_max=settings.fetch_sessions_max, dice=world.dice
         )
@@ -128,7 +132,10 @@ class Broker:
         self.topics = Topics(catalog=self.catalog, holdings=self.holdings)
         self.groups = self._new_groups()
         self.markers = MarkerWriter(
-            partitions=self.partitions, offsets=self.groups.shards, clock=self.clock
+            partitions=self.partitions,
+            offsets=self.groups.shards,
+            clock=self.clock,
+            remote=self._new_remote_markers(),
         )
         self.transactions = self._new_transactions()
         self.housekeeping = Housekeeping(
@@ -228,6 +235,13 @@ class Broker:
             catalog=self.catalog,
             clock=self.steady_clock,
             new_group_machine=lambda: GroupShard(settings, dice=self.world.dice),
+        )
+
+    def _new_remote_markers(self) -> RemoteMarkers | None:
+        if self.link is None:
+            return None
+        return RemoteMarkers(
+            self.link, me=self.id, image=lambda: self.catalog.image, spawn=self.spawn
         )
 
     def _new_transactions(self) -> Transactions:

@@ -148,7 +148,9 @@ class Shard:
         """The producer's coordinator refused what `begin_verification` was asked for."""
         self._log.give_back(guard)
 
-    def end_transaction(self, marker: EndTransactionMarker) -> Offset:
+    def end_transaction(
+        self, marker: EndTransactionMarker, *, needs_newer_epoch: bool = False
+    ) -> Offset:
         """Write a transaction's end here, and take it over; it counts when all before the offset returned is committed.
 
         Raises:
@@ -156,7 +158,7 @@ class Shard:
             RequestError: the marker is fenced, or cannot be written.
         """
         self._check_active()
-        return self._log.append_marker(marker)
+        return self._log.append_marker(marker, needs_newer_epoch=needs_newer_epoch)
 
     def stop(self) -> None:
         """Serve no longer; whoever waits looks for the coordinator anew."""

@@ -92,13 +92,17 @@ class ShardLog:
     def give_back(self, guard: VerificationGuard) -> None:
         self._partition.give_back(guard)
 
-    def append_marker(self, marker: EndTransactionMarker) -> Offset:
+    def append_marker(
+        self, marker: EndTransactionMarker, *, needs_newer_epoch: bool = False
+    ) -> Offset:
         """Write a transaction's end, and replay it; return the offset after it.
 
         Raises:
             RequestError: nothing was written.
         """
-        appended = self._partition.append_marker(marker, now_ms=self._clock.now_ms())
+        appended = self._partition.append_marker(
+            marker, now_ms=self._clock.now_ms(), needs_newer_epoch=needs_newer_epoch
+        )
         self._replay_marker(marker)
         return Offset(appended.last_offset + 1)
 

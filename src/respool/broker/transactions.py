@@ -156,4 +156,5 @@ class Transactions:
             effect.partitions,
             on_written=lambda: shard.report(written),
             is_wanted=lambda: shard.is_active,
+            needs_newer_epoch=effect.version.bumps_epoch,
         )

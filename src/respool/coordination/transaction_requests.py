@@ -142,6 +142,8 @@ class WriteMarkers:
     producer_epoch: int
     is_commit: bool
     partitions: tuple[TopicPartition, ...]
+    # How it was ended. In version 2 the epoch is newer than that of anything the transaction has written.
+    version: TransactionVersion = TransactionVersion.V0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

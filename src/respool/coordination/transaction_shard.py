@@ -305,6 +305,7 @@ def _markers_of(prepared: Transaction) -> WriteMarkers:
         producer_epoch=prepared.producer_epoch,
         is_commit=prepared.state is TransactionState.PREPARE_COMMIT,
         partitions=prepared.partitions,
+        version=prepared.version,
     )
 
 

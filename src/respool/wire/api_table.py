@@ -108,7 +108,7 @@ _ROWS = (
     _row(Api.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5),
     _row(Api.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4),
     _row(Api.END_TXN, "EndTxn", 0, 5),
-    _row(Api.WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 1),
+    _row(Api.WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2),
     _row(Api.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5),
     _row(Api.DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4),
     _row(Api.ALTER_CONFIGS, "AlterConfigs", 0, 2),

@@ -1,7 +1,10 @@
 """WriteTxnMarkers (key 27): end transactions in these partitions.
 
 Coordinators send it to the leaders of partitions; an operator sends it to end a transaction that hangs, because its
-coordinator has forgotten it (`respool transaction abort`, Kafka's `kafka-transactions.sh abort`).
+coordinator has forgotten it (`respool transaction abort`, Kafka's `kafka-transactions.sh abort`). It is answered when
+the ends are committed and on the disk. From version 2 on it says of each how its transaction works (KIP-1228).
+
+Whoever can connect may send it, until there are ACLs.
 """
 
 import asyncio
@@ -9,43 +12,61 @@ from typing import Any
 
 from respool.broker.broker import Broker
 from respool.broker.outcome import Reply
-from respool.model.errors import InvalidRequest, RequestError
+from respool.coordination.transaction_requests import TransactionVersion
+from respool.model.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidRequest,
+    NotCoordinator,
+    NotLeader,
+    RequestError,
+    RequestTimedOut,
+)
 from respool.model.ids import TopicPartition
 from respool.records.markers import EndTransactionMarker
 from respool.wire.codec import Request, encode_reply
 
+# One partition that cannot commit now must not keep the others' answers back for longer. The coordinator asks again.
+WAIT_S_MAX = 5.0
+
+Written = RequestError | asyncio.Future[None]
+
 
 async def write_txn_markers(request: Request, broker: Broker) -> Reply:
-    results = await asyncio.gather(*(_write(broker, one) for one in request.body.markers))
+    written = [_begin(broker, one) for one in request.body.markers]
+    waiting = [one for each in written for one in each.values() if isinstance(one, asyncio.Future)]
+    if waiting:
+        await asyncio.wait(waiting, timeout=WAIT_S_MAX)
+    results = [
+        {"producer_id": asked.producer_id, "topics": _topics(asked, each)}
+        for asked, each in zip(request.body.markers, written, strict=True)
+    ]
     return [encode_reply(request, {"markers": results})]
 
 
-async def _write(broker: Broker, asked: Any) -> dict[str, Any]:
+def _begin(broker: Broker, asked: Any) -> dict[TopicPartition, Written]:
+    """Write a marker to its partitions: why that cannot be, or when it is done."""
     marker = EndTransactionMarker(
         producer_id=asked.producer_id,
         producer_epoch=asked.producer_epoch,
         coordinator_epoch=asked.coordinator_epoch,
         is_commit=asked.transaction_result,
     )
-
-    async def code_of(topic: str, number: int) -> dict[str, int]:
-        try:
-            _check(marker)
-            await broker.markers.write_once(marker, TopicPartition(topic, number))
-        except RequestError as error:
-            return {"partition_index": number, "error_code": error.code}
-        return {"partition_index": number, "error_code": 0}
-
-    topics = [
-        {
-            "name": topic.name,
-            "partitions": await asyncio.gather(
-                *(code_of(topic.name, number) for number in topic.partition_indexes)
-            ),
-        }
-        for topic in asked.topics
-    ]
-    return {"producer_id": asked.producer_id, "topics": topics}
+    version = getattr(asked, "transaction_version", TransactionVersion.V0)
+    written: dict[TopicPartition, Written] = {}
+    for topic in asked.topics:
+        for number in topic.partition_indexes:
+            name = TopicPartition(topic.name, number)
+            if name in written:
+                continue
+            try:
+                _check(marker)
+                written[name] = broker.markers.begin_to_write(
+                    marker, name, needs_newer_epoch=version >= TransactionVersion.V2
+                )
+            except RequestError as error:
+                written[name] = error
+    return written
 
 
 def _check(marker: EndTransactionMarker) -> None:
@@ -53,3 +74,37 @@ def _check(marker: EndTransactionMarker) -> None:
         raise InvalidRequest(
             f"there is no producer {marker.producer_id} with epoch {marker.producer_epoch}"
         )
+
+
+def _topics(asked: Any, written: dict[TopicPartition, Written]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic.name,
+            "partitions": [
+                {
+                    "partition_index": number,
+                    "error_code": _code(written[TopicPartition(topic.name, number)]),
+                }
+                for number in topic.partition_indexes
+            ],
+        }
+        for topic in asked.topics
+    ]
+
+
+def _code(written: Written) -> int:
+    error = _error(written) if isinstance(written, asyncio.Future) else written
+    if isinstance(error, CoordinatorLoadInProgress | CoordinatorNotAvailable | NotCoordinator):
+        # The partition of a group's offsets. Whoever writes markers knows of partitions and their leaders only.
+        return NotLeader.code
+    return 0 if error is None else error.code
+
+
+def _error(written: "asyncio.Future[None]") -> RequestError | None:
+    if not written.done():
+        # Nobody looks at it any more.
+        written.cancel()
+        return RequestTimedOut(f"not committed within {WAIT_S_MAX} s")
+    error = written.exception()
+    assert error is None or isinstance(error, RequestError), error
+    return error

@@ -1,0 +1,29 @@
+"""Errors by their codes: what another broker's reply says."""
+
+from respool.model.errors import NotLeader, RequestError
+from respool.model.ids import BrokerId
+
+
+class UnknownError(RequestError):
+    """Another broker answered with a code that this one does not know."""
+
+    code = -1
+
+
+def _by_code() -> dict[int, type[RequestError]]:
+    return {one.code: one for one in _all_under(RequestError) if "code" in vars(one)}
+
+
+def _all_under(kind: type[RequestError]) -> list[type[RequestError]]:
+    return [one for child in kind.__subclasses__() for one in (child, *_all_under(child))]
+
+
+_BY_CODE = _by_code()
+assert _BY_CODE[NotLeader.code] is NotLeader
+
+
+def error_for(code: int, *, by: BrokerId) -> RequestError | None:
+    """The error that the code stands for; None for success."""
+    if code == 0:
+        return None
+    return _BY_CODE.get(code, UnknownError)(f"broker {by} answered with error {code}")
