@@ -22,7 +22,6 @@ from respool.coordination.decision import (
 from respool.log.partition_log import PartitionLog
 from respool.model.ids import (
     NO_PRODUCER_ID,
-    LeaderEpoch,
     Offset,
     ProducerId,
     TopicId,
@@ -32,6 +31,7 @@ from respool.model.topic_config import TopicConfig
 from respool.sim.clock import SimClock
 from respool.sim.disk import SimDisk
 from respool.sim.offload import InlineOffload
+from support.lone_leader import lead_alone
 
 
 @dataclass
@@ -166,13 +166,13 @@ class World:
             clean=False,
             producer_expiration_ms=1000,
         )
-        return Partition(
+        partition = Partition(
             name=TopicPartition("groups", 0),
             topic_id=TopicId(UUID(int=1)),
-            leader_epoch=LeaderEpoch(0),
             log=log,
             syncs=Flusher(self.offload, workers_max=1),
         )
+        return lead_alone(partition)
 
     def shard(self) -> Shard:
         return Shard(

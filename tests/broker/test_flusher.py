@@ -11,12 +11,13 @@ from respool.broker.flusher import Flusher
 from respool.broker.partition import Partition
 from respool.log.partition_log import PartitionLog
 from respool.model.errors import HandlesExhausted, RequestError, StorageFailed
-from respool.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from respool.model.ids import Offset, TopicId, TopicPartition
 from respool.model.topic_config import TopicConfig
 from respool.records.build import NewRecord, build_batch
 from respool.records.validate import check_produced
 from respool.sim.disk import SimDisk
 from respool.sim.offload import InlineOffload
+from support.lone_leader import lead_alone
 
 DAY_MS = 86_400_000
 
@@ -69,13 +70,13 @@ class Bench:
             clean=False,
             producer_expiration_ms=DAY_MS,
         )
-        return Partition(
+        partition = Partition(
             name=TopicPartition("rides", number),
             topic_id=TopicId(UUID(int=1)),
-            leader_epoch=LeaderEpoch(0),
             log=log,
             syncs=self.flusher,
         )
+        return lead_alone(partition)
 
 
 def append(partition: Partition) -> Told:

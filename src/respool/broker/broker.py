@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from respool.broker.catalog import Catalog
+from respool.broker.cluster_member import ClusterMember
 from respool.broker.compactor import Compactor
 from respool.broker.deadlines import Deadlines
 from respool.broker.fetch_sessions import FetchSessions
@@ -17,13 +18,18 @@ from respool.broker.flusher import Flusher
 from respool.broker.groups import Groups
 from respool.broker.holdings import Holdings
 from respool.broker.housekeeping import Housekeeping
+from respool.broker.isr_writer import IsrWriter
 from respool.broker.leftovers import Leftovers
 from respool.broker.marker_writer import MarkerWriter
 from respool.broker.memory import MemoryBudget
+from respool.broker.partition import Partition
 from respool.broker.partitions import Partitions
 from respool.broker.peer_link import PeerLink
 from respool.broker.producer_ids import ProducerIds
 from respool.broker.remote_markers import RemoteMarkers
+from respool.broker.replica_fetchers import ReplicaFetchers
+from respool.broker.replica_work import ReplicaWork
+from respool.broker.roles import Roles
 from respool.broker.shards import Shards, ShardsOwner
 from respool.broker.steady_clock import SteadyClock
 from respool.broker.topics import Topics
@@ -32,10 +38,10 @@ from respool.coordination.group_settings import GroupSettings
 from respool.coordination.group_shard import GroupShard
 from respool.coordination.transaction_settings import TransactionSettings
 from respool.coordination.transaction_shard import TransactionShard
-from respool.log.data_folder import DataFolder, cluster_id_text
+from respool.log.data_folder import NO_BROKER_EPOCH, DataFolder, cluster_id_text
 from respool.model.cluster import BrokerEndpoint, ClusterImage
 from respool.model.ids import BrokerId
-from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE, is_internal
 from respool.model.settings import Settings
 from respool.ports.clock import Clock
 from respool.ports.dice import Dice
@@ -46,6 +52,7 @@ from respool.ports.offload import Offload
 from respool.ports.peers import Peers
 from respool.ports.record_scan import RecordScanner
 from respool.records.plain_scan import PlainScanner
+from respool.replication.rules import ALL_RULES, Rules
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +72,8 @@ class World:
     scanner: RecordScanner = field(default_factory=PlainScanner)
     # The other brokers of a cluster; None for a broker that is alone, with a store of its own.
     peers: Peers | None = None
+    # All of them, but in tests that show what each is for.
+    rules: Rules = ALL_RULES
 
 
 class Broker:
@@ -92,26 +101,49 @@ class Broker:
         )
         self.leftovers = Leftovers(disk=world.disk, offload=world.offload)
         self.deadlines = Deadlines()
+        # None for a broker that is alone.
+        self.member: ClusterMember | None = None
         # In the order they were started, so that a simulated run is the same each time.
         self._background: dict[asyncio.Task[Any], None] = {}
         # Set when something that must not happen did; the node stops the process then.
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        if world.peers is not None:
+            self.member = ClusterMember(
+                me=self.id,
+                settings=settings,
+                store=world.store,
+                peers=world.peers,
+                clock=world.clock,
+                dice=world.dice,
+                catalog=self.catalog,
+                spawn=self.spawn,
+            )
 
     @property
     def image(self) -> ClusterImage:
         return self.catalog.image
 
+    def may_act(self) -> bool:
+        """Whether it may lead and be believed: a broker alone always, one of a cluster while its lease is valid."""
+        return self.member is None or self.member.may_act()
+
     async def start(self) -> None:
-        """Open the data folder and every partition in it.
+        """Open the data folder and every partition in it. One of a cluster leads and follows after `join_cluster`.
 
         Raises:
             StorageError: the folder as a whole cannot be used.
+            StoreUnavailable: the metadata store does not answer.
         """
+        new_cluster_id = cluster_id_text(self._new_uuid())
+        cluster_id: str | None = None
+        if self.member is not None:
+            cluster_id = await self.catalog.cluster_id(new_cluster_id)
         self.folder = await self.offload.run(
             lambda: DataFolder.open(
                 disk=self.world.disk,
                 broker_id=self.id,
-                new_cluster_id=cluster_id_text(self._new_uuid()),
+                new_cluster_id=new_cluster_id,
+                cluster_id=cluster_id,
                 producer_expiration_ms=self.settings.producer_id_expiration_ms,
                 guard=self.offload.lock(),
             )
@@ -122,12 +154,24 @@ class Broker:
             offload=self.offload,
             clock=self.clock,
             syncs=self.flusher,
+            isr=IsrWriter(
+                me=self.id,
+                catalog=self.catalog,
+                store=self.world.store,
+                may_act=self.may_act,
+                spawn=self.spawn,
+            ),
+            may_act=self.may_act,
+            is_clustered=self.member is not None,
         )
+        self.roles = self._new_roles()
+        self.roles.on_changed = self._on_role_changed
         self.holdings = Holdings(
             me=self.id,
             catalog=self.catalog,
             partitions=self.partitions,
             leftovers=self.leftovers,
+            roles=self.roles,
         )
         self.topics = Topics(catalog=self.catalog, holdings=self.holdings)
         self.groups = self._new_groups()
@@ -157,16 +201,21 @@ class Broker:
         )
         host, port = self.settings.advertised_address or self.settings.listen_address
         await self.catalog.load(cluster_id=self.folder.cluster_id, me=self._endpoint(host, port))
-        if not self.folder.was_clean:
+        if self.member is None and not self.folder.was_clean:
             await self.catalog.bump_leader_epochs()
-        await self.partitions.open_all(self.holdings.wanted())
+        wanted = list(self.holdings.wanted())
+        await self.partitions.open_all(wanted)
         await self.offload.run(lambda: self.folder.put_strays_aside(self.partitions.names()))
         self.leftovers.delete_later(self.folder.leftovers(), delay_ms=0)
         self.topics.on_changed = self.groups.on_topics_changed
-        for shards in (self.groups.shards, self.transactions.shards):
-            shards.open()
-            # In the background: producing and fetching need not wait for it.
-            self.spawn(shards.load())
+        if self.member is not None:
+            self.member.wire(partitions=self.partitions, holdings=self.holdings, roles=self.roles)
+            self.member.on_topics_changed = self.groups.on_topics_changed
+        else:
+            names = dict.fromkeys(topic.name for topic, _ in wanted)
+            # Coordinators last: what they have to write first of all goes to the others.
+            for name in sorted(names, key=is_internal):
+                await self.holdings.take_roles(name)
         self.spawn(self.housekeeping.run_retention())
         self.spawn(self.housekeeping.run_checkpoints())
         self.spawn(self.housekeeping.run_compaction())
@@ -175,6 +224,25 @@ class Broker:
         """Clients are told the advertised address; without one, the address that was bound."""
         if self.settings.advertised_address is None:
             self.catalog.on_listening(self._endpoint(host, port))
+
+    async def join_cluster(self) -> None:
+        """Become one of the cluster, once it is known where clients and peers reach this broker.
+
+        Raises:
+            RemovedFromCluster: it may not.
+        """
+        assert self.member is not None
+        await self.member.join(self.image.brokers[self.id], clean_epoch=self.folder.clean_epoch)
+
+    async def leave_leadership(self) -> None:
+        """Before a stop: let others lead what this broker leads, while it still serves."""
+        if self.member is not None:
+            await self.member.hand_over()
+
+    async def leave_cluster(self) -> None:
+        """After `stop`: say that it was a clean one, and give the place up."""
+        if self.member is not None:
+            await self.member.leave()
 
     async def stop(self) -> None:
         """Sync and close everything, so that the next start reads no logs. No request may come in any more."""
@@ -186,6 +254,9 @@ class Broker:
         self.flusher.stop_timers()
         await self.flusher.drain()
         await self.leftovers.stop()
+        broker_epoch = NO_BROKER_EPOCH
+        if self.member is not None and self.member.epoch is not None:
+            broker_epoch = self.member.epoch
         high_watermarks = self.partitions.high_watermarks()
         offline = [one.name for one in self.partitions if not one.is_online]
         logs = self.partitions.detach_all()
@@ -200,6 +271,7 @@ class Broker:
                 high_watermarks,
                 closed=closed,
                 is_clean=not offline and len(closed) == len(logs),
+                broker_epoch=broker_epoch,
             )
         )
 
@@ -225,6 +297,38 @@ class Broker:
         self._background.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(error)
+
+    def _on_role_changed(self, partition: Partition) -> None:
+        for shards in (self.groups.shards, self.transactions.shards):
+            if partition.name.topic == shards.topic:
+                shards.on_role(partition)
+
+    def _new_roles(self) -> Roles:
+        following = None
+        if self.member is not None and self.link is not None:
+            member = self.member
+            following = ReplicaFetchers(
+                me=self.id,
+                link=self.link,
+                work=ReplicaWork(
+                    folder=self.folder,
+                    syncs=self.flusher,
+                    offload=self.offload,
+                    clock=self.clock,
+                ),
+                clock=self.clock,
+                broker_epoch=lambda: member.epoch,
+                spawn=self.spawn,
+            )
+        return Roles(
+            me=self.id,
+            catalog=self.catalog,
+            offload=self.offload,
+            clock=self.clock,
+            lag_ms_max=self.settings.replica_lag_max_ms,
+            following=following,
+            rules=self.world.rules,
+        )
 
     def _new_groups(self) -> Groups:
         settings = self._settings_for(GroupSettings)

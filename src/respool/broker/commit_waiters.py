@@ -59,3 +59,35 @@ class FetchWaiter:
     def wake(self) -> None:
         if not self.ready.done():
             self.ready.set_result(None)
+
+
+class Commits(Protocol):
+    """`Partition` is one."""
+
+    def wait_for_commit(self, next_offset: Offset, listener: CommitListener) -> bool: ...
+
+
+async def when_committed(partition: Commits, next_offset: Offset) -> None:
+    """Return when all before that is committed.
+
+    Raises:
+        RequestError: it will not be, as far as is known here.
+    """
+    committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    if partition.wait_for_commit(next_offset, FutureListener(committed)):
+        await committed
+
+
+class FutureListener:
+    __slots__ = ("_future",)
+
+    def __init__(self, future: "asyncio.Future[None]") -> None:
+        self._future = future
+
+    def on_committed(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+    def on_failed(self, error: RequestError) -> None:
+        if not self._future.done():
+            self._future.set_exception(error)

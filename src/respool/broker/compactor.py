@@ -70,6 +70,8 @@ class Compactor:
         for partition in self._partitions:
             if not partition.is_online or partition in self._given_up:
                 continue
+            if partition.changing.locked():
+                continue
             log = partition.log
             try:
                 span = log.compaction_span(now_ms=now_ms, bound=partition.last_stable_offset)
@@ -91,11 +93,13 @@ class Compactor:
                 await self._offload.run(compaction.run)
             except StorageError as error:
                 return self._on_failure(partition, log, compaction, error)
-            if not partition.is_online:
-                # Deleted, or failed otherwise. The log is no longer ours to touch.
-                return True
             try:
-                removed = log.finish_compaction(compaction)
+                # Not while another thread cuts the log's end off.
+                async with partition.changing:
+                    if not partition.is_online:
+                        # Deleted, or failed otherwise. The log is no longer ours to touch.
+                        return True
+                    removed = log.finish_compaction(compaction)
             except HandlesExhausted as error:
                 return self._on_failure(partition, log, compaction, error)
             except StorageError as error:

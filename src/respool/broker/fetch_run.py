@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from respool.broker.aborted_records import aborted_among
 from respool.broker.broker import Broker
@@ -15,6 +16,8 @@ from respool.broker.commit_waiters import FetchWaiter
 from respool.broker.fetch_sessions import FetchScope, FetchTarget
 from respool.broker.outcome import Reply
 from respool.broker.partition import Partition
+from respool.broker.read_marks import ReadTo
+from respool.log.partition_log import PartitionLog
 from respool.model.errors import (
     RequestError,
     StorageError,
@@ -22,14 +25,22 @@ from respool.model.errors import (
     UnknownTopicId,
     UnsupportedCompressionType,
 )
-from respool.model.ids import ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId
+from respool.model.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId
 from respool.ports.disk import NotCached
 from respool.records.batch import HEADER_BYTES, Codec, read_header
 from respool.wire.hot_replies import FetchedPartition, FetchedTopic, encode_fetch_reply
 
 ZSTD_FROM_FETCH_VERSION = 10
+FOLLOWERS_READ_FROM_VERSION = 11
 # With less than this left in the budget a reply waits for others to be sent.
 ROOM_MIN = 64 * 1024
+
+
+class FollowerFetch(NamedTuple):
+    """A fetch by another broker, which follows."""
+
+    broker: BrokerId
+    broker_epoch: int
 
 
 @dataclass(slots=True)
@@ -54,6 +65,8 @@ class FetchRun:
         bytes_max: int,
         wait_max_s: float,
         read_committed: bool = False,
+        follower: FollowerFetch | None = None,
+        client_rack: str = "",
     ) -> None:
         self._broker = broker
         self._scope = scope
@@ -65,6 +78,46 @@ class FetchRun:
         self._wait_max_s = wait_max_s
         # Its reader takes nothing of a transaction that is open, and wants to know which were aborted.
         self._read_committed = read_committed
+        self._read_to = ReadTo.STABLE if read_committed else ReadTo.COMMITTED
+        self._follower = follower
+        self._client_rack = client_rack
+        if follower is not None:
+            self._read_to = ReadTo.END
+            self._hear(follower)
+
+    def _hear(self, follower: FollowerFetch) -> None:
+        """What a follower asks for says what it has: that is how records become committed."""
+        now_ms = self._broker.clock.monotonic_ms()
+        for target in self._scope.targets:
+            try:
+                partition = self._find(target)
+                self._check_follower(partition, target, follower)
+                log = partition.log
+                is_within = log.log_start <= target.fetch_offset <= log.log_end
+                if not is_within or self._diverging_epoch(partition, target) is not None:
+                    # It says nothing about what both have.
+                    continue
+                partition.on_follower_fetch(
+                    follower.broker,
+                    broker_epoch=follower.broker_epoch,
+                    leader_epoch=LeaderEpoch(target.leader_epoch),
+                    offset=Offset(target.fetch_offset),
+                    log_start=Offset(target.log_start),
+                    now_ms=now_ms,
+                )
+            except RequestError:
+                # The answer says it.
+                continue
+
+    def _check_follower(
+        self, partition: Partition, target: FetchTarget, follower: FollowerFetch
+    ) -> None:
+        if partition.leader is not None:
+            partition.leader.check_fetch(
+                follower.broker,
+                broker_epoch=follower.broker_epoch,
+                leader_epoch=LeaderEpoch(target.leader_epoch),
+            )
 
     @property
     def has_room(self) -> bool:
@@ -103,6 +156,8 @@ class FetchRun:
             # A reader whose log is not ours must hear it at once, as if it were an error.
             if fetched.error_code or fetched.diverging_epoch is not None:
                 answer.has_error = True
+            if fetched.preferred_read_replica >= 0:
+                answer.has_error = True
             answer.partitions.append((target, fetched))
 
     def _read_target(
@@ -136,10 +191,25 @@ class FetchRun:
         cached_only: bool,
     ) -> FetchedPartition:
         partition.check_leader_epoch(target.leader_epoch)
+        if self._follower is not None:
+            self._check_follower(partition, target, self._follower)
+        elif partition.follower is not None:
+            partition.follower.check_readable(Offset(target.fetch_offset))
         log = partition.log
         # In this order: both may move meanwhile, and then this one is at least as high.
         last_stable_offset = partition.last_stable_offset
         high_watermark = partition.high_watermark
+        preferred = self._closer_replica(partition, target)
+        if preferred is not None:
+            return FetchedPartition(
+                target.partition,
+                0,
+                high_watermark,
+                last_stable_offset,
+                log.log_start,
+                b"",
+                preferred_read_replica=preferred,
+            )
         diverging = self._diverging_epoch(partition, target)
         records = b""
         aborted: list[tuple[int, int]] | None = [] if self._read_committed else None
@@ -148,10 +218,11 @@ class FetchRun:
             # would ask for it forever.
             records = log.read(
                 Offset(target.fetch_offset),
-                max_offset=last_stable_offset if self._read_committed else high_watermark,
+                max_offset=self._max_offset(log, last_stable_offset, high_watermark),
                 bytes_max=min(left, target.bytes_max),
                 at_least_one=is_first,
                 cached_only=cached_only,
+                with_empty=self._follower is not None,
             )
             self._check_codec(records)
             if self._read_committed and records:
@@ -169,14 +240,32 @@ class FetchRun:
             diverging_epoch=diverging,
         )
 
+    def _max_offset(
+        self, log: PartitionLog, last_stable_offset: Offset, high_watermark: Offset
+    ) -> Offset:
+        if self._read_to is ReadTo.END:
+            return log.log_end
+        return last_stable_offset if self._read_committed else high_watermark
+
+    def _closer_replica(self, partition: Partition, target: FetchTarget) -> BrokerId | None:
+        """Another broker that this consumer had better read from (KIP-392)."""
+        if not self._client_rack or self._follower is not None or partition.leader is None:
+            return None
+        return partition.leader.closest_replica(
+            client_rack=self._client_rack, offset=Offset(target.fetch_offset)
+        )
+
     def _find(self, target: FetchTarget) -> Partition:
         name = target.topic
-        if isinstance(name, str):
-            return self._broker.partitions.find(name, target.partition)
-        topic = self._broker.image.topics_by_id.get(TopicId(name))
-        if topic is None:
-            raise UnknownTopicId(f"there is no topic with id {name}")
-        return self._broker.partitions.find(topic.name, target.partition)
+        if not isinstance(name, str):
+            topic = self._broker.image.topics_by_id.get(TopicId(name))
+            if topic is None:
+                raise UnknownTopicId(f"there is no topic with id {name}")
+            name = topic.name
+        partitions = self._broker.partitions
+        if self._follower is not None or self._version < FOLLOWERS_READ_FROM_VERSION:
+            return partitions.find_leader(name, target.partition)
+        return partitions.find_readable(name, target.partition)
 
     def _diverging_epoch(self, partition: Partition, target: FetchTarget) -> tuple[int, int] | None:
         """Where the reader's log and ours part, if they do (KIP-595); replicas ask, and some consumers."""
@@ -230,7 +319,7 @@ class FetchRun:
         waiter = FetchWaiter(bytes_wanted=self._bytes_min - answer.record_bytes)
         partitions = list(self._partitions())
         for partition in partitions:
-            partition.add_fetch_waiter(waiter, read_committed=self._read_committed)
+            partition.add_fetch_waiter(waiter, self._read_to)
         # This may run a turn of the loop after the read: what was committed in between woke nobody.
         if self._has_moved_on(answer):
             waiter.wake()
@@ -250,11 +339,15 @@ class FetchRun:
                 partition = self._find(target)
             except RequestError:
                 return fetched.error_code == 0
-            if self._has_more(partition, fetched) or not partition.is_online:
+            if not partition.is_online or self._has_more(partition, target, fetched):
                 return True
         return False
 
-    def _has_more(self, partition: Partition, fetched: FetchedPartition) -> bool:
+    def _has_more(
+        self, partition: Partition, target: FetchTarget, fetched: FetchedPartition
+    ) -> bool:
+        if self._read_to is ReadTo.END:
+            return not fetched.records and partition.log.log_end > target.fetch_offset
         if self._read_committed:
             return partition.last_stable_offset != fetched.last_stable_offset
         return partition.high_watermark != fetched.high_watermark

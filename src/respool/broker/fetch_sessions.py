@@ -45,6 +45,8 @@ class FetchTarget:
     bytes_max: int
     leader_epoch: int = -1
     last_fetched_epoch: int = -1
+    # Where a follower's log starts.
+    log_start: int = -1
     told_high_watermark: int = -1
     told_log_start: int = -1
 

@@ -10,18 +10,26 @@ from respool.broker.catalog import Catalog
 from respool.broker.leftovers import Leftovers
 from respool.broker.partition import Partition
 from respool.broker.partitions import Partitions
+from respool.broker.roles import Roles
 from respool.model.cluster import TopicImage
 from respool.model.ids import BrokerId
 
 
 class Holdings:
     def __init__(
-        self, *, me: BrokerId, catalog: Catalog, partitions: Partitions, leftovers: Leftovers
+        self,
+        *,
+        me: BrokerId,
+        catalog: Catalog,
+        partitions: Partitions,
+        leftovers: Leftovers,
+        roles: Roles,
     ) -> None:
         self._me = me
         self._catalog = catalog
         self._partitions = partitions
         self._leftovers = leftovers
+        self._roles = roles
         # One after the other: what is being deleted must be gone before its name is used again.
         self._settling = asyncio.Lock()
 
@@ -65,10 +73,19 @@ class Holdings:
             if number not in held and self._is_mine(topic, number)
         ]
         await self._partitions.open(topic, missing)
+        await self.take_roles(topic.name)
+
+    async def take_roles(self, name: str) -> None:
+        """Let the partitions of a topic that are here lead and follow as the image says."""
+        async with asyncio.TaskGroup() as group:
+            for partition in self._partitions.of_topic(name):
+                group.create_task(self._roles.settle(partition))
 
     async def _let_go(self, superfluous: list[Partition]) -> None:
         if not superfluous:
             return
         delay_ms = max(one.delete_delay_ms for one in superfluous)
+        for partition in superfluous:
+            self._roles.forget(partition)
         paths = await self._partitions.remove(superfluous)
         self._leftovers.delete_later(paths, delay_ms=delay_ms)

@@ -60,7 +60,8 @@ class Housekeeping:
 
     def clean(self, partition: Partition) -> None:
         """Roll, expire and forget what is due in one partition."""
-        if not partition.is_online:
+        # Another thread may be cutting the log's end off.
+        if not partition.is_online or partition.changing.locked():
             return
         now_ms = self._clock.now_ms()
         log = partition.log
@@ -75,6 +76,7 @@ class Housekeeping:
         except StorageError as error:
             partition.on_storage_error(error)
             return
+        partition.on_log_start_moved()
         for segment in removed:
             logger.info("%s: removed %s, out of retention", partition.name, segment)
             self._leftovers.run_later(segment.delete, delay_ms=log.config.file_delete_delay_ms)

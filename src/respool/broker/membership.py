@@ -73,6 +73,11 @@ class Membership:
         """The broker epoch, while it is registered."""
         return self._session.epoch
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `announce_stop` was called."""
+        return self._session.phase in (Phase.STOPPING, Phase.CLOSING)
+
     def may_act(self) -> bool:
         return self._session.may_act(self._clock.monotonic_ms())
 

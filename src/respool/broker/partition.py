@@ -1,4 +1,7 @@
-"""One partition as its leader sees it: a log, how far it is committed, and who waits for that.
+"""One partition on this broker: a log, whether it leads or follows, how far it is committed, and who waits for that.
+
+The roles decide (`replication/`): what happens here is told to the one the partition has, and its effects are carried
+out. Who takes which role when is `roles.py`; what a follower fetches comes by `replica_fetcher.py`.
 
 State of a partition belongs here; others ask, they do not reach in. A storage error takes the partition offline: it
 answers KAFKA_STORAGE_ERROR until the broker is restarted, and the broker lives. A full disk is not that: nothing was
@@ -6,11 +9,20 @@ written, readers go on, and producers succeed again as soon as there is room. No
 needs one gets the same answer, and is tried again.
 """
 
+import asyncio
 import logging
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from respool.broker.commit_waiters import CommitListener, CommitQueue, FetchWaiter
-from respool.log.partition_log import Appended, PartitionLog, PendingSync, VerificationGuard
+from respool.broker.read_marks import ReadMarks, ReadTo
+from respool.log.partition_log import (
+    Appended,
+    PartitionLog,
+    PendingSync,
+    VerificationGuard,
+)
+from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.errors import (
     DiskFull,
     FencedLeaderEpoch,
@@ -21,10 +33,27 @@ from respool.model.errors import (
     StorageFailed,
     UnknownLeaderEpoch,
 )
-from respool.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
+from respool.model.ids import (
+    NO_LEADER_EPOCH,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 from respool.model.topic_config import Flush, TopicConfig
 from respool.records.batch import BatchHeader, RecordBatch
 from respool.records.markers import MARKER_BYTES, EndTransactionMarker
+from respool.replication.effects import (
+    FollowerEffect,
+    HighWatermarkMoved,
+    LeaderEffect,
+    LowWatermarkMoved,
+    ProposeIsr,
+    SteppedDown,
+)
+from respool.replication.follower import Follower
+from respool.replication.leader import Leader
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +62,6 @@ NOT_URGENT_MS = 50
 
 # When a sync could not be begun for want of a file handle.
 SYNC_AGAIN_MS = 500
-# More than any fetch waits for.
-FETCH_BYTES_ENOUGH = 2**31
 
 
 class SyncRequests(Protocol):
@@ -47,37 +74,45 @@ class SyncRequests(Protocol):
     async def settle(self, partition: "Partition") -> None: ...
 
 
+class IsrProposals(Protocol):
+    """Where a leader's wish for another ISR is written; `IsrWriter` does it."""
+
+    def propose(self, partition: "Partition", leader: Leader, proposal: ProposeIsr) -> None: ...
+
+
 class Partition:
     def __init__(
         self,
         *,
         name: TopicPartition,
         topic_id: TopicId,
-        leader_epoch: LeaderEpoch,
         log: PartitionLog | StorageError,
         syncs: "SyncRequests",
+        isr: "IsrProposals | None" = None,
+        high_watermark: Offset | None = None,
     ) -> None:
+        """Neither leading nor following yet; known to be committed up to `high_watermark`, or all of it."""
         self.name = name
         self.topic_id = topic_id
-        self.leader_epoch = leader_epoch
+        # At most one of them. None while the broker is none of both, or is about to become another.
+        self.leader: Leader | None = None
+        self.follower: Follower | None = None
+        self.leader_epoch = NO_LEADER_EPOCH
+        # Held by whoever changes the log in another thread, or the role.
+        self.changing = asyncio.Lock()
+        # Told when a follower may fetch again.
+        self.on_follower_ready: Callable[[], None] = lambda: None
         # Why the partition is offline; None while it is not.
         self.failure: StorageError | None = None
-        self.high_watermark = Offset(0)
-        # How many bytes were ever appended since the start, and how many of them are below the
-        # high watermark. Their growth is what waiting fetches count.
-        self._bytes_appended = 0
-        self._bytes_committed = 0
-        # And how many were, when last all of them could be read by read_committed readers.
-        self._bytes_stable = 0
-        # Never going down, and never above the high watermark.
-        self._stable_offset = Offset(0)
+        self._marks = ReadMarks()
+        # Whether there are, or may be, other replicas.
+        self._is_replicated = False
         self._commits = CommitQueue()
         # The same for those who need more than the topic promises: that it is on the disk.
         self._syncs_awaited = CommitQueue()
-        # In the order they came, so that a simulated run is the same each time.
-        self._fetches: dict[FetchWaiter, None] = {}
-        # Those of read_committed readers.
-        self._committed_fetches: dict[FetchWaiter, None] = {}
+        # DeleteRecords that wait until followers have deleted too.
+        self._deletions = CommitQueue()
+        self._isr = isr
         self._syncs = syncs
         self._log: PartitionLog | None = None
         self._is_deleted = False
@@ -89,10 +124,16 @@ class Partition:
             self.failure = log
         else:
             self._log = log
-            self.high_watermark = log.log_end
-            # What a crash left is committed, and so are the ends of transactions in it.
-            log.on_high_watermark(log.log_end)
-            self._stable_offset = log.last_stable_offset(log.log_end)
+            # Alone, what a crash left is committed, and so are the ends of transactions in it.
+            self._marks.begin_at(log, log.log_end if high_watermark is None else high_watermark)
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self._marks.high_watermark
+
+    @property
+    def is_leading(self) -> bool:
+        return self.leader is not None
 
     @property
     def log(self) -> PartitionLog:
@@ -137,18 +178,13 @@ class Partition:
         return log.log_start if log is not None else Offset(-1)
 
     @property
-    def in_sync_replicas(self) -> int:
-        """How many replicas have everything that is committed; alone, this broker is the only one."""
-        return 1 if self.is_online else 0
-
-    @property
     def last_stable_offset(self) -> Offset:
         """Where read_committed readers stop: everything before is committed, and no transaction there is open.
 
         From any thread; who asks for the high watermark after it finds that at least as high.
         """
         # Records may have been deleted that a transaction began with.
-        return max(self._stable_offset, self.log_start)
+        return max(self._marks.stable_offset, self.log_start)
 
     def check_leader_epoch(self, asked: int) -> None:
         """A client that says which leader it believes in must believe in this one (KIP-320)."""
@@ -156,6 +192,153 @@ class Partition:
             return
         error = FencedLeaderEpoch if asked < self.leader_epoch else UnknownLeaderEpoch
         raise error(f"{self.name}: leader epoch {asked}, here {self.leader_epoch}")
+
+    # -- its role ----------------------------------------------------------------------------------------------------
+
+    @property
+    def durable_end(self) -> Offset:
+        """Before it everything counts as had here."""
+        log = self.log
+        return log.synced_end if log.config.respool_flush is Flush.ALWAYS else log.log_end
+
+    def lead(self, leader: Leader, effects: Iterable[LeaderEffect]) -> None:
+        """From now on it leads; `effects` are what the leader begins with."""
+        assert self.leader is None
+        assert self.follower is None
+        self.leader, self.leader_epoch = leader, leader.leader_epoch
+        self._take_image(leader.image)
+        self._carry_out(effects)
+        self._on_durable(self.durable_end, None)
+
+    def follow(self, follower: Follower) -> None:
+        """From now on it follows."""
+        assert self.leader is None
+        assert self.follower is None
+        self.follower = follower
+        self._take_image(follower.image)
+
+    def resign(self, why: str) -> None:
+        """It neither leads nor follows any more. Whoever waits looks for the leader."""
+        self.leader = self.follower = None
+        self._fail_waiters(NotLeader(f"{self.name}: {why}"))
+
+    def on_fenced(self) -> None:
+        """The broker may not act now. It may again, or its role will end; whoever waits looks for the leader."""
+        self._fail_waiters(NotLeader(f"{self.name}: this broker's lease has run out"))
+
+    def on_image(self, me: BrokerId, image: PartitionImage) -> None:
+        """The store has this now. The role ends here at once where it does; another one is taken elsewhere."""
+        if self.leader is not None:
+            self._take_image(image)
+            self._carry_out(self.leader.on_image(image))
+        elif self.follower is not None:
+            if image.leader == me:
+                self.resign("it is about to lead")
+            else:
+                effects = self.follower.on_image(image)
+                assert not effects, f"{self.name}: a follower does nothing by an image alone"
+                self._take_image(image)
+
+    def on_brokers(self, brokers: Mapping[BrokerId, BrokerEndpoint]) -> None:
+        if self.leader is not None and self._is_replicated:
+            self._carry_out(self.leader.on_brokers(brokers))
+
+    def on_tick(self, now_ms: int) -> None:
+        if self.leader is not None and self._is_replicated:
+            self._carry_out(self.leader.on_tick(now_ms))
+
+    def on_settings(self, *, lag_ms_max: int) -> None:
+        if self.leader is not None and self.is_online:
+            effects = self.leader.on_settings(
+                min_isr=self.config.min_insync_replicas, lag_ms_max=lag_ms_max
+            )
+            self._carry_out(effects)
+
+    def on_follower_fetch(
+        self,
+        broker: BrokerId,
+        *,
+        broker_epoch: int,
+        leader_epoch: LeaderEpoch,
+        offset: Offset,
+        log_start: Offset,
+        now_ms: int,
+    ) -> None:
+        """See `Leader.on_follower_fetch`."""
+        if self.leader is not None:
+            effects = self.leader.on_follower_fetch(
+                broker,
+                broker_epoch=broker_epoch,
+                leader_epoch=leader_epoch,
+                offset=offset,
+                log_start=log_start,
+                now_ms=now_ms,
+            )
+            self._carry_out(effects)
+
+    def on_log_start_moved(self) -> None:
+        """Records were deleted at the start."""
+        if self.leader is not None:
+            self._carry_out(self.leader.on_log_start(self.log_start))
+        elif self.follower is not None:
+            self.follower.on_log_start(self.log_start)
+
+    def check_writable(self) -> None:
+        """Refuse acks=all before anything is written.
+
+        Raises:
+            NotLeader, NotEnoughReplicas
+        """
+        self._leading().check_writable()
+
+    def _leading(self) -> Leader:
+        if self.leader is None:
+            raise NotLeader(f"{self.name} is led by another broker")
+        return self.leader
+
+    def _take_image(self, image: PartitionImage) -> None:
+        self._is_replicated = len(image.replicas) > 1
+        if not self._is_replicated:
+            self._marks.forget_followers()
+        self.leader_epoch = max(self.leader_epoch, image.leader_epoch)
+
+    def _carry_out(self, effects: Iterable[LeaderEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, HighWatermarkMoved):
+                self._advance_to(effect.high_watermark)
+            elif isinstance(effect, ProposeIsr):
+                assert self._isr is not None
+                assert self.leader is not None
+                self._isr.propose(self, self.leader, effect)
+            elif isinstance(effect, LowWatermarkMoved):
+                self._deletions.on_high_watermark(effect.low_watermark)
+            elif isinstance(effect, SteppedDown):
+                self.resign(f"broker {effect.image.leader} leads it now")
+
+    # -- as a follower -----------------------------------------------------------------------------------------------
+
+    def append_fetched(self, records: bytes, *, now_ms: int) -> list[FollowerEffect]:
+        """Append what the leader sent, as it is, and start what makes it durable; return what follows from it.
+
+        Raises:
+            as `PartitionLog.append_fetched`; nothing was written.
+        """
+        log, follower = self.log, self.follower
+        assert follower is not None
+        segments = log.segment_count
+        appended = log.append_fetched(records, now_ms=now_ms)
+        effects = follower.on_appended(appended.log_end, last_epoch=log.latest_epoch)
+        self._on_appended(log, appended.byte_count, has_rolled=log.segment_count != segments)
+        return effects
+
+    def on_high_watermark(self, high_watermark: Offset) -> None:
+        """The follower has heard that all before it is committed, or that less is than it had heard before."""
+        if high_watermark < self.high_watermark:
+            self._marks.go_back_to(self.log, high_watermark)
+        else:
+            self._advance_to(high_watermark)
+
+    # -- writing -----------------------------------------------------------------------------------------------------
 
     def append(
         self,
@@ -175,6 +358,7 @@ class Partition:
             RequestError: the producer's sequence, epoch or transaction does not fit; nothing was written.
         """
         log = self.log
+        self._leading()
         segments = log.segment_count
         try:
             appended = log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard)
@@ -199,6 +383,7 @@ class Partition:
             InvalidProducerEpoch, TransactionCoordinatorFenced: a newer one has been here; nothing was written.
         """
         log = self.log
+        self._leading()
         segments = log.segment_count
         try:
             appended = log.append_marker(
@@ -246,7 +431,9 @@ class Partition:
     def _on_appended(
         self, log: PartitionLog, size: int, *, has_rolled: bool, is_urgent: bool = True
     ) -> None:
-        self._bytes_appended += size
+        self._marks.on_appended(log.log_end, size, awaits_followers=self._is_replicated)
+        if self.leader is not None:
+            self._carry_out(self.leader.on_append(log.log_end))
         if self._is_short_of_room:
             logger.info("%s: there is room again", self.name)
             self._is_short_of_room = False
@@ -263,15 +450,15 @@ class Partition:
         elif has_rolled:
             # Not promised; it only shortens a later recovery.
             self._syncs.request_sync(self)
-        self._advance_to(log.log_end, self._bytes_appended)
+        self._on_durable(log.log_end, self._marks.bytes_appended)
 
     def wait_for_commit(self, next_offset: Offset, listener: CommitListener) -> bool:
         """Tell the listener when all below `next_offset` is committed; False when it is already."""
-        if next_offset <= self.high_watermark:
-            return False
         if not self.is_online:
             # It went offline after the append; nothing will move it on.
             raise self._unavailable()
+        if self._leading().is_committed(next_offset):
+            return False
         self._commits.wait_for(next_offset, listener)
         return True
 
@@ -282,19 +469,26 @@ class Partition:
         """
         if not self.is_online:
             raise self._unavailable()
+        self._leading()
         if next_offset <= min(self.high_watermark, self.log.synced_end):
             return False
         self._syncs_awaited.wait_for(next_offset, listener)
         self._syncs.request_sync(self)
         return True
 
-    def add_fetch_waiter(self, waiter: FetchWaiter, *, read_committed: bool = False) -> None:
-        """Tell the waiter of bytes that become readable: below the last stable offset, for `read_committed`."""
-        (self._committed_fetches if read_committed else self._fetches)[waiter] = None
+    def wait_for_deletion(self, log_start: Offset, listener: CommitListener) -> bool:
+        """Tell the listener when all replicas have deleted what is before; False when they have."""
+        if log_start <= self._leading().low_watermark:
+            return False
+        self._deletions.wait_for(log_start, listener)
+        return True
+
+    def add_fetch_waiter(self, waiter: FetchWaiter, read_to: ReadTo = ReadTo.COMMITTED) -> None:
+        """Tell the waiter of bytes that become readable."""
+        self._marks.add_waiter(waiter, read_to)
 
     def remove_fetch_waiter(self, waiter: FetchWaiter) -> None:
-        self._fetches.pop(waiter, None)
-        self._committed_fetches.pop(waiter, None)
+        self._marks.remove_waiter(waiter)
 
     def begin_sync(self) -> "PartitionSync | None":
         """What to sync now, or None when all is on the disk already."""
@@ -307,9 +501,9 @@ class Partition:
             return None
         if pending is None:
             # The log may have synced itself, as retention does before it removes files.
-            self._on_synced(self.log.synced_end, self._bytes_appended)
+            self._on_synced(self.log.synced_end, self._marks.bytes_appended)
             return None
-        return PartitionSync(self, pending, self._bytes_appended)
+        return PartitionSync(self, pending, self._marks.bytes_appended)
 
     def finish_sync(self, sync: "PartitionSync", error: StorageError | None) -> None:
         if self._log is None:
@@ -360,6 +554,7 @@ class Partition:
         """Hand the log over for closing or deletion; whoever waits is told to look elsewhere."""
         log, self._log = self._log, None
         self._is_deleted = True
+        self.leader = self.follower = None
         self._fail_waiters(self._unavailable())
         return log
 
@@ -369,44 +564,33 @@ class Partition:
         return NotLeader(f"{self.name} is no longer here")
 
     def _on_synced(self, synced_end: Offset, bytes_synced: int) -> None:
-        self._advance_to(synced_end, bytes_synced)
-        self._syncs_awaited.on_high_watermark(synced_end)
+        self._on_durable(synced_end, bytes_synced)
+        self._syncs_awaited.on_high_watermark(min(synced_end, self.high_watermark))
 
-    def _advance_to(self, high_watermark: Offset, bytes_committed: int) -> None:
+    def _on_durable(self, end: Offset, byte_count: int | None) -> None:
+        """Everything before `end` counts as had here; that is so many bytes."""
+        if self.follower is not None:
+            self.follower.on_durable(end)
+            self.on_follower_ready()
+        elif self.leader is not None:
+            for effect in self.leader.on_durable(end):
+                assert isinstance(effect, HighWatermarkMoved)
+                self._advance_to(effect.high_watermark, None if self._is_replicated else byte_count)
+
+    def _advance_to(self, high_watermark: Offset, byte_count: int | None = None) -> None:
         # Never backwards: consumers may already have read up to the old value, for example
         # under respool.flush=os before the topic was switched to 'always'.
         if high_watermark <= self.high_watermark:
             return
-        self.high_watermark = high_watermark
         log = self.log
-        log.on_high_watermark(high_watermark)
-        stable_offset = log.last_stable_offset(high_watermark)
-        grown = bytes_committed - self._bytes_committed
-        self._bytes_committed = bytes_committed
+        self._marks.advance_to(log, high_watermark, byte_count)
         self._commits.on_high_watermark(high_watermark)
-        if self._fetches:
-            for waiter in tuple(self._fetches):
-                waiter.on_bytes_committed(grown)
-        if stable_offset > self._stable_offset:
-            self._advance_stable_to(stable_offset)
-
-    def _advance_stable_to(self, stable_offset: Offset) -> None:
-        self._stable_offset = stable_offset
-        grown = self._bytes_committed - self._bytes_stable
-        if stable_offset == self.high_watermark:
-            self._bytes_stable = self._bytes_committed
-        else:
-            # How many bytes lie below it is not known. What they are is worth a look in any case.
-            grown = max(grown, FETCH_BYTES_ENOUGH)
-        if self._committed_fetches:
-            for waiter in tuple(self._committed_fetches):
-                waiter.on_bytes_committed(grown)
+        self._syncs_awaited.on_high_watermark(min(log.synced_end, high_watermark))
 
     def _fail_waiters(self, error: RequestError) -> None:
-        self._commits.on_failure(error)
-        self._syncs_awaited.on_failure(error)
-        for waiter in (*self._fetches, *self._committed_fetches):
-            waiter.wake()
+        for waiting in (self._commits, self._syncs_awaited, self._deletions):
+            waiting.on_failure(error)
+        self._marks.wake_all()
 
 
 class PartitionSync:

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from respool.broker.catalog import Catalog
-from respool.broker.partition import Partition, SyncRequests
+from respool.broker.partition import IsrProposals, Partition, SyncRequests
 from respool.log.data_folder import DataFolder
 from respool.log.partition_log import PartitionLog
 from respool.model.cluster import TopicImage
@@ -30,12 +30,19 @@ class Partitions:
         offload: Offload,
         clock: Clock,
         syncs: SyncRequests,
+        isr: IsrProposals,
+        may_act: Callable[[], bool],
+        is_clustered: bool,
     ) -> None:
+        """In a cluster what a crash left is not committed by that: others decide with."""
         self._folder = folder
         self._catalog = catalog
         self._offload = offload
         self._clock = clock
         self._syncs = syncs
+        self._isr = isr
+        self._may_act = may_act
+        self._is_clustered = is_clustered
         self._partitions: dict[tuple[str, int], Partition] = {}
         # Invariant: exactly those above, by topic; no topic without any.
         self._numbers: dict[str, set[int]] = {}
@@ -65,9 +72,28 @@ class Partitions:
         """The partition, if this broker leads it.
 
         Raises:
-            as `find`; NotLeader also while another broker leads it, or this one may not act.
+            as `find`; NotLeader also while another broker leads it, or this one may not act. A partition that is
+                offline says so itself.
         """
-        return self.find(topic, partition)
+        found = self.find(topic, partition)
+        if found.leader is None and found.failure is None:
+            raise NotLeader(f"{topic}-{partition} is led by another broker")
+        if not self._may_act():
+            raise NotLeader(f"{topic}-{partition}: this broker's lease has run out")
+        return found
+
+    def find_readable(self, topic: str, partition: int) -> Partition:
+        """The partition, if consumers may read it here: led or followed (KIP-392).
+
+        Raises:
+            as `find_leader`.
+        """
+        found = self.find(topic, partition)
+        if found.follower is None:
+            return self.find_leader(topic, partition)
+        if not self._may_act():
+            raise NotLeader(f"{topic}-{partition}: this broker's lease has run out")
+        return found
 
     def is_online(self, topic: str, partition: int) -> bool:
         found = self._partitions.get((topic, partition))
@@ -92,26 +118,33 @@ class Partitions:
         name = TopicPartition(topic.name, number)
         async with turns:
             log = await self._offload.run(lambda: self._open_log(name, topic))
+        high_watermark = None
+        if isinstance(log, PartitionLog) and self._is_clustered:
+            known = self._folder.high_watermark(name)
+            high_watermark = min(max(known, log.log_start), log.log_end)
         partition = Partition(
             name=name,
             topic_id=topic.id,
-            leader_epoch=topic.partitions[number].leader_epoch,
             log=log,
             syncs=self._syncs,
+            isr=self._isr,
+            high_watermark=high_watermark,
         )
         self._partitions[name] = partition
         self._numbers.setdefault(name.topic, set()).add(name.partition)
 
     def _open_log(self, name: TopicPartition, topic: TopicImage) -> PartitionLog | StorageError:
         try:
-            log = self._folder.open_partition(
-                name, topic_id=topic.id, config=topic.config, now_ms=self._clock.now_ms()
+            return self._folder.open_partition(
+                name,
+                topic_id=topic.id,
+                config=topic.config,
+                now_ms=self._clock.now_ms(),
+                is_replicated=self._is_clustered,
             )
-            log.on_leader_epoch(topic.partitions[name.partition].leader_epoch)
         except StorageError as error:
             logger.error("%s cannot be opened and is offline: %s", name, error)
             return error
-        return log
 
     async def remove(self, partitions: Iterable[Partition]) -> list[str]:
         """Take the partitions out of service at once; return what is to be deleted from disk."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 from respool.model.ids import BrokerId
-from respool.ports.peers import PeerUnreachable, Peers
+from respool.ports.peers import Peers, PeerUnreachable
 from respool.wire.client_codec import decode_reply, encode_request
 from respool.wire.errors import RequestMalformed
 
@@ -16,8 +16,10 @@ class PeerLink:
         self._client_id = f"broker-{me}"
         self._correlation_id = 0
 
-    async def ask(self, broker: BrokerId, key: int, version: int, **fields: Any) -> Any:
-        """Send a request of that kind and version, and return the reply's body.
+    async def ask(
+        self, broker: BrokerId, key: int, version: int, *, lane: int = 0, **fields: Any
+    ) -> Any:
+        """Send a request of that kind and version, and return the reply's body; lanes: see `Peers.request`.
 
         Raises:
             PeerUnreachable: no reply came, or none that can be read; what became of the request is unknown.
@@ -26,7 +28,7 @@ class PeerLink:
         frame = encode_request(
             key, version, fields, correlation_id=self._correlation_id, client_id=self._client_id
         )
-        reply = await self._peers.request(broker, frame[_SIZE_BYTES:])
+        reply = await self._peers.request(broker, frame[_SIZE_BYTES:], lane=lane)
         try:
             return decode_reply(key, version, reply)
         except RequestMalformed as error:

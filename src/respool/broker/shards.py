@@ -5,10 +5,12 @@ its place after a while, and reads the log anew.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol
 
 from respool.broker.catalog import Catalog
+from respool.broker.commit_waiters import when_committed
 from respool.broker.partition import Partition
 from respool.broker.partitions import Partitions
 from respool.broker.shard import Shard
@@ -16,9 +18,11 @@ from respool.broker.shard_log import Machine
 from respool.broker.topics import Topics
 from respool.coordination.java_hash import partition_for
 from respool.model.cluster import BrokerEndpoint
-from respool.model.errors import CoordinatorNotAvailable, NotCoordinator
+from respool.model.errors import CoordinatorNotAvailable, NotCoordinator, RequestError
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
+
+logger = logging.getLogger(__name__)
 
 # What has failed to write must not be tried again at once: reading its log anew is work.
 REOPEN_DELAY_S = 2.0
@@ -48,7 +52,7 @@ class Shards:
         partitions: Partitions,
         clock: Clock,
         offload: Offload,
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[Any]"],
     ) -> None:
         self._owner = owner
         self.topic = topic
@@ -63,14 +67,23 @@ class Shards:
         self._creating = asyncio.Lock()
         # Partitions whose shards failed, and when they are tried again.
         self._reopening: dict[int, asyncio.TimerHandle] = {}
+        # In the order they were begun, so that a simulated run is the same each time.
+        self._loading: dict[asyncio.Task[Any], None] = {}
 
-    def open(self) -> None:
-        """Make a shard for every partition that is here; until `load` is done, clients are told to wait."""
-        for partition in self._partitions.of_topic(self.topic):
-            self._open_shard(partition)
+    def on_role(self, partition: Partition) -> None:
+        """The partition has begun to be led here, or is led here no more.
 
-    async def load(self) -> None:
-        await asyncio.gather(*(self._load(*one) for one in self._shards.items()))
+        What is led is looked after; until its log is read, clients are told to wait.
+        """
+        number = partition.name.partition
+        timer = self._reopening.pop(number, None)
+        if timer is not None:
+            timer.cancel()
+        shard = self._shards.pop(number, None)
+        if shard is not None:
+            shard.stop()
+        if partition.is_leading:
+            self._begin(partition)
 
     async def ensure_topic(self) -> None:
         """The topic is made when the first client asks for its coordinator."""
@@ -78,12 +91,12 @@ class Shards:
             if self._shards:
                 return
             await self._topics.create_internal(self.topic, partition_count=self._partition_count)
-            self.open()
-            await self.load()
+            await asyncio.gather(*self._loading)
 
     def stop(self) -> None:
         for timer in self._reopening.values():
             timer.cancel()
+        self._reopening.clear()
         for shard in self._shards.values():
             shard.stop()
 
@@ -161,10 +174,22 @@ class Shards:
         )
         return shard
 
-    async def _load(self, number: int, shard: Shard) -> None:
+    def _begin(self, partition: Partition) -> None:
+        task = self._spawn(self._load(partition, self._open_shard(partition)))
+        self._loading[task] = None
+        task.add_done_callback(lambda _: self._loading.pop(task, None))
+
+    async def _load(self, partition: Partition, shard: Shard) -> None:
+        try:
+            # What an earlier leader has left is decided on only when it can no longer be lost.
+            await when_committed(partition, partition.log.log_end)
+        except RequestError as error:
+            logger.info("%s: the coordinator does not begin here: %s", partition.name, error)
+            shard.stop()
+            return
         await shard.load()
         if shard.is_active:
-            self._owner.on_loaded(number, shard)
+            self._owner.on_loaded(partition.name.partition, shard)
 
     def _reopen_later(self, number: int) -> None:
         """A full disk may have room again by then. A partition that is offline stays so: loading it fails."""
@@ -174,4 +199,5 @@ class Shards:
     def _reopen(self, number: int) -> None:
         del self._reopening[number]
         partition = self._partitions.find(self.topic, number)
-        self._spawn(self._load(number, self._open_shard(partition)))
+        if partition.is_leading:
+            self._begin(partition)

@@ -1,4 +1,4 @@
-"""Other brokers over TCP: `ports.peers`, one connection to each, many requests under way on it.
+"""Other brokers over TCP: `ports.peers`, one connection to each for every lane, many requests under way on it.
 
 A frame is a 4-byte big-endian size and that many bytes. A peer answers in the order it was asked, so the oldest
 waiting request gets the next reply; frames are not looked into. What breaks that order (a deadline passed, a size
@@ -15,6 +15,8 @@ from respool.model.ids import BrokerId
 from respool.ports.peers import PeerUnreachable
 
 Address = tuple[str, int]
+# A peer, and the lane.
+_Way = tuple[BrokerId, int]
 
 _SIZE_BYTES = 4
 
@@ -38,23 +40,23 @@ class TcpPeers:
         self._request_timeout_ms = request_timeout_ms
         self._reply_bytes_max = reply_bytes_max
         self._requests_in_flight_max = requests_in_flight_max
-        self._connections: dict[BrokerId, _Connection] = {}
-        # One sender at a time for each peer, in the order of the calls.
-        self._turns: dict[BrokerId, asyncio.Lock] = {}
+        self._connections: dict[_Way, _Connection] = {}
+        # One sender at a time for each peer and lane, in the order of the calls.
+        self._turns: dict[_Way, asyncio.Lock] = {}
         self._closed = False
 
     def move_to(self, addresses: Mapping[BrokerId, Address]) -> None:
         self._addresses = addresses
-        for broker, connection in self._connections.items():
+        for (broker, _), connection in self._connections.items():
             if addresses.get(broker) != connection.address:
                 connection.drop("it is not there any more")
 
-    async def request(self, broker: BrokerId, frame: bytes) -> bytes:
+    async def request(self, broker: BrokerId, frame: bytes, *, lane: int = 0) -> bytes:
         sent_on: _Connection | None = None
         try:
             async with asyncio.timeout(self._request_timeout_ms / 1000):
-                async with self._turns.setdefault(broker, asyncio.Lock()):
-                    connection = await self._connection_to(broker)
+                async with self._turns.setdefault((broker, lane), asyncio.Lock()):
+                    connection = await self._connection_to(broker, lane)
                     await connection.wait_for_room()
                     reply = connection.send(frame)
                     sent_on = connection
@@ -74,18 +76,18 @@ class TcpPeers:
         for connection in list(self._connections.values()):
             await connection.gone.wait()
 
-    async def _connection_to(self, broker: BrokerId) -> "_Connection":
+    async def _connection_to(self, broker: BrokerId, lane: int) -> "_Connection":
         if self._closed:
             raise PeerUnreachable(f"broker {broker}: connections are closed")
         address = self._addresses.get(broker)
         if address is None:
             raise PeerUnreachable(f"broker {broker}: no address is known for it")
-        connection = self._connections.get(broker)
+        connection = self._connections.get((broker, lane))
         if connection is not None and connection.address != address:
             connection.drop(f"it is now at {address[0]}:{address[1]}")
         if connection is None or connection.ended:
             connection = await self._connect(broker, address)
-            self._connections[broker] = connection
+            self._connections[broker, lane] = connection
         return connection
 
     async def _connect(self, broker: BrokerId, address: Address) -> "_Connection":

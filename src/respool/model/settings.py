@@ -80,6 +80,14 @@ class Settings:
         default=9_000,
         metadata=_setting("A broker that etcd has not heard of this long is taken for dead."),
     )
+    replica_lag_max_ms: int = field(
+        default=10_000,
+        metadata=_setting("A follower that has not caught up for so long is not in sync."),
+    )
+    handover_max_ms: int = field(
+        default=10_000,
+        metadata=_setting("How long a broker that stops waits for others to lead in its place."),
+    )
     metrics_listen: str = field(
         default="", metadata=_setting("HOST:PORT for Prometheus to scrape; empty for none.")
     )
@@ -348,7 +356,8 @@ class Settings:
 _ONLY_WITH_ETCD = {
     one.name: one.default
     for one in fields(Settings)
-    if one.name.startswith("etcd_") or one.name in {"cluster", "session_ttl_ms"}
+    if one.name.startswith("etcd_")
+    or one.name in {"cluster", "session_ttl_ms", "replica_lag_max_ms", "handover_max_ms"}
 }
 MIGRATION_POLICIES = ("disabled", "upgrade", "downgrade", "bidirectional")
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -357,6 +366,8 @@ _LOWEST = {
     "broker_id": 0,
     # etcd knows no shorter lease.
     "session_ttl_ms": 2_000,
+    "replica_lag_max_ms": 500,
+    "handover_max_ms": 0,
     "num_partitions": 1,
     "default_replication_factor": 1,
     "partitions_max": 1,

@@ -23,11 +23,13 @@ from respool.drivers.folder_lock import FolderLock
 from respool.drivers.offload import ThreadOffload
 from respool.drivers.prometheus import PrometheusMetrics
 from respool.drivers.sqlite_store import SqliteStore
+from respool.drivers.tcp_peers import TcpPeers
 from respool.log.partition_folders import PartitionFolders
-from respool.model.errors import DataFolderMismatch, RespoolError, SettingsError
+from respool.model.errors import DataFolderMismatch, RespoolError
 from respool.model.settings import Settings
+from respool.node.etcd import connect_to_etcd
 from respool.node.record_scanner import ScannerOnDemand
-from respool.ports.metadata_store import StoreUnavailable
+from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 from respool.server.listener import Listener
 
 logger = logging.getLogger(__name__)
@@ -54,11 +56,6 @@ def run(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> int:
-    if settings.etcd:
-        # The store and who decides on it are there; followers are not. A broker that served alone would be worse.
-        raise SettingsError(
-            f"etcd = {settings.etcd!r}: brokers do not form clusters yet; leave it empty to serve alone"
-        )
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -69,10 +66,7 @@ async def _serve(settings: Settings) -> int:
         stack.callback(lock.release)
         clock = SystemClock()
         disk = LocalDisk(settings.data)
-        # Before it is made: an operator who brings the old one back must find nothing in its place.
-        if not disk.exists(METADATA_FILE):
-            _refuse_partitions_of_no_topic(disk, "no")
-        store = SqliteStore(os.path.join(settings.data, METADATA_FILE), clock=clock)
+        store = await _open_store(settings, disk, clock)
         offload = ThreadOffload(settings.io_threads)
         stack.callback(offload.close)
         metrics = PrometheusMetrics()
@@ -87,13 +81,31 @@ async def _serve(settings: Settings) -> int:
             metrics=metrics,
             dice=SystemDice(),
             scanner=ScannerOnDemand(),
+            peers=TcpPeers() if settings.etcd else None,
         )
         try:
-            if not (await store.snapshot("")).revision:
+            if not settings.etcd and not (await store.snapshot("")).revision:
                 _refuse_partitions_of_no_topic(disk, "a new and empty")
             return await _serve_until_stopped(Broker(settings, world), asked_to_stop)
         finally:
+            if world.peers is not None:
+                await world.peers.close()
             await store.close()
+
+
+async def _open_store(settings: Settings, disk: LocalDisk, clock: SystemClock) -> MetadataStore:
+    """The cluster's metadata store, or one for this broker alone."""
+    if settings.etcd:
+        if disk.exists(METADATA_FILE):
+            raise DataFolderMismatch(
+                f"the data folder is that of a broker alone: it holds {METADATA_FILE}, and its topics are not known "
+                "to the cluster; give the broker a folder of its own with --data"
+            )
+        return await connect_to_etcd(settings)
+    # Before it is made: an operator who brings the old one back must find nothing in its place.
+    if not disk.exists(METADATA_FILE):
+        _refuse_partitions_of_no_topic(disk, "no")
+    return SqliteStore(os.path.join(settings.data, METADATA_FILE), clock=clock)
 
 
 async def _serve_until_stopped(broker: Broker, asked_to_stop: asyncio.Event) -> int:
@@ -102,6 +114,8 @@ async def _serve_until_stopped(broker: Broker, asked_to_stop: asyncio.Event) -> 
     listener = Listener(broker)
     host, port = await listener.start()
     broker.on_listening(host, port)
+    if broker.member is not None:
+        await _join(broker, asked_to_stop)
     logger.info(
         "respool %s, broker %d: %d partitions in %s, opened after %s",
         __version__,
@@ -118,10 +132,26 @@ async def _serve_until_stopped(broker: Broker, asked_to_stop: asyncio.Event) -> 
         # No clean stop: the next start must look at the logs again.
         return EXIT_BROKEN_INVARIANT
     logger.info("stopping: finishing what is under way")
+    await broker.leave_leadership()
     await listener.stop()
     await broker.stop()
+    await broker.leave_cluster()
     logger.info("stopped cleanly")
     return 0
+
+
+async def _join(broker: Broker, asked_to_stop: asyncio.Event) -> None:
+    """Register; give that up when asked to stop meanwhile, for the metadata store may be away for long."""
+    joining = asyncio.ensure_future(broker.join_cluster())
+    stopping = asyncio.ensure_future(asked_to_stop.wait())
+    try:
+        await asyncio.wait([joining, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if joining.done():
+            joining.result()
+    finally:
+        for one in (joining, stopping):
+            one.cancel()
+        await asyncio.gather(joining, stopping, return_exceptions=True)
 
 
 def _refuse_partitions_of_no_topic(disk: LocalDisk, which: str) -> None:

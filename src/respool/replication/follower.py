@@ -119,6 +119,16 @@ class Follower:
         )
         return self._asked
 
+    @property
+    def awaits_disk(self) -> bool:
+        """Whether it fetches nothing because something has to be synced first."""
+        return self._durable_end < self._log_end
+
+    @property
+    def is_behind_commits(self) -> bool:
+        """Whether it has records that it does not know to be committed."""
+        return self.high_watermark < self._log_end
+
     def check_readable(self, offset: Offset) -> None:
         """Whether a consumer may read here from `offset` (KIP-392).
 

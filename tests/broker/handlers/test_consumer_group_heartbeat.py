@@ -232,10 +232,9 @@ def test_a_topic_made_while_the_groups_were_loaded_is_seen(broker: RunningBroker
 
     async def load_anew() -> None:
         # As at a start, with a topic created before the log is read.
-        groups.stop()
-        groups.open()
+        for partition in broker.broker.partitions.of_topic(groups.topic):
+            groups.on_role(partition)
         await broker.broker.topics.create("fares", partition_count=2)
-        await groups.load()
 
     broker.run(load_anew())
     member.beats()

@@ -41,7 +41,7 @@ async def _answer(broker: Broker, topic: str, asked: Any) -> dict[str, object]:
     try:
         if topic in broker.image.topics and broker.image.topics[topic].internal:
             raise InvalidTopic(f"records of the internal topic {topic!r} cannot be deleted")
-        partition = broker.partitions.find(topic, asked.partition_index)
+        partition = broker.partitions.find_leader(topic, asked.partition_index)
         low_watermark = await _delete(broker, partition, asked.offset)
     except RequestError as error:
         return {**fields, "error_code": error.code, "low_watermark": NO_LOW_WATERMARK}
@@ -67,6 +67,7 @@ async def _delete(broker: Broker, partition: Partition, offset: int) -> Offset:
         # and could not be written down: so that is done in any case.
         if offset > log.log_start:
             log.raise_log_start(Offset(offset))
+            partition.on_log_start_moved()
         await broker.offload.run(lambda: broker.folder.write_checkpoints({partition.name: log}, {}))
     except StorageError as error:
         raise StorageFailed(f"{partition.name}: {error}") from error

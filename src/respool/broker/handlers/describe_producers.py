@@ -27,7 +27,7 @@ def _answer(broker: Broker, topic: str, number: int) -> dict[str, object]:
     try:
         if topic not in broker.image.topics:
             raise why_unknown(topic)
-        producers = broker.partitions.find(topic, number).log.active_producers()
+        producers = broker.partitions.find_leader(topic, number).log.active_producers()
     except RequestError as error:
         return {"partition_index": number, **error_fields(error), "active_producers": ()}
     return {

@@ -1,11 +1,11 @@
 """Fetch (key 1): record bytes as they lie in the log, or a wait until there are some."""
 
 from respool.broker.broker import Broker
-from respool.broker.fetch_run import FetchRun
+from respool.broker.fetch_run import FetchRun, FollowerFetch
 from respool.broker.fetch_sessions import FINAL_EPOCH, FetchScope, FetchTarget, TopicRef
 from respool.broker.outcome import CloseConnection, Outcome
 from respool.model.errors import RequestError
-from respool.model.ids import ZERO_TOPIC_ID
+from respool.model.ids import ZERO_TOPIC_ID, BrokerId
 from respool.ports.disk import NotCached
 from respool.wire.codec import Request
 from respool.wire.hot_replies import encode_fetch_reply
@@ -15,7 +15,7 @@ READ_COMMITTED = 1
 
 
 def fetch(request: Request, broker: Broker) -> Outcome:
-    _refuse_followers(request)
+    follower = _follower(request, broker)
     try:
         scope = _scope(request, broker)
     except RequestError as error:
@@ -31,6 +31,8 @@ def fetch(request: Request, broker: Broker) -> Outcome:
         bytes_max=request.body.max_bytes,
         wait_max_s=max(0.0, request.body.max_wait.total_seconds()),
         read_committed=request.body.isolation_level == READ_COMMITTED,
+        follower=follower,
+        client_rack=getattr(request.body, "rack_id", ""),
     )
     if not run.has_room:
         return run.answer_when_room()
@@ -43,12 +45,16 @@ def fetch(request: Request, broker: Broker) -> Outcome:
     return run.answer_when_more(answer)
 
 
-def _refuse_followers(request: Request) -> None:
+def _follower(request: Request, broker: Broker) -> FollowerFetch | None:
+    """The broker that asks; None for a consumer."""
     body = request.body
     state = getattr(body, "replica_state", None)
     replica_id = state.replica_id if state is not None else body.replica_id
-    if replica_id >= 0:
-        raise CloseConnection(f"fetch as replica {replica_id}: this broker has no followers")
+    if replica_id < 0:
+        return None
+    if broker.member is None or state is None:
+        raise CloseConnection(f"fetch as replica {replica_id}: this broker has no such followers")
+    return FollowerFetch(BrokerId(replica_id), state.replica_epoch)
 
 
 def _scope(request: Request, broker: Broker) -> FetchScope:
@@ -62,6 +68,7 @@ def _scope(request: Request, broker: Broker) -> FetchScope:
             bytes_max=one.partition_max_bytes,
             leader_epoch=getattr(one, "current_leader_epoch", -1),
             last_fetched_epoch=getattr(one, "last_fetched_epoch", -1),
+            log_start=getattr(one, "log_start_offset", -1),
         )
         for topic in body.topics
         for one in topic.partitions

@@ -15,7 +15,13 @@ With isolation_level=1 the log ends at the last stable offset, for whoever asks:
 from respool.broker.broker import Broker
 from respool.broker.outcome import Reply
 from respool.broker.partition import Partition
-from respool.model.errors import InvalidRequest, RequestError, StorageError, StorageFailed
+from respool.model.errors import (
+    InvalidRequest,
+    OffsetNotAvailable,
+    RequestError,
+    StorageError,
+    StorageFailed,
+)
 from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.wire.codec import Request, encode_reply
 
@@ -31,11 +37,18 @@ NO_OFFSET = -1
 
 async def list_offsets(request: Request, broker: Broker) -> Reply:
     read_committed = getattr(request.body, "isolation_level", 0) == READ_COMMITTED
+    by_follower = broker.member is not None and request.body.replica_id >= 0
     topics = [
         {
             "name": topic.name,
             "partitions": [
-                await _answer(broker, topic.name, one, read_committed=read_committed)
+                await _answer(
+                    broker,
+                    topic.name,
+                    one,
+                    read_committed=read_committed,
+                    by_follower=by_follower,
+                )
                 for one in topic.partitions
             ],
         }
@@ -45,7 +58,7 @@ async def list_offsets(request: Request, broker: Broker) -> Reply:
 
 
 async def _answer(
-    broker: Broker, topic: str, asked: object, *, read_committed: bool
+    broker: Broker, topic: str, asked: object, *, read_committed: bool, by_follower: bool
 ) -> dict[str, object]:
     index = asked.partition_index  # type: ignore[attr-defined]
     fields: dict[str, object] = {
@@ -56,14 +69,28 @@ async def _answer(
         "leader_epoch": -1,
     }
     try:
-        partition = broker.partitions.find(topic, index)
+        partition = broker.partitions.find_leader(topic, index)
         partition.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
-        end = partition.last_stable_offset if read_committed else partition.high_watermark
         timestamp = asked.timestamp  # type: ignore[attr-defined]
+        end = _end(partition, timestamp, read_committed=read_committed, by_follower=by_follower)
         fields.update(await _look_up(broker, partition, timestamp, end))
     except RequestError as error:
         fields["error_code"] = error.code
     return fields
+
+
+def _end(
+    partition: Partition, timestamp: int, *, read_committed: bool, by_follower: bool
+) -> Offset:
+    """Where the log ends for whoever asks."""
+    if by_follower:
+        # It wants to know what is there, committed or not.
+        return partition.log.log_end
+    leader = partition.leader
+    if leader is not None and not leader.is_end_known and timestamp in (LATEST, MAX_TIMESTAMP):
+        # A new leader does not know yet how far the one before had committed: the end must not go back.
+        raise OffsetNotAvailable(f"{partition.name}: the new leader does not know the end yet")
+    return partition.last_stable_offset if read_committed else partition.high_watermark
 
 
 async def _look_up(

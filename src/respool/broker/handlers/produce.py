@@ -31,7 +31,6 @@ from respool.model.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopic,
-    NotEnoughReplicas,
     RequestError,
     RequestTimedOut,
 )
@@ -120,7 +119,7 @@ class _Write:
                 raise InvalidTopic(
                     f"{self.topic!r} belongs to the broker; clients do not write to it"
                 )
-            self.partition = partition = broker.partitions.find(self.topic, self.index)
+            self.partition = partition = broker.partitions.find_leader(self.topic, self.index)
             config = partition.config
             self.batch = admit(self.records, config, now_ms=now_ms, version=request.version)
             self.needs_key_check = not check_keys_quickly(self.batch, config, broker.world.scanner)
@@ -159,7 +158,7 @@ class _Write:
             return
         try:
             if acks == ACKS_ALL:
-                _check_replicas(partition)
+                partition.check_writable()
             appended = partition.append(batch, now_ms=now_ms, guard=self.guard)
         except RequestError as error:
             self.error = _without_trace(error)
@@ -178,14 +177,6 @@ def _without_trace(error: RequestError) -> RequestError:
 
 # The most a compressed batch may grow to when its topic asks for it to be opened.
 UNPACKED_BYTES_MAX = 100 * 1024 * 1024
-
-
-def _check_replicas(partition: Partition) -> None:
-    have, needed = partition.in_sync_replicas, partition.config.min_insync_replicas
-    if have < needed:
-        raise NotEnoughReplicas(
-            f"{partition.name}: {have} replicas in sync, min.insync.replicas is {needed}"
-        )
 
 
 class _CommittedAnswer:

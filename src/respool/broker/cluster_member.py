@@ -1,0 +1,200 @@
+"""This broker as one of a cluster: registered, seeing what others change, taking the roles that fall to it.
+
+```
+  metadata store --watch--> catalog's image --+-- at once: end roles, tell leaders who is there
+                                              +-- soon: open, close, lead, follow (one after the other)
+                                              +-- the controller's seat looks what is due
+```
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
+
+from respool.broker.catalog import Catalog
+from respool.broker.controller_seat import ControllerSeat
+from respool.broker.holdings import Holdings
+from respool.broker.membership import Membership
+from respool.broker.partitions import Partitions
+from respool.broker.roles import Roles
+from respool.cluster.session import Session, SessionSettings
+from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage
+from respool.model.ids import BrokerId
+from respool.model.settings import Settings
+from respool.ports.clock import Clock
+from respool.ports.dice import Dice
+from respool.ports.metadata_store import MetadataStore
+from respool.ports.peers import Peers
+
+logger = logging.getLogger(__name__)
+
+# So often within the time that a follower may lag, leaders look whether one does.
+TICKS_WITHIN_LAG = 4
+
+
+class ClusterMember:
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        settings: Settings,
+        store: MetadataStore,
+        peers: Peers,
+        clock: Clock,
+        dice: Dice,
+        catalog: Catalog,
+        spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
+    ) -> None:
+        self._me = me
+        self._settings = settings
+        self._store = store
+        self._peers = peers
+        self._clock = clock
+        self._dice = dice
+        self._catalog = catalog
+        self._spawn = spawn
+        self._membership: Membership | None = None
+        self._seat: ControllerSeat | None = None
+        self._seen = catalog.image
+        # Topics whose partitions are to be brought in line with the image, in the order they were seen to change.
+        self._unsettled: dict[str, None] = {}
+        self._woken = asyncio.Event()
+        self._image_changed = asyncio.Event()
+        # Told when topics came, grew or went.
+        self.on_topics_changed: Callable[[], None] = lambda: None
+
+    def wire(self, *, partitions: Partitions, holdings: Holdings, roles: Roles) -> None:
+        """They need to know whether they may act before this one knows them."""
+        self._partitions, self._holdings, self._roles = partitions, holdings, roles
+
+    @property
+    def epoch(self) -> int | None:
+        """The broker epoch, while it is registered."""
+        return None if self._membership is None else self._membership.epoch
+
+    def may_act(self) -> bool:
+        return self._membership is not None and self._membership.may_act()
+
+    async def join(self, endpoint: BrokerEndpoint, *, clean_epoch: int | None) -> None:
+        """Register under this address, and take part; return when it is registered and has what it is to have.
+
+        Raises:
+            RemovedFromCluster: it may not.
+        """
+        self._membership = membership = Membership(
+            me=self._me,
+            session=Session(
+                endpoint,
+                settings=SessionSettings(lease_ttl_ms=self._settings.session_ttl_ms),
+                clean_epoch=clean_epoch,
+            ),
+            store=self._store,
+            catalog=self._catalog,
+            clock=self._clock,
+            dice=self._dice,
+            on_stop_acting=self._on_stop_acting,
+        )
+        self._seat = ControllerSeat(
+            me=self._me, catalog=self._catalog, membership=membership, clock=self._clock
+        )
+        await membership.join()
+        self._spawn(membership.stay())
+        # As it is after what an earlier run had left was taken back.
+        await self._catalog.refresh()
+        self._roles.are_taken = True
+        self._catalog.on_changed = self._on_image
+        self._on_image()
+        self._unsettled.update(dict.fromkeys(sorted(self._catalog.image.topics)))
+        self._spawn(self._catalog.follow())
+        await self._settle()
+        self._spawn(self._keep_settled())
+        self._spawn(self._tick())
+        self._spawn(self._seat.run())
+
+    async def hand_over(self) -> None:
+        """Say that this broker is about to stop, and wait, not for ever, until others lead what it led."""
+        if self._membership is None or not self.may_act():
+            return
+        await self._membership.announce_stop()
+        try:
+            async with asyncio.timeout(self._settings.handover_max_ms / 1000):
+                while self._could_hand_over(self._catalog.image):
+                    self._image_changed.clear()
+                    await self._image_changed.wait()
+        except TimeoutError:
+            logger.warning("others did not take over in time all that this broker leads")
+
+    async def leave(self) -> None:
+        """All is synced and closed: say that this stop was clean, and go."""
+        if self._membership is not None and self._membership.is_stopping:
+            await self._membership.leave()
+
+    # -- what others change ------------------------------------------------------------------------------------------
+
+    def _on_image(self) -> None:
+        image, before = self._catalog.image, self._seen
+        self._seen = image
+        self._image_changed.set()
+        if image.brokers is not before.brokers:
+            self._peers.move_to(
+                {
+                    one.id: (one.host, one.port)
+                    for one in image.brokers.values()
+                    if one.id != self._me
+                }
+            )
+            self._roles.on_brokers(list(self._partitions))
+        changed = _changed_topics(before, image)
+        for name in changed:
+            for partition in self._partitions.of_topic(name):
+                self._roles.see(partition)
+            self._unsettled[name] = None
+        if changed:
+            self._woken.set()
+            if any(_size(before, name) != _size(image, name) for name in changed):
+                self.on_topics_changed()
+        if self._seat is not None:
+            self._seat.wake()
+
+    async def _keep_settled(self) -> NoReturn:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            await self._settle()
+
+    async def _settle(self) -> None:
+        names, self._unsettled = self._unsettled, {}
+        await self._holdings.settle(names)
+
+    async def _tick(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(self._settings.replica_lag_max_ms / TICKS_WITHIN_LAG / 1000)
+            self._roles.tick(list(self._partitions))
+
+    def _on_stop_acting(self) -> None:
+        """Nobody is answered any more. Roles stay: the lease may turn out to be valid still, and else they end."""
+        for partition in self._partitions:
+            partition.on_fenced()
+
+    def _could_hand_over(self, image: ClusterImage) -> bool:
+        """Whether there is a partition led here that another broker could lead."""
+        return any(
+            one.leader == self._me and self._has_heir(one, image)
+            for topic in image.topics.values()
+            for one in topic.partitions
+        )
+
+    def _has_heir(self, partition: PartitionImage, image: ClusterImage) -> bool:
+        others = (image.brokers.get(one) for one in partition.isr if one != self._me)
+        return any(one is not None and not one.is_draining for one in others)
+
+
+def _changed_topics(before: ClusterImage, after: ClusterImage) -> list[str]:
+    old, new = before.topics, after.topics
+    return sorted(name for name in old.keys() | new.keys() if old.get(name) is not new.get(name))
+
+
+def _size(image: ClusterImage, name: str) -> tuple[object, int] | None:
+    topic = image.topics.get(name)
+    return None if topic is None else (topic.id, len(topic.partitions))

@@ -1,0 +1,196 @@
+"""A follower at work: fetches from one leader what it has of it, round after round, and does to the logs what follows.
+
+```
+   every partition's next fetch -> one request -> append, cut off, raise -> all of it on the disk -> next round
+```
+One request is under way. A partition that comes while it waits at the leader for records does not wait with it: such
+newcomers are fetched in a lane of their own until the next round takes them in.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, NoReturn
+
+from respool.broker.partition import Partition
+from respool.broker.replica_requests import FetchReply, ReplicaRequests
+from respool.broker.replica_work import ReplicaWork
+from respool.model.ids import BrokerId
+from respool.ports.clock import Clock
+from respool.ports.peers import PeerUnreachable
+from respool.replication.effects import AskLeaderRange, FollowerEffect, WaitFor
+from respool.replication.follower import BACKOFF_MS, FetchFrom
+
+logger = logging.getLogger(__name__)
+
+STEADY_LANE = 1
+NEWCOMERS_LANE = 2
+# How long a request waits at the leader for records.
+WAIT_MS = 500
+# The same while something here is not known to be committed: the leader says so with its next reply.
+WAIT_FOR_COMMIT_MS = 20
+WAIT_FOR_NEWCOMERS_MS = 50
+
+
+class ReplicaFetcher:
+    def __init__(
+        self,
+        *,
+        leader: BrokerId,
+        requests: ReplicaRequests,
+        work: ReplicaWork,
+        clock: Clock,
+        broker_epoch: Callable[[], int | None],
+        spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
+    ) -> None:
+        self.leader = leader
+        self._requests = requests
+        self._work = work
+        self._clock = clock
+        self._broker_epoch = broker_epoch
+        self._spawn = spawn
+        # In the order they came, so that a simulated run is the same each time.
+        self._partitions: dict[Partition, None] = {}
+        # Those that came while a request was waiting at the leader.
+        self._newcomers: dict[Partition, None] = {}
+        # After an error: not to be fetched before this time.
+        self._not_before_ms: dict[Partition, int] = {}
+        self._woken = asyncio.Event()
+        self._is_polling = False
+        self._greeting: asyncio.Task[Any] | None = None
+
+    def add(self, partition: Partition) -> None:
+        if partition not in self._partitions:
+            self._partitions[partition] = None
+            self._newcomers[partition] = None
+        partition.on_follower_ready = self._woken.set
+        self._not_before_ms.pop(partition, None)
+        self._woken.set()
+        if self._is_polling and (self._greeting is None or self._greeting.done()):
+            self._greeting = self._spawn(self._greet())
+
+    def remove(self, partition: Partition) -> None:
+        self._partitions.pop(partition, None)
+        self._newcomers.pop(partition, None)
+        self._not_before_ms.pop(partition, None)
+
+    async def run(self) -> NoReturn:
+        while True:
+            # Before anything is looked at: what changes meanwhile must be noticed.
+            self._woken.clear()
+            if any(_awaits_disk(one) for one in self._partitions):
+                await self._woken.wait()
+                continue
+            asked = self._next_fetches(self._partitions)
+            if not asked:
+                await self._wait_for_work()
+                continue
+            for partition in asked:
+                self._newcomers.pop(partition, None)
+            self._is_polling = True
+            try:
+                replies = await self._ask(asked, wait_ms=self._wait_ms(), lane=STEADY_LANE)
+            finally:
+                self._is_polling = False
+            await self._take(replies, STEADY_LANE)
+
+    async def _greet(self) -> None:
+        """Fetch for newcomers until a round takes them in."""
+        while self._newcomers and self._is_polling:
+            asked = self._next_fetches(self._newcomers)
+            if not asked:
+                return
+            replies = await self._ask(asked, wait_ms=WAIT_FOR_NEWCOMERS_MS, lane=NEWCOMERS_LANE)
+            await self._take(replies, NEWCOMERS_LANE)
+
+    def _next_fetches(self, partitions: Iterable[Partition]) -> dict[Partition, FetchFrom]:
+        if self._broker_epoch() is None:
+            # Nobody would believe it.
+            return {}
+        now_ms = self._clock.monotonic_ms()
+        asked = {}
+        for partition in partitions:
+            follower = partition.follower
+            if follower is None or follower.image.leader != self.leader or not partition.is_online:
+                continue
+            if self._not_before_ms.get(partition, 0) > now_ms:
+                continue
+            fetch = follower.next_fetch()
+            if fetch is not None:
+                asked[partition] = fetch
+        return asked
+
+    async def _ask(
+        self, asked: dict[Partition, FetchFrom], *, wait_ms: int, lane: int
+    ) -> list[FetchReply]:
+        broker_epoch = self._broker_epoch()
+        assert broker_epoch is not None
+        try:
+            replies = await self._requests.fetch(
+                asked, broker_epoch=broker_epoch, wait_ms=wait_ms, lane=lane
+            )
+        except PeerUnreachable as error:
+            logger.debug("%s", error)
+            replies = []
+        answered = {one.partition for one in replies}
+        for partition, fetch in asked.items():
+            if partition not in answered and partition.follower is not None:
+                self._put_off(partition, partition.follower.on_lost(fetch))
+        return replies
+
+    async def _take(self, replies: list[FetchReply], lane: int) -> None:
+        for reply in replies:
+            effects = await self._work.take(reply)
+            for effect in effects:
+                if isinstance(effect, AskLeaderRange):
+                    effects = [*effects, *await self._ask_range(reply.partition, effect, lane)]
+            self._put_off(reply.partition, effects)
+
+    async def _ask_range(
+        self, partition: Partition, wish: AskLeaderRange, lane: int
+    ) -> list[FollowerEffect]:
+        follower = partition.follower
+        if follower is None:
+            return []
+        try:
+            start, end = await self._requests.log_range(partition, wish.leader_epoch, lane=lane)
+        except PeerUnreachable as error:
+            logger.debug("%s", error)
+            return follower.on_range_lost(wish.leader_epoch)
+        if partition.follower is not follower:
+            return []
+        effects = follower.on_leader_range(wish.leader_epoch, log_start=start, log_end=end)
+        return await self._work.carry_out(partition, effects)
+
+    def _put_off(self, partition: Partition, effects: Iterable[FollowerEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, WaitFor) and partition in self._partitions:
+                due_ms = self._clock.monotonic_ms() + effect.delay_ms
+                self._not_before_ms[partition] = due_ms
+
+    def _wait_ms(self) -> int:
+        """How long the leader may keep the request."""
+        wait_ms = WAIT_MS
+        now_ms = self._clock.monotonic_ms()
+        if self._not_before_ms:
+            # Those that are put off want to be asked for again.
+            due = [one for one in self._not_before_ms.values() if one > now_ms]
+            wait_ms = min([wait_ms, *(one - now_ms for one in due)])
+        if any(
+            one.follower is not None and one.follower.is_behind_commits for one in self._partitions
+        ):
+            wait_ms = min(wait_ms, WAIT_FOR_COMMIT_MS)
+        return wait_ms
+
+    async def _wait_for_work(self) -> None:
+        """Until somebody comes, or the time of one that was put off."""
+        try:
+            async with asyncio.timeout(BACKOFF_MS / 1000 if self._partitions else None):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+
+
+def _awaits_disk(partition: Partition) -> bool:
+    follower = partition.follower
+    return follower is not None and follower.awaits_disk and partition.is_online

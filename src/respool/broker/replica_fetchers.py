@@ -1,0 +1,62 @@
+"""All followers of this broker, each with the one that fetches from its leader."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from respool.broker.partition import Partition
+from respool.broker.peer_link import PeerLink
+from respool.broker.replica_fetcher import ReplicaFetcher
+from respool.broker.replica_requests import ReplicaRequests
+from respool.broker.replica_work import ReplicaWork
+from respool.model.ids import BrokerId
+from respool.ports.clock import Clock
+
+
+class ReplicaFetchers:
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        link: PeerLink,
+        work: ReplicaWork,
+        clock: Clock,
+        broker_epoch: Callable[[], int | None],
+        spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
+    ) -> None:
+        self._me = me
+        self._link = link
+        self._work = work
+        self._clock = clock
+        self._broker_epoch = broker_epoch
+        self._spawn = spawn
+        # One for each leader there ever was.
+        self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
+
+    def add(self, partition: Partition) -> None:
+        """Fetch for this follower, from whoever leads it now."""
+        assert partition.follower is not None
+        leader = partition.follower.image.leader
+        for fetcher in self._fetchers.values():
+            if fetcher.leader != leader:
+                fetcher.remove(partition)
+        if leader is not None:
+            self._fetcher_from(leader).add(partition)
+
+    def remove(self, partition: Partition) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.remove(partition)
+
+    def _fetcher_from(self, leader: BrokerId) -> ReplicaFetcher:
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = ReplicaFetcher(
+                leader=leader,
+                requests=ReplicaRequests(self._link, me=self._me, leader=leader),
+                work=self._work,
+                clock=self._clock,
+                broker_epoch=self._broker_epoch,
+                spawn=self._spawn,
+            )
+            self._spawn(fetcher.run())
+        return fetcher

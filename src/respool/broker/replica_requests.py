@@ -1,0 +1,153 @@
+"""What a follower asks its leader, in Kafka's protocol: Fetch for records, ListOffsets for where its log is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from respool.broker.partition import Partition
+from respool.broker.peer_link import PeerLink
+from respool.model.ids import BrokerId, LeaderEpoch, Offset
+from respool.ports.peers import PeerUnreachable
+from respool.replication.divergence import EndOfEpoch
+from respool.replication.follower import Fetched, FetchFrom
+from respool.wire.api_table import Api
+
+FETCH_VERSION = 16
+LIST_OFFSETS_VERSION = 8
+READ_UNCOMMITTED = 0
+NO_SESSION, NO_SESSION_EPOCH = 0, -1
+LATEST, EARLIEST = -1, -2
+# A partition's share of a reply: large enough that catching up is not slowed by asking.
+PARTITION_BYTES_MAX = 4 * 1024 * 1024
+REPLY_BYTES_MAX = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchReply:
+    """A leader's answer for one partition."""
+
+    partition: Partition
+    asked: FetchFrom
+    fetched: Fetched
+    records: bytes
+
+
+class ReplicaRequests:
+    """Asks one leader."""
+
+    def __init__(self, link: PeerLink, *, me: BrokerId, leader: BrokerId) -> None:
+        self._link = link
+        self._me = me
+        self._leader = leader
+
+    async def fetch(
+        self,
+        asked: Mapping[Partition, FetchFrom],
+        *,
+        broker_epoch: int,
+        wait_ms: int,
+        lane: int,
+    ) -> list[FetchReply]:
+        """Raises:
+        PeerUnreachable: the leader did not answer, or refused the request as a whole.
+        """
+        reply = await self._link.ask(
+            self._leader,
+            Api.FETCH,
+            FETCH_VERSION,
+            lane=lane,
+            cluster_id=None,
+            replica_state={"replica_id": self._me, "replica_epoch": broker_epoch},
+            max_wait=wait_ms,
+            min_bytes=1,
+            max_bytes=REPLY_BYTES_MAX,
+            isolation_level=READ_UNCOMMITTED,
+            session_id=NO_SESSION,
+            session_epoch=NO_SESSION_EPOCH,
+            topics=_topics(asked),
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+        if reply.error_code:
+            raise PeerUnreachable(f"broker {self._leader} refused a fetch: {reply.error_code}")
+        by_place = {(one.topic_id, one.name.partition): one for one in asked}
+        return [
+            _answer(partition, asked[partition], data)
+            for topic in reply.responses
+            for data in topic.partitions
+            if (partition := by_place.get((topic.topic_id, data.partition_index))) is not None
+        ]
+
+    async def log_range(
+        self, partition: Partition, leader_epoch: LeaderEpoch, *, lane: int
+    ) -> tuple[Offset, Offset]:
+        """Where the leader's log starts and ends.
+
+        Raises:
+            PeerUnreachable: it did not say.
+        """
+        start = await self._offset(partition, leader_epoch, EARLIEST, lane)
+        return start, await self._offset(partition, leader_epoch, LATEST, lane)
+
+    async def _offset(
+        self, partition: Partition, leader_epoch: LeaderEpoch, timestamp: int, lane: int
+    ) -> Offset:
+        topic, number = partition.name
+        wanted = {
+            "partition_index": number,
+            "current_leader_epoch": leader_epoch,
+            "timestamp": timestamp,
+        }
+        reply = await self._link.ask(
+            self._leader,
+            Api.LIST_OFFSETS,
+            LIST_OFFSETS_VERSION,
+            lane=lane,
+            replica_id=self._me,
+            isolation_level=READ_UNCOMMITTED,
+            topics=[{"name": topic, "partitions": [wanted]}],
+        )
+        for told in (one for found in reply.topics for one in found.partitions):
+            if told.error_code == 0:
+                return Offset(told.offset)
+            raise PeerUnreachable(f"broker {self._leader}, {partition.name}: {told.error_code}")
+        raise PeerUnreachable(f"broker {self._leader} says nothing of {partition.name}")
+
+
+def _topics(asked: Mapping[Partition, FetchFrom]) -> list[dict[str, Any]]:
+    topics: dict[UUID, list[dict[str, Any]]] = {}
+    for partition, fetch in asked.items():
+        topics.setdefault(partition.topic_id, []).append(
+            {
+                "partition": partition.name.partition,
+                "current_leader_epoch": fetch.leader_epoch,
+                "fetch_offset": fetch.offset,
+                "last_fetched_epoch": fetch.last_fetched_epoch,
+                "log_start_offset": fetch.log_start,
+                "partition_max_bytes": PARTITION_BYTES_MAX,
+            }
+        )
+    return [{"topic_id": one, "partitions": partitions} for one, partitions in topics.items()]
+
+
+def _answer(partition: Partition, asked: FetchFrom, data: Any) -> FetchReply:
+    diverging = None
+    if data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0:
+        diverging = EndOfEpoch(
+            epoch=LeaderEpoch(data.diverging_epoch.epoch),
+            end=Offset(data.diverging_epoch.end_offset),
+        )
+    records = data.records or b""
+    return FetchReply(
+        partition=partition,
+        asked=asked,
+        records=records,
+        fetched=Fetched(
+            error=int(data.error_code),
+            has_records=bool(records),
+            diverging=diverging,
+            high_watermark=Offset(data.high_watermark),
+            log_start=Offset(data.log_start_offset),
+        ),
+    )

@@ -1,0 +1,110 @@
+"""What a follower does to its log: append what the leader sent, cut off what it does not have, delete what it did."""
+
+import logging
+from collections.abc import Iterable
+
+from respool.broker.partition import Partition, SyncRequests
+from respool.broker.replica_requests import FetchReply
+from respool.log.data_folder import DataFolder
+from respool.model.errors import DiskFull, HandlesExhausted, RequestError, StorageError
+from respool.ports.clock import Clock
+from respool.ports.offload import Offload
+from respool.replication.effects import (
+    Append,
+    FollowerEffect,
+    HighWatermarkMoved,
+    RaiseLogStart,
+    StartAnewAt,
+    TruncateTo,
+    WaitFor,
+)
+from respool.replication.follower import Follower
+
+logger = logging.getLogger(__name__)
+
+# What cannot be written now may be in a moment.
+TROUBLE_DELAY_MS = 1_000
+
+
+class ReplicaWork:
+    def __init__(
+        self, *, folder: DataFolder, syncs: SyncRequests, offload: Offload, clock: Clock
+    ) -> None:
+        self._folder = folder
+        self._syncs = syncs
+        self._offload = offload
+        self._clock = clock
+
+    async def take(self, reply: FetchReply) -> list[FollowerEffect]:
+        """Do what the leader's answer asks for; return what is left to be done by whoever fetches."""
+        follower = reply.partition.follower
+        if follower is None or not reply.partition.is_online:
+            return []
+        effects = follower.on_fetched(reply.asked, reply.fetched)
+        if any(isinstance(one, Append) for one in effects):
+            effects = self._append(reply.partition, follower, reply.records)
+        return await self.carry_out(reply.partition, effects)
+
+    async def carry_out(
+        self, partition: Partition, effects: Iterable[FollowerEffect]
+    ) -> list[FollowerEffect]:
+        left: list[FollowerEffect] = []
+        for effect in effects:
+            if isinstance(effect, HighWatermarkMoved):
+                partition.on_high_watermark(effect.high_watermark)
+            elif isinstance(effect, RaiseLogStart):
+                self._raise_log_start(partition, effect)
+            elif isinstance(effect, TruncateTo | StartAnewAt):
+                left += await self._cut(partition, effect)
+            else:
+                left.append(effect)
+        return left
+
+    def _append(
+        self, partition: Partition, follower: Follower, records: bytes
+    ) -> list[FollowerEffect]:
+        try:
+            return partition.append_fetched(records, now_ms=self._clock.now_ms())
+        except (RequestError, StorageError) as error:
+            is_passing = isinstance(error, DiskFull | HandlesExhausted | RequestError)
+            logger.error("%s: what the leader sent is not taken: %s", partition.name, error)
+            if isinstance(error, StorageError) and not is_passing:
+                partition.on_storage_error(error)
+                return []
+            # Some of it may be in the log all the same.
+            self._syncs.request_sync(partition)
+            log = partition.log
+            effects = follower.on_appended(log.log_end, last_epoch=log.latest_epoch)
+            return [*effects, WaitFor(delay_ms=TROUBLE_DELAY_MS)]
+
+    def _raise_log_start(self, partition: Partition, effect: RaiseLogStart) -> None:
+        partition.log.raise_log_start(effect.log_start)
+        partition.on_log_start_moved()
+
+    async def _cut(
+        self, partition: Partition, effect: TruncateTo | StartAnewAt
+    ) -> list[FollowerEffect]:
+        async with partition.changing:
+            follower, log = partition.follower, partition.log
+            if follower is None:
+                return []
+            offset, name = effect.offset, partition.name
+            logger.info("%s: %s, the log ends at %d", name, effect, log.log_end)
+            # What is being synced is about to be cut off, or not: both at once would be neither.
+            await self._syncs.settle(partition)
+            if isinstance(effect, TruncateTo):
+                cut = self._folder.truncate_partition
+            else:
+                cut = self._folder.start_partition_anew
+            try:
+                await self._offload.run(lambda: cut(name, log, offset))
+            except StorageError as error:
+                partition.on_storage_error(error)
+                return []
+            if partition.follower is not follower:
+                # The role was another by then; whoever takes the next one reads the log as it is.
+                return []
+            effects = follower.on_truncated(
+                log_start=log.log_start, log_end=log.log_end, last_epoch=log.latest_epoch
+            )
+            return await self.carry_out(partition, effects)

@@ -1,0 +1,179 @@
+"""Who leads and who follows: each partition of this broker takes the role that the cluster's image gives it.
+
+What an image ends, it ends at once (`see`). What it begins may take a while (`settle`): a new leader first enters its
+epoch in the log, durably, and a follower must have finished what it was doing to its log.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from respool.broker.catalog import Catalog
+from respool.broker.partition import Partition
+from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.model.errors import StorageError
+from respool.model.ids import BrokerId
+from respool.ports.clock import Clock
+from respool.ports.offload import Offload
+from respool.replication.effects import BeginEpoch, LeaderEffect
+from respool.replication.follower import Follower
+from respool.replication.leader import Leader, may_lead
+from respool.replication.rules import ALL_RULES, Rules
+
+logger = logging.getLogger(__name__)
+
+
+class Following(Protocol):
+    """Who fetches for followers; `ReplicaFetchers` does."""
+
+    def add(self, partition: Partition) -> None: ...
+
+    def remove(self, partition: Partition) -> None: ...
+
+
+class Roles:
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        catalog: Catalog,
+        offload: Offload,
+        clock: Clock,
+        lag_ms_max: int,
+        following: Following | None = None,
+        rules: Rules = ALL_RULES,
+    ) -> None:
+        """`following` is None for a broker that is alone: it leads all it has."""
+        self._me = me
+        self._catalog = catalog
+        self._offload = offload
+        self._clock = clock
+        self._lag_ms_max = lag_ms_max
+        self._following = following
+        self._rules = rules
+        # Until the broker is registered nothing in the image is its own doing: it leads and follows nothing.
+        self.are_taken = following is None
+        # Told of a partition that has begun to lead, or leads no more.
+        self.on_changed: Callable[[Partition], None] = lambda _: None
+
+    def see(self, partition: Partition) -> None:
+        """End a role that the image does not give this broker any more."""
+        image = self._image_of(partition)
+        if image is None:
+            return
+        was_leading = partition.is_leading
+        partition.on_image(self._me, image)
+        if was_leading and not partition.is_leading:
+            logger.info("%s: no longer led here, epoch %d", partition.name, image.leader_epoch)
+            self.on_changed(partition)
+
+    def on_brokers(self, partitions: list[Partition]) -> None:
+        brokers = self._brokers
+        for partition in partitions:
+            partition.on_brokers(brokers)
+
+    def tick(self, partitions: list[Partition]) -> None:
+        """Called a few times within the time a follower may lag."""
+        now_ms = self._clock.monotonic_ms()
+        for partition in partitions:
+            partition.on_tick(now_ms)
+
+    async def settle(self, partition: Partition) -> None:
+        """Take the role that the image gives."""
+        if not self.are_taken:
+            return
+        async with partition.changing:
+            self.see(partition)
+            image = self._image_of(partition)
+            if image is None or not partition.is_online or self._me not in image.replicas:
+                return
+            partition.on_settings(lag_ms_max=self._lag_ms_max)
+            if image.leader == self._me:
+                if partition.leader is None:
+                    await self._lead(partition, image)
+            else:
+                self._follow(partition, image)
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is about to go."""
+        if self._following is not None:
+            self._following.remove(partition)
+        if partition.is_leading:
+            partition.resign("it is not here any more")
+            self.on_changed(partition)
+
+    async def _lead(self, partition: Partition, image: PartitionImage) -> None:
+        log = partition.log
+        if self._following is not None:
+            self._following.remove(partition)
+        if not may_lead(self._me, image, last_epoch=log.latest_epoch, rules=self._rules):
+            logger.warning(
+                "%s: epoch %d is not led: the log knows epoch %d already",
+                partition.name,
+                image.leader_epoch,
+                log.latest_epoch,
+            )
+            return
+        leader = Leader(
+            self._me,
+            image,
+            log_start=log.log_start,
+            log_end=log.log_end,
+            durable_end=partition.durable_end,
+            high_watermark=max(partition.high_watermark, log.log_start),
+            min_isr=log.config.min_insync_replicas,
+            lag_ms_max=self._lag_ms_max,
+            brokers=self._brokers,
+            now_ms=self._clock.monotonic_ms(),
+            rules=self._rules,
+        )
+        effects: list[LeaderEffect] = []
+        for effect in leader.begin():
+            if isinstance(effect, BeginEpoch):
+                try:
+                    await self._offload.run(lambda: log.on_leader_epoch(leader.leader_epoch))
+                except StorageError as error:
+                    partition.on_storage_error(error)
+                    return
+            else:
+                effects.append(effect)
+        if not partition.is_online:
+            return
+        partition.lead(leader, effects)
+        # What was heard meanwhile.
+        self.see(partition)
+        if partition.is_leading:
+            if self._following is not None:
+                logger.info("%s: led here, epoch %d", partition.name, image.leader_epoch)
+            self.on_changed(partition)
+
+    def _follow(self, partition: Partition, image: PartitionImage) -> None:
+        if self._following is None:
+            return
+        if partition.follower is None:
+            log = partition.log
+            partition.follow(
+                Follower(
+                    self._me,
+                    image,
+                    log_start=log.log_start,
+                    log_end=log.log_end,
+                    durable_end=partition.durable_end,
+                    last_epoch=log.latest_epoch,
+                    high_watermark=partition.high_watermark,
+                    history=log,
+                    rules=self._rules,
+                )
+            )
+        self._following.add(partition)
+
+    def _image_of(self, partition: Partition) -> PartitionImage | None:
+        topic = self._catalog.image.topics.get(partition.name.topic)
+        number = partition.name.partition
+        if topic is None or topic.id != partition.topic_id or number >= len(topic.partitions):
+            return None
+        return topic.partitions[number]
+
+    @property
+    def _brokers(self) -> Mapping[BrokerId, BrokerEndpoint]:
+        return self._catalog.image.brokers
