@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from respool.drivers.sqlite_file import SqliteFile
 from respool.model.settings import Settings
-from respool.node.node import run
+from respool.node.node import METADATA_FILE, run
 from support.broker_process import BrokerProcess
 
 
@@ -20,7 +20,7 @@ def test_a_broker_that_is_to_join_a_cluster_does_not_serve_alone_instead(
     assert run(settings) == 1
 
     assert "no etcd member answers" in capsys.readouterr().err
-    assert not data.exists()
+    assert not (data / METADATA_FILE).exists()
 
 
 @pytest.mark.parametrize("left", ["no", "a new and empty"])
