@@ -140,9 +140,11 @@ class Roles:
         if not partition.is_online:
             return
         partition.lead(leader, effects)
-        # What was heard meanwhile.
+        # What was heard while the epoch was written down.
         self.see(partition)
         if partition.is_leading:
+            partition.on_brokers(self._brokers)
+            partition.on_settings(lag_ms_max=self._lag_ms_max)
             if self._following is not None:
                 logger.info("%s: led here, epoch %d", partition.name, image.leader_epoch)
             self.on_changed(partition)

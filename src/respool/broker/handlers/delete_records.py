@@ -1,12 +1,14 @@
 """DeleteRecords (key 21): give up the oldest records of partitions, up to an offset.
 
-The answer goes out when the new log start is on the disk, so that no restart brings the records back. The files they
-lie in are removed where nothing else is in them.
+The answer goes out when the new log start is on the disk, so that no restart brings the records back, and when every
+replica has followed. The files they lie in are removed where nothing else is in them.
 """
 
+import asyncio
 from typing import Any
 
 from respool.broker.broker import Broker
+from respool.broker.commit_waiters import FutureListener
 from respool.broker.outcome import Reply
 from respool.broker.partition import Partition
 from respool.model.errors import (
@@ -14,6 +16,7 @@ from respool.model.errors import (
     OffsetOutOfRange,
     PolicyViolation,
     RequestError,
+    RequestTimedOut,
     StorageError,
     StorageFailed,
 )
@@ -26,29 +29,33 @@ NO_LOW_WATERMARK = -1
 
 
 async def delete_records(request: Request, broker: Broker) -> Reply:
+    timeout_s = max(0.0, request.body.timeout.total_seconds())
     topics = [
         {
             "name": topic.name,
-            "partitions": [await _answer(broker, topic.name, one) for one in topic.partitions],
+            "partitions": [
+                await _answer(broker, topic.name, one, timeout_s=timeout_s)
+                for one in topic.partitions
+            ],
         }
         for topic in request.body.topics
     ]
     return [encode_reply(request, {"throttle_time": 0, "topics": topics})]
 
 
-async def _answer(broker: Broker, topic: str, asked: Any) -> dict[str, object]:
+async def _answer(broker: Broker, topic: str, asked: Any, *, timeout_s: float) -> dict[str, object]:
     fields: dict[str, object] = {"partition_index": asked.partition_index}
     try:
         if topic in broker.image.topics and broker.image.topics[topic].internal:
             raise InvalidTopic(f"records of the internal topic {topic!r} cannot be deleted")
         partition = broker.partitions.find_leader(topic, asked.partition_index)
-        low_watermark = await _delete(broker, partition, asked.offset)
+        low_watermark = await _delete(broker, partition, asked.offset, timeout_s=timeout_s)
     except RequestError as error:
         return {**fields, "error_code": error.code, "low_watermark": NO_LOW_WATERMARK}
     return {**fields, "error_code": 0, "low_watermark": low_watermark}
 
 
-async def _delete(broker: Broker, partition: Partition, offset: int) -> Offset:
+async def _delete(broker: Broker, partition: Partition, offset: int, *, timeout_s: float) -> Offset:
     """Raise the log start to `offset`, durably, and return where the log starts then."""
     log = partition.log
     if not log.config.has_retention:
@@ -72,4 +79,19 @@ async def _delete(broker: Broker, partition: Partition, offset: int) -> Offset:
     except StorageError as error:
         raise StorageFailed(f"{partition.name}: {error}") from error
     broker.housekeeping.clean(partition)
+    await _when_followed(partition, log.log_start, timeout_s)
     return log.log_start
+
+
+async def _when_followed(partition: Partition, log_start: Offset, timeout_s: float) -> None:
+    """Until every replica has deleted them: else one that is elected would bring them back."""
+    followed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    if not partition.wait_for_deletion(log_start, FutureListener(followed)):
+        return
+    try:
+        async with asyncio.timeout(timeout_s):
+            await followed
+    except TimeoutError:
+        raise RequestTimedOut(
+            f"{partition.name}: not every replica has deleted the records before {log_start} yet"
+        ) from None
