@@ -35,6 +35,7 @@ def test_three_copies_of_which_one_may_be_missing_are_the_default(
 ) -> None:
     settings = planned(tmp_path, brokers=brokers).settings
     assert settings.topic_defaults.min_insync_replicas == min_isr
+    assert settings.default_replication_factor == min(3, brokers)
 
 
 def test_what_is_set_wins_over_what_suits_a_cluster(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from respool.cli.cluster_status import address_of
@@ -107,9 +107,7 @@ def _common_settings(
 
 def _defaults(broker_count: int) -> dict[str, object]:
     """Three copies where there are three brokers, of which one may fail."""
-    defaults: dict[str, object] = {}
-    if "default_replication_factor" in {one.name for one in fields(Settings)}:
-        defaults["default_replication_factor"] = min(3, broker_count)
+    defaults: dict[str, object] = {"default_replication_factor": min(3, broker_count)}
     if broker_count >= 3:
         defaults["topic.min.insync.replicas"] = "2"
     return defaults

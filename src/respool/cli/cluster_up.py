@@ -30,7 +30,7 @@ LOOK_EVERY_S = 0.2
 PATIENCE_S = 20.0
 ETCD_START_SECONDS_MAX = 60.0
 # Beyond what a broker waits for by itself when it stops.
-STOP_GRACE_S = 30.0
+STOP_GRACE_S = 20.0
 ETCD_STOP_SECONDS_MAX = 15.0
 
 
@@ -220,7 +220,8 @@ class LocalCluster:
 
     async def _stop(self) -> None:
         """One broker after the other, so that the next takes over what it led; etcd last, for they all need it."""
-        seconds = self._plan.settings.stop_grace_ms / 1000 + STOP_GRACE_S
+        settings = self._plan.settings
+        seconds = (settings.stop_grace_ms + settings.handover_max_ms) / 1000 + STOP_GRACE_S
         for child in self._brokers.values():
             await self._end(child, seconds)
         if self._etcd is not None:
