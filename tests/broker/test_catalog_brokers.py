@@ -1,5 +1,7 @@
 """Which brokers there are, and who controls them, as the metadata store says."""
 
+from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from broker.running_broker import RunningBroker
@@ -8,7 +10,8 @@ from respool.model.cluster import BrokerEndpoint
 from respool.model.ids import BrokerId
 from respool.wire.api_table import Api
 
-ME, OTHER = BrokerId(1), BrokerId(2)
+ME, OTHER, GONE = BrokerId(1), BrokerId(2), BrokerId(3)
+LEADER_NOT_AVAILABLE = 5
 
 
 def hear(
@@ -76,3 +79,108 @@ def test_a_registration_that_changes_keeps_its_epoch(running_broker: RunningBrok
 
     other = running_broker.broker.image.brokers[OTHER]
     assert (other.epoch, other.is_draining) == (epoch, True)
+
+
+def change_partition(broker: RunningBroker, number: int, **fields: Any) -> None:
+    topic = broker.broker.image.topics["rides"]
+    changed = replace(topic.partitions[number], **fields)
+    hear(broker, {keys.partition_key(topic.id, number): keys.encode_partition(changed)})
+
+
+def told_partitions(broker: RunningBroker) -> list[Any]:
+    told = broker.ask(
+        Api.METADATA,
+        12,
+        topics=[{"name": "rides", "topic_id": None}],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+    )
+    return list(told.topics[0].partitions)
+
+
+def test_partitions_are_told_with_who_leads_them_and_which_replicas_are_away(
+    running_broker: RunningBroker,
+) -> None:
+    running_broker.create_topic("rides", partitions=3)
+    hear(running_broker, registered(OTHER))
+    change_partition(running_broker, 0, replicas=(ME, OTHER), isr=(ME, OTHER), leader=OTHER)
+    change_partition(running_broker, 1, replicas=(ME, GONE), isr=(ME,))
+    change_partition(
+        running_broker,
+        2,
+        replicas=(OTHER, GONE),
+        isr=(),
+        leader=None,
+        elr=(GONE,),
+        last_leader=GONE,
+    )
+
+    led, degraded, lost = told_partitions(running_broker)
+
+    assert (led.error_code, led.leader_id, led.offline_replicas) == (0, OTHER, ())
+    assert (degraded.error_code, degraded.leader_id, degraded.offline_replicas) == (0, ME, (GONE,))
+    assert (lost.error_code, lost.leader_id) == (LEADER_NOT_AVAILABLE, -1)
+    assert (lost.replica_nodes, lost.isr_nodes, lost.offline_replicas) == (
+        (OTHER, GONE),
+        (),
+        (GONE,),
+    )
+
+    hear(running_broker, deletes=(keys.broker_key(OTHER),))
+    led, _, _ = told_partitions(running_broker)
+    assert (led.error_code, led.leader_id) == (LEADER_NOT_AVAILABLE, -1)
+    assert led.offline_replicas == (OTHER,)
+
+
+def test_who_could_lead_next_is_described(running_broker: RunningBroker) -> None:
+    running_broker.create_topic("rides", partitions=2)
+    change_partition(running_broker, 0, replicas=(ME, OTHER), elr=(OTHER,))
+    change_partition(running_broker, 1, isr=(), leader=None, last_leader=ME)
+    reply = running_broker.ask(
+        Api.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        topics=[{"name": "rides"}],
+        response_partition_limit=10,
+        cursor=None,
+    )
+    first, second = reply.topics[0].partitions
+    assert (first.eligible_leader_replicas, first.last_known_elr) == ((OTHER,), ())
+    assert (second.eligible_leader_replicas, second.last_known_elr) == ((), (ME,))
+
+
+def described(broker: RunningBroker, *, fenced: bool) -> Any:
+    return broker.ask(
+        Api.DESCRIBE_CLUSTER,
+        2,
+        include_cluster_authorized_operations=False,
+        endpoint_type=1,
+        include_fenced_brokers=fenced,
+    )
+
+
+def test_brokers_that_are_away_are_described_to_who_asks_for_them(
+    running_broker: RunningBroker,
+) -> None:
+    entries = {
+        OTHER: keys.RegistryEntry(rack="a"),
+        GONE: keys.RegistryEntry(rack="b"),
+        BrokerId(4): keys.RegistryEntry(is_removed=True),
+    }
+    hear(
+        running_broker,
+        {
+            **registered(OTHER),
+            keys.CONTROLLER: keys.encode_controller(OTHER),
+            **{keys.registry_key(one): keys.encode_registry(it) for one, it in entries.items()},
+        },
+    )
+
+    reply = described(running_broker, fenced=True)
+
+    assert reply.controller_id == OTHER
+    assert [(one.broker_id, one.rack, one.is_fenced) for one in reply.brokers] == [
+        (ME, None, False),
+        (OTHER, "a", False),
+        (GONE, "b", True),
+    ]
+    assert [one.broker_id for one in described(running_broker, fenced=False).brokers] == [ME, OTHER]

@@ -1,19 +1,20 @@
 """Topics changed by several brokers on one metadata store: one of them wins, and the others are told what is true."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from broker.catalog_world import ONE, THREE, TWO, World, play
 from respool.broker.catalog import Catalog
-from respool.broker.topic_writes import TRIES_MAX, TopicWrites
+from respool.broker.topic_writes import TRIES_MAX
+from respool.broker.topics import Topics
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite
-from respool.drivers.sqlite_store import SqliteStore
-from respool.model.cluster import BrokerEndpoint, TopicImage
+from respool.model.cluster import TopicImage
 from respool.model.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -25,68 +26,13 @@ from respool.model.errors import (
     UnknownTopicOrPartition,
 )
 from respool.model.ids import BrokerId, TopicId
+from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from respool.model.settings import Settings
 from respool.ports.metadata_store import GuardFailed, StoreUnavailable
-from respool.sim.clock import SimClock
 from respool.sim.dice import SimDice
 
-ONE, TWO, THREE = map(BrokerId, (1, 2, 3))
 # More than fit into one write.
 MANY = 250
-
-
-class Node:
-    """As much of a broker as changes topics. It hears of others only when it reads everything anew."""
-
-    def __init__(self, store: SqliteStore, broker: BrokerId, **settings: Any) -> None:
-        self.endpoint = BrokerEndpoint(id=broker, host=f"host-{broker}", port=9092)
-        self.catalog = Catalog(
-            store=store,
-            settings=Settings(broker_id=broker, **settings),
-            dice=SimDice(broker),
-        )
-        self.writes = TopicWrites(self.catalog)
-
-    async def create(self, name: str = "rides", **more: Any) -> TopicImage:
-        wish = {"partition_count": 1, "replication_factor": -1, "overrides": {}, **more}
-        return await self.writes.create(name, **wish)
-
-    def topic(self, name: str = "rides") -> TopicImage:
-        return self.catalog.topic(name)
-
-
-class World:
-    def __init__(self, path: Path) -> None:
-        self.clock = SimClock()
-        self.store = SqliteStore(str(path / "store"), clock=self.clock)
-
-    async def start(self, *brokers: BrokerId, **settings: Any) -> list[Node]:
-        nodes = [Node(self.store, one, **settings) for one in brokers]
-        for node in nodes:
-            registration = keys.BrokerRegistration(
-                endpoint=node.endpoint, incarnation=UUID(int=node.endpoint.id)
-            )
-            await self.store.transact(
-                puts={
-                    keys.broker_key(node.endpoint.id): keys.encode_broker(registration),
-                    keys.registry_key(node.endpoint.id): keys.encode_registry(keys.RegistryEntry()),
-                }
-            )
-        for node in nodes:
-            await node.catalog.load(cluster_id="c", me=node.endpoint)
-        return nodes
-
-    async def partition_keys(self) -> list[str]:
-        return list((await self.store.snapshot(keys.PARTITIONS)).values)
-
-
-def play(path: Path, story: Callable[[World], Awaitable[None]]) -> None:
-    async def run() -> None:
-        world = World(path)
-        await asyncio.wait_for(story(world), 20)
-        await world.store.close()
-
-    asyncio.run(run())
 
 
 def test_replicas_are_spread_over_the_brokers_that_run(tmp_path: Path) -> None:
@@ -367,6 +313,40 @@ def _led_by(topic: TopicImage, leader: BrokerId) -> bytes:
             leader_epoch=partition.leader_epoch,
         )
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "brokers", "replicas", "min_isr"),
+    [
+        (CONSUMER_OFFSETS, 1, 1, 1),
+        (CONSUMER_OFFSETS, 2, 2, 1),
+        (CONSUMER_OFFSETS, 4, 3, 1),
+        (TRANSACTION_STATE, 1, 1, 1),
+        (TRANSACTION_STATE, 2, 2, 2),
+        (TRANSACTION_STATE, 4, 2, 2),
+    ],
+)
+def test_the_brokers_own_topics_have_as_many_replicas_as_set_where_there_are_so_many_brokers(
+    tmp_path: Path, name: str, brokers: int, replicas: int, min_isr: int
+) -> None:
+    async def story(world: World) -> None:
+        node, *_ = await world.start(
+            *map(BrokerId, range(1, brokers + 1)), transaction_state_topic_replication_factor=2
+        )
+        topics = Topics(catalog=node.catalog, holdings=NoHoldings())  # type: ignore[arg-type]
+        topic = await topics.create_internal(name, partition_count=3)
+        for image in topic.partitions:
+            assert len(image.replicas) == replicas
+            assert image.min_isr(topic.config.min_insync_replicas) == min_isr
+
+    play(tmp_path, story)
+
+
+class NoHoldings:
+    """No partitions follow."""
+
+    async def settle(self, names: object) -> None:
+        pass
 
 
 def test_a_broker_alone_collects_what_is_left_of_a_broken_off_creation_when_it_starts(

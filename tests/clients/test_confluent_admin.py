@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import (
+    ElectionType,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -238,6 +239,24 @@ def test_offsets_are_listed_for_start_end_time_and_largest_time(
     assert offset(OffsetSpec.for_timestamp(2_000)) == (1, 5_000)
     assert offset(OffsetSpec.for_timestamp(6_000)) == (-1, -1)
     assert offset(OffsetSpec.max_timestamp()) == (1, 5_000)
+
+
+def test_a_leader_that_leads_need_not_be_elected(admin: AdminClient, topics: Topics) -> None:
+    led = TopicPartition(topics.new("led"), 0)
+    unknown = TopicPartition("nobody", 0)
+    answer = admin.elect_leaders(ElectionType.PREFERRED, [led, unknown]).result(TIMEOUT_S)
+    codes = {one.topic: None if why is None else why.code() for one, why in answer.items()}
+    assert codes == {
+        led.topic: KafkaError.ELECTION_NOT_NEEDED,
+        "nobody": KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+    assert admin.elect_leaders(ElectionType.PREFERRED).result(TIMEOUT_S) == {}
+
+
+def test_unclean_election_can_be_allowed_for_a_topic(admin: AdminClient, topics: Topics) -> None:
+    topic = topics.new("risky", **{"unclean.leader.election.enable": "true"})
+    assert config_of(admin, topic)["unclean.leader.election.enable"] == "true"
+    assert config_of(admin, topics.new("plain"))["unclean.leader.election.enable"] == "false"
 
 
 def test_what_is_not_served_yet_fails_with_a_clear_error_at_once(admin: AdminClient) -> None:

@@ -6,9 +6,12 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic, OffsetSpec
 from kafka.errors import (
+    ElectionNotNeededError,
     InvalidConfigurationError,
     InvalidPartitionsError,
+    InvalidReplicationAssignmentError,
     InvalidTopicError,
+    NoReassignmentInProgressError,
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
@@ -204,3 +207,23 @@ def test_transactions_are_listed_and_described(
     producer.commit_transaction()
     assert admin.describe_transactions(["payer"])["payer"].topic_partitions == set()
     producer.close()
+
+
+def test_a_single_node_moves_no_replicas(admin: KafkaAdminClient, topics: Topics) -> None:
+    topic = topics.new("settled", partitions=3)
+    here, nowhere, still = (TopicPartition(topic, number) for number in range(3))
+    answer = admin.alter_partition_reassignments({here: [1], nowhere: [2], still: None})
+    assert answer == {
+        here: None,
+        nowhere: InvalidReplicationAssignmentError,
+        still: NoReassignmentInProgressError,
+    }
+    assert admin.list_partition_reassignments() == {}
+    assert admin.list_partition_reassignments({topic: [0, 1]}) == {}
+
+
+def test_a_leader_that_leads_need_not_be_elected(admin: KafkaAdminClient, topics: Topics) -> None:
+    topic = topics.new("led")
+    answer = admin.elect_leaders(0, {topic: [0]})
+    (result,) = answer.replica_election_results
+    assert result.partition_result[0].error_code == ElectionNotNeededError.errno

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from respool.broker.catalog_feed import CatalogFeed
 from respool.broker.image_reader import ImageReader
-from respool.broker.image_view import registered_brokers, view_of
+from respool.broker.image_view import registered_brokers, registry_of, view_of
 from respool.cluster import keys, strays
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterSettings, ClusterView
@@ -129,20 +129,21 @@ class Catalog:
         """
         try:
             async with asyncio.timeout(max(0, timeout_ms) / 1000):
-                while not self._are_led(names):
+                while not all(map(self.is_led, names)):
                     await self._changed.wait()
         except TimeoutError:
-            return self._are_led(names)
+            return all(map(self.is_led, names))
         return True
 
-    def _are_led(self, names: Collection[str]) -> bool:
+    def is_led(self, name: str) -> bool:
+        """Whether all of the topic's partitions have leaders that run."""
+        topic = self.image.topics.get(name)
         brokers = self.image.brokers
-        return all(
-            one.leader in brokers
-            for name in names
-            if name in self.image.topics
-            for one in self.image.topics[name].partitions
-        )
+        return topic is None or all(one.leader in brokers for one in topic.partitions)
+
+    def registry(self) -> Mapping[BrokerId, keys.RegistryEntry]:
+        """What is known of brokers, whether they run or not."""
+        return registry_of(self._feed.values)
 
     @property
     def has_controller(self) -> bool:

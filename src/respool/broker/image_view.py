@@ -30,7 +30,7 @@ def view_of(
         # 0: nobody has the seat, and nobody may have taken it when something is written.
         controller_revision=0 if seat is None else seat.revision,
         brokers=brokers,
-        registry=dict(_registry(values)),
+        registry=registry_of(values),
         topics={name: _topic(topic, values) for name, topic in image.topics.items()},
         strays=dict(_strays(image, values, incomplete)),
         creating=frozenset(creating),
@@ -52,11 +52,14 @@ def registered_brokers(values: Values) -> Iterator[BrokerEndpoint]:
             yield keys.decode_broker(broker, stored.value, revision=stored.revision).endpoint
 
 
-def _registry(values: Values) -> Iterator[tuple[BrokerId, keys.RegistryEntry]]:
-    for key, stored in values.items():
-        if key.startswith(keys.REGISTRY):
-            broker = BrokerId(int(key.removeprefix(keys.REGISTRY)))
-            yield broker, keys.decode_registry(stored.value, revision=stored.revision)
+def registry_of(values: Values) -> dict[BrokerId, keys.RegistryEntry]:
+    return {
+        BrokerId(int(key.removeprefix(keys.REGISTRY))): keys.decode_registry(
+            stored.value, revision=stored.revision
+        )
+        for key, stored in values.items()
+        if key.startswith(keys.REGISTRY)
+    }
 
 
 def _topic(topic: TopicImage, values: Values) -> TopicView:

@@ -41,7 +41,10 @@ class Api(IntEnum):
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -115,7 +118,10 @@ _ROWS = (
     _row(Api.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4),
     _row(Api.CREATE_PARTITIONS, "CreatePartitions", 0, 3),
     _row(Api.DELETE_GROUPS, "DeleteGroups", 0, 2),
+    _row(Api.ELECT_LEADERS, "ElectLeaders", 0, 2),
     _row(Api.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1),
+    _row(Api.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1),
+    _row(Api.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0),
     _row(Api.OFFSET_DELETE, "OffsetDelete", 0, 0),
     _row(Api.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2),
     _row(Api.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0),

@@ -195,3 +195,38 @@ def test_without_a_metadata_store_no_topic_is_created(
 
     assert result.error_code == REQUEST_TIMED_OUT
     assert not running_broker.broker.image.topics
+
+
+@every_version
+def test_a_topic_that_nobody_leads_when_the_time_is_up_is_created_and_told_so(
+    running_broker: RunningBroker, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_broker.broker.catalog, "is_led", lambda name: name != "rides")
+
+    refused, created = running_broker.ask(
+        Api.CREATE_TOPICS,
+        version,
+        topics=[topic("rides"), topic("fares")],
+        timeout=1,
+        validate_only=False,
+    ).topics
+
+    assert (refused.error_code, created.error_code) == (REQUEST_TIMED_OUT, 0)
+    assert refused.error_message
+    assert set(running_broker.broker.image.topics) == {"rides", "fares"}
+
+
+def test_a_topic_of_many_partitions_is_made_in_parts_and_deleted_with_all_of_them(
+    running_broker: RunningBroker,
+) -> None:
+    (result,) = ask(running_broker, 7, topic("rides", num_partitions=250))
+    assert (result.error_code, result.num_partitions) == (0, 250)
+    assert running_broker.produce("rides", 249) == 0
+    running_broker.restart(crash=True)
+    assert running_broker.produce("rides", 249) == 1
+
+    running_broker.run(running_broker.broker.topics.delete("rides"))
+
+    left = running_broker.run(running_broker.store.snapshot("/partitions/")).values
+    assert not left
+    assert len(running_broker.broker.partitions) == 0

@@ -182,3 +182,29 @@ def test_a_secret_is_never_told(start_broker: StartBroker, version: int) -> None
     assert entry.value is None
     assert [one.value for one in entry.synonyms] == [None]
     assert "hunter2" not in repr(result)
+
+
+def test_yes_and_no_are_told_as_kafka_writes_them(running_broker: RunningBroker) -> None:
+    running_broker.create_topic("plain")
+    running_broker.create_topic("risky", unclean_leader_election_enable="TRUE")
+    told = []
+    for name in ("plain", "risky"):
+        (result,) = running_broker.ask(
+            Api.DESCRIBE_CONFIGS,
+            4,
+            resources=[
+                {
+                    "resource_type": 2,
+                    "resource_name": name,
+                    "configuration_keys": ["unclean.leader.election.enable"],
+                }
+            ],
+            include_synonyms=False,
+            include_documentation=False,
+        ).results
+        told += [(one.value, one.config_type) for one in result.configs]
+    boolean = 1
+    assert told == [("false", boolean), ("true", boolean)]
+    rules = {name: one.rules for name, one in running_broker.broker.catalog.view().topics.items()}
+    assert not rules["plain"].is_unclean_allowed
+    assert rules["risky"].is_unclean_allowed

@@ -1,6 +1,11 @@
-"""CreateTopics (key 19): each topic on its own; one that cannot be created does not keep the others from it."""
+"""CreateTopics (key 19): each topic on its own; one that cannot be created does not keep the others from it.
+
+It is answered when somebody leads the new partitions, or when the request's time is up: then the topics are there all
+the same, but the client had better look for them.
+"""
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 from respool.broker.broker import Broker
@@ -13,8 +18,10 @@ from respool.model.errors import (
     InvalidReplicaAssignment,
     InvalidRequest,
     RequestError,
+    RequestTimedOut,
 )
 from respool.wire.codec import Request, encode_reply
+from respool.wire.shape import milliseconds
 
 USE_DEFAULT = -1
 
@@ -22,17 +29,35 @@ USE_DEFAULT = -1
 async def create_topics(request: Request, broker: Broker) -> Reply:
     body = request.body
     times_named = Counter(topic.name for topic in body.topics)
-    results = []
+    created: dict[str, TopicImage] = {}
+    refused: dict[str, RequestError] = {}
     for topic in {topic.name: topic for topic in body.topics}.values():
         try:
             if times_named[topic.name] > 1:
                 raise InvalidRequest(f"the topic {topic.name!r} is in the request more than once")
-            image = await _create(broker, topic, validate_only=body.validate_only)
+            created[topic.name] = await _create(broker, topic, validate_only=body.validate_only)
         except RequestError as error:
-            results.append(_refused(topic.name, error))
-        else:
-            results.append(_created(broker, image))
+            refused[topic.name] = error
+    if not body.validate_only:
+        refused |= await _unled(broker, created, timeout_ms=milliseconds(body.timeout))
+    results = [
+        _refused(name, refused[name]) if name in refused else _created(broker, created[name])
+        for name in times_named
+    ]
     return [encode_reply(request, {"throttle_time": 0, "topics": results})]
+
+
+async def _unled(
+    broker: Broker, created: Collection[str], *, timeout_ms: int
+) -> dict[str, RequestError]:
+    """Those of the created topics that nobody leads when the time is up."""
+    if await broker.catalog.wait_until_led(created, timeout_ms=timeout_ms):
+        return {}
+    return {
+        name: RequestTimedOut(f"the topic {name!r} is created, but not all of it is led yet")
+        for name in created
+        if not broker.catalog.is_led(name)
+    }
 
 
 async def _create(broker: Broker, topic: Any, *, validate_only: bool) -> TopicImage:

@@ -1,4 +1,10 @@
-"""DescribeCluster (key 60): the brokers there are and who is the controller."""
+"""DescribeCluster (key 60): the brokers there are and who is the controller.
+
+Brokers of the cluster that do not run now are what Kafka calls fenced. They are told to who asks for them, without an
+address: where they will come up again nobody knows.
+"""
+
+from collections.abc import Iterator
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
@@ -9,6 +15,7 @@ from respool.wire.codec import Request, encode_reply
 
 BROKERS = 1
 CONTROLLERS = 2
+NO_PORT = -1
 
 
 def describe_cluster(request: Request, broker: Broker) -> Reply:
@@ -26,21 +33,38 @@ def describe_cluster(request: Request, broker: Broker) -> Reply:
         **error_fields(None),
         "controller_id": image.controller,
         "brokers": [
-            {
-                "broker_id": one.id,
-                "host": one.host,
-                "port": one.port,
-                "rack": one.rack,
-                # A broker that answers is not fenced.
-                "is_fenced": False,
-            }
-            for one in image.brokers.values()
+            *_running(broker),
+            *(_away(broker) if getattr(request.body, "include_fenced_brokers", False) else ()),
         ],
         "cluster_authorized_operations": (
             CLUSTER_OPERATIONS if request.body.include_cluster_authorized_operations else NOT_ASKED
         ),
     }
     return [encode_reply(request, fields)]
+
+
+def _running(broker: Broker) -> Iterator[dict[str, object]]:
+    for one in broker.image.brokers.values():
+        yield {
+            "broker_id": one.id,
+            "host": one.host,
+            "port": one.port,
+            "rack": one.rack,
+            "is_fenced": False,
+        }
+
+
+def _away(broker: Broker) -> Iterator[dict[str, object]]:
+    running = broker.image.brokers
+    for one, entry in sorted(broker.catalog.registry().items()):
+        if one not in running and not entry.is_removed:
+            yield {
+                "broker_id": one,
+                "host": "",
+                "port": NO_PORT,
+                "rack": entry.rack,
+                "is_fenced": True,
+            }
 
 
 def _check_endpoint_type(endpoint_type: int) -> None:

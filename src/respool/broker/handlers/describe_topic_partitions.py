@@ -12,6 +12,7 @@ from respool.broker.handlers.authorized_operations import TOPIC_OPERATIONS
 from respool.broker.handlers.leadership import leadership
 from respool.broker.handlers.unknown_topic import why_unknown
 from respool.broker.outcome import Reply
+from respool.model.cluster import PartitionImage
 from respool.model.errors import InvalidRequest, RequestError
 from respool.wire.codec import Request, encode_reply
 from respool.wire.metadata_reply import MetadataPartition
@@ -71,7 +72,8 @@ class _Page:
             return
         end = min(first + self._room, len(topic.partitions))
         partitions = [
-            _partition_fields(one) for one in leadership(self._broker, topic, range(first, end))
+            _partition_fields(one, topic.partitions[one.partition])
+            for one in leadership(self._broker, topic, range(first, end))
         ]
         self._room -= len(partitions)
         self.topics.append(
@@ -88,7 +90,7 @@ class _Page:
             self.next_cursor = {"topic_name": name, "partition_index": end}
 
 
-def _partition_fields(partition: MetadataPartition) -> dict[str, object]:
+def _partition_fields(partition: MetadataPartition, image: PartitionImage) -> dict[str, object]:
     return {
         "error_code": partition.error_code,
         "partition_index": partition.partition,
@@ -96,8 +98,8 @@ def _partition_fields(partition: MetadataPartition) -> dict[str, object]:
         "leader_epoch": partition.leader_epoch,
         "replica_nodes": partition.replicas,
         "isr_nodes": partition.isr,
-        "eligible_leader_replicas": (),
-        "last_known_elr": (),
+        "eligible_leader_replicas": image.elr,
+        "last_known_elr": () if image.last_leader is None else (image.last_leader,),
         "offline_replicas": partition.offline_replicas,
     }
 

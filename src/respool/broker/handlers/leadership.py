@@ -21,8 +21,11 @@ def leadership(
     me, brokers, is_online = broker.id, broker.image.brokers, broker.partitions.is_online
     for number in partitions:
         image = topic.partitions[number]
-        is_led = image.leader in brokers if image.leader != me else is_online(topic.name, number)
-        if not is_led:
+        is_mine_offline = me in image.replicas and not is_online(topic.name, number)
+        offline = tuple(
+            one for one in image.replicas if one not in brokers or (is_mine_offline and one == me)
+        )
+        if image.leader is None or image.leader in offline:
             yield MetadataPartition(
                 error_code=LeaderNotAvailable.code,
                 partition=number,
@@ -30,11 +33,9 @@ def leadership(
                 leader_epoch=image.leader_epoch,
                 replicas=image.replicas,
                 isr=image.isr,
-                offline_replicas=image.replicas,
+                offline_replicas=offline,
             )
         else:
-            assert image.leader is not None
-            offline = tuple(one for one in image.replicas if one not in brokers)
             yield MetadataPartition(
                 0, number, image.leader, image.leader_epoch, image.replicas, image.isr, offline
             )

@@ -1,0 +1,54 @@
+"""AlterPartitionReassignments (key 45): move partitions to other replicas, or cancel the move of some (KIP-455).
+
+The reply says that a move has begun. ListPartitionReassignments tells when it has ended.
+"""
+
+from collections import Counter
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.by_topic import by_topic
+from respool.broker.handlers.error_fields import error_fields
+from respool.broker.outcome import Reply
+from respool.broker.partition_writes import Answers, PartitionWrites
+from respool.model.errors import InvalidRequest
+from respool.model.ids import BrokerId, TopicPartition
+from respool.wire.codec import Request, encode_reply
+
+
+async def alter_partition_reassignments(request: Request, broker: Broker) -> Reply:
+    body = request.body
+    may_change_factor = getattr(body, "allow_replication_factor_change", True)
+    asked = [
+        (TopicPartition(topic.name, one.partition_index), one.replicas)
+        for topic in body.topics
+        for one in topic.partitions
+    ]
+    times_named = Counter(of for of, _ in asked)
+    twice: Answers = {
+        of: InvalidRequest(f"the partition {of} is in the request more than once")
+        for of, times in times_named.items()
+        if times > 1
+    }
+    targets = {
+        of: None if replicas is None else tuple(map(BrokerId, replicas))
+        for of, replicas in asked
+        if of not in twice
+    }
+    answers = twice | await PartitionWrites(broker.catalog).reassign(
+        targets, may_change_factor=may_change_factor
+    )
+    fields = {
+        "throttle_time": 0,
+        "allow_replication_factor_change": may_change_factor,
+        **error_fields(None),
+        "responses": [
+            {
+                "name": topic,
+                "partitions": [
+                    {"partition_index": number, **error_fields(error)} for number, error in results
+                ],
+            }
+            for topic, results in by_topic({of: answers[of] for of in times_named})
+        ],
+    }
+    return [encode_reply(request, fields)]

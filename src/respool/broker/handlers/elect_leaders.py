@@ -1,0 +1,53 @@
+"""ElectLeaders (key 43): lead partitions as preferred again, or by whoever runs where nobody has everything (KIP-460).
+
+No partitions named (null) means all. Then those are left out that need no election.
+"""
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.by_topic import by_topic
+from respool.broker.handlers.error_fields import error_fields
+from respool.broker.outcome import Reply
+from respool.broker.partition_writes import Answers, PartitionWrites
+from respool.cluster.leader_requests import ElectionKind
+from respool.model.errors import InvalidRequest, RequestError
+from respool.model.ids import TopicPartition
+from respool.wire.codec import Request, encode_reply
+
+
+async def elect_leaders(request: Request, broker: Broker) -> Reply:
+    asked = request.body.topic_partitions
+    partitions = None
+    if asked is not None:
+        partitions = [
+            TopicPartition(one.topic, number) for one in asked for number in one.partitions
+        ]
+    try:
+        # Version 0 knows no other.
+        kind = _kind(getattr(request.body, "election_type", ElectionKind.PREFERRED.value))
+        answers = await PartitionWrites(broker.catalog).elect(kind, partitions)
+    except RequestError as error:
+        return [encode_reply(request, {**_fields({}), "error_code": error.code})]
+    return [encode_reply(request, _fields(answers))]
+
+
+def _kind(number: int) -> ElectionKind:
+    try:
+        return ElectionKind(number)
+    except ValueError:
+        raise InvalidRequest(f"there is no election type {number}") from None
+
+
+def _fields(answers: Answers) -> dict[str, object]:
+    return {
+        "throttle_time": 0,
+        "error_code": 0,
+        "replica_election_results": [
+            {
+                "topic": topic,
+                "partition_result": [
+                    {"partition_id": number, **error_fields(error)} for number, error in results
+                ],
+            }
+            for topic, results in by_topic(answers)
+        ],
+    }

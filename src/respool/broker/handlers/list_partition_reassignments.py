@@ -1,0 +1,43 @@
+"""ListPartitionReassignments (key 46): the partitions that are on their way to other replicas (KIP-455).
+
+Of those asked for, the ones that are not being moved are left out; no topics named (null) means all.
+"""
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.by_topic import by_topic
+from respool.broker.handlers.error_fields import error_fields
+from respool.broker.outcome import Reply
+from respool.cluster.reassignment_requests import reassignments
+from respool.model.ids import TopicPartition
+from respool.wire.codec import Request, encode_reply
+
+
+def list_partition_reassignments(request: Request, broker: Broker) -> Reply:
+    moving = reassignments(broker.catalog.view())
+    if request.body.topics is not None:
+        asked = {
+            TopicPartition(topic.name, number)
+            for topic in request.body.topics
+            for number in topic.partition_indexes
+        }
+        moving = {of: image for of, image in moving.items() if of in asked}
+    fields = {
+        "throttle_time": 0,
+        **error_fields(None),
+        "topics": [
+            {
+                "name": topic,
+                "partitions": [
+                    {
+                        "partition_index": number,
+                        "replicas": image.replicas,
+                        "adding_replicas": image.adding,
+                        "removing_replicas": image.removing,
+                    }
+                    for number, image in images
+                ],
+            }
+            for topic, images in by_topic(moving)
+        ],
+    }
+    return [encode_reply(request, fields)]
