@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from broker.running_broker import RunningBroker, StartBroker
+from broker.transaction_client import retry_at_once
+from broker.two_brokers import TwoBrokers
 from respool.model.settings import Settings
 
 
@@ -32,3 +34,17 @@ def start_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[St
 @pytest.fixture
 def running_broker(start_broker: StartBroker) -> RunningBroker:
     return start_broker()
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoBrokers]:
+    """Two brokers, which try again at once what another could not do."""
+    monkeypatch.chdir(tmp_path)
+    retry_at_once(monkeypatch)
+    monkeypatch.setattr("respool.broker.remote_coordinators.PAUSE_S", 0)
+    monkeypatch.setattr("respool.broker.handlers.add_partitions_to_txn.HELD_S_MAX", 0.001)
+    with asyncio.Runner() as runner:
+        world = TwoBrokers(runner)
+        yield world
+        world.network.request_loss = world.network.reply_loss = 0
+        world.stop()

@@ -26,6 +26,7 @@ from respool.broker.partition import Partition
 from respool.broker.partitions import Partitions
 from respool.broker.peer_link import PeerLink
 from respool.broker.producer_ids import ProducerIds
+from respool.broker.remote_coordinators import RemoteCoordinators
 from respool.broker.remote_markers import RemoteMarkers
 from respool.broker.replica_fetchers import ReplicaFetchers
 from respool.broker.replica_work import ReplicaWork
@@ -211,6 +212,7 @@ class Broker:
         if self.member is not None:
             self.member.wire(partitions=self.partitions, holdings=self.holdings, roles=self.roles)
             self.member.on_topics_changed = self.groups.on_topics_changed
+            self.member.on_leaders_changed = self.markers.on_leaders_changed
         else:
             names = dict.fromkeys(topic.name for topic, _ in wanted)
             # Coordinators last: what they have to write first of all goes to the others.
@@ -357,6 +359,8 @@ class Broker:
             markers=self.markers,
             producer_ids=self.producer_ids,
             new_transaction_machine=lambda: TransactionShard(settings),
+            me=self.id,
+            remote=None if self.link is None else RemoteCoordinators(self.link, spawn=self.spawn),
         )
 
     def _settings_for(self, kind: type[Chosen]) -> Chosen:

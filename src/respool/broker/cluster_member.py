@@ -63,6 +63,8 @@ class ClusterMember:
         self._image_changed = asyncio.Event()
         # Told when topics came, grew or went.
         self.on_topics_changed: Callable[[], None] = lambda: None
+        # Told when partitions may have other leaders, or brokers came or went.
+        self.on_leaders_changed: Callable[[], None] = lambda: None
 
     def wire(self, *, partitions: Partitions, holdings: Holdings, roles: Roles) -> None:
         """They need to know whether they may act before this one knows them."""
@@ -154,6 +156,8 @@ class ClusterMember:
             self._woken.set()
             if any(_size(before, name) != _size(image, name) for name in changed):
                 self.on_topics_changed()
+        if changed or image.brokers is not before.brokers:
+            self.on_leaders_changed()
         if self._seat is not None:
             self._seat.wake()
 

@@ -21,6 +21,8 @@ from respool.records.markers import EndTransactionMarker
 from respool.wire.api_table import API_TABLE, Api
 
 VERSION = API_TABLE[Api.WRITE_TXN_MARKERS].version_max
+# They wait for disks, and nothing else is to wait for that; those of `replica_fetcher.py` are others.
+LANE = 3
 # A request's size stays well below what a frame may have.
 MARKERS_PER_REQUEST = 1_000
 
@@ -79,7 +81,7 @@ class RemoteMarkers:
 
     async def _ask(self, broker: BrokerId, waiting: list[_Sent]) -> Iterable[_Sent]:
         asked: dict[tuple[int, str, int], _Sent] = {}
-        left = []
+        left: list[_Sent] = []
         for one in waiting:
             if not one.ending.is_wanted:
                 continue
@@ -95,7 +97,11 @@ class RemoteMarkers:
     ) -> list[tuple[_Sent, RequestError | None]]:
         try:
             reply = await self._link.ask(
-                broker, Api.WRITE_TXN_MARKERS, VERSION, markers=_markers(asked.values())
+                broker,
+                Api.WRITE_TXN_MARKERS,
+                VERSION,
+                lane=LANE,
+                markers=_markers(asked.values()),
             )
         except PeerUnreachable as error:
             unknown = RequestTimedOut(str(error))

@@ -11,6 +11,7 @@ from typing import Any
 
 from respool.broker.marker_writer import MarkerWriter
 from respool.broker.producer_ids import ProducerIds
+from respool.broker.remote_coordinators import RemoteCoordinators, TransactionalProducer
 from respool.broker.shard import Shard
 from respool.broker.shard_log import Machine
 from respool.broker.shards import Shards, ShardsOwner
@@ -25,18 +26,9 @@ from respool.coordination.transaction_requests import (
     WriteMarkers,
 )
 from respool.model.errors import RequestError, RequestTimedOut
-from respool.model.ids import ProducerId, TopicPartition
+from respool.model.ids import BrokerId, TopicPartition
 from respool.ports.metadata_store import StoreUnavailable
 from respool.records.markers import EndTransactionMarker
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionalProducer:
-    """Who writes in a transaction, as requests name it."""
-
-    transactional_id: str
-    producer_id: ProducerId
-    producer_epoch: int
 
 
 class Transactions:
@@ -47,11 +39,16 @@ class Transactions:
         markers: MarkerWriter,
         producer_ids: ProducerIds,
         new_transaction_machine: Callable[[], Machine],
+        me: BrokerId,
+        remote: RemoteCoordinators | None = None,
     ) -> None:
+        """Without `remote` this broker is alone."""
         self.shards = new_shards(self)
         self._markers = markers
         self._producer_ids = producer_ids
         self._new_transaction_machine = new_transaction_machine
+        self._me = me
+        self._remote = remote
 
     def stop(self) -> None:
         self._markers.stop()
@@ -89,12 +86,28 @@ class Transactions:
         In version 2 its writing there makes them part of the transaction; before, it must have added them.
         """
         names = tuple(partitions)
+        is_adding = version >= TransactionVersion.V2
         try:
-            if version >= TransactionVersion.V2:
+            coordinator = self._coordinator_elsewhere(producer.transactional_id)
+            if coordinator is not None and self._remote is not None:
+                ask = self._remote.add if is_adding else self._remote.verify
+                return await ask(coordinator, producer, names)
+            if is_adding:
                 return dict.fromkeys(names, await self._add(producer, names, version))
             return await self._verify(producer, names)
         except RequestError as error:
             return dict.fromkeys(names, error)
+
+    def _coordinator_elsewhere(self, transactional_id: str) -> BrokerId | None:
+        """Who else looks after that id; None: this broker, if anybody.
+
+        Raises:
+            CoordinatorNotAvailable: nobody does now.
+        """
+        if self._remote is None or not self.shards.has_topic:
+            return None
+        leader = self.shards.leader_of(transactional_id).id
+        return None if leader == self._me else leader
 
     async def _add(
         self,

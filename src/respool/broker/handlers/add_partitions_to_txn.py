@@ -21,6 +21,7 @@ from respool.coordination.transaction_requests import (
     VerifyPartitionsReply,
 )
 from respool.model.errors import (
+    ConcurrentTransactions,
     InvalidTopic,
     OperationNotAttempted,
     RequestError,
@@ -33,6 +34,9 @@ from respool.wire.reply_templates import ReplyTemplates
 
 SEVERAL_TRANSACTIONS_VERSION = 4
 FENCED_CODE_VERSION = 2
+# Brokers ask about many transactions at once. One that must wait for its last end keeps the others' answers back no
+# longer than this; the broker asks again for it.
+HELD_S_MAX = 0.05
 
 Errors = Mapping[TopicPartition, RequestError | None]
 
@@ -71,19 +75,22 @@ def add_partitions_to_txn(request: Request, broker: Broker) -> Outcome:
 
 async def _several(request: Request, broker: Broker) -> Reply:
     transactions = request.body.transactions
-    answers = await asyncio.gather(*(_answer_one(broker, one) for one in transactions))
+    answers = [_ask_one(broker, one) for one in transactions]
+    waiting = [one for one in answers if isinstance(one, asyncio.Future)]
+    if waiting:
+        await asyncio.wait(waiting, timeout=HELD_S_MAX)
     results = [
         {
             "transactional_id": one.transactional_id,
-            "topic_results": _topic_results(one.topics, errors),
+            "topic_results": _topic_results(one.topics, _errors(one, answer)),
         }
-        for one, errors in zip(transactions, answers, strict=True)
+        for one, answer in zip(transactions, answers, strict=True)
     ]
     fields = {"throttle_time": 0, "error_code": 0, "results_by_transaction": results}
     return [encode_reply(request, fields)]
 
 
-async def _answer_one(broker: Broker, asked: Any) -> Errors:
+def _ask_one(broker: Broker, asked: Any) -> "Errors | asyncio.Future[Any]":
     names = _names(asked.topics)
     missing = _missing(broker, names)
     if missing:
@@ -94,19 +101,39 @@ async def _answer_one(broker: Broker, asked: Any) -> Errors:
         "producer_epoch": asked.producer_epoch,
         "partitions": names,
     }
-    shards = broker.transactions.shards
+    question = (
+        VerifyPartitions(**producer)
+        if asked.verify_only
+        else AddPartitions(**producer, version=TransactionVersion.V2)
+    )
     try:
-        if asked.verify_only:
-            verified: VerifyPartitionsReply = await shards.ask(
-                asked.transactional_id, VerifyPartitions(**producer)
-            )
-            return verified.errors
-        added: AddPartitionsReply = await shards.ask(
-            asked.transactional_id, AddPartitions(**producer, version=TransactionVersion.V2)
-        )
-        return dict.fromkeys(names, added.error)
+        return broker.transactions.shards.ask(asked.transactional_id, question)
     except RequestError as error:
         return dict.fromkeys(names, error)
+
+
+def _errors(asked: Any, answer: "Errors | asyncio.Future[Any]") -> Errors:
+    if not isinstance(answer, asyncio.Future):
+        return answer
+    error: RequestError | None
+    if not answer.done():
+        # It goes on waiting, and is decided as if its reply were lost: who asks again finds it done.
+        answer.add_done_callback(_look_away)
+        error = ConcurrentTransactions(f"{asked.transactional_id} cannot be answered for yet")
+    elif (raised := answer.exception()) is not None:
+        assert isinstance(raised, RequestError), raised
+        error = raised
+    else:
+        reply: VerifyPartitionsReply | AddPartitionsReply = answer.result()
+        if isinstance(reply, VerifyPartitionsReply):
+            return reply.errors
+        error = reply.error
+    return dict.fromkeys(_names(asked.topics), error)
+
+
+def _look_away(answer: "asyncio.Future[Any]") -> None:
+    if not answer.cancelled():
+        answer.exception()
 
 
 def _names(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:

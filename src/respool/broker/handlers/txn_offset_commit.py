@@ -14,13 +14,18 @@ from respool.broker.handlers.offsets_asked import (
 from respool.broker.handlers.produce_in_transaction import ASKED_MAX
 from respool.broker.handlers.verification_errors import is_passing, to_offset_committer
 from respool.broker.outcome import Reply
+from respool.broker.remote_coordinators import TransactionalProducer
 from respool.broker.shard import Shard
-from respool.broker.transactions import TransactionalProducer
 from respool.coordination.decision import RecordsProducer
 from respool.coordination.requests import NO_GENERATION, OffsetCommitReply, TxnOffsetCommit
 from respool.coordination.transaction_requests import TransactionVersion
 from respool.log.verification import VerificationGuard
-from respool.model.errors import CoordinatorLoadInProgress, RequestError
+from respool.model.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    RequestError,
+)
 from respool.model.ids import TopicPartition
 from respool.wire.codec import Request
 
@@ -103,5 +108,9 @@ async def _verify(request: Request, broker: Broker, question: TxnOffsetCommit) -
         [name],
         version=TransactionVersion.V2 if is_implicit else TransactionVersion.V1,
     )
-    if (error := errors[name]) is not None:
+    error = errors[name]
+    if isinstance(error, NotCoordinator | CoordinatorNotAvailable):
+        # The transaction's coordinator. A client would look for the group's, which is here.
+        raise CoordinatorLoadInProgress(f"the transaction cannot be verified now: {error.message}")
+    if error is not None:
         raise error
