@@ -213,7 +213,7 @@ class FetchRun:
         diverging = self._diverging_epoch(partition, target)
         records = b""
         aborted: list[tuple[int, int]] | None = [] if self._read_committed else None
-        if diverging is None:
+        if diverging is None and not self._is_at_end(log, target):
             # The first batch comes whole even if it is larger than any limit: else a consumer
             # would ask for it forever.
             records = log.read(
@@ -239,6 +239,10 @@ class FetchRun:
             aborted,
             diverging_epoch=diverging,
         )
+
+    def _is_at_end(self, log: PartitionLog, target: FetchTarget) -> bool:
+        """A follower that has everything, as nearly always."""
+        return self._read_to is ReadTo.END and target.fetch_offset == log.log_end
 
     def _max_offset(
         self, log: PartitionLog, last_stable_offset: Offset, high_watermark: Offset
@@ -269,9 +273,13 @@ class FetchRun:
 
     def _diverging_epoch(self, partition: Partition, target: FetchTarget) -> tuple[int, int] | None:
         """Where the reader's log and ours part, if they do (KIP-595); replicas ask, and some consumers."""
+        log = partition.log
         if target.last_fetched_epoch < 0:
             return None
-        epoch, end = partition.log.end_of_epoch(LeaderEpoch(target.last_fetched_epoch))
+        if target.last_fetched_epoch == log.latest_epoch and target.fetch_offset <= log.log_end:
+            # As nearly always.
+            return None
+        epoch, end = log.end_of_epoch(LeaderEpoch(target.last_fetched_epoch))
         if epoch < target.last_fetched_epoch or end < target.fetch_offset:
             return epoch, end
         return None

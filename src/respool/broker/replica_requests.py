@@ -1,12 +1,13 @@
 """What a follower asks its leader, in Kafka's protocol: Fetch for records, ListOffsets for where its log is."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from respool.broker.partition import Partition
 from respool.broker.peer_link import PeerLink
+from respool.broker.replica_session import ReplicaSession
 from respool.model.ids import BrokerId, LeaderEpoch, Offset
 from respool.ports.peers import PeerUnreachable
 from respool.replication.divergence import EndOfEpoch
@@ -16,7 +17,6 @@ from respool.wire.api_table import Api
 FETCH_VERSION = 16
 LIST_OFFSETS_VERSION = 8
 READ_UNCOMMITTED = 0
-NO_SESSION, NO_SESSION_EPOCH = 0, -1
 LATEST, EARLIEST = -1, -2
 # A partition's share of a reply: large enough that catching up is not slowed by asking.
 PARTITION_BYTES_MAX = 4 * 1024 * 1024
@@ -40,6 +40,8 @@ class ReplicaRequests:
         self._link = link
         self._me = me
         self._leader = leader
+        # One for each lane: requests of a session must come in its order.
+        self._sessions: dict[int, ReplicaSession] = {}
 
     async def fetch(
         self,
@@ -52,31 +54,49 @@ class ReplicaRequests:
         """Raises:
         PeerUnreachable: the leader did not answer, or refused the request as a whole.
         """
-        reply = await self._link.ask(
-            self._leader,
-            Api.FETCH,
-            FETCH_VERSION,
-            lane=lane,
-            cluster_id=None,
-            replica_state={"replica_id": self._me, "replica_epoch": broker_epoch},
-            max_wait=wait_ms,
-            min_bytes=1,
-            max_bytes=REPLY_BYTES_MAX,
-            isolation_level=READ_UNCOMMITTED,
-            session_id=NO_SESSION,
-            session_epoch=NO_SESSION_EPOCH,
-            topics=_topics(asked),
-            forgotten_topics_data=[],
-            rack_id="",
-        )
+        session = self._sessions.setdefault(lane, ReplicaSession())
+        request = session.next_request(asked)
+        try:
+            reply = await self._link.ask(
+                self._leader,
+                Api.FETCH,
+                FETCH_VERSION,
+                lane=lane,
+                cluster_id=None,
+                replica_state={"replica_id": self._me, "replica_epoch": broker_epoch},
+                max_wait=wait_ms,
+                min_bytes=1,
+                max_bytes=REPLY_BYTES_MAX,
+                isolation_level=READ_UNCOMMITTED,
+                session_id=request.session_id,
+                session_epoch=request.epoch,
+                topics=_topics(request.changed),
+                forgotten_topics_data=_forgotten(request.forgotten),
+                rack_id="",
+            )
+        except BaseException:
+            session.reset()
+            raise
         if reply.error_code:
+            session.reset()
             raise PeerUnreachable(f"broker {self._leader} refused a fetch: {reply.error_code}")
         by_place = {(one.topic_id, one.name.partition): one for one in asked}
+        told: dict[Partition, Fetched] = {}
+        records: dict[Partition, bytes] = {}
+        for topic in reply.responses:
+            for data in topic.partitions:
+                partition = by_place.get((topic.topic_id, data.partition_index))
+                if partition is not None:
+                    told[partition] = _fetched(data)
+                    records[partition] = data.records or b""
         return [
-            _answer(partition, asked[partition], data)
-            for topic in reply.responses
-            for data in topic.partitions
-            if (partition := by_place.get((topic.topic_id, data.partition_index))) is not None
+            FetchReply(
+                partition=partition,
+                asked=asked[partition],
+                fetched=fetched,
+                records=records.get(partition, b""),
+            )
+            for partition, fetched in session.on_reply(reply.session_id, told).items()
         ]
 
     async def log_range(
@@ -131,23 +151,24 @@ def _topics(asked: Mapping[Partition, FetchFrom]) -> list[dict[str, Any]]:
     return [{"topic_id": one, "partitions": partitions} for one, partitions in topics.items()]
 
 
-def _answer(partition: Partition, asked: FetchFrom, data: Any) -> FetchReply:
+def _forgotten(partitions: Iterable[Partition]) -> list[dict[str, Any]]:
+    topics: dict[UUID, list[int]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic_id, []).append(partition.name.partition)
+    return [{"topic_id": one, "partitions": numbers} for one, numbers in topics.items()]
+
+
+def _fetched(data: Any) -> Fetched:
     diverging = None
     if data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0:
         diverging = EndOfEpoch(
             epoch=LeaderEpoch(data.diverging_epoch.epoch),
             end=Offset(data.diverging_epoch.end_offset),
         )
-    records = data.records or b""
-    return FetchReply(
-        partition=partition,
-        asked=asked,
-        records=records,
-        fetched=Fetched(
-            error=int(data.error_code),
-            has_records=bool(records),
-            diverging=diverging,
-            high_watermark=Offset(data.high_watermark),
-            log_start=Offset(data.log_start_offset),
-        ),
+    return Fetched(
+        error=int(data.error_code),
+        has_records=bool(data.records),
+        diverging=diverging,
+        high_watermark=Offset(data.high_watermark),
+        log_start=Offset(data.log_start_offset),
     )
