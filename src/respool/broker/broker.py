@@ -15,6 +15,7 @@ from respool.broker.compactor import Compactor
 from respool.broker.deadlines import Deadlines
 from respool.broker.fetch_sessions import FetchSessions
 from respool.broker.flusher import Flusher
+from respool.broker.giving_up import GivingUp
 from respool.broker.groups import Groups
 from respool.broker.holdings import Holdings
 from respool.broker.housekeeping import Housekeeping
@@ -90,7 +91,7 @@ class Broker:
         self.catalog = Catalog(
             store=world.store, settings=settings, dice=world.dice, is_alone=world.peers is None
         )
-        self.producer_ids = ProducerIds(world.store)
+        self.producer_ids = ProducerIds(world.store, cluster_id=lambda: self.folder.cluster_id)
         # To the other brokers; None for a broker that is alone.
         self.link = None if world.peers is None else PeerLink(world.peers, me=self.id)
         self.fetch_sessions = FetchSessions(
@@ -102,6 +103,7 @@ class Broker:
         )
         self.leftovers = Leftovers(disk=world.disk, offload=world.offload)
         self.deadlines = Deadlines()
+        self.giving_up = GivingUp(me=self.id, catalog=self.catalog, spawn=self.spawn)
         # None for a broker that is alone.
         self.member: ClusterMember | None = None
         # In the order they were started, so that a simulated run is the same each time.
@@ -164,6 +166,7 @@ class Broker:
             ),
             may_act=self.may_act,
             is_clustered=self.member is not None,
+            on_offline=self._on_offline,
         )
         self.roles = self._new_roles()
         self.roles.on_changed = self._on_role_changed
@@ -300,6 +303,10 @@ class Broker:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(error)
 
+    def _on_offline(self, partition: Partition) -> None:
+        if self.member is not None:
+            self.giving_up.give_up(partition)
+
     def _on_role_changed(self, partition: Partition) -> None:
         for shards in (self.groups.shards, self.transactions.shards):
             if partition.name.topic == shards.topic:
@@ -328,6 +335,7 @@ class Broker:
             offload=self.offload,
             clock=self.clock,
             lag_ms_max=self.settings.replica_lag_max_ms,
+            spawn=self.spawn,
             following=following,
             rules=self.world.rules,
         )
@@ -379,6 +387,7 @@ class Broker:
             clock=self.steady_clock,
             offload=self.offload,
             spawn=self.spawn,
+            is_clustered=self.member is not None,
         )
 
     def _endpoint(self, host: str, port: int) -> BrokerEndpoint:

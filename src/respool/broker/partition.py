@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from respool.broker.commit_waiters import CommitListener, CommitQueue, FetchWaiter
+from respool.broker.mirrored import check_continues, mirror_refusal, no_mirror
 from respool.broker.read_marks import ReadMarks, ReadTo
 from respool.log.partition_log import (
     Appended,
@@ -44,6 +45,7 @@ from respool.model.ids import (
 from respool.model.topic_config import Flush, TopicConfig
 from respool.records.batch import BatchHeader, RecordBatch
 from respool.records.markers import MARKER_BYTES, EndTransactionMarker
+from respool.records.mirrored import MirroredBatches
 from respool.replication.effects import (
     FollowerEffect,
     HighWatermarkMoved,
@@ -89,6 +91,7 @@ class Partition:
         log: PartitionLog | StorageError,
         syncs: "SyncRequests",
         isr: "IsrProposals | None" = None,
+        on_offline: "Callable[[Partition], None]" = lambda _: None,
         high_watermark: Offset | None = None,
     ) -> None:
         """Neither leading nor following yet; known to be committed up to `high_watermark`, or all of it."""
@@ -113,6 +116,7 @@ class Partition:
         # DeleteRecords that wait until followers have deleted too.
         self._deletions = CommitQueue()
         self._isr = isr
+        self._on_offline = on_offline
         self._syncs = syncs
         self._log: PartitionLog | None = None
         self._is_deleted = False
@@ -359,6 +363,8 @@ class Partition:
         """
         log = self.log
         self._leading()
+        if log.config.respool_mirror:
+            raise mirror_refusal(self.name)
         segments = log.segment_count
         try:
             appended = log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard)
@@ -373,6 +379,31 @@ class Partition:
             )
         return appended
 
+    def append_mirrored(self, copied: MirroredBatches, *, now_ms: int) -> Offset:
+        """Append batches of another cluster with the offsets they have, and return where the last of them ends.
+
+        Those that are here already are left out: a retry brings them again.
+
+        Raises:
+            StorageFailed: the partition is offline, or the disk has no room; batches before may have been written.
+            RequestError: the topic is no mirror, or the batches do not go on where the log ends; nothing was written.
+        """
+        log = self.log
+        self._leading()
+        if not log.config.respool_mirror:
+            raise no_mirror(self.name)
+        if check_continues(copied, log.log_end, self.name):
+            segments, log_end = log.segment_count, log.log_end
+            try:
+                log.append_fetched(copied.data, now_ms=now_ms, leader_epoch=self.leader_epoch)
+            except StorageError as error:
+                raise self._refusal(error) from error
+            finally:
+                if log.log_end > log_end and self.is_online:
+                    size = len(copied.data)
+                    self._on_appended(log, size, has_rolled=log.segment_count != segments)
+        return copied.end
+
     def append_marker(
         self, marker: EndTransactionMarker, *, now_ms: int, needs_newer_epoch: bool = False
     ) -> Appended:
@@ -381,9 +412,12 @@ class Partition:
         Raises:
             StorageFailed: the partition is offline, or the disk has no room.
             InvalidProducerEpoch, TransactionCoordinatorFenced: a newer one has been here; nothing was written.
+            PolicyViolation: in a mirror transactions end as they do at its source.
         """
         log = self.log
         self._leading()
+        if log.config.respool_mirror:
+            raise mirror_refusal(self.name)
         segments = log.segment_count
         try:
             appended = log.append_marker(
@@ -549,6 +583,7 @@ class Partition:
             error,
         )
         self._fail_waiters(self._unavailable())
+        self._on_offline(self)
 
     def detach(self) -> PartitionLog | None:
         """Hand the log over for closing or deletion; whoever waits is told to look elsewhere."""

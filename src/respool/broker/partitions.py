@@ -33,6 +33,7 @@ class Partitions:
         isr: IsrProposals,
         may_act: Callable[[], bool],
         is_clustered: bool,
+        on_offline: Callable[[Partition], None] = lambda _: None,
     ) -> None:
         """In a cluster what a crash left is not committed by that: others decide with."""
         self._folder = folder
@@ -43,6 +44,7 @@ class Partitions:
         self._isr = isr
         self._may_act = may_act
         self._is_clustered = is_clustered
+        self._on_offline = on_offline
         self._partitions: dict[tuple[str, int], Partition] = {}
         # Invariant: exactly those above, by topic; no topic without any.
         self._numbers: dict[str, set[int]] = {}
@@ -76,7 +78,7 @@ class Partitions:
                 offline says so itself.
         """
         found = self.find(topic, partition)
-        if found.leader is None and found.failure is None:
+        if found.leader is None and (found.failure is None or self._is_clustered):
             raise NotLeader(f"{topic}-{partition} is led by another broker")
         if not self._may_act():
             raise NotLeader(f"{topic}-{partition}: this broker's lease has run out")
@@ -128,10 +130,13 @@ class Partitions:
             log=log,
             syncs=self._syncs,
             isr=self._isr,
+            on_offline=self._on_offline,
             high_watermark=high_watermark,
         )
         self._partitions[name] = partition
         self._numbers.setdefault(name.topic, set()).add(name.partition)
+        if partition.failure is not None:
+            self._on_offline(partition)
 
     def _open_log(self, name: TopicPartition, topic: TopicImage) -> PartitionLog | StorageError:
         try:

@@ -4,14 +4,15 @@ What an image ends, it ends at once (`see`). What it begins may take a while (`s
 epoch in the log, durably, and a follower must have finished what it was doing to its log.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
 
 from respool.broker.catalog import Catalog
 from respool.broker.partition import Partition
 from respool.model.cluster import BrokerEndpoint, PartitionImage
-from respool.model.errors import StorageError
+from respool.model.errors import DiskFull, HandlesExhausted, StorageError
 from respool.model.ids import BrokerId
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
@@ -21,6 +22,9 @@ from respool.replication.leader import Leader, may_lead
 from respool.replication.rules import ALL_RULES, Rules
 
 logger = logging.getLogger(__name__)
+
+# When there was no room to enter an epoch.
+RETRY_DELAY_S = 1.0
 
 
 class Following(Protocol):
@@ -40,6 +44,7 @@ class Roles:
         offload: Offload,
         clock: Clock,
         lag_ms_max: int,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
         following: Following | None = None,
         rules: Rules = ALL_RULES,
     ) -> None:
@@ -49,6 +54,7 @@ class Roles:
         self._offload = offload
         self._clock = clock
         self._lag_ms_max = lag_ms_max
+        self._spawn = spawn
         self._following = following
         self._rules = rules
         # Until the broker is registered nothing in the image is its own doing: it leads and follows nothing.
@@ -132,6 +138,10 @@ class Roles:
             if isinstance(effect, BeginEpoch):
                 try:
                     await self._offload.run(lambda: log.on_leader_epoch(leader.leader_epoch))
+                except (DiskFull, HandlesExhausted) as error:
+                    logger.error("%s: it cannot be led yet: %s", partition.name, error)
+                    self._spawn(self._settle_later(partition))
+                    return
                 except StorageError as error:
                     partition.on_storage_error(error)
                     return
@@ -148,6 +158,10 @@ class Roles:
             if self._following is not None:
                 logger.info("%s: led here, epoch %d", partition.name, image.leader_epoch)
             self.on_changed(partition)
+
+    async def _settle_later(self, partition: Partition) -> None:
+        await asyncio.sleep(RETRY_DELAY_S)
+        await self.settle(partition)
 
     def _follow(self, partition: Partition, image: PartitionImage) -> None:
         if self._following is None:

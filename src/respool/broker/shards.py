@@ -53,6 +53,7 @@ class Shards:
         clock: Clock,
         offload: Offload,
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[Any]"],
+        is_clustered: bool,
     ) -> None:
         self._owner = owner
         self.topic = topic
@@ -63,6 +64,7 @@ class Shards:
         self._clock = clock
         self._offload = offload
         self._spawn = spawn
+        self._is_clustered = is_clustered
         self._shards: dict[int, Shard] = {}
         self._creating = asyncio.Lock()
         # Partitions whose shards failed, and when they are tried again.
@@ -88,9 +90,11 @@ class Shards:
     async def ensure_topic(self) -> None:
         """The topic is made when the first client asks for its coordinator."""
         async with self._creating:
-            if self._shards:
+            if self._shards or (self._is_clustered and self.has_topic):
                 return
             await self._topics.create_internal(self.topic, partition_count=self._partition_count)
+        if not self._is_clustered:
+            # In a cluster that may take as long as other brokers are away, and is none of the asker's business.
             await asyncio.gather(*self._loading)
 
     def stop(self) -> None:
