@@ -119,7 +119,7 @@ def test_a_fourth_broker_gets_its_part_and_another_is_drained(tmp_path: Path, ru
         ended = run("cluster", "drain", "1", *config)
         assert ended.code == 0, ended.err
         shown = json.loads(run("cluster", "status", "--json", *config).out)
-        assert shown["brokers"][0]["state"] == "drained"
+        assert shown["brokers"][0]["state"] == "drained", shown
         assert [one["replicas"] for one in shown["brokers"]] == [0] + [PARTITIONS] * 3
         assert consume(cluster.bootstrap, MESSAGES) == expected(MESSAGES)
         assert cluster.stop() == 0
