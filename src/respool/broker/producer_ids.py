@@ -1,18 +1,40 @@
-"""Producer ids, never given out twice: taken from the metadata store in blocks."""
+"""Producer ids, never given out twice: taken from the metadata store in blocks.
+
+A cluster begins at a number of its own, far from those of others: a mirrored topic holds batches of another cluster's
+producers, and once it is written to here, a producer must not be taken for one of those. Its first batches would look
+like theirs sent again, and be left out.
+
+```
+ 63    62                  40                            0
+ | 0 | of the cluster's id |   counted up                |
+```
+"""
 
 import asyncio
 import json
+from collections.abc import Callable
+from hashlib import sha256
 
 from respool.cluster.keys import PRODUCER_IDS
 from respool.model.ids import ProducerId
 from respool.ports.metadata_store import Guard, GuardFailed, MetadataStore
 
 BLOCK_SIZE = 1_000
+COUNTED_BITS = 40
+CLUSTER_BITS = 22
+
+
+def first_producer_id(cluster_id: str) -> ProducerId:
+    """Where a cluster's ids begin. Never at 0, where Kafka's do."""
+    digest = int.from_bytes(sha256(cluster_id.encode()).digest()[:8])
+    return ProducerId((1 + digest % (2**CLUSTER_BITS - 1)) << COUNTED_BITS)
 
 
 class ProducerIds:
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MetadataStore, *, cluster_id: Callable[[], str]) -> None:
+        """The cluster's id need not be known before the first producer comes."""
         self._store = store
+        self._cluster_id = cluster_id
         self._block = iter(range(0))
         self._claiming = asyncio.Lock()
 
@@ -27,7 +49,11 @@ class ProducerIds:
         # A block claimed and lost with a crash is never given out: ids are plenty.
         while True:
             stored = await self._store.get(PRODUCER_IDS)
-            first = json.loads(stored.value)["next"] if stored else 0
+            first = (
+                json.loads(stored.value)["next"]
+                if stored
+                else first_producer_id(self._cluster_id())
+            )
             claimed = json.dumps({"next": first + BLOCK_SIZE}).encode()
             guard = Guard(key=PRODUCER_IDS, revision=stored.revision if stored else 0)
             try:

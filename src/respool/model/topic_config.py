@@ -252,6 +252,13 @@ class TopicConfig:
             1, LONG_MAX, "With respool.flush=interval: how often the log is synced to disk."
         ),
     )
+    respool_mirror: bool = field(
+        default=False,
+        metadata=_yes_or_no(
+            "Whether the topic is a copy of another cluster's, which 'respool mirror' alone writes, with the offsets "
+            "it has there. Set to false, it takes ordinary producers: respool mirror promote does that well."
+        ),
+    )
     retention_bytes: int = field(
         default=-1,
         metadata=_long(-1, LONG_MAX, "How large a partition may grow; -1 for no limit."),

@@ -32,6 +32,7 @@ from respool.records.batch import (
     read_header,
 )
 from respool.records.compress import codec_of, compress, decompress
+from respool.records.mirrored import MIRRORED
 from respool.records.seal import LENGTH_MIN, crc_of, records_of, seal
 
 CODEC_MAX = max(Codec)
@@ -91,11 +92,13 @@ def _refuse_length(header: BatchHeader, size: int) -> Never:
 def _check_header(header: BatchHeader) -> None:
     # Unpacked at once: on this path, a dozen reads by name would show.
     (
-        base_offset, _, _, _, _, attributes, last_offset_delta, base_timestamp, max_timestamp,
+        base_offset, _, epoch, _, _, attributes, last_offset_delta, base_timestamp, max_timestamp,
         producer_id, producer_epoch, base_sequence, record_count,
     ) = header  # fmt: skip
     if base_offset != 0:
         raise InvalidRecord(f"base offset {base_offset}, a producer must leave it 0")
+    if epoch == MIRRORED:
+        raise InvalidRecord("a batch of respool mirror, and the topic is no mirror (any more)")
     if record_count <= 0 or record_count != last_offset_delta + 1:
         raise InvalidRecord(f"{record_count} records with offsets 0 to {last_offset_delta}")
     if attributes & CODEC_MASK > CODEC_MAX:

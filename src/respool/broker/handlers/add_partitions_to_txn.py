@@ -12,6 +12,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.error_fields import error_code
 from respool.broker.handlers.old_transaction_errors import for_version
 from respool.broker.handlers.when_answered import reply_when_answered
+from respool.broker.mirrored import mirror_refusal
 from respool.broker.outcome import Outcome, Reply
 from respool.coordination.transaction_requests import (
     AddPartitions,
@@ -163,6 +164,9 @@ def _why_not(broker: Broker, name: TopicPartition) -> RequestError | None:
         return InvalidTopic(f"{name.topic!r} is not written in transactions")
     if not broker.image.has_partition(*name):
         return UnknownTopicOrPartition(f"there is no partition {name}")
+    if broker.image.topics[name.topic].config.respool_mirror:
+        # Also because its end would be written there, where only the mirror writes.
+        return mirror_refusal(name)
     return None
 
 

@@ -58,7 +58,8 @@ async def _answer(broker: Broker, topic: str, asked: Any, *, timeout_s: float) -
 async def _delete(broker: Broker, partition: Partition, offset: int, *, timeout_s: float) -> Offset:
     """Raise the log start to `offset`, durably, and return where the log starts then."""
     log = partition.log
-    if not log.config.has_retention:
+    # A mirror starts where its source does, whatever its policy.
+    if not log.config.has_retention and not log.config.respool_mirror:
         raise PolicyViolation(
             f"{partition.name}: cleanup.policy is {log.config.cleanup_policy}, without 'delete'"
         )

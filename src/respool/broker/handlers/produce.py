@@ -7,6 +7,8 @@ connection are pipelined: while one waits for its sync, the next ones are append
 - acks=1: the reply goes out as soon as the batch is in the log.
 - acks=-1: the reply goes out when the batch is committed: below the high watermark.
 
+A mirror topic takes what `respool mirror` sends: batches that have their offsets already (`broker/mirrored.py`).
+
 The first batch of a transaction in a partition waits until the transaction's coordinator has said that it may be there:
 see `produce_in_transaction.py`.
 """
@@ -24,6 +26,7 @@ from respool.broker.admission import (
 )
 from respool.broker.broker import Broker
 from respool.broker.handlers.produce_in_transaction import check_transactional_id, verify
+from respool.broker.mirrored import admit_mirrored
 from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined, Reply
 from respool.broker.partition import Partition
 from respool.log.verification import VerificationGuard
@@ -38,6 +41,7 @@ from respool.model.ids import Offset
 from respool.model.internal_topics import is_internal
 from respool.ports.record_scan import RecordScanner
 from respool.records.batch import RecordBatch
+from respool.records.mirrored import MirroredBatches
 from respool.records.validate import recompress
 from respool.wire.codec import Request
 from respool.wire.hot_replies import ProducedPartition, encode_produce_reply
@@ -102,6 +106,8 @@ class _Write:
     records: bytes | None
     partition: Partition | None = None
     batch: RecordBatch | None = None
+    # In the place of a batch, where the topic is a mirror.
+    mirrored: MirroredBatches | None = None
     error: RequestError | None = None
     base_offset: int = -1
     next_offset: Offset = NOT_APPENDED
@@ -121,6 +127,9 @@ class _Write:
                 )
             self.partition = partition = broker.partitions.find_leader(self.topic, self.index)
             config = partition.config
+            if config.respool_mirror:
+                self.mirrored = admit_mirrored(self.records, partition.name)
+                return
             self.batch = admit(self.records, config, now_ms=now_ms, version=request.version)
             self.needs_key_check = not check_keys_quickly(self.batch, config, broker.world.scanner)
             self.needs_opening = (
@@ -150,15 +159,20 @@ class _Write:
             self.error = _without_trace(error)
 
     def append(self, acks: int, now_ms: int) -> None:
-        partition, batch = self.partition, self.batch
+        partition, batch, mirrored = self.partition, self.batch, self.mirrored
         # While the reply waits for its sync, nothing holds the records: how many requests wait is up
         # to clients, and so would be how much memory.
-        self.records = self.batch = None
-        if self.error is not None or partition is None or batch is None:
+        self.records = self.batch = self.mirrored = None
+        if self.error is not None or partition is None:
             return
         try:
             if acks == ACKS_ALL:
                 partition.check_writable()
+            if mirrored is not None:
+                self.next_offset = partition.append_mirrored(mirrored, now_ms=now_ms)
+                self.base_offset = mirrored.base_offset
+                return
+            assert batch is not None
             appended = partition.append(batch, now_ms=now_ms, guard=self.guard)
         except RequestError as error:
             self.error = _without_trace(error)

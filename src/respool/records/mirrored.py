@@ -1,0 +1,177 @@
+"""Batches on their way from one cluster to another, offsets and all: what the mirror sends and the broker checks.
+
+```
+ source     | batch 0..4 | batch 5..9 |  (compacted away)  | batch 14..20 |
+ sent       | batch 0..4 | batch 5..9 | empty batch 10..13 | batch 14..20 |
+```
+- The leader epoch of each is `MIRRORED`: the checksum does not cover it, the receiver writes its own over it, and no
+  producer sends it (they have -1, or 0). So the receiver knows what it gets.
+- Nothing is left out: an empty batch, as compaction leaves them, stands for offsets that the source has no records of.
+  So every batch begins where the one before it ends, and the receiver finds out when one went missing on the way.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from respool.model.errors import CorruptMessage, InvalidRecord
+from respool.model.ids import NO_PRODUCER_ID, NO_TIMESTAMP, LeaderEpoch, Offset
+from respool.records.batch import (
+    HEADER_BYTES,
+    LENGTH_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    BatchHeader,
+    read_header,
+)
+from respool.records.seal import LENGTH_MIN, seal
+
+MIRRORED = LeaderEpoch(-2)
+# How many offsets one empty batch stands for at most: no segment spans more.
+FILLER_OFFSETS_MAX = 2**31 - 1
+
+# base offset and length; the leader epoch behind them; and the last offset delta.
+_HEAD = Struct(">qi")
+_EPOCH = Struct(">i")
+_EPOCH_AT = 12
+_DELTA = Struct(">i")
+_DELTA_AT = 23
+
+
+class MirroredBatches(NamedTuple):
+    """Batches one behind the other, as a mirror sent them; their checksums are not checked yet."""
+
+    base_offset: Offset
+    # Of the last of them.
+    end: Offset
+    data: bytes
+    # Where each begins: an offset that all before it may end with.
+    bases: tuple[Offset, ...]
+
+
+class Prepared(NamedTuple):
+    # Ready to be sent; empty where no batch was whole.
+    data: bytes
+    # Where the next one begins.
+    end: Offset
+    # The source's leader epoch of the last batch; -1 where there is none.
+    leader_epoch: LeaderEpoch
+    batch_count: int
+
+
+class OldFormat(Exception):
+    """A message set from before Kafka 0.11, which has no such batches."""
+
+
+def read_mirrored(data: bytes) -> MirroredBatches | None:
+    """What a mirror sent; None where it comes from somebody else.
+
+    Raises:
+        CorruptMessage: it is cut off, or holds no batch.
+        InvalidRecord: one batch does not begin where the one before it ends.
+    """
+    size = len(data)
+    position, end = 0, None
+    bases: list[Offset] = []
+    while size - position >= HEADER_BYTES:
+        header = read_header(data, position)
+        if header.leader_epoch != MIRRORED:
+            return None
+        if header.magic != MAGIC or header.length < LENGTH_MIN or header.last_offset_delta < 0:
+            break
+        if end is not None and header.base_offset != end:
+            raise InvalidRecord(
+                f"a batch begins at offset {header.base_offset}, the one before it ends at {end}"
+            )
+        bases.append(header.base_offset)
+        end = header.next_offset
+        position += header.size
+    if end is None or position != size:
+        if not bases and not _looks_mirrored(data):
+            return None
+        raise CorruptMessage(f"no whole batch at byte {position} of {size}")
+    return MirroredBatches(bases[0], end, data, tuple(bases))
+
+
+def _looks_mirrored(data: bytes) -> bool:
+    return (
+        len(data) >= _EPOCH_AT + _EPOCH.size and _EPOCH.unpack_from(data, _EPOCH_AT)[0] == MIRRORED
+    )
+
+
+def prepare(records: bytes, *, begin: Offset) -> Prepared:
+    """Make what a Fetch brought ready to be sent to a copy that ends at `begin`.
+
+    A fetch inside a batch brings all of it, so batches before come first and are left out. The last one may be cut
+    off, and comes with the next fetch.
+
+    Raises:
+        OldFormat: there is a message set from before Kafka 0.11.
+        Straddling: the copy ends inside a batch of the source.
+    """
+    data = bytearray(records)
+    size = len(data)
+    parts: list[bytes | memoryview] = []
+    view = memoryview(data)
+    position = run_from = count = 0
+    end, epoch = begin, -1
+    while size - position > MAGIC_AT:
+        base_offset, length = _HEAD.unpack_from(data, position)
+        after = position + LENGTH_BYTES + length
+        if after > size:
+            break
+        if data[position + MAGIC_AT] != MAGIC:
+            raise OldFormat
+        (delta,) = _DELTA.unpack_from(data, position + _DELTA_AT)
+        if base_offset + delta < end:
+            run_from = position = after
+            continue
+        if base_offset < end:
+            raise Straddling(base_offset, base_offset + delta, end)
+        if base_offset > end:
+            parts += (view[run_from:position], fillers(Offset(end), Offset(base_offset)))
+            run_from = position
+        (epoch,) = _EPOCH.unpack_from(data, position + _EPOCH_AT)
+        _EPOCH.pack_into(data, position + _EPOCH_AT, MIRRORED)
+        end = Offset(base_offset + delta + 1)
+        count += 1
+        position = after
+    parts.append(view[run_from:position])
+    return Prepared(b"".join(parts), Offset(end), LeaderEpoch(epoch), count)
+
+
+class Straddling(Exception):
+    """The copy ends inside a batch: it holds something else than the source."""
+
+    def __init__(self, base_offset: int, last_offset: int, end: int) -> None:
+        super().__init__(
+            f"the source has one batch from offset {base_offset} to {last_offset}, and the copy ends at {end}"
+        )
+
+
+def fillers(begin: Offset, end: Offset) -> bytes:
+    """Empty batches for the offsets from `begin` up to, not including, `end`."""
+    parts = []
+    while begin < end:
+        span = min(end - begin, FILLER_OFFSETS_MAX)
+        parts.append(_filler(begin, span))
+        begin = Offset(begin + span)
+    return b"".join(parts)
+
+
+def _filler(base_offset: Offset, span: int) -> bytes:
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=0,
+        leader_epoch=MIRRORED,
+        magic=MAGIC,
+        crc=0,
+        attributes=0,
+        last_offset_delta=span - 1,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=NO_TIMESTAMP,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=0,
+    )
+    return bytes(seal(header, b"").data)
