@@ -36,6 +36,7 @@ from respool.broker.shards import Shards, ShardsOwner
 from respool.broker.steady_clock import SteadyClock
 from respool.broker.topics import Topics
 from respool.broker.transactions import Transactions
+from respool.cluster.view import ClusterSettings
 from respool.coordination.group_settings import GroupSettings
 from respool.coordination.group_shard import GroupShard
 from respool.coordination.transaction_settings import TransactionSettings
@@ -58,7 +59,7 @@ from respool.replication.rules import ALL_RULES, Rules
 
 logger = logging.getLogger(__name__)
 
-Chosen = TypeVar("Chosen", GroupSettings, TransactionSettings)
+Chosen = TypeVar("Chosen", GroupSettings, TransactionSettings, ClusterSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +120,7 @@ class Broker:
                 clock=world.clock,
                 dice=world.dice,
                 catalog=self.catalog,
+                rules=self._settings_for(ClusterSettings),
                 spawn=self.spawn,
             )
 
@@ -325,6 +327,7 @@ class Broker:
                     offload=self.offload,
                     clock=self.clock,
                 ),
+                turns=member.turns,
                 clock=self.clock,
                 broker_epoch=lambda: member.epoch,
                 spawn=self.spawn,

@@ -149,6 +149,11 @@ class Catalog:
     def has_controller(self) -> bool:
         return keys.CONTROLLER in self._feed.values
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether this broker is, as far as it is known here."""
+        return keys.broker_key(self._me) in self._feed.values
+
     async def put(self, key: str, value: bytes, *, revision: int, lease: int | None = None) -> int:
         """Write one key that was last changed at that revision; it is seen here when this returns.
 

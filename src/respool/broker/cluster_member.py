@@ -4,6 +4,7 @@
   metadata store --watch--> catalog's image --+-- at once: end roles, tell leaders who is there
                                               +-- soon: open, close, lead, follow (one after the other)
                                               +-- the controller's seat looks what is due
+                                              +-- brokers that run are watched for their death
 ```
 """
 
@@ -14,11 +15,14 @@ from typing import Any, NoReturn
 
 from respool.broker.catalog import Catalog
 from respool.broker.controller_seat import ControllerSeat
+from respool.broker.copy_turns import CopyTurns
+from respool.broker.death_watch import DeathWatch
 from respool.broker.holdings import Holdings
 from respool.broker.membership import Membership
 from respool.broker.partitions import Partitions
 from respool.broker.roles import Roles
 from respool.cluster.session import Session, SessionSettings
+from respool.cluster.view import ClusterSettings
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
@@ -44,6 +48,7 @@ class ClusterMember:
         clock: Clock,
         dice: Dice,
         catalog: Catalog,
+        rules: ClusterSettings,
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
     ) -> None:
         self._me = me
@@ -53,9 +58,26 @@ class ClusterMember:
         self._clock = clock
         self._dice = dice
         self._catalog = catalog
+        self._rules = rules
+        self.turns = CopyTurns(
+            me=me,
+            catalog=catalog,
+            clock=clock,
+            settings=rules,
+            bytes_per_s_max=settings.copy_bytes_per_s_max,
+        )
         self._spawn = spawn
         self._membership: Membership | None = None
         self._seat: ControllerSeat | None = None
+        self._death_watch = DeathWatch(
+            me=me,
+            dead_after_ms=settings.dead_after_refused_ms,
+            store=store,
+            peers=peers,
+            clock=clock,
+            may_act=self.may_act,
+            spawn=spawn,
+        )
         self._seen = catalog.image
         # Topics whose partitions are to be brought in line with the image, in the order they were seen to change.
         self._unsettled: dict[str, None] = {}
@@ -98,7 +120,11 @@ class ClusterMember:
             on_stop_acting=self._on_stop_acting,
         )
         self._seat = ControllerSeat(
-            me=self._me, catalog=self._catalog, membership=membership, clock=self._clock
+            me=self._me,
+            catalog=self._catalog,
+            membership=membership,
+            clock=self._clock,
+            settings=self._rules,
         )
         await membership.join()
         self._spawn(membership.stay())
@@ -147,12 +173,17 @@ class ClusterMember:
                 }
             )
             self._roles.on_brokers(list(self._partitions))
+            if self._membership is not None and not self._catalog.is_registered:
+                # Somebody took it for dead.
+                self._membership.doubt_lease()
+        self._death_watch.on_image(image)
         changed = _changed_topics(before, image)
         for name in changed:
             for partition in self._partitions.of_topic(name):
                 self._roles.see(partition)
             self._unsettled[name] = None
         if changed:
+            self.turns.on_image()
             self._woken.set()
             if any(_size(before, name) != _size(image, name) for name in changed):
                 self.on_topics_changed()

@@ -67,6 +67,7 @@ class Membership:
         self._dice = dice
         self._on_stop_acting = on_stop_acting
         self._lease = 0
+        self._is_lease_doubted = asyncio.Event()
 
     @property
     def epoch(self) -> int | None:
@@ -110,10 +111,14 @@ class Membership:
         """
         await self._carry_out(self._session.begin(self._dice.uuid()))
 
+    def doubt_lease(self) -> None:
+        """The registration seems to be gone: whether the lease holds is asked at once, not when it is due."""
+        self._is_lease_doubted.set()
+
     async def stay(self) -> NoReturn:
         """Keep the lease, and register anew whenever it was lost."""
         while True:
-            await self._sleep_until(self._session.renew_at_ms)
+            await self._wait_until_doubted(self._session.renew_at_ms)
             await self._renew()
             if self._session.phase is Phase.IDLE:
                 logger.warning("broker %d has lost its lease and registers anew", self._me)
@@ -223,5 +228,11 @@ class Membership:
             return self._session.on_registry_written(revision)
         return self._session.on_registration_written(revision)
 
-    async def _sleep_until(self, at_ms: int) -> None:
-        await asyncio.sleep(max(0, at_ms - self._clock.monotonic_ms()) / 1000)
+    async def _wait_until_doubted(self, at_ms: int) -> None:
+        """Or until that time."""
+        try:
+            async with asyncio.timeout(max(0, at_ms - self._clock.monotonic_ms()) / 1000):
+                await self._is_lease_doubted.wait()
+        except TimeoutError:
+            pass
+        self._is_lease_doubted.clear()

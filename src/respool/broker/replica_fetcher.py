@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NoReturn
 
+from respool.broker.copy_turns import CopyTurns
 from respool.broker.partition import Partition
 from respool.broker.replica_requests import FetchReply, ReplicaRequests
 from respool.broker.replica_work import ReplicaWork
@@ -39,6 +40,7 @@ class ReplicaFetcher:
         leader: BrokerId,
         requests: ReplicaRequests,
         work: ReplicaWork,
+        turns: CopyTurns,
         clock: Clock,
         broker_epoch: Callable[[], int | None],
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
@@ -46,6 +48,7 @@ class ReplicaFetcher:
         self.leader = leader
         self._requests = requests
         self._work = work
+        self._turns = turns
         self._clock = clock
         self._broker_epoch = broker_epoch
         self._spawn = spawn
@@ -68,6 +71,10 @@ class ReplicaFetcher:
         self._woken.set()
         if self._is_polling and (self._greeting is None or self._greeting.done()):
             self._greeting = self._spawn(self._greet())
+
+    def wake(self) -> None:
+        """Something may be due that was not."""
+        self._woken.set()
 
     def remove(self, partition: Partition) -> None:
         self._partitions.pop(partition, None)
@@ -99,7 +106,12 @@ class ReplicaFetcher:
         while self._newcomers and self._is_polling:
             asked = self._next_fetches(self._newcomers)
             if not asked:
-                return
+                delay_ms = self._put_off_for_ms(self._newcomers)
+                if delay_ms is None:
+                    return
+                # A leader that has just been elected may not know it yet. The round may take far longer than that.
+                await asyncio.sleep(delay_ms / 1000)
+                continue
             replies = await self._ask(asked, wait_ms=WAIT_FOR_NEWCOMERS_MS, lane=NEWCOMERS_LANE)
             await self._take(replies, NEWCOMERS_LANE)
 
@@ -114,6 +126,11 @@ class ReplicaFetcher:
             if follower is None or follower.image.leader != self.leader or not partition.is_online:
                 continue
             if self._not_before_ms.get(partition, 0) > now_ms:
+                continue
+            wait_ms = self._turns.wait_ms(partition)
+            if wait_ms != 0:
+                if wait_ms is not None:
+                    self._not_before_ms[partition] = now_ms + wait_ms
                 continue
             fetch = follower.next_fetch()
             if fetch is not None:
@@ -140,6 +157,7 @@ class ReplicaFetcher:
 
     async def _take(self, replies: list[FetchReply], lane: int) -> None:
         for reply in replies:
+            self._turns.on_copied(reply.partition, len(reply.records))
             effects = await self._work.take(reply)
             for effect in effects:
                 if isinstance(effect, AskLeaderRange):
@@ -168,14 +186,19 @@ class ReplicaFetcher:
                 due_ms = self._clock.monotonic_ms() + effect.delay_ms
                 self._not_before_ms[partition] = due_ms
 
+    def _put_off_for_ms(self, partitions: Iterable[Partition]) -> int | None:
+        """How long until the first of those that are put off is to be fetched; None: there is none."""
+        now_ms = self._clock.monotonic_ms()
+        due = (self._not_before_ms.get(one, 0) - now_ms for one in partitions)
+        return min((one for one in due if one > 0), default=None)
+
     def _wait_ms(self) -> int:
         """How long the leader may keep the request."""
         wait_ms = WAIT_MS
-        now_ms = self._clock.monotonic_ms()
-        if self._not_before_ms:
-            # Those that are put off want to be asked for again.
-            due = [one for one in self._not_before_ms.values() if one > now_ms]
-            wait_ms = min([wait_ms, *(one - now_ms for one in due)])
+        # Those that are put off want to be asked for again.
+        delay_ms = self._put_off_for_ms(self._not_before_ms)
+        if delay_ms is not None:
+            wait_ms = min(wait_ms, delay_ms)
         if any(
             one.follower is not None and one.follower.is_behind_commits for one in self._partitions
         ):

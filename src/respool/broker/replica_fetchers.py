@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from respool.broker.copy_turns import CopyTurns
 from respool.broker.partition import Partition
 from respool.broker.peer_link import PeerLink
 from respool.broker.replica_fetcher import ReplicaFetcher
@@ -20,6 +21,7 @@ class ReplicaFetchers:
         me: BrokerId,
         link: PeerLink,
         work: ReplicaWork,
+        turns: CopyTurns,
         clock: Clock,
         broker_epoch: Callable[[], int | None],
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
@@ -27,6 +29,8 @@ class ReplicaFetchers:
         self._me = me
         self._link = link
         self._work = work
+        self._turns = turns
+        turns.on_changed = self._wake_all
         self._clock = clock
         self._broker_epoch = broker_epoch
         self._spawn = spawn
@@ -47,6 +51,10 @@ class ReplicaFetchers:
         for fetcher in self._fetchers.values():
             fetcher.remove(partition)
 
+    def _wake_all(self) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.wake()
+
     def _fetcher_from(self, leader: BrokerId) -> ReplicaFetcher:
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
@@ -54,6 +62,7 @@ class ReplicaFetchers:
                 leader=leader,
                 requests=ReplicaRequests(self._link, me=self._me, leader=leader),
                 work=self._work,
+                turns=self._turns,
                 clock=self._clock,
                 broker_epoch=self._broker_epoch,
                 spawn=self._spawn,

@@ -80,9 +80,33 @@ class Settings:
         default=9_000,
         metadata=_setting("A broker that etcd has not heard of this long is taken for dead."),
     )
+    dead_after_refused_ms: int = field(
+        default=1_000,
+        metadata=_setting(
+            "A broker whose address refuses connections this long is dead before etcd misses it; 0: never."
+        ),
+    )
     replica_lag_max_ms: int = field(
         default=10_000,
         metadata=_setting("A follower that has not caught up for so long is not in sync."),
+    )
+    dead_after_ms: int = field(
+        default=600_000,
+        metadata=_setting("Replicas of a broker that is missing for so long are made elsewhere."),
+    )
+    unclean_wait_ms: int = field(
+        default=30_000,
+        metadata=_setting(
+            "Where a topic allows unclean election: so long one that lost nothing may take to return."
+        ),
+    )
+    copies_per_broker_max: int = field(
+        default=8,
+        metadata=_setting("Partitions copied to or from a broker at once, when they are moved."),
+    )
+    copy_bytes_per_s_max: int = field(
+        default=0,
+        metadata=_setting("Bytes per second taken by such copies, to this broker; 0 for no limit."),
     )
     handover_max_ms: int = field(
         default=10_000,
@@ -357,7 +381,18 @@ _ONLY_WITH_ETCD = {
     one.name: one.default
     for one in fields(Settings)
     if one.name.startswith("etcd_")
-    or one.name in {"cluster", "session_ttl_ms", "replica_lag_max_ms", "handover_max_ms"}
+    or one.name
+    in {
+        "cluster",
+        "session_ttl_ms",
+        "dead_after_refused_ms",
+        "replica_lag_max_ms",
+        "dead_after_ms",
+        "unclean_wait_ms",
+        "copies_per_broker_max",
+        "copy_bytes_per_s_max",
+        "handover_max_ms",
+    }
 }
 MIGRATION_POLICIES = ("disabled", "upgrade", "downgrade", "bidirectional")
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -366,7 +401,12 @@ _LOWEST = {
     "broker_id": 0,
     # etcd knows no shorter lease.
     "session_ttl_ms": 2_000,
+    "dead_after_refused_ms": 0,
     "replica_lag_max_ms": 500,
+    "dead_after_ms": 1_000,
+    "unclean_wait_ms": 0,
+    "copies_per_broker_max": 1,
+    "copy_bytes_per_s_max": 0,
     "handover_max_ms": 0,
     "num_partitions": 1,
     "default_replication_factor": 1,
