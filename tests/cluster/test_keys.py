@@ -53,6 +53,17 @@ def test_a_registration_s_epoch_is_its_first_revision_however_often_it_is_writte
     assert again == read
 
 
+def test_a_registration_names_its_lease_unless_an_older_version_wrote_it() -> None:
+    me = BrokerEndpoint(id=ONE, host="host", port=9092)
+    written = keys.encode_broker(
+        keys.BrokerRegistration(endpoint=me, incarnation=UUID(int=1), lease=2**62)
+    )
+    assert keys.decode_broker(ONE, written, revision=31).lease == 2**62
+    old = json.loads(written)
+    del old["lease"]
+    assert keys.decode_broker(ONE, json.dumps(old).encode(), revision=31).lease is None
+
+
 def test_an_empty_registry_entry_is_a_broker_of_which_nothing_is_known() -> None:
     assert keys.decode_registry(b"{}") == keys.RegistryEntry()
 

@@ -11,7 +11,7 @@ import uvloop
 
 from respool.drivers.tcp_peers import TcpPeers
 from respool.model.ids import BrokerId
-from respool.ports.peers import Peers, PeerUnreachable
+from respool.ports.peers import PeerRefused, Peers, PeerUnreachable
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 
@@ -133,7 +133,7 @@ def test_requests_are_sent_before_earlier_ones_are_answered_up_to_the_limit(run:
         async def hold_three(visit: Visit) -> None:
             held = [await visit.frame() for _ in range(3)]
             while held:
-                under_way.append(len(peers._connections[ONE]._waiting))
+                under_way.append(len(peers._connections[ONE, 0]._waiting))
                 visit.answer(b"echo " + held.pop(0))
                 held.append(await visit.frame())
 
@@ -199,6 +199,85 @@ def test_nobody_listening_is_unreachable(run: Run) -> None:
             with pytest.raises(PeerUnreachable, match="broker 2: no address"):
                 await peers.request(TWO, b"x")
             await peers.close()
+
+    run(story)
+
+
+def unused_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return int(unused.getsockname()[1])
+
+
+def test_a_port_that_nobody_listens_on_refuses_and_that_is_more_than_unreachable(run: Run) -> None:
+    async def story() -> None:
+        peers = TcpPeers({ONE: ("127.0.0.1", unused_port())})
+        with pytest.raises(PeerRefused, match="broker 1 at "):
+            await peers.request(ONE, b"x")
+        with pytest.raises(PeerRefused, match="broker 1 at "):
+            await peers.hold(ONE, on_reached=lambda: pytest.fail("reached"), ms_max=1_000)
+        await peers.close()
+
+    run(story)
+
+
+def test_silence_an_unknown_broker_and_a_name_that_is_none_are_no_refusals(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async def never(*args: Any, **kwargs: Any) -> None:
+            await asyncio.Event().wait()
+
+        peers = TcpPeers({ONE: ("name.invalid", 1)}, connect_timeout_ms=10)
+        errors = []
+        for broker in (ONE, TWO):
+            with pytest.raises(PeerUnreachable) as raised:
+                await peers.hold(broker, on_reached=lambda: None, ms_max=1_000)
+            errors.append(raised.value)
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", never)
+        with pytest.raises(PeerUnreachable) as raised:
+            await peers.hold(ONE, on_reached=lambda: None, ms_max=1_000)
+        assert not any(isinstance(error, PeerRefused) for error in [*errors, raised.value])
+
+    run(story)
+
+
+def test_a_connection_is_held_until_the_peer_ends_it(run: Run) -> None:
+    go = asyncio.Event()
+
+    async def wait(visit: Visit) -> None:
+        await go.wait()
+
+    async def story() -> None:
+        async with serving(wait) as server, peers_of(server) as peers:
+            reached = asyncio.Event()
+            held = asyncio.ensure_future(peers.hold(ONE, on_reached=reached.set, ms_max=1_000_000))
+            await reached.wait()
+            assert not held.done()
+            go.set()
+            await held
+
+    run(story)
+
+
+def test_a_connection_is_held_no_longer_than_asked_and_not_when_the_peer_is_elsewhere(
+    run: Run,
+) -> None:
+    async def story() -> None:
+        async with serving(echo) as server, peers_of(server) as peers:
+            await peers.hold(ONE, on_reached=lambda: None, ms_max=1)
+            reached = asyncio.Event()
+            held = asyncio.ensure_future(peers.hold(ONE, on_reached=reached.set, ms_max=1_000_000))
+            await reached.wait()
+            peers.move_to({})
+            await held
+            # Those that are held do not outlive the rest.
+            peers.move_to({ONE: ("127.0.0.1", server.port)})
+            reached.clear()
+            held = asyncio.ensure_future(peers.hold(ONE, on_reached=reached.set, ms_max=1_000_000))
+            await reached.wait()
+            await peers.close()
+            await held
 
     run(story)
 
@@ -332,8 +411,8 @@ def test_a_reply_nobody_asked_for_ends_the_connection(run: Run) -> None:
     async def story() -> None:
         async with serving(chatter) as server, peers_of(server) as peers:
             assert await peers.request(ONE, b"1") == b"asked for"
-            await peers._connections[ONE].gone.wait()
-            assert peers._connections[ONE].ended == "it sent a reply that nobody asked for"
+            await peers._connections[ONE, 0].gone.wait()
+            assert peers._connections[ONE, 0].ended == "it sent a reply that nobody asked for"
             assert await peers.request(ONE, b"2") == b"asked for"
             assert len(server.visits) == 2
 

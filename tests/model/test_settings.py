@@ -90,6 +90,7 @@ def test_etcd_on_another_machine_needs_https_or_a_word() -> None:
         {"etcd_password": "p", "etcd_password_file": "f", "etcd_user": "u"},
         {"etcd_key_file": "k"},
         {"session_ttl_ms": 1_999},
+        {"dead_after_refused_ms": -1},
     ],
 )
 def test_what_cannot_work_with_etcd_stops_the_start(wrong: dict[str, Any]) -> None:
@@ -98,7 +99,13 @@ def test_what_cannot_work_with_etcd_stops_the_start(wrong: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize(
-    "useless", [{"cluster": "other"}, {"etcd_user": "u"}, {"session_ttl_ms": 5_000}]
+    "useless",
+    [
+        {"cluster": "other"},
+        {"etcd_user": "u"},
+        {"session_ttl_ms": 5_000},
+        {"dead_after_refused_ms": 0},
+    ],
 )
 def test_what_is_of_use_only_with_etcd_is_not_taken_without(useless: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match="of no use without etcd"):

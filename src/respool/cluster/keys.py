@@ -1,9 +1,9 @@
 """How the cluster is written in the metadata store: which keys, and JSON values.
 
 ```
-/brokers/<id>                  {"host", "port", "rack", "incarnation", "is_draining", "epoch"}   hangs on its lease
+/brokers/<id>                  {"host", "port", "rack", "incarnation", "is_draining", "epoch", "lease"}   hangs on it
 /registry/<id>                 {"rack", "is_removed", "is_drained", "clean_epoch"}
-/controller                    {"broker"}                                                         hangs on its lease
+/controller                    {"broker"}                                                   hangs on its holder's lease
 /topics/<name>                 {"id", "overrides", "partitions"}
 /partitions/<topic id>/<n>     {"replicas", "isr", "leader", "leader_epoch", "elr", "last_leader", "adding", "removing"}
 /producer-ids                  {"next"}
@@ -44,6 +44,8 @@ class BrokerRegistration:
     endpoint: BrokerEndpoint
     # Drawn anew for every registration: by it a broker knows its own.
     incarnation: UUID
+    # What it hangs on, for whoever knows that the broker is dead. None: written by a version that did not tell.
+    lease: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,7 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
             "is_draining": endpoint.is_draining,
             # 0 at first: the epoch is the revision of that very write. A later write keeps it.
             "epoch": endpoint.epoch,
+            "lease": registration.lease,
         }
     )
 
@@ -157,6 +160,7 @@ def decode_broker(broker: BrokerId, value: bytes, *, revision: int) -> BrokerReg
             is_draining=fields.get("is_draining", False),
         ),
         incarnation=UUID(hex=fields["incarnation"]),
+        lease=fields.get("lease"),
     )
 
 

@@ -319,7 +319,9 @@ class Session:
 
     def _put_registration(self, endpoint: BrokerEndpoint, *guards: Guard) -> Put:
         assert self._incarnation is not None
-        registration = BrokerRegistration(endpoint=endpoint, incarnation=self._incarnation)
+        registration = BrokerRegistration(
+            endpoint=endpoint, incarnation=self._incarnation, lease=self._lease
+        )
         return Put(
             key=keys.broker_key(self._me.id),
             value=keys.encode_broker(registration),

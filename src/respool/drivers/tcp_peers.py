@@ -8,11 +8,11 @@ request connects anew.
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from respool.model.ids import BrokerId
-from respool.ports.peers import PeerUnreachable
+from respool.ports.peers import PeerRefused, PeerUnreachable
 
 Address = tuple[str, int]
 # A peer, and the lane.
@@ -41,6 +41,8 @@ class TcpPeers:
         self._reply_bytes_max = reply_bytes_max
         self._requests_in_flight_max = requests_in_flight_max
         self._connections: dict[_Way, _Connection] = {}
+        # Those that nothing is asked on.
+        self._held: set[_Connection] = set()
         # One sender at a time for each peer and lane, in the order of the calls.
         self._turns: dict[_Way, asyncio.Lock] = {}
         self._closed = False
@@ -49,6 +51,9 @@ class TcpPeers:
         self._addresses = addresses
         for (broker, _), connection in self._connections.items():
             if addresses.get(broker) != connection.address:
+                connection.drop("it is not there any more")
+        for connection in self._held:
+            if addresses.get(connection.broker) != connection.address:
                 connection.drop("it is not there any more")
 
     async def request(self, broker: BrokerId, frame: bytes, *, lane: int = 0) -> bytes:
@@ -68,20 +73,30 @@ class TcpPeers:
                 sent_on.drop(why)
             raise PeerUnreachable(f"broker {broker}: {why}") from None
 
+    async def hold(self, broker: BrokerId, *, on_reached: Callable[[], None], ms_max: int) -> None:
+        connection = await self._connect(broker, self._address_of(broker))
+        self._held.add(connection)
+        try:
+            on_reached()
+            async with asyncio.timeout(ms_max / 1000):
+                await connection.gone.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._held.discard(connection)
+            connection.drop("not held any longer")
+
     async def close(self) -> None:
         """End all connections; requests waiting there fail."""
         self._closed = True
-        for connection in self._connections.values():
+        connections = [*self._connections.values(), *self._held]
+        for connection in connections:
             connection.drop("closed by this broker")
-        for connection in list(self._connections.values()):
+        for connection in connections:
             await connection.gone.wait()
 
     async def _connection_to(self, broker: BrokerId, lane: int) -> "_Connection":
-        if self._closed:
-            raise PeerUnreachable(f"broker {broker}: connections are closed")
-        address = self._addresses.get(broker)
-        if address is None:
-            raise PeerUnreachable(f"broker {broker}: no address is known for it")
+        address = self._address_of(broker)
         connection = self._connections.get((broker, lane))
         if connection is not None and connection.address != address:
             connection.drop(f"it is now at {address[0]}:{address[1]}")
@@ -89,6 +104,14 @@ class TcpPeers:
             connection = await self._connect(broker, address)
             self._connections[broker, lane] = connection
         return connection
+
+    def _address_of(self, broker: BrokerId) -> Address:
+        if self._closed:
+            raise PeerUnreachable(f"broker {broker}: connections are closed")
+        address = self._addresses.get(broker)
+        if address is None:
+            raise PeerUnreachable(f"broker {broker}: no address is known for it")
+        return address
 
     async def _connect(self, broker: BrokerId, address: Address) -> "_Connection":
         connection = _Connection(
@@ -104,6 +127,9 @@ class TcpPeers:
         except TimeoutError:
             why = f"no connection within {self._connect_timeout_ms} ms"
             raise PeerUnreachable(f"{connection}: {why}") from None
+        except ConnectionRefusedError as error:
+            # Of a name with several addresses uvloop says so only where all of them refuse.
+            raise PeerRefused(f"{connection}: {error.strerror or error}") from error
         except OSError as error:
             raise PeerUnreachable(f"{connection}: {error.strerror or error}") from error
         if self._closed:
@@ -127,7 +153,7 @@ class _Connection(asyncio.Protocol):
         self.ended = ""
         # Set when the socket is closed too.
         self.gone = asyncio.Event()
-        self._broker = broker
+        self.broker = broker
         self._reply_bytes_max = reply_bytes_max
         self._requests_in_flight_max = requests_in_flight_max
         self._transport: asyncio.Transport | None = None
@@ -138,7 +164,7 @@ class _Connection(asyncio.Protocol):
 
     def __str__(self) -> str:
         host, port = self.address
-        return f"broker {self._broker} at {host}:{port}"
+        return f"broker {self.broker} at {host}:{port}"
 
     async def wait_for_room(self) -> None:
         """Return when one more request may be sent.

@@ -1,6 +1,6 @@
 """Other brokers, reached by request and reply."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from respool.model.ids import BrokerId
@@ -8,6 +8,10 @@ from respool.model.ids import BrokerId
 
 class PeerUnreachable(Exception):
     """The peer did not answer; whether it acted on the request is unknown."""
+
+
+class PeerRefused(PeerUnreachable):
+    """Nothing listens at the peer's address, and its machine says so at once."""
 
 
 class Peers(Protocol):
@@ -22,7 +26,16 @@ class Peers(Protocol):
         wait for each other: what is answered late goes in one of its own.
 
         Raises:
-            PeerUnreachable: no connection, or it broke before the reply came.
+            PeerUnreachable: no connection, or it broke before the reply came. `PeerRefused` where nothing listens.
+        """
+        ...
+
+    async def hold(self, broker: BrokerId, *, on_reached: Callable[[], None], ms_max: int) -> None:
+        """Connect, tell `on_reached`, and keep that connection, unused, until the peer ends it or for so long.
+
+        Raises:
+            PeerRefused: nothing listens there.
+            PeerUnreachable: no connection, for another reason.
         """
         ...
 
