@@ -110,7 +110,7 @@ class ReplicaFetcher:
                 if delay_ms is None:
                     return
                 # A leader that has just been elected may not know it yet. The round may take far longer than that.
-                await asyncio.sleep(delay_ms / 1000)
+                await asyncio.sleep(min(delay_ms, WAIT_FOR_NEWCOMERS_MS) / 1000)
                 continue
             replies = await self._ask(asked, wait_ms=WAIT_FOR_NEWCOMERS_MS, lane=NEWCOMERS_LANE)
             await self._take(replies, NEWCOMERS_LANE)
