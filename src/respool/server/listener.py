@@ -8,8 +8,8 @@ from typing import NoReturn
 
 from respool.broker.broker import Broker
 from respool.broker.outcome import Reply
-from respool.ports.metrics import Metrics
 from respool.server.connection import Connection
+from respool.server.gauges import Gauges
 from respool.server.traffic import Traffic
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Listener:
         metrics = broker.world.metrics
         self.traffic = Traffic(metrics)
         self._connected = metrics.gauge("respool_connections", "Client connections now open.")
-        self._gauges = _Gauges(metrics)
+        self._gauges = Gauges(metrics)
         self._refused = metrics.counter(
             "respool_connections_refused_total", "Connections closed because a limit was reached."
         )
@@ -147,24 +147,3 @@ class Listener:
                 self._mid_frame_since.pop(connection, None)
                 if now - connection.last_active > idle_s and not connection.is_busy:
                     connection.close(f"idle for {idle_s:.0f} s", level=logging.DEBUG)
-
-
-class _Gauges:
-    """How the broker stands, as of the last sweep."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._partitions = metrics.gauge("respool_partitions", "Partitions held.")
-        self._offline = metrics.gauge(
-            "respool_partitions_offline", "Partitions that do not serve: their disk or log failed."
-        )
-        self._log_bytes = metrics.gauge("respool_log_bytes", "Bytes of record batches held.")
-        self._memory = metrics.gauge(
-            "respool_memory_used_bytes", "Memory for requests and replies under way."
-        )
-
-    def report(self, broker: Broker) -> None:
-        online = [one for one in broker.partitions if one.is_online]
-        self._partitions.set(len(broker.partitions))
-        self._offline.set(len(broker.partitions) - len(online))
-        self._log_bytes.set(sum(one.log.size_bytes for one in online))
-        self._memory.set(broker.memory.used)
