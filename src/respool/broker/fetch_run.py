@@ -67,6 +67,7 @@ class FetchRun:
         read_committed: bool = False,
         follower: FollowerFetch | None = None,
         client_rack: str = "",
+        is_mirror: bool = False,
     ) -> None:
         self._broker = broker
         self._scope = scope
@@ -81,6 +82,8 @@ class FetchRun:
         self._read_to = ReadTo.STABLE if read_committed else ReadTo.COMMITTED
         self._follower = follower
         self._client_rack = client_rack
+        # Who copies a log wants all that is in it, also headers that compaction left without records.
+        self._with_empty = follower is not None or is_mirror
         if follower is not None:
             self._read_to = ReadTo.END
             self._hear(follower)
@@ -222,7 +225,7 @@ class FetchRun:
                 bytes_max=min(left, target.bytes_max),
                 at_least_one=is_first,
                 cached_only=cached_only,
-                with_empty=self._follower is not None,
+                with_empty=self._with_empty,
             )
             self._check_codec(records)
             if self._read_committed and records:

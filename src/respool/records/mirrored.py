@@ -26,6 +26,8 @@ from respool.records.batch import (
 from respool.records.seal import LENGTH_MIN, seal
 
 MIRRORED = LeaderEpoch(-2)
+# What a mirror calls itself. Consumers are not shown batches that compaction left without records; it is.
+MIRROR_CLIENT_ID = "respool-mirror"
 # How many offsets one empty batch stands for at most: no segment spans more.
 FILLER_OFFSETS_MAX = 2**31 - 1
 

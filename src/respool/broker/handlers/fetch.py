@@ -7,6 +7,7 @@ from respool.broker.outcome import CloseConnection, Outcome
 from respool.model.errors import RequestError
 from respool.model.ids import ZERO_TOPIC_ID, BrokerId
 from respool.ports.disk import NotCached
+from respool.records.mirrored import MIRROR_CLIENT_ID
 from respool.wire.codec import Request
 from respool.wire.hot_replies import encode_fetch_reply
 
@@ -33,6 +34,7 @@ def fetch(request: Request, broker: Broker) -> Outcome:
         read_committed=request.body.isolation_level == READ_COMMITTED,
         follower=follower,
         client_rack=getattr(request.body, "rack_id", ""),
+        is_mirror=request.client_id == MIRROR_CLIENT_ID,
     )
     if not run.has_room:
         return run.answer_when_room()
