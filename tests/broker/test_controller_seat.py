@@ -38,7 +38,7 @@ class Node:
         self.membership = Membership(
             me=broker,
             session=Session(
-                endpoint, settings=SessionSettings(lease_ttl_ms=TTL_MS), clean_epoch=None
+                endpoint, settings=SessionSettings(lease_ttl_ms=TTL_MS), clean_run=None
             ),
             store=world.store,
             catalog=self.catalog,

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -27,7 +28,7 @@ SETTINGS = SessionSettings(lease_ttl_ms=20, pause_ms=1, wait_ms=1)
 class Run:
     """One run of a broker's process."""
 
-    def __init__(self, world: "World", *, clean_epoch: int | None = None) -> None:
+    def __init__(self, world: "World", *, clean_run: UUID | None = None) -> None:
         me = BrokerEndpoint(id=ME, host="host", port=9092, rack="a")
         self.stops = 0
         dice = SimDice(next(world.seeds))
@@ -35,7 +36,7 @@ class Run:
         self._loading = self.catalog.load(cluster_id="c", me=me)
         self.membership = Membership(
             me=ME,
-            session=Session(me, settings=SETTINGS, clean_epoch=clean_epoch),
+            session=Session(me, settings=SETTINGS, clean_run=clean_run),
             store=world.store,
             catalog=self.catalog,
             clock=world.clock,
@@ -201,7 +202,7 @@ def test_after_a_clean_stop_it_keeps_its_place_in_the_isr_and_after_a_crash_it_l
         else:
             world.clock.advance(SETTINGS.lease_ttl_ms * 2)
 
-        await Run(world, clean_epoch=epoch).join()
+        await Run(world, clean_run=run.membership.run if is_clean else None).join()
 
         stored = await world.store.get(keys.partition_key(topic, 0))
         assert stored is not None

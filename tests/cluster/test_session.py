@@ -30,8 +30,8 @@ SETTINGS = SessionSettings(lease_ttl_ms=10_000, clock_drift=0.1, pause_ms=500)
 BROKER_KEY, REGISTRY_KEY = keys.broker_key(ONE), keys.registry_key(ONE)
 
 
-def new_session(clean_epoch: int | None = None) -> Session:
-    return Session(ME, settings=SETTINGS, clean_epoch=clean_epoch)
+def new_session(clean_run: UUID | None = None) -> Session:
+    return Session(ME, settings=SETTINGS, clean_run=clean_run)
 
 
 def active(session: Session, *, at_ms: int = 1_000, revision: int = 50) -> Session:
@@ -56,7 +56,7 @@ def test_a_broker_registers_step_by_step() -> None:
     # It stays when the lease runs out; what an operator asked for stays as well.
     assert (put.key, put.lease) == (REGISTRY_KEY, None)
     assert put.guards == (Guard(key=REGISTRY_KEY, revision=40),)
-    assert keys.decode_registry(put.value) == RegistryEntry(rack="a", is_drained=True)
+    assert keys.decode_registry(put.value) == RegistryEntry(rack="a", is_drained=True, run=RUN)
     (put,) = session.on_registry_written(41)
     assert isinstance(put, Put)
     assert (put.key, put.lease) == (BROKER_KEY, 7)
@@ -83,15 +83,21 @@ def test_nothing_is_written_where_nothing_is_to_change() -> None:
 
 @pytest.mark.parametrize(
     ("in_folder", "in_store", "was_clean"),
-    [(31, 31, True), (31, 30, False), (None, 31, False), (31, None, False), (None, None, False)],
+    [
+        (OTHER_RUN, OTHER_RUN, True),
+        (OTHER_RUN, UUID(int=3), False),
+        (None, OTHER_RUN, False),
+        (OTHER_RUN, None, False),
+        (None, None, False),
+    ],
 )
-def test_a_stop_was_clean_if_folder_and_store_name_the_same_epoch(
-    in_folder: int | None, in_store: int | None, was_clean: bool
+def test_a_stop_was_clean_if_folder_and_store_name_the_same_run(
+    in_folder: UUID | None, in_store: UUID | None, was_clean: bool
 ) -> None:
     session = new_session(in_folder)
     session.begin(RUN)
     session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
-    entry = RegistryEntry(clean_epoch=in_store, revision=1)
+    entry = RegistryEntry(run=in_store, revision=1)
     assert session.on_own_keys(None, entry) == [StepBack(was_clean=was_clean)]
 
 
@@ -266,3 +272,14 @@ def test_who_may_act_has_a_lease_that_lives(
         asked_ms = true_ms + after_ms
         if session.may_act(int(asked_ms * speed)):
             assert asked_ms < expires_ms
+
+
+def test_a_stop_without_the_store_is_clean_all_the_same() -> None:
+    """1. A broker registers.   2. The store is away.   3. The broker stops, and closes its logs.   4. It starts again."""
+    run_before = active(new_session()).run
+    session = new_session(run_before)
+    session.begin(OTHER_RUN)
+    session.on_lease_granted(8, ttl_ms=10_000, sent_at_ms=0)
+    # Nobody could write there that it stopped.
+    entry = RegistryEntry(rack="a", run=RUN, clean_epoch=None, revision=49)
+    assert session.on_own_keys(None, entry) == [StepBack(was_clean=True)]

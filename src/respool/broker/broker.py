@@ -41,7 +41,7 @@ from respool.coordination.group_settings import GroupSettings
 from respool.coordination.group_shard import GroupShard
 from respool.coordination.transaction_settings import TransactionSettings
 from respool.coordination.transaction_shard import TransactionShard
-from respool.log.data_folder import NO_BROKER_EPOCH, DataFolder, cluster_id_text
+from respool.log.data_folder import DataFolder, cluster_id_text
 from respool.model.cluster import BrokerEndpoint, ClusterImage
 from respool.model.ids import BrokerId
 from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE, is_internal
@@ -239,7 +239,7 @@ class Broker:
             RemovedFromCluster: it may not.
         """
         assert self.member is not None
-        await self.member.join(self.image.brokers[self.id], clean_epoch=self.folder.clean_epoch)
+        await self.member.join(self.image.brokers[self.id], clean_run=self.folder.clean_run)
 
     async def leave_leadership(self) -> None:
         """Before a stop: let others lead what this broker leads, while it still serves."""
@@ -261,9 +261,6 @@ class Broker:
         self.flusher.stop_timers()
         await self.flusher.drain()
         await self.leftovers.stop()
-        broker_epoch = NO_BROKER_EPOCH
-        if self.member is not None and self.member.epoch is not None:
-            broker_epoch = self.member.epoch
         high_watermarks = self.partitions.high_watermarks()
         offline = [one.name for one in self.partitions if not one.is_online]
         logs = self.partitions.detach_all()
@@ -278,7 +275,7 @@ class Broker:
                 high_watermarks,
                 closed=closed,
                 is_clean=not offline and len(closed) == len(logs),
-                broker_epoch=broker_epoch,
+                run=None if self.member is None else self.member.run,
             )
         )
 

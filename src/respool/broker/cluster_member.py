@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
+from uuid import UUID
 
 from respool.broker.catalog import Catalog
 from respool.broker.controller_seat import ControllerSeat
@@ -97,10 +98,15 @@ class ClusterMember:
         """The broker epoch, while it is registered."""
         return None if self._membership is None else self._membership.epoch
 
+    @property
+    def run(self) -> UUID | None:
+        """What the data folder's clean-stop file is to name."""
+        return None if self._membership is None else self._membership.run
+
     def may_act(self) -> bool:
         return self._membership is not None and self._membership.may_act()
 
-    async def join(self, endpoint: BrokerEndpoint, *, clean_epoch: int | None) -> None:
+    async def join(self, endpoint: BrokerEndpoint, *, clean_run: UUID | None) -> None:
         """Register under this address, and take part; return when it is registered and has what it is to have.
 
         Raises:
@@ -111,7 +117,7 @@ class ClusterMember:
             session=Session(
                 endpoint,
                 settings=SessionSettings(lease_ttl_ms=self._settings.session_ttl_ms),
-                clean_epoch=clean_epoch,
+                clean_run=clean_run,
             ),
             store=self._store,
             catalog=self._catalog,

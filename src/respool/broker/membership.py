@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NoReturn
+from uuid import UUID
 
 from respool.broker.catalog import Catalog
 from respool.cluster import keys
@@ -73,6 +74,11 @@ class Membership:
     def epoch(self) -> int | None:
         """The broker epoch, while it is registered."""
         return self._session.epoch
+
+    @property
+    def run(self) -> UUID | None:
+        """What the data folder's clean-stop file is to name."""
+        return self._session.run
 
     @property
     def is_stopping(self) -> bool:

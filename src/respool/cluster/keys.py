@@ -2,7 +2,7 @@
 
 ```
 /brokers/<id>                  {"host", "port", "rack", "incarnation", "is_draining", "epoch", "lease"}   hangs on it
-/registry/<id>                 {"rack", "is_removed", "is_drained", "clean_epoch"}
+/registry/<id>                 {"rack", "is_removed", "is_drained", "clean_epoch", "run"}
 /controller                    {"broker"}                                                   hangs on its holder's lease
 /topics/<name>                 {"id", "overrides", "partitions"}
 /partitions/<topic id>/<n>     {"replicas", "isr", "leader", "leader_epoch", "elr", "last_leader", "adding", "removing"}
@@ -59,6 +59,8 @@ class RegistryEntry:
     is_drained: bool = False
     # The epoch it last stopped cleanly with. None: it runs, or it crashed.
     clean_epoch: int | None = None
+    # Which run of the broker was the last to be about to register.
+    run: UUID | None = None
     revision: int = 0
 
 
@@ -171,6 +173,7 @@ def encode_registry(entry: RegistryEntry) -> bytes:
             "is_removed": entry.is_removed,
             "is_drained": entry.is_drained,
             "clean_epoch": entry.clean_epoch,
+            "run": None if entry.run is None else entry.run.hex,
         }
     )
 
@@ -182,6 +185,7 @@ def decode_registry(value: bytes, *, revision: int = 0) -> RegistryEntry:
         is_removed=fields.get("is_removed", False),
         is_drained=fields.get("is_drained", False),
         clean_epoch=fields.get("clean_epoch"),
+        run=None if fields.get("run") is None else UUID(hex=fields["run"]),
         revision=revision,
     )
 

@@ -110,12 +110,12 @@ Effect: TypeAlias = GrantLease | ReadOwnKeys | StepBack | Put | StopActing | Giv
 
 class Session:
     def __init__(
-        self, me: BrokerEndpoint, *, settings: SessionSettings, clean_epoch: int | None
+        self, me: BrokerEndpoint, *, settings: SessionSettings, clean_run: UUID | None
     ) -> None:
-        """`clean_epoch` is the broker epoch that the data folder's clean-stop file names; None without one."""
+        """`clean_run` is the run that the data folder's clean-stop file names; None without one."""
         self._me = me
         self._settings = settings
-        self._clean_epoch = clean_epoch
+        self._clean_run = clean_run
         # A run of this process keeps what it has while it is not registered: only a crash loses something.
         self._is_intact = False
         self._incarnation: UUID | None = None
@@ -147,6 +147,11 @@ class Session:
     @property
     def renew_at_ms(self) -> int:
         return self._sent_at_ms + self._ttl_ms // self._settings.renewals
+
+    @property
+    def run(self) -> UUID | None:
+        """What the clean-stop file is to name."""
+        return self._incarnation
 
     @property
     def controller_revision(self) -> int | None:
@@ -195,10 +200,7 @@ class Session:
     def on_stepped_back(self) -> list[Effect]:
         """Nothing in the store comes from a run before: from now on only a crash makes this one unclean."""
         self._expect(Phase.STEPPING_BACK)
-        entry = replace(self._registry, rack=self._me.rack, clean_epoch=None)
-        if entry == self._registry and entry.revision:
-            self.phase = Phase.CLAIMING
-            return self.on_registry_written(entry.revision)
+        entry = replace(self._registry, rack=self._me.rack, clean_epoch=None, run=self._incarnation)
         self._registry, before = entry, self._registry
         self.phase = Phase.CLAIMING
         return [self._put_registry(before.revision)]
@@ -307,7 +309,9 @@ class Session:
     def _was_clean(self) -> bool:
         if self._is_intact:
             return True
-        return self._clean_epoch is not None and self._clean_epoch == self._registry.clean_epoch
+        # The file is the last that a clean stop writes, and gone with the next start: who finds it has all that the run
+        # had which it names. If that was the last run, it is all there is. The store need not have heard of the stop.
+        return self._clean_run is not None and self._clean_run == self._registry.run
 
     def _put_registry(self, revision: int) -> Put:
         key = keys.registry_key(self._me.id)

@@ -47,8 +47,6 @@ logger = logging.getLogger(__name__)
 CLEAN_MARKER = ".kafka_cleanshutdown"
 # Kafka reads a broker epoch from it; -1 is its word for none.
 _CLEAN_MARKER_VERSION = "0"
-# Of a broker that is not in a cluster.
-NO_BROKER_EPOCH = -1
 
 
 class DataFolder:
@@ -73,7 +71,7 @@ class DataFolder:
         # No log has changed since it was closed. What damaged a checkpoint may have damaged more.
         self.was_clean = disk.exists(CLEAN_MARKER) and not self._checkpoints.any_is_damaged
         # Which run of the broker it was that stopped cleanly, where it was one of a cluster.
-        self.clean_epoch = _clean_epoch(disk) if self.was_clean else None
+        self.clean_run = _clean_run(disk) if self.was_clean else None
 
     @classmethod
     def open(
@@ -246,7 +244,7 @@ class DataFolder:
         *,
         closed: Collection[TopicPartition] = (),
         is_clean: bool = True,
-        broker_epoch: int = NO_BROKER_EPOCH,
+        run: UUID | None = None,
     ) -> bool:
         """Close the logs and leave the folder so that the next start need not read them; say whether it need not.
 
@@ -262,7 +260,9 @@ class DataFolder:
             self._checkpoints.write(self._current(logs), high_watermarks)
             if not is_clean or not self._are_all_clean(closed):
                 return False
-            marker = {"version": _CLEAN_MARKER_VERSION, "broker_epoch": str(broker_epoch)}
+            marker = {"version": _CLEAN_MARKER_VERSION, "broker_epoch": "-1"}
+            if run is not None:
+                marker["run"] = run.hex
             content = json.dumps(marker, separators=(",", ":")).encode()
             self._disk.replace_file(CLEAN_MARKER, content)
             return True
@@ -300,12 +300,11 @@ class DataFolder:
         return self._opened.keys() <= closed and (self.was_clean or not untouched)
 
 
-def _clean_epoch(disk: Disk) -> int | None:
+def _clean_run(disk: Disk) -> UUID | None:
     try:
-        epoch = int(json.loads(disk.read_file(CLEAN_MARKER) or b"")["broker_epoch"])
+        return UUID(hex=json.loads(disk.read_file(CLEAN_MARKER) or b"")["run"])
     except (ValueError, KeyError, TypeError):
         return None
-    return None if epoch == NO_BROKER_EPOCH else epoch
 
 
 def cluster_id_text(uuid: UUID) -> str:
