@@ -1,5 +1,6 @@
 """What a broker holds is what the cluster's image gives it, whoever changed the image."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -196,3 +197,27 @@ def test_a_topic_whose_deletion_was_not_confirmed_is_gone_with_its_partitions_at
 
     assert list(rides.broker.image.topics) == ["other"]
     assert held(rides) == []
+
+
+def test_a_topic_whose_making_nobody_waited_for_is_there_at_the_next_change(
+    running_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transact = running_broker.store.transact
+
+    async def never_answer(**wish: Any) -> int:
+        await transact(**wish)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running_broker.store, "transact", never_answer)
+        creating = running_broker.start(running_broker.broker.topics.create("rides"))
+        creating.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            running_broker.finish(creating)
+    assert not running_broker.broker.image.topics
+
+    running_broker.create_topic("other")
+
+    assert set(running_broker.broker.image.topics) == {"rides", "other"}
+    assert held(running_broker) == [0]

@@ -101,7 +101,7 @@ class CatalogFeed:
             revision = await self._store.transact(
                 guards=guards, puts=puts, deletes=deletes, lease=lease
             )
-        except StoreUnavailable:
+        except (StoreUnavailable, asyncio.CancelledError):
             self.is_doubtful = True
             raise
         changed = set()

@@ -139,6 +139,10 @@ class Topics:
             except StoreUnavailable as error:
                 self._doubtful.add(name)
                 raise RequestTimedOut(f"the metadata store does not answer: {error}") from error
+            except asyncio.CancelledError:
+                # Nobody waits for it any more, and it may have been done.
+                self._doubtful.add(name)
+                raise
 
     async def _settle_doubts(self) -> None:
         """Look what has become of the changes that the store did not confirm."""
