@@ -11,6 +11,7 @@ import pytest
 
 from respool.broker.handlers import produce
 from respool.broker.partition import Partition
+from respool.broker.read_marks import ReadMarks
 from respool.broker.shard import Shard
 from respool.coordination.decision import Decision
 from respool.coordination.group_offsets import GroupOffsets
@@ -19,6 +20,8 @@ from respool.coordination.transaction_shard import TransactionShard
 from respool.log import producer_check, producer_states, recovery, segment_scan
 from respool.log.partition_log import PartitionLog
 from respool.log.transaction_index import TransactionIndex
+from respool.replication.effects import BeginEpoch
+from respool.replication.leader import Leader
 from respool.sim.disk_files import SimLogFile
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -30,7 +33,7 @@ def committed_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
 
     def on_appended(self: Partition, log: PartitionLog, *args: Any, **more: Any) -> None:
         append(self, log, *args, **more)
-        self._advance_to(log.log_end, self._bytes_appended)
+        self._advance_to(log.log_end)
 
     patch.setattr(Partition, "_on_appended", on_appended)
 
@@ -126,13 +129,14 @@ def stale_members_may_commit(patch: pytest.MonkeyPatch) -> None:
 
 def high_watermark_starts_again(patch: pytest.MonkeyPatch) -> None:
     """After a restart nothing is committed until something is appended."""
-    init = Partition.__init__
-
-    def start(self: Partition, **arguments: Any) -> None:
-        init(self, **arguments)
-        self.high_watermark = self._stable_offset = self.log_start
-
-    patch.setattr(Partition, "__init__", start)
+    begin_at = ReadMarks.begin_at
+    patch.setattr(
+        ReadMarks, "begin_at", lambda self, log, high_watermark: begin_at(self, log, log.log_start)
+    )
+    begin = Leader.begin
+    patch.setattr(
+        Leader, "begin", lambda self: [one for one in begin(self) if isinstance(one, BeginEpoch)]
+    )
 
 
 def markers_are_not_resumed(patch: pytest.MonkeyPatch) -> None:

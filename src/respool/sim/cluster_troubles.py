@@ -175,7 +175,7 @@ class ClusterTroubles:
                 if machine.broker is None or self._restarter.is_busy(machine):
                     continue
                 async with self._restarter.restart(machine):
-                    await machine.stop()
+                    await self._restarter.stop(machine)
                 await self._until_registered(machine)
         finally:
             self._is_rolling = False

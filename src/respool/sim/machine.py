@@ -176,7 +176,7 @@ class Machine:
         self.broker = broker
         broker.failed.add_done_callback(lambda _: self._asked_to_stop.set())
         if peers is not None:
-            await broker.join_cluster()  # type: ignore[attr-defined]
+            await broker.join_cluster()
         await self._asked_to_stop.wait()
         if broker.failed.done():
             error = broker.failed.result()
@@ -185,10 +185,10 @@ class Machine:
                 self.failure = self.failure or error
             return
         if peers is not None:
-            await broker.leave_leadership()  # type: ignore[attr-defined]
+            await broker.leave_leadership()
         await listener.stop()
         await broker.stop()
         if peers is not None:
-            await broker.leave_cluster()  # type: ignore[attr-defined]
+            await broker.leave_cluster()
             await peers.close()
         await store.close()

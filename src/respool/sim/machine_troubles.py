@@ -71,7 +71,7 @@ class MachineTroubles:
     async def _clean_restart(self, machine: Machine) -> None:
         if machine.broker is not None:
             async with self._restarter.restart(machine):
-                await machine.stop()
+                await self._restarter.stop(machine)
 
     async def _stand_still(self, machine: Machine) -> None:
         machine.pause()
@@ -109,7 +109,7 @@ class MachineTroubles:
             if how < 0.4:
                 self._restarter.kill(machine)
             elif how < 0.7 and machine.broker is not None:
-                await machine.stop()
+                await self._restarter.stop(machine)
             else:
                 self._restarter.cut_power(machine)
 

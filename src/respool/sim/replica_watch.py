@@ -11,7 +11,7 @@ below it are written down here, and from then on every log is measured by them.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from respool.broker.partition import Partition
@@ -48,6 +48,7 @@ class ReplicaWatch:
         restarter: Restarter,
         history: History,
         is_synced: bool,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`is_synced`: who is in sync has it on the disk."""
         self._machines = {one.id: one for one in machines}
@@ -55,6 +56,7 @@ class ReplicaWatch:
         self._restarter = restarter
         self._history = history
         self._is_synced = is_synced
+        self._tell = tell
         self._ledgers: dict[TopicPartition, Ledger] = {}
         # Which process led in an epoch.
         self._leaders: dict[tuple[TopicPartition, int], str] = {}
@@ -174,6 +176,7 @@ class ReplicaWatch:
 
     def _on_written(self, changes: Sequence[KeyChanged]) -> None:
         for change in changes:
+            self._tell(f"store {change.revision}: {change.key} {(change.value or b'-').decode()}")
             if not change.key.startswith(keys.PARTITIONS):
                 continue
             if change.value is None:
@@ -199,7 +202,9 @@ class ReplicaWatch:
             return
         if image.leader_epoch < before.leader_epoch:
             violate("C2", "the epoch goes down")
-        if image.leader != before.leader and image.leader not in (*before.isr, *before.elr):
+        # Where all have crashed, the last leader is as good as any. C6 says whether it has everything.
+        complete: set[BrokerId | None] = {*before.isr, *before.elr} or {before.last_leader}
+        if image.leader != before.leader and image.leader not in complete:
             violate("C2", "an unclean election")
 
     def _violate(self, rule: str, name: TopicPartition, text: str) -> None:

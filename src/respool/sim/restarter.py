@@ -74,6 +74,12 @@ class Restarter:
         machine.cut_power()
         return True
 
+    async def stop(self, machine: Machine) -> None:
+        """Cleanly, if it can: a broker that cannot reach the store then stops as if it had crashed."""
+        if self.may_crash(machine):
+            self._on_crash(machine)
+            await machine.stop()
+
     def may_crash(self, machine: Machine) -> bool:
         """Whether everything committed here is also somewhere else, for sure."""
         if self._is_synced:

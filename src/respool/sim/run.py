@@ -116,6 +116,7 @@ class Run:
             seed=self._seed,
             racks=self.plan.racks,
         )
+        self._loop.trace.tell(self._loop.time(), str(self.plan))
         for machine in self._machines:
             machine.start()
         if self.plan.flush is None:
@@ -164,6 +165,7 @@ class Run:
             restarter=self._stage.restarter,
             history=self.history,
             is_synced=self._flush == "always",
+            tell=lambda text: self._loop.trace.tell(self._loop.time(), text),
         )
         return asyncio.ensure_future(watch.watch())
 
