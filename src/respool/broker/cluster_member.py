@@ -10,7 +10,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -102,6 +102,11 @@ class ClusterMember:
     def run(self) -> UUID | None:
         """What the data folder's clean-stop file is to name."""
         return None if self._membership is None else self._membership.run
+
+    @property
+    def suspects(self) -> Collection[BrokerId]:
+        """Brokers that are registered, and are probably dead."""
+        return self._death_watch.suspects
 
     def may_act(self) -> bool:
         return self._membership is not None and self._membership.may_act()
@@ -216,7 +221,7 @@ class ClusterMember:
     def _on_stop_acting(self) -> None:
         """Nobody is answered any more. Roles stay: the lease may turn out to be valid still, and else they end."""
         for partition in self._partitions:
-            partition.on_fenced()
+            partition.role.on_fenced()
 
     def _could_hand_over(self, image: ClusterImage) -> bool:
         """Whether there is a partition led here that another broker could lead."""

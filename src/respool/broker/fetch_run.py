@@ -100,7 +100,7 @@ class FetchRun:
                 if not is_within or self._diverging_epoch(partition, target) is not None:
                     # It says nothing about what both have.
                     continue
-                partition.on_follower_fetch(
+                partition.role.on_follower_fetch(
                     follower.broker,
                     broker_epoch=follower.broker_epoch,
                     leader_epoch=LeaderEpoch(target.leader_epoch),

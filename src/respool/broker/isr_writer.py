@@ -72,7 +72,7 @@ class IsrWriter:
         stored = await self._read(key, lambda: partition.leader is leader)
         if partition.leader is leader and stored is not None:
             report(proposal)
-            partition.on_image(self._me, stored)
+            partition.role.on_image(self._me, stored)
 
     async def _read(self, key: str, is_wanted: Callable[[], bool]) -> PartitionImage | None:
         while is_wanted():

@@ -1,7 +1,4 @@
-"""One partition on this broker: a log, whether it leads or follows, how far it is committed, and who waits for that.
-
-The roles decide (`replication/`): what happens here is told to the one the partition has, and its effects are carried
-out. Who takes which role when is `roles.py`; what a follower fetches comes by `replica_fetcher.py`.
+"""One partition on this broker: a log, its role, how far it is committed, and who waits for that.
 
 State of a partition belongs here; others ask, they do not reach in. A storage error takes the partition offline: it
 answers KAFKA_STORAGE_ERROR until the broker is restarted, and the broker lives. A full disk is not that: nothing was
@@ -11,11 +8,13 @@ needs one gets the same answer, and is tried again.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 from respool.broker.commit_waiters import CommitListener, CommitQueue, FetchWaiter
 from respool.broker.mirrored import check_continues, mirror_refusal, no_mirror
+from respool.broker.partition_role import PartitionRole
+from respool.broker.passing_troubles import PassingTroubles
 from respool.broker.read_marks import ReadMarks, ReadTo
 from respool.log.partition_log import (
     Appended,
@@ -23,7 +22,6 @@ from respool.log.partition_log import (
     PendingSync,
     VerificationGuard,
 )
-from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.errors import (
     DiskFull,
     FencedLeaderEpoch,
@@ -36,7 +34,6 @@ from respool.model.errors import (
 )
 from respool.model.ids import (
     NO_LEADER_EPOCH,
-    BrokerId,
     LeaderEpoch,
     Offset,
     TopicId,
@@ -46,14 +43,7 @@ from respool.model.topic_config import Flush, TopicConfig
 from respool.records.batch import BatchHeader, RecordBatch
 from respool.records.markers import MARKER_BYTES, EndTransactionMarker
 from respool.records.mirrored import MirroredBatches
-from respool.replication.effects import (
-    FollowerEffect,
-    HighWatermarkMoved,
-    LeaderEffect,
-    LowWatermarkMoved,
-    ProposeIsr,
-    SteppedDown,
-)
+from respool.replication.effects import FollowerEffect, ProposeIsr
 from respool.replication.follower import Follower
 from respool.replication.leader import Leader
 
@@ -97,19 +87,16 @@ class Partition:
         """Neither leading nor following yet; known to be committed up to `high_watermark`, or all of it."""
         self.name = name
         self.topic_id = topic_id
-        # At most one of them. None while the broker is none of both, or is about to become another.
-        self.leader: Leader | None = None
-        self.follower: Follower | None = None
-        self.leader_epoch = NO_LEADER_EPOCH
+        self.role = PartitionRole(
+            name,
+            self,
+            propose=self._propose,
+        )
         # Held by whoever changes the log in another thread, or the role.
         self.changing = asyncio.Lock()
-        # Told when a follower may fetch again.
-        self.on_follower_ready: Callable[[], None] = lambda: None
         # Why the partition is offline; None while it is not.
         self.failure: StorageError | None = None
         self._marks = ReadMarks()
-        # Whether there are, or may be, other replicas.
-        self._is_replicated = False
         self._commits = CommitQueue()
         # The same for those who need more than the topic promises: that it is on the disk.
         self._syncs_awaited = CommitQueue()
@@ -120,10 +107,7 @@ class Partition:
         self._syncs = syncs
         self._log: PartitionLog | None = None
         self._is_deleted = False
-        # The last append found the disk full.
-        self._is_short_of_room = False
-        # Something found no file handle, and nothing was appended since.
-        self._is_short_of_handles = False
+        self._troubles = PassingTroubles(name)
         if isinstance(log, StorageError):
             self.failure = log
         else:
@@ -136,8 +120,20 @@ class Partition:
         return self._marks.high_watermark
 
     @property
+    def leader(self) -> Leader | None:
+        return self.role.leader
+
+    @property
+    def follower(self) -> Follower | None:
+        return self.role.follower
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        return self.role.leader_epoch
+
+    @property
     def is_leading(self) -> bool:
-        return self.leader is not None
+        return self.role.leader is not None
 
     @property
     def log(self) -> PartitionLog:
@@ -197,7 +193,7 @@ class Partition:
         error = FencedLeaderEpoch if asked < self.leader_epoch else UnknownLeaderEpoch
         raise error(f"{self.name}: leader epoch {asked}, here {self.leader_epoch}")
 
-    # -- its role ----------------------------------------------------------------------------------------------------
+    # -- for its role ------------------------------------------------------------------------------------------------
 
     @property
     def durable_end(self) -> Offset:
@@ -205,119 +201,32 @@ class Partition:
         log = self.log
         return log.synced_end if log.config.respool_flush is Flush.ALWAYS else log.log_end
 
-    def lead(self, leader: Leader, effects: Iterable[LeaderEffect]) -> None:
-        """From now on it leads; `effects` are what the leader begins with."""
-        assert self.leader is None
-        assert self.follower is None
-        self.leader, self.leader_epoch = leader, leader.leader_epoch
-        self._take_image(leader.image)
-        self._carry_out(effects)
-        self._on_durable(self.durable_end, None)
-
-    def follow(self, follower: Follower) -> None:
-        """From now on it follows."""
-        assert self.leader is None
-        assert self.follower is None
-        self.follower = follower
-        self._take_image(follower.image)
-
-    def resign(self, why: str) -> None:
-        """It neither leads nor follows any more. Whoever waits looks for the leader."""
-        self.leader = self.follower = None
-        self._fail_waiters(NotLeader(f"{self.name}: {why}"))
-
-    def on_fenced(self) -> None:
-        """The broker may not act now. It may again, or its role will end; whoever waits looks for the leader."""
-        self._fail_waiters(NotLeader(f"{self.name}: this broker's lease has run out"))
-
-    def on_image(self, me: BrokerId, image: PartitionImage) -> None:
-        """The store has this now. The role ends here at once where it does; another one is taken elsewhere."""
-        if self.leader is not None:
-            self._take_image(image)
-            self._carry_out(self.leader.on_image(image))
-        elif self.follower is not None:
-            if image.leader == me:
-                self.resign("it is about to lead")
-            else:
-                effects = self.follower.on_image(image)
-                assert not effects, f"{self.name}: a follower does nothing by an image alone"
-                self._take_image(image)
-
-    def on_brokers(self, brokers: Mapping[BrokerId, BrokerEndpoint]) -> None:
-        if self.leader is not None and self._is_replicated:
-            self._carry_out(self.leader.on_brokers(brokers))
-
-    def on_tick(self, now_ms: int) -> None:
-        if self.leader is not None and self._is_replicated:
-            self._carry_out(self.leader.on_tick(now_ms))
-
-    def on_settings(self, *, lag_ms_max: int) -> None:
-        if self.leader is not None and self.is_online:
-            effects = self.leader.on_settings(
-                min_isr=self.config.min_insync_replicas, lag_ms_max=lag_ms_max
-            )
-            self._carry_out(effects)
-
-    def on_follower_fetch(
-        self,
-        broker: BrokerId,
-        *,
-        broker_epoch: int,
-        leader_epoch: LeaderEpoch,
-        offset: Offset,
-        log_start: Offset,
-        now_ms: int,
-    ) -> None:
-        """See `Leader.on_follower_fetch`."""
-        if self.leader is not None:
-            effects = self.leader.on_follower_fetch(
-                broker,
-                broker_epoch=broker_epoch,
-                leader_epoch=leader_epoch,
-                offset=offset,
-                log_start=log_start,
-                now_ms=now_ms,
-            )
-            self._carry_out(effects)
-
     def on_log_start_moved(self) -> None:
         """Records were deleted at the start."""
-        if self.leader is not None:
-            self._carry_out(self.leader.on_log_start(self.log_start))
-        elif self.follower is not None:
-            self.follower.on_log_start(self.log_start)
+        self.role.on_log_start(self.log_start)
 
-    def check_writable(self) -> None:
-        """Refuse acks=all before anything is written.
+    def advance_to(self, high_watermark: Offset, byte_count: int | None = None) -> None:
+        """See `Committed`."""
+        # Never backwards: consumers may already have read up to the old value, for example
+        # under respool.flush=os before the topic was switched to 'always'.
+        if high_watermark <= self.high_watermark:
+            return
+        log = self.log
+        self._marks.advance_to(log, high_watermark, byte_count)
+        self._commits.on_high_watermark(high_watermark)
+        self._syncs_awaited.on_high_watermark(min(log.synced_end, high_watermark))
 
-        Raises:
-            NotLeader, NotEnoughReplicas
-        """
-        self._leading().check_writable()
+    def on_deleted_everywhere(self, low_watermark: Offset) -> None:
+        self._deletions.on_high_watermark(low_watermark)
 
-    def _leading(self) -> Leader:
-        if self.leader is None:
-            raise NotLeader(f"{self.name} is led by another broker")
-        return self.leader
+    def fail_waiters(self, error: RequestError) -> None:
+        for waiting in (self._commits, self._syncs_awaited, self._deletions):
+            waiting.on_failure(error)
+        self._marks.wake_all()
 
-    def _take_image(self, image: PartitionImage) -> None:
-        self._is_replicated = len(image.replicas) > 1
-        if not self._is_replicated:
-            self._marks.forget_followers()
-        self.leader_epoch = max(self.leader_epoch, image.leader_epoch)
-
-    def _carry_out(self, effects: Iterable[LeaderEffect]) -> None:
-        for effect in effects:
-            if isinstance(effect, HighWatermarkMoved):
-                self._advance_to(effect.high_watermark)
-            elif isinstance(effect, ProposeIsr):
-                assert self._isr is not None
-                assert self.leader is not None
-                self._isr.propose(self, self.leader, effect)
-            elif isinstance(effect, LowWatermarkMoved):
-                self._deletions.on_high_watermark(effect.low_watermark)
-            elif isinstance(effect, SteppedDown):
-                self.resign(f"broker {effect.image.leader} leads it now")
+    def _propose(self, leader: Leader, proposal: ProposeIsr) -> None:
+        assert self._isr is not None, f"{self.name}: an ISR of other brokers, and no cluster"
+        self._isr.propose(self, leader, proposal)
 
     # -- as a follower -----------------------------------------------------------------------------------------------
 
@@ -340,7 +249,7 @@ class Partition:
         if high_watermark < self.high_watermark:
             self._marks.go_back_to(self.log, high_watermark)
         else:
-            self._advance_to(high_watermark)
+            self.advance_to(high_watermark)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -362,7 +271,7 @@ class Partition:
             RequestError: the producer's sequence, epoch or transaction does not fit; nothing was written.
         """
         log = self.log
-        self._leading()
+        self.role.leading()
         if log.config.respool_mirror:
             raise mirror_refusal(self.name)
         segments = log.segment_count
@@ -389,7 +298,7 @@ class Partition:
             RequestError: the topic is no mirror, or the batches do not go on where the log ends; nothing was written.
         """
         log = self.log
-        self._leading()
+        self.role.leading()
         if not log.config.respool_mirror:
             raise no_mirror(self.name)
         if check_continues(copied, log.log_end, self.name):
@@ -415,7 +324,7 @@ class Partition:
             PolicyViolation: in a mirror transactions end as they do at its source.
         """
         log = self.log
-        self._leading()
+        self.role.leading()
         if log.config.respool_mirror:
             raise mirror_refusal(self.name)
         segments = log.segment_count
@@ -449,10 +358,7 @@ class Partition:
     def _refusal(self, error: StorageError) -> RequestError:
         """What became of an append that failed; only a passing trouble leaves the partition online."""
         if isinstance(error, DiskFull):
-            if not self._is_short_of_room:
-                # Once, not for every try of every producer.
-                logger.error("%s: appends are refused, the disk is full: %s", self.name, error)
-                self._is_short_of_room = True
+            self._troubles.on_disk_full(error)
             return StorageFailed(f"{self.name}: the broker's disk is full")
         self.on_storage_error(error)
         return StorageFailed(f"{self.name}: {error}") if self.is_online else self._unavailable()
@@ -465,13 +371,9 @@ class Partition:
     def _on_appended(
         self, log: PartitionLog, size: int, *, has_rolled: bool, is_urgent: bool = True
     ) -> None:
-        self._marks.on_appended(log.log_end, size, awaits_followers=self._is_replicated)
-        if self.leader is not None:
-            self._carry_out(self.leader.on_append(log.log_end))
-        if self._is_short_of_room:
-            logger.info("%s: there is room again", self.name)
-            self._is_short_of_room = False
-        self._is_short_of_handles = False
+        self._marks.on_appended(log.log_end, size, awaits_followers=self.role.is_replicated)
+        self.role.on_append(log.log_end)
+        self._troubles.on_appended()
         flush = log.config.respool_flush
         if flush is Flush.ALWAYS:
             if is_urgent:
@@ -484,14 +386,14 @@ class Partition:
         elif has_rolled:
             # Not promised; it only shortens a later recovery.
             self._syncs.request_sync(self)
-        self._on_durable(log.log_end, self._marks.bytes_appended)
+        self.role.on_durable(log.log_end, self._marks.bytes_appended)
 
     def wait_for_commit(self, next_offset: Offset, listener: CommitListener) -> bool:
         """Tell the listener when all below `next_offset` is committed; False when it is already."""
         if not self.is_online:
             # It went offline after the append; nothing will move it on.
             raise self._unavailable()
-        if self._leading().is_committed(next_offset):
+        if self.role.leading().is_committed(next_offset):
             return False
         self._commits.wait_for(next_offset, listener)
         return True
@@ -503,7 +405,7 @@ class Partition:
         """
         if not self.is_online:
             raise self._unavailable()
-        self._leading()
+        self.role.leading()
         if next_offset <= min(self.high_watermark, self.log.synced_end):
             return False
         self._syncs_awaited.wait_for(next_offset, listener)
@@ -512,7 +414,7 @@ class Partition:
 
     def wait_for_deletion(self, log_start: Offset, listener: CommitListener) -> bool:
         """Tell the listener when all replicas have deleted what is before; False when they have."""
-        if log_start <= self._leading().low_watermark:
+        if log_start <= self.role.leading().low_watermark:
             return False
         self._deletions.wait_for(log_start, listener)
         return True
@@ -561,14 +463,7 @@ class Partition:
     def on_storage_error(self, error: StorageError) -> None:
         """Something could not be read or written. Stop serving, unless it is a trouble that may pass."""
         if isinstance(error, HandlesExhausted):
-            if not self._is_short_of_handles:
-                # Once, as with a full disk.
-                logger.error(
-                    "%s: %s. Raise the limit of open files (ulimit -n); it is tried again.",
-                    self.name,
-                    error,
-                )
-                self._is_short_of_handles = True
+            self._troubles.on_handles_exhausted(error)
             return
         self.go_offline(error)
 
@@ -582,15 +477,15 @@ class Partition:
             self.name,
             error,
         )
-        self._fail_waiters(self._unavailable())
+        self.fail_waiters(self._unavailable())
         self._on_offline(self)
 
     def detach(self) -> PartitionLog | None:
         """Hand the log over for closing or deletion; whoever waits is told to look elsewhere."""
         log, self._log = self._log, None
         self._is_deleted = True
-        self.leader = self.follower = None
-        self._fail_waiters(self._unavailable())
+        self.role.leader = self.role.follower = None
+        self.fail_waiters(self._unavailable())
         return log
 
     def _unavailable(self) -> RequestError:
@@ -599,33 +494,8 @@ class Partition:
         return NotLeader(f"{self.name} is no longer here")
 
     def _on_synced(self, synced_end: Offset, bytes_synced: int) -> None:
-        self._on_durable(synced_end, bytes_synced)
+        self.role.on_durable(synced_end, bytes_synced)
         self._syncs_awaited.on_high_watermark(min(synced_end, self.high_watermark))
-
-    def _on_durable(self, end: Offset, byte_count: int | None) -> None:
-        """Everything before `end` counts as had here; that is so many bytes."""
-        if self.follower is not None:
-            self.follower.on_durable(end)
-            self.on_follower_ready()
-        elif self.leader is not None:
-            for effect in self.leader.on_durable(end):
-                assert isinstance(effect, HighWatermarkMoved)
-                self._advance_to(effect.high_watermark, None if self._is_replicated else byte_count)
-
-    def _advance_to(self, high_watermark: Offset, byte_count: int | None = None) -> None:
-        # Never backwards: consumers may already have read up to the old value, for example
-        # under respool.flush=os before the topic was switched to 'always'.
-        if high_watermark <= self.high_watermark:
-            return
-        log = self.log
-        self._marks.advance_to(log, high_watermark, byte_count)
-        self._commits.on_high_watermark(high_watermark)
-        self._syncs_awaited.on_high_watermark(min(log.synced_end, high_watermark))
-
-    def _fail_waiters(self, error: RequestError) -> None:
-        for waiting in (self._commits, self._syncs_awaited, self._deletions):
-            waiting.on_failure(error)
-        self._marks.wake_all()
 
 
 class PartitionSync:

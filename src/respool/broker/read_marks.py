@@ -82,6 +82,8 @@ class ReadMarks:
         stable_offset = log.last_stable_offset(high_watermark)
         if bytes_committed is None:
             bytes_committed = self._bytes_before(high_watermark)
+        else:
+            self._ends.clear()
         grown = bytes_committed - self._bytes_committed
         self._bytes_committed = bytes_committed
         self._tell(ReadTo.COMMITTED, grown)
@@ -93,10 +95,6 @@ class ReadMarks:
         self._ends.clear()
         self._bytes_committed = self.bytes_appended
         self.begin_at(log, high_watermark)
-
-    def forget_followers(self) -> None:
-        """What was appended waits for nobody any more."""
-        self._ends.clear()
 
     def _advance_stable_to(self, stable_offset: Offset) -> None:
         self.stable_offset = stable_offset

@@ -66,7 +66,7 @@ class ReplicaFetcher:
         if partition not in self._partitions:
             self._partitions[partition] = None
             self._newcomers[partition] = None
-        partition.on_follower_ready = self._woken.set
+        partition.role.on_follower_ready = self._woken.set
         self._not_before_ms.pop(partition, None)
         self._woken.set()
         if self._is_polling and (self._greeting is None or self._greeting.done()):

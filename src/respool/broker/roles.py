@@ -68,7 +68,7 @@ class Roles:
         if image is None:
             return
         was_leading = partition.is_leading
-        partition.on_image(self._me, image)
+        partition.role.on_image(self._me, image)
         if was_leading and not partition.is_leading:
             logger.info("%s: no longer led here, epoch %d", partition.name, image.leader_epoch)
             self.on_changed(partition)
@@ -76,13 +76,13 @@ class Roles:
     def on_brokers(self, partitions: list[Partition]) -> None:
         brokers = self._brokers
         for partition in partitions:
-            partition.on_brokers(brokers)
+            partition.role.on_brokers(brokers)
 
     def tick(self, partitions: list[Partition]) -> None:
         """Called a few times within the time a follower may lag."""
         now_ms = self._clock.monotonic_ms()
         for partition in partitions:
-            partition.on_tick(now_ms)
+            partition.role.on_tick(now_ms)
 
     async def settle(self, partition: Partition) -> None:
         """Take the role that the image gives."""
@@ -93,7 +93,7 @@ class Roles:
             image = self._image_of(partition)
             if image is None or not partition.is_online or self._me not in image.replicas:
                 return
-            partition.on_settings(lag_ms_max=self._lag_ms_max)
+            self._tell_settings(partition)
             if image.leader == self._me:
                 if partition.leader is None:
                     await self._lead(partition, image)
@@ -105,7 +105,7 @@ class Roles:
         if self._following is not None:
             self._following.remove(partition)
         if partition.is_leading:
-            partition.resign("it is not here any more")
+            partition.role.resign("it is not here any more")
             self.on_changed(partition)
 
     async def _lead(self, partition: Partition, image: PartitionImage) -> None:
@@ -149,15 +149,19 @@ class Roles:
                 effects.append(effect)
         if not partition.is_online:
             return
-        partition.lead(leader, effects)
+        partition.role.lead(leader, effects, durable_end=partition.durable_end)
         # What was heard while the epoch was written down.
         self.see(partition)
         if partition.is_leading:
-            partition.on_brokers(self._brokers)
-            partition.on_settings(lag_ms_max=self._lag_ms_max)
+            partition.role.on_brokers(self._brokers)
+            self._tell_settings(partition)
             if self._following is not None:
                 logger.info("%s: led here, epoch %d", partition.name, image.leader_epoch)
             self.on_changed(partition)
+
+    def _tell_settings(self, partition: Partition) -> None:
+        min_isr = partition.config.min_insync_replicas
+        partition.role.on_settings(min_isr=min_isr, lag_ms_max=self._lag_ms_max)
 
     async def _settle_later(self, partition: Partition) -> None:
         await asyncio.sleep(RETRY_DELAY_S)
@@ -168,7 +172,7 @@ class Roles:
             return
         if partition.follower is None:
             log = partition.log
-            partition.follow(
+            partition.role.follow(
                 Follower(
                     self._me,
                     image,

@@ -167,7 +167,7 @@ class _Write:
             return
         try:
             if acks == ACKS_ALL:
-                partition.check_writable()
+                partition.role.leading().check_writable()
             if mirrored is not None:
                 self.next_offset = partition.append_mirrored(mirrored, now_ms=now_ms)
                 self.base_offset = mirrored.base_offset

@@ -1,0 +1,182 @@
+"""A partition's role on this broker: leader, follower, or neither for now.
+
+The machines of `replication/` decide. Here they are told what happens to the partition, and what they decide is carried
+out: the high watermark moves, whoever waits is told, another ISR is asked for. Who takes which role when is `roles.py`;
+what a follower fetches comes by `replica_fetcher.py`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.model.errors import NotLeader, RequestError
+from respool.model.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition
+from respool.replication.effects import (
+    HighWatermarkMoved,
+    LeaderEffect,
+    LowWatermarkMoved,
+    ProposeIsr,
+    SteppedDown,
+)
+from respool.replication.follower import Follower
+from respool.replication.leader import Leader
+
+
+class Committed(Protocol):
+    """The partition, as far as its role moves it; `Partition` is one."""
+
+    def advance_to(self, high_watermark: Offset, byte_count: int | None = None) -> None:
+        """All before it is committed; that is so many bytes, if it is known."""
+
+    def on_deleted_everywhere(self, low_watermark: Offset) -> None: ...
+
+    def fail_waiters(self, error: RequestError) -> None: ...
+
+
+class PartitionRole:
+    def __init__(
+        self,
+        name: TopicPartition,
+        committed: Committed,
+        *,
+        propose: Callable[[Leader, ProposeIsr], None],
+    ) -> None:
+        """`propose` writes a leader's wish for another ISR."""
+        # At most one of them. None while the broker is none of both, or is about to become another.
+        self.leader: Leader | None = None
+        self.follower: Follower | None = None
+        self.leader_epoch = NO_LEADER_EPOCH
+        # Whether there are, or may be, other replicas.
+        self.is_replicated = False
+        # Told when a follower may fetch again.
+        self.on_follower_ready: Callable[[], None] = lambda: None
+        self._name = name
+        self._committed = committed
+        self._propose = propose
+
+    # -- taken and given up ------------------------------------------------------------------------------------------
+
+    def lead(self, leader: Leader, effects: Iterable[LeaderEffect], *, durable_end: Offset) -> None:
+        """From now on it leads; `effects` are what the leader begins with."""
+        self._expect_none()
+        self.leader, self.leader_epoch = leader, leader.leader_epoch
+        self._take_image(leader.image)
+        self._carry_out(effects)
+        self.on_durable(durable_end)
+
+    def follow(self, follower: Follower) -> None:
+        """From now on it follows."""
+        self._expect_none()
+        self.follower = follower
+        self._take_image(follower.image)
+
+    def resign(self, why: str) -> None:
+        """It neither leads nor follows any more. Whoever waits looks for the leader."""
+        self.leader = self.follower = None
+        self._committed.fail_waiters(NotLeader(f"{self._name}: {why}"))
+
+    def leading(self) -> Leader:
+        """Raises:
+        NotLeader: another broker leads it, or nobody.
+        """
+        if self.leader is None:
+            raise NotLeader(f"{self._name} is led by another broker")
+        return self.leader
+
+    # -- what happens in the cluster ---------------------------------------------------------------------------------
+
+    def on_image(self, me: BrokerId, image: PartitionImage) -> None:
+        """The store has this now. The role ends here at once where it does; another one is taken elsewhere."""
+        if self.leader is not None:
+            self._take_image(image)
+            self._carry_out(self.leader.on_image(image))
+        elif self.follower is not None:
+            if image.leader == me:
+                self.resign("it is about to lead")
+            else:
+                effects = self.follower.on_image(image)
+                assert not effects, f"{self._name}: a follower does nothing by an image alone"
+                self._take_image(image)
+
+    def on_fenced(self) -> None:
+        """The broker may not act now. It may again, or its role will end; whoever waits looks for the leader."""
+        self._committed.fail_waiters(NotLeader(f"{self._name}: this broker's lease has run out"))
+
+    def on_brokers(self, brokers: Mapping[BrokerId, BrokerEndpoint]) -> None:
+        if self.leader is not None and self.is_replicated:
+            self._carry_out(self.leader.on_brokers(brokers))
+
+    def on_tick(self, now_ms: int) -> None:
+        if self.leader is not None and self.is_replicated:
+            self._carry_out(self.leader.on_tick(now_ms))
+
+    def on_settings(self, *, min_isr: int, lag_ms_max: int) -> None:
+        if self.leader is not None:
+            self._carry_out(self.leader.on_settings(min_isr=min_isr, lag_ms_max=lag_ms_max))
+
+    def on_follower_fetch(
+        self,
+        broker: BrokerId,
+        *,
+        broker_epoch: int,
+        leader_epoch: LeaderEpoch,
+        offset: Offset,
+        log_start: Offset,
+        now_ms: int,
+    ) -> None:
+        """See `Leader.on_follower_fetch`."""
+        if self.leader is not None:
+            effects = self.leader.on_follower_fetch(
+                broker,
+                broker_epoch=broker_epoch,
+                leader_epoch=leader_epoch,
+                offset=offset,
+                log_start=log_start,
+                now_ms=now_ms,
+            )
+            self._carry_out(effects)
+
+    # -- what happens in the log -------------------------------------------------------------------------------------
+
+    def on_append(self, log_end: Offset) -> None:
+        if self.leader is not None:
+            self._carry_out(self.leader.on_append(log_end))
+
+    def on_durable(self, end: Offset, byte_count: int | None = None) -> None:
+        """Everything before `end` counts as had here; that is so many bytes, if it is known."""
+        if self.follower is not None:
+            self.follower.on_durable(end)
+            self.on_follower_ready()
+        elif self.leader is not None:
+            for effect in self.leader.on_durable(end):
+                assert isinstance(effect, HighWatermarkMoved)
+                self._committed.advance_to(
+                    effect.high_watermark, None if self.is_replicated else byte_count
+                )
+
+    def on_log_start(self, log_start: Offset) -> None:
+        if self.leader is not None:
+            self._carry_out(self.leader.on_log_start(log_start))
+        elif self.follower is not None:
+            self.follower.on_log_start(log_start)
+
+    # ----------------------------------------------------------------------------------------------------------------
+
+    def _expect_none(self) -> None:
+        assert self.leader is None, f"{self._name} leads"
+        assert self.follower is None, f"{self._name} follows"
+
+    def _take_image(self, image: PartitionImage) -> None:
+        self.is_replicated = len(image.replicas) > 1
+        self.leader_epoch = max(self.leader_epoch, image.leader_epoch)
+
+    def _carry_out(self, effects: Iterable[LeaderEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, HighWatermarkMoved):
+                self._committed.advance_to(effect.high_watermark)
+            elif isinstance(effect, ProposeIsr):
+                self._propose(self.leading(), effect)
+            elif isinstance(effect, LowWatermarkMoved):
+                self._committed.on_deleted_everywhere(effect.low_watermark)
+            elif isinstance(effect, SteppedDown):
+                self.resign(f"broker {effect.image.leader} leads it now")
