@@ -9,7 +9,7 @@ import pytest
 
 from broker.running_broker import RunningBroker, StartBroker
 from broker.transaction_client import retry_at_once
-from broker.two_brokers import TwoBrokers
+from broker.two_brokers import TwoBrokers, call
 from respool.model.settings import Settings
 
 
@@ -46,5 +46,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoBroker
     with asyncio.Runner() as runner:
         world = TwoBrokers(runner)
         yield world
+        # Also after a test that failed halfway.
         world.network.request_loss = world.network.reply_loss = 0
+        for broker in world:
+            runner.run(call(broker.offload.release))
         world.stop()

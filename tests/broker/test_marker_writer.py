@@ -9,9 +9,11 @@ from broker.group_client import begin_to_load as begin_to_load_groups
 from broker.group_client import shards as group_shards
 from broker.running_broker import RunningBroker, StartBroker
 from broker.transaction_client import (
+    NEW,
     OFFSETS_TOPIC,
     STATE_TOPIC,
     fetch_offsets,
+    has_open_transaction,
     markers,
     read,
     release,
@@ -51,7 +53,11 @@ class Writing:
     """An end on its way, and how often its coordinator was told that it is everywhere."""
 
     def __init__(
-        self, broker: RunningBroker, *names: TopicPartition, end: EndTransactionMarker | None = None
+        self,
+        broker: RunningBroker,
+        *names: TopicPartition,
+        end: EndTransactionMarker | None = None,
+        needs_newer_epoch: bool = False,
     ) -> None:
         self.told = 0
         self.is_wanted = True
@@ -61,7 +67,11 @@ class Writing:
 
         async def write() -> None:
             broker.broker.markers.write(
-                end or marker(), names, on_written=on_written, is_wanted=lambda: self.is_wanted
+                end or marker(),
+                names,
+                on_written=on_written,
+                is_wanted=lambda: self.is_wanted,
+                needs_newer_epoch=needs_newer_epoch,
             )
 
         broker.run(write())
@@ -196,6 +206,40 @@ def test_a_marker_that_was_written_and_not_committed_is_written_again(
 
     assert writing.told == 1
     assert (count(broker, RIDES), count(broker, FARES)) == (2, 1)
+
+
+def test_a_marker_of_version_2_that_was_written_and_not_committed_counts_when_it_is(
+    broker: RunningBroker,
+) -> None:
+    """It is known when it comes again; that alone does not make it durable."""
+    broker.offload.hold()
+    writing = Writing(broker, RIDES, needs_newer_epoch=True)
+    rides = broker.broker.partitions.find(*RIDES)
+    run_soon(broker, lambda: rides.go_offline(DiskFailed("as the test wants it")))
+    # Somebody mended it, and nothing was synced yet.
+    rides.failure = None
+    settle(broker)
+    assert (writing.told, count(broker, RIDES)) == (0, 1)
+    release(broker)
+
+    assert (writing.told, count(broker, RIDES)) == (1, 1)
+
+
+def test_a_late_marker_of_version_2_does_not_end_the_next_transaction(
+    broker: RunningBroker,
+) -> None:
+    producer = TransactionalProducer(broker, speaks=NEW)
+    producer.write(*RIDES)
+    producer.commit()
+    (end,) = markers(broker, *RIDES)
+    producer.write(*RIDES)
+
+    with pytest.raises(InvalidProducerEpoch):
+        broker.broker.markers.append(end, RIDES, needs_newer_epoch=True)
+    assert has_open_transaction(broker, *RIDES)
+    # As it would in version 1, where epochs say nothing of it.
+    run_soon(broker, lambda: broker.broker.markers.append(end, RIDES))
+    assert not has_open_transaction(broker, *RIDES)
 
 
 def test_a_newer_producer_has_ended_it_already(

@@ -6,6 +6,7 @@ import pytest
 
 from broker.transaction_client import (
     NEW,
+    NOT_LEADER,
     Producer,
     fetch_offsets,
     has_open_transaction,
@@ -117,10 +118,10 @@ def test_a_repeated_end_of_version_2_counts_only_when_the_first_is_on_the_disk(
     producer = producer_at(world, NEW)
     producer.write("rides", 1)
     world.two.offload.hold()
-    world.network.reply_loss = 1
+    world.network.is_impatient = True
     assert producer.end(commit=True) == 0
     world.settle()
-    world.network.reply_loss = 0
+    world.network.is_impatient = False
     world.settle(3)
     assert state(world, producer) == "PrepareCommit"
 
@@ -263,6 +264,55 @@ def test_ends_that_no_coordinator_wants_any_more_are_not_sent(world: TwoBrokers)
 
     assert world.network.asked == []
     assert ends_at(world, TopicPartition("rides", 1)) == []
+
+
+def test_an_end_that_waits_its_turn_is_not_sent_when_its_coordinator_has_stopped(
+    world: TwoBrokers,
+) -> None:
+    first = producer_at(world)
+    second = Producer(
+        world,  # type: ignore[arg-type]
+        next(
+            one for one in map("shop-{}".format, range(100)) if world.coordinator(one) is world.one
+        ),
+    )
+    for producer in (first, second):
+        producer.write("rides", 1)
+    world.network.gate = asyncio.Event()
+    for producer in (first, second):
+        assert producer.end(commit=True) == 0
+        world.settle()
+    for _, shard in world.one.broker.transactions.shards:
+        world.run(call(shard.stop))
+    world.network.gate.set()
+    world.settle(3)
+
+    assert len(world.network.bodies(Api.WRITE_TXN_MARKERS)) == 1
+    assert [one.producer_id for one in ends_at(world, TopicPartition("rides", 1))] == [first.id]
+
+
+def test_a_broker_that_does_not_lead_the_partition_says_so(world: TwoBrokers) -> None:
+    marker = {
+        "producer_id": 4_000,
+        "producer_epoch": 3,
+        "coordinator_epoch": 0,
+        "transaction_result": True,
+        "topics": [
+            {"name": "rides", "partition_indexes": [0, 1]},
+            {"name": "__consumer_offsets", "partition_indexes": [0, 1]},
+        ],
+    }
+    reply = world.one.ask(Api.WRITE_TXN_MARKERS, 2, markers=[marker])
+    assert {
+        (topic.name, one.partition_index): one.error_code
+        for topic in reply.markers[0].topics
+        for one in topic.partitions
+    } == {
+        ("rides", 0): 0,
+        ("rides", 1): NOT_LEADER,
+        ("__consumer_offsets", 0): NOT_LEADER,
+        ("__consumer_offsets", 1): 0,
+    }
 
 
 @both_protocols

@@ -19,6 +19,8 @@ from respool.sim.offload import InlineOffload
 from respool.wire.api_table import Api
 
 UNKNOWN_TOPIC = 3
+NOT_LEADER = 6
+REQUEST_TIMED_OUT = 7
 COORDINATOR_LOAD_IN_PROGRESS = 14
 COORDINATOR_NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16

@@ -65,6 +65,9 @@ class Network:
         self.reply_loss = 0.0
         self.delay_turns_max = 0
         self.cut_off: set[BrokerId] = set()
+        # Whoever asks hears at once that there is no reply; the request is worked on all the same.
+        self.is_impatient = False
+        self._abandoned: list[asyncio.Task[Any]] = []
         # Replies wait for it.
         self.gate: asyncio.Event | None = None
         # All that was asked, by whom it was asked.
@@ -78,7 +81,12 @@ class Network:
         await self._delay()
         if broker in self.cut_off or self.random.random() < self.request_loss:
             raise PeerUnreachable(f"broker {broker}: the request is lost")
-        reply = b"".join(await self.brokers[broker]._answer(memoryview(frame)))
+        answering = asyncio.ensure_future(self.brokers[broker]._answer(memoryview(frame)))
+        if self.is_impatient:
+            self._abandoned.append(answering)
+            await asyncio.sleep(0)
+            raise PeerUnreachable(f"broker {broker}: there is no reply yet")
+        reply = b"".join(await answering)
         if self.gate is not None:
             await self.gate.wait()
         await self._delay()

@@ -213,6 +213,22 @@ def test_brokers_add_for_several_transactions_at_once(broker: RunningBroker, ver
 
 
 @brokers_versions
+def test_one_transaction_that_waits_for_its_markers_does_not_keep_the_others(
+    broker: RunningBroker, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("respool.broker.handlers.add_partitions_to_txn.HELD_S_MAX", 0.001)
+    one, two = Producer(broker, "one"), Producer(broker, "two")
+    one.write("rides", 0)
+    broker.take_offline("rides", 0)
+    assert one.end(commit=True) == 0
+
+    codes = ask_as_broker(broker, version, asked(one, ("rides", 1)), asked(two, ("rides", 1)))
+
+    assert codes == [{("rides", 1): CONCURRENT_TRANSACTIONS}, {("rides", 1): 0}]
+    assert state_of(broker, "two") == "Ongoing"
+
+
+@brokers_versions
 def test_one_transaction_that_is_refused_does_not_keep_the_others(
     broker: RunningBroker, version: int
 ) -> None:

@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 
+from broker.group_client import begin_to_load as begin_to_load_groups
 from broker.running_broker import LATEST, RunningBroker, StartBroker
 from broker.transaction_client import (
     INVALID_PRODUCER_EPOCH,
     INVALID_REQUEST,
+    NOT_LEADER,
     OFFSETS_TOPIC,
+    REQUEST_TIMED_OUT,
     STATE_TOPIC,
     STORAGE_ERROR,
     TRANSACTION_COORDINATOR_FENCED,
@@ -55,8 +58,10 @@ def marker(
     }
 
 
-def ask(broker: RunningBroker, *asked: dict[str, Any]) -> list[dict[tuple[str, int], int]]:
-    reply = broker.ask(Api.WRITE_TXN_MARKERS, 1, markers=asked)
+def ask(
+    broker: RunningBroker, *asked: dict[str, Any], version: int = 1
+) -> list[dict[tuple[str, int], int]]:
+    reply = broker.ask(Api.WRITE_TXN_MARKERS, version, markers=asked)
     assert [one.producer_id for one in reply.markers] == [one["producer_id"] for one in asked]
     return [
         {
@@ -189,3 +194,49 @@ def test_nobody_ends_a_transaction_in_the_topic_of_transactions(broker: RunningB
     assert not any(markers(broker, *name) for name in names if broker.offset(*name, at=LATEST))
     restart(broker, crash=False)
     assert state_of(broker) == "Empty"
+
+
+@pytest.mark.parametrize("transaction_version", [0, 1])
+def test_an_end_of_the_first_version_has_the_epoch_of_the_data(
+    broker: RunningBroker, transaction_version: int
+) -> None:
+    let_hang(broker)
+    end = {**marker(("rides", 0)), "transaction_version": transaction_version}
+
+    assert ask(broker, end, version=2) == [{("rides", 0): 0}]
+    assert not has_open_transaction(broker, "rides")
+
+
+def test_an_end_of_the_second_version_has_a_newer_epoch_than_the_data(
+    broker: RunningBroker,
+) -> None:
+    let_hang(broker)
+    late = {**marker(("rides", 0)), "transaction_version": 2}
+    assert ask(broker, late, version=2) == [{("rides", 0): INVALID_PRODUCER_EPOCH}]
+    assert has_open_transaction(broker, "rides")
+
+    end = {**marker(("rides", 0), epoch=HANGING_EPOCH + 1), "transaction_version": 2}
+    assert ask(broker, end, version=2) == [{("rides", 0): 0}]
+    assert not has_open_transaction(broker, "rides")
+    # When it comes again it is known.
+    assert ask(broker, end, version=2) == [{("rides", 0): INVALID_PRODUCER_EPOCH}]
+    assert len(markers(broker, "rides")) == 1
+
+
+def test_a_group_coordinator_that_loads_is_told_of_as_a_partition_without_a_leader(
+    broker: RunningBroker,
+) -> None:
+    begin_to_load_groups(broker)
+    assert ask(broker, marker((OFFSETS_TOPIC, 1))) == [{(OFFSETS_TOPIC, 1): NOT_LEADER}]
+    assert markers(broker, OFFSETS_TOPIC, 1) == []
+
+
+def test_a_partition_that_commits_nothing_does_not_keep_the_others_back(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("respool.broker.handlers.write_txn_markers.WAIT_S_MAX", 0.001)
+    broker.offload.hold()
+    assert ask(broker, marker(("rides", 0), ("rides", 9))) == [
+        {("rides", 0): REQUEST_TIMED_OUT, ("rides", 9): UNKNOWN_TOPIC}
+    ]
+    release(broker)
