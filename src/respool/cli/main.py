@@ -16,6 +16,7 @@ from respool.cli import (
     consume,
     group,
     log,
+    mirror,
     output,
     produce,
     replay,
@@ -44,6 +45,7 @@ app.add_typer(transaction.app, name="transaction")
 app.add_typer(replay.app, name="replay")
 app.add_typer(log.app, name="log")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(mirror.app, name="mirror")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,0 +1,445 @@
+"""Copies partitions, batch by batch as they are, from one cluster's leaders to another's.
+
+```
+ source --- fetch ---> prepare ---> produce, acks=all ---> target
+        <-- one at a time          <-- several under way
+            for each leader
+```
+Where to go on is never written down anywhere: it is where the copy ends. So whatever is killed, on whichever side, the
+next run finds its place by asking. While it runs, a partition's next fetch does not wait for its last batch to be
+acknowledged; when one is refused, those behind it are refused too, and all begins again from the copy's end.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from respool.cli.mirror_link import (
+    DELETE_RECORDS_VERSION,
+    EARLIEST,
+    FETCH_LANE,
+    FETCH_VERSION,
+    LATEST,
+    PRODUCE_VERSION,
+    REQUEST_MS,
+    MirrorLink,
+    Place,
+    Unreachable,
+    by_topic,
+    fetch_fields,
+    words,
+)
+from respool.cli.mirror_partition import PartitionCopy, State, difference, header_of
+from respool.model.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    LeaderNotAvailable,
+    NotEnoughReplicas,
+    NotLeader,
+    OutOfOrderSequence,
+    PolicyViolation,
+    RequestTimedOut,
+    StorageFailed,
+    UnknownTopicOrPartition,
+)
+from respool.model.ids import Offset
+from respool.records.mirrored import OldFormat, Straddling, fillers, prepare
+from respool.wire.api_table import Api
+
+MIB = 1024 * 1024
+FETCH_BYTES_MAX = 16 * MIB
+PARTITION_BYTES_MAX = 8 * MIB
+FETCH_WAIT_MS = 500
+# How much may be on its way to the target; with more, fetching waits.
+UNDER_WAY_BYTES_MAX = 64 * MIB
+ALL_IN_SYNC = -1
+NAP_SECONDS = 0.1
+STARTS_SECONDS = 1.0
+DELETE_MS = 10_000
+NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+# A damaged batch may have been damaged on its way; after so many tries it was not.
+DAMAGED_TRIES_MAX = 5
+
+_PASSING = {
+    OutOfOrderSequence.code,
+    UnknownTopicOrPartition.code,
+    LeaderNotAvailable.code,
+    NotLeader.code,
+    RequestTimedOut.code,
+    StorageFailed.code,
+    NotEnoughReplicas.code,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+}
+_NOT_OURS = {PolicyViolation.code, InvalidRecord.code}
+
+
+class _Piece(NamedTuple):
+    """Batches of one partition on their way to the target."""
+
+    copy: PartitionCopy
+    run: int
+    data: bytes
+    end: int
+
+
+class MirrorCopy:
+    """`run` copies what was `add`ed, until it is cancelled."""
+
+    def __init__(
+        self,
+        source: MirrorLink,
+        target: MirrorLink,
+        *,
+        keep_longer: bool = False,
+        on_stopped: Callable[[str, str], None],
+        on_loss: Callable[[PartitionCopy, int], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`on_stopped` is told of a topic that cannot be copied and why; `on_loss` of what the source had deleted
+        before it was copied, and how much of it.
+        """
+        self._source = source
+        self._target = target
+        self._keep_longer = keep_longer
+        self._on_stopped = on_stopped
+        self._on_loss = on_loss
+        self._clock = clock
+        self.partitions: dict[Place, PartitionCopy] = {}
+        # Topics of which records may vanish from the midst of a batch.
+        self.compacted: set[str] = set()
+        self.bytes_copied = 0
+        self.offsets_copied = 0
+        self._under_way = 0
+        self._has_room = asyncio.Event()
+        self._fetchers: dict[int, asyncio.Task[None]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._turn = 0
+
+    def add(self, places: Iterable[Place]) -> None:
+        for place in places:
+            self.partitions.setdefault(place, PartitionCopy(place=place))
+
+    def stop_topic(self, topic: str, why: str) -> None:
+        copies = [copy for copy in self.partitions.values() if copy.place[0] == topic]
+        was_stopped = all(copy.state is State.STOPPED for copy in copies)
+        for copy in copies:
+            copy.stop(why)
+        if not was_stopped:
+            self._on_stopped(topic, why)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all is copied that was there when it began, of what can be."""
+        return all(
+            copy.state is State.STOPPED or copy.is_done(starts_too=not self._keep_longer)
+            for copy in self.partitions.values()
+        )
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as self._tasks:
+            self._tasks.create_task(self._keep_seeking())
+            if not self._keep_longer:
+                self._tasks.create_task(self._keep_starts())
+            while True:
+                self._start_fetchers(self._tasks)
+                await asyncio.sleep(NAP_SECONDS)
+
+    # -- where the copy ends -------------------------------------------------------------------------------------------
+
+    async def _keep_seeking(self) -> None:
+        while True:
+            now = self._clock()
+            due = [
+                copy
+                for copy in self.partitions.values()
+                if copy.state is State.SEEKING and copy.due_at <= now
+            ]
+            if due:
+                await self._seek(due)
+            await asyncio.sleep(NAP_SECONDS)
+
+    async def _seek(self, due: list[PartitionCopy]) -> None:
+        places = [copy.place for copy in due]
+        try:
+            if any(copy.tries for copy in due):
+                await self._source.refresh()
+                await self._target.refresh()
+        except Unreachable as error:
+            self._again(due, str(error))
+            return
+        # The target first: the source may only grow meanwhile.
+        starts = await self._target.offsets(places, EARLIEST)
+        ends = await self._target.offsets(places, LATEST)
+        source_starts = await self._source.offsets(places, EARLIEST)
+        source_ends = await self._source.offsets(places, LATEST)
+        for copy in due:
+            place = copy.place
+            if place not in starts or place not in ends:
+                self._again([copy], f"{self._target.name} does not say where {copy.name} ends")
+            elif place not in source_starts or place not in source_ends:
+                self._again([copy], f"{self._source.name} does not say where {copy.name} ends")
+            else:
+                copy.target_start, copy.target_end = starts[place], ends[place]
+                copy.source_start, copy.source_end = source_starts[place], source_ends[place]
+                try:
+                    await self._begin(copy)
+                except Unreachable as error:
+                    self._again([copy], str(error))
+
+    async def _begin(self, copy: PartitionCopy) -> None:
+        if copy.goal is None:
+            copy.goal = copy.source_end
+        end, run, epoch = copy.target_end, copy.run, -1
+        if end > copy.source_end:
+            self._stop(
+                copy,
+                f"{copy.name} has messages up to offset {end} in the copy, and up to {copy.source_end} at the source: "
+                "the source has lost some, or was made anew",
+            )
+            return
+        if end > max(copy.target_start, copy.source_start):
+            mine = await self._target.first_batch(copy.place, end - 1)
+            theirs = await self._source.first_batch(copy.place, end - 1)
+            is_compacted = copy.place[0] in self.compacted
+            different = difference(mine, theirs, end - 1, is_compacted=is_compacted)
+            if different:
+                self._stop(copy, f"{copy.name} is not what the source has: {different}")
+                return
+            header = header_of(theirs)
+            # Of a batch that begins later nothing is known about what lies before.
+            epoch = header.leader_epoch if header and header.base_offset < end else -1
+        elif end < copy.source_start:
+            end = await self._fill(copy)
+        if copy.run == run and copy.state is State.SEEKING:
+            copy.begin(end, epoch)
+
+    async def _fill(self, copy: PartitionCopy) -> int:
+        """The source begins after the copy's end: let empty batches stand for what it deleted."""
+        first = header_of(await self._source.first_batch(copy.place, copy.source_start))
+        # The source may start inside a batch, and that comes whole.
+        begin = copy.source_start if first is None else min(copy.source_start, first.base_offset)
+        if copy.target_end > 0:
+            self._on_loss(copy, begin - copy.target_end)
+        data = fillers(Offset(copy.target_end), Offset(begin))
+        leader = self._target.leader_of(copy.place)
+        if leader is None:
+            raise Unreachable(f"{self._target.name}: nobody leads {copy.name}")
+        reply = await self._target.ask(
+            leader, Api.PRODUCE, PRODUCE_VERSION, _produce_fields([(copy.place, data)])
+        )
+        ((_, answer),) = _answers(reply)
+        if answer.error_code:
+            raise Unreachable(f"{self._target.name}: {copy.name}: {words(answer.error_code)}")
+        return begin
+
+    def _again(self, copies: Iterable[PartitionCopy], why: str) -> None:
+        now = self._clock()
+        for copy in copies:
+            copy.seek_again(why, now)
+
+    def _stop(self, copy: PartitionCopy, why: str) -> None:
+        self.stop_topic(copy.place[0], why)
+
+    # -- fetching ------------------------------------------------------------------------------------------------------
+
+    def _start_fetchers(self, tasks: asyncio.TaskGroup) -> None:
+        for leader in self._source.by_leader(self.partitions):
+            if leader not in self._fetchers:
+                self._fetchers[leader] = tasks.create_task(self._keep_fetching(leader))
+
+    async def _keep_fetching(self, leader: int) -> None:
+        while True:
+            while self._under_way >= UNDER_WAY_BYTES_MAX:
+                self._has_room.clear()
+                await self._has_room.wait()
+            wanted = self._wanted_of(leader)
+            if not wanted:
+                await asyncio.sleep(NAP_SECONDS)
+                continue
+            fields = fetch_fields(
+                [(copy.place, copy.position, copy.epoch) for copy in wanted],
+                bytes_max=FETCH_BYTES_MAX,
+                partition_bytes_max=PARTITION_BYTES_MAX,
+                wait_ms=FETCH_WAIT_MS,
+            )
+            runs = [copy.run for copy in wanted]
+            try:
+                reply = await self._source.ask(
+                    leader, Api.FETCH, FETCH_VERSION, fields, lane=FETCH_LANE
+                )
+            except Unreachable as error:
+                self._again(wanted, str(error))
+                continue
+            if reply.error_code:
+                self._again(wanted, f"{self._source.name}: {words(reply.error_code)}")
+                continue
+            self._take(
+                {
+                    copy.place: copy
+                    for copy, run in zip(wanted, runs, strict=True)
+                    if copy.run == run and copy.state is State.COPYING
+                },
+                reply,
+            )
+
+    def _wanted_of(self, leader: int) -> list[PartitionCopy]:
+        """All that this broker leads, each time another one first: a reply may be full before the last."""
+        led = [
+            copy
+            for copy in self.partitions.values()
+            if copy.state is State.COPYING and self._source.leader_of(copy.place) == leader
+        ]
+        self._turn += 1
+        at = self._turn % len(led) if led else 0
+        # Grouped by topic again, as a request has them; the order within is what matters.
+        return led[at:] + led[:at]
+
+    def _take(self, asked: dict[Place, PartitionCopy], reply: Any) -> None:
+        pieces: dict[int, list[_Piece]] = {}
+        for topic in reply.responses:
+            for answer in topic.partitions:
+                copy = asked.get((topic.topic, answer.partition_index))
+                if copy is None:
+                    continue
+                piece = self._take_one(copy, answer)
+                if piece is None:
+                    continue
+                leader = self._target.leader_of(copy.place)
+                if leader is None:
+                    self._again([copy], f"{self._target.name}: nobody leads {copy.name}")
+                else:
+                    pieces.setdefault(leader, []).append(piece)
+        assert self._tasks is not None
+        for leader, led in pieces.items():
+            self._under_way += sum(len(piece.data) for piece in led)
+            # In the order of their making, for they go to the same connection.
+            self._tasks.create_task(self._produce(leader, led))
+
+    def _take_one(self, copy: PartitionCopy, answer: Any) -> _Piece | None:
+        if answer.error_code:
+            self._again([copy], f"{self._source.name}: {copy.name}: {words(answer.error_code)}")
+            return None
+        if answer.diverging_epoch.epoch >= 0:
+            self._stop(
+                copy,
+                f"{copy.name}: the source has lost messages from offset {answer.diverging_epoch.end_offset} on, and "
+                f"they are copied up to {copy.position}",
+            )
+            return None
+        copy.source_end = max(answer.high_watermark, copy.source_end)
+        copy.source_start = max(answer.log_start_offset, copy.source_start)
+        return self._prepare(copy, answer.records) if answer.records else None
+
+    def _prepare(self, copy: PartitionCopy, records: bytes) -> _Piece | None:
+        try:
+            prepared = prepare(records, begin=Offset(copy.position))
+        except Straddling as error:
+            self._stop(copy, f"{copy.name} is not what the source has: {error}")
+            return None
+        except OldFormat:
+            self._stop(
+                copy, f"{copy.name} has messages in the format of before Kafka 0.11 at the source"
+            )
+            return None
+        if not prepared.data:
+            return None
+        copy.position, copy.epoch = prepared.end, prepared.leader_epoch
+        return _Piece(copy, copy.run, prepared.data, prepared.end)
+
+    # -- producing -----------------------------------------------------------------------------------------------------
+
+    async def _produce(self, leader: int, pieces: list[_Piece]) -> None:
+        by_place = {piece.copy.place: piece for piece in pieces}
+        fields = _produce_fields((place, piece.data) for place, piece in by_place.items())
+        try:
+            reply = await self._target.ask(leader, Api.PRODUCE, PRODUCE_VERSION, fields)
+        except Unreachable as error:
+            self._again((piece.copy for piece in pieces if _is_valid(piece)), str(error))
+            return
+        finally:
+            self._under_way -= sum(len(piece.data) for piece in pieces)
+            self._has_room.set()
+        for place, answer in _answers(reply):
+            piece = by_place[place]
+            if _is_valid(piece):
+                self._judge(piece, answer)
+
+    def _judge(self, piece: _Piece, answer: Any) -> None:
+        copy, code = piece.copy, int(answer.error_code)
+        if not code:
+            self.bytes_copied += len(piece.data)
+            self.offsets_copied += max(0, piece.end - copy.target_end)
+            copy.on_written(piece.end)
+            return
+        why = (
+            f"{self._target.name}: {copy.name}: {answer.error_message or words(answer.error_code)}"
+        )
+        is_passing = code in _PASSING or (
+            code == CorruptMessage.code and copy.tries < DAMAGED_TRIES_MAX
+        )
+        if is_passing:
+            self._again([copy], why)
+        elif code in _NOT_OURS:
+            self._stop(copy, f"{copy.name} is a mirror no longer, or not ours: {why}")
+        else:
+            self._stop(copy, why)
+
+    # -- where the source starts ---------------------------------------------------------------------------------------
+
+    async def _keep_starts(self) -> None:
+        """Delete what the source has deleted."""
+        while True:
+            await asyncio.sleep(STARTS_SECONDS if not self._has_behind() else NAP_SECONDS)
+            behind = [copy for copy in self.partitions.values() if _starts_before(copy)]
+            for leader, places in self._target.by_leader(copy.place for copy in behind).items():
+                await self._raise_starts(leader, [self.partitions[place] for place in places])
+
+    def _has_behind(self) -> bool:
+        return any(map(_starts_before, self.partitions.values()))
+
+    async def _raise_starts(self, leader: int, copies: list[PartitionCopy]) -> None:
+        partitions = [
+            (copy.place, {"partition_index": copy.place[1], "offset": copy.source_start})
+            for copy in copies
+        ]
+        fields = {"topics": by_topic(partitions, topic="name"), "timeout": DELETE_MS}
+        try:
+            reply = await self._target.ask(
+                leader, Api.DELETE_RECORDS, DELETE_RECORDS_VERSION, fields
+            )
+        except Unreachable:
+            # It is tried again; whoever copies there says what is the matter.
+            await asyncio.sleep(STARTS_SECONDS)
+            return
+        for topic in reply.topics:
+            for one in topic.partitions:
+                copy = self.partitions[topic.name, one.partition_index]
+                if not one.error_code:
+                    copy.target_start = max(copy.target_start, one.low_watermark)
+
+
+def _starts_before(copy: PartitionCopy) -> bool:
+    return copy.state is State.COPYING and copy.target_start < copy.source_start <= copy.target_end
+
+
+def _is_valid(piece: _Piece) -> bool:
+    return piece.copy.run == piece.run and piece.copy.state is State.COPYING
+
+
+def _produce_fields(pieces: Iterable[tuple[Place, bytes]]) -> dict[str, Any]:
+    partitions = [(place, {"index": place[1], "records": data}) for place, data in pieces]
+    return {
+        "transactional_id": None,
+        "acks": ALL_IN_SYNC,
+        "timeout": REQUEST_MS,
+        "topic_data": by_topic(partitions, topic="name", inside="partition_data"),
+    }
+
+
+def _answers(reply: Any) -> list[tuple[Place, Any]]:
+    return [
+        ((topic.name, one.index), one)
+        for topic in reply.responses
+        for one in topic.partition_responses
+    ]

@@ -1,0 +1,307 @@
+"""A mirror at work: looks for topics, copies them, copies groups' offsets, and tells how it is doing, until it ends."""
+
+import asyncio
+import re
+import signal
+import time
+from dataclasses import dataclass
+
+from respool.cli import output
+from respool.cli.errors import BrokerUnreachable, CliError, NotFound
+from respool.cli.kafka import Cluster
+from respool.cli.mirror_copy import MirrorCopy
+from respool.cli.mirror_groups import GroupCare
+from respool.cli.mirror_link import MirrorLink, TopicMap, Unreachable
+from respool.cli.mirror_partition import PartitionCopy, State
+from respool.cli.mirror_report import MirrorReport
+from respool.cli.mirror_topics import TopicCare, Wanted, partition_counts, why_not_followed
+
+SURVEY_SECONDS = 5.0
+GROUPS_SECONDS = 10.0
+NAP_SECONDS = 0.05
+LIVE_SECONDS = 0.5
+# With --once: how long nothing may go on before it is given up.
+AWAY_SECONDS_MAX = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorPlan:
+    source: str
+    target: str
+    topics: Wanted
+    groups: tuple[re.Pattern[str], ...] = ()
+    once: bool = False
+    keep_longer: bool = False
+    as_json: bool = False
+    interval_seconds: float = 10.0
+
+
+class MirrorRun:
+    def __init__(self, plan: MirrorPlan) -> None:
+        """
+        Raises:
+            BrokerUnreachable: one side does not answer.
+        """
+        self._plan = plan
+        clusters = connect(plan.source, "--from"), connect(plan.target, "--to")
+        self._topics = TopicCare(*clusters)
+        self._topics.check_target(plan.target)
+        self._groups = GroupCare(*clusters, plan.groups) if plan.groups else None
+        # What the source's topics were when their copying began.
+        self._followed: dict[str, TopicMap] = {}
+        self._busy_groups: set[str] = set()
+        self._troubles: dict[str, str] = {}
+        self._stopped: dict[str, str] = {}
+        self._groups_copied = False
+
+    async def run(self) -> None:
+        """Until it is done (--once), or SIGINT or SIGTERM.
+
+        Raises:
+            CliError: something could not be mirrored.
+        """
+        self._source = MirrorLink("the source", self._plan.source)
+        self._target = MirrorLink("the target", self._plan.target)
+        self._copy = MirrorCopy(
+            self._source,
+            self._target,
+            keep_longer=self._plan.keep_longer,
+            on_stopped=self._on_stopped,
+            on_loss=self._on_loss,
+        )
+        self._copy.compacted = self._topics.compacted
+        self._report = MirrorReport(self._copy, as_json=self._plan.as_json)
+        interrupted = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, interrupted.set)
+        work = asyncio.create_task(self._work())
+        stop = asyncio.create_task(interrupted.wait())
+        try:
+            with self._report.shown():
+                await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+                was_interrupted = not work.done()
+                work.cancel()
+                stop.cancel()
+                await asyncio.gather(work, stop, return_exceptions=True)
+                self._report.tell(time.monotonic())
+        finally:
+            await self._source.close()
+            await self._target.close()
+        if was_interrupted:
+            output.note("stopped; the next start goes on where the copies end")
+        elif not work.cancelled():
+            _raise_one(work.exception())
+        if self._stopped:
+            raise CliError(
+                f"{output.counted(len(self._stopped), 'topic')} not mirrored: {', '.join(sorted(self._stopped))}",
+                hint="why is said above; the copies are left as they were",
+            )
+
+    async def _work(self) -> None:
+        await self._survey_first()
+        async with asyncio.TaskGroup() as tasks:
+            running = [
+                tasks.create_task(self._copy.run()),
+                tasks.create_task(self._keep_surveying()),
+                tasks.create_task(self._keep_telling()),
+            ]
+            if self._groups is not None:
+                running.append(tasks.create_task(self._keep_groups(self._groups)))
+            await self._wait_for_end()
+            for task in running:
+                task.cancel()
+
+    async def _wait_for_end(self) -> None:
+        moved_at, copied = time.monotonic(), -1
+        while not self._has_ended():
+            await asyncio.sleep(NAP_SECONDS)
+            if self._copy.bytes_copied != copied:
+                moved_at, copied = time.monotonic(), self._copy.bytes_copied
+            if self._plan.once and time.monotonic() - moved_at > AWAY_SECONDS_MAX:
+                whys = {one.why for one in self._copy.partitions.values() if one.why}
+                raise BrokerUnreachable(
+                    f"nothing was copied for {AWAY_SECONDS_MAX:.0f} seconds: {'; '.join(sorted(whys))}",
+                    hint="run it again to go on where it stopped",
+                )
+
+    def _has_ended(self) -> bool:
+        copies = self._copy.partitions.values()
+        if copies and all(one.state is State.STOPPED for one in copies):
+            return True
+        has_groups = self._groups is None or self._groups_copied
+        return self._plan.once and self._copy.is_done and has_groups
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    async def _survey_first(self) -> None:
+        try:
+            await self._survey()
+        except Unreachable as error:
+            raise BrokerUnreachable(str(error)) from error
+        if not self._copy.partitions and not self._stopped:
+            if self._plan.once:
+                raise NotFound(
+                    f"no topic at {self._plan.source} matches --topics",
+                    hint=f"see: respool topic list --broker {self._plan.source}",
+                )
+            self._report.note("no topic matches yet; waiting for one")
+
+    async def _keep_surveying(self) -> None:
+        while True:
+            await asyncio.sleep(SURVEY_SECONDS)
+            try:
+                await self._survey()
+            except (Unreachable, CliError) as error:
+                self._trouble("topics", str(error))
+            else:
+                self._trouble("topics", "")
+
+    async def _survey(self) -> None:
+        await self._source.refresh()
+        await self._target.refresh()
+        names = self._plan.topics.of(self._source.topics)
+        await self._make_missing(names)
+        held = [name for name in {*names, *self._followed} if name in self._target.topics]
+        mirrors = await asyncio.to_thread(self._topics.mirrors_among, held) if held else {}
+        for name, known in self._followed.items():
+            why = why_not_followed(
+                name,
+                self._source.topics.get(name),
+                known,
+                self._target.topics.get(name),
+                is_mirror=mirrors.get(name, True),
+            )
+            if why:
+                self._copy.stop_topic(name, why)
+        for name in names:
+            if name in self._target.topics and name not in self._stopped:
+                await self._follow(name, is_mirror=mirrors.get(name, False))
+
+    async def _make_missing(self, names: list[str]) -> None:
+        missing = [name for name in names if name not in self._target.topics]
+        for name in missing:
+            if name in self._followed:
+                self._copy.stop_topic(name, f"{name} was deleted at the target")
+                continue
+            count = partition_counts(self._source.topics, name)
+            await asyncio.to_thread(self._topics.create, name, partitions=count)
+            self._report.note(f"created {name} at the target", style="")
+            if left_out := self._topics.left_out.pop(name, None):
+                self._report.note(f"{name}: not known here, and left out: {', '.join(left_out)}")
+        if missing:
+            await self._target.refresh()
+
+    async def _follow(self, name: str, *, is_mirror: bool) -> None:
+        wanted = partition_counts(self._source.topics, name)
+        have = partition_counts(self._target.topics, name)
+        if not is_mirror:
+            if name not in self._followed:
+                self._on_stopped(
+                    name, f"there is a topic {name} at the target, and it is no mirror"
+                )
+            return
+        if have > wanted:
+            why = f"{name} has {have} partitions at the target, and {wanted} at the source"
+            if name in self._followed:
+                self._copy.stop_topic(name, why)
+            else:
+                self._on_stopped(name, why)
+            return
+        if have < wanted:
+            await asyncio.to_thread(self._topics.grow, name, partitions=wanted)
+            self._report.note(f"{name} has {wanted} partitions now", style="")
+            await self._target.refresh()
+        self._followed.setdefault(name, self._source.topics[name])
+        self._copy.add((name, number) for number in self._source.topics[name].leaders)
+
+    def _on_stopped(self, topic: str, why: str) -> None:
+        if topic in self._stopped:
+            return
+        self._stopped[topic] = why
+        self._report.note(f"error: {why}", style="bold red")
+        self._report.note(f"  {_advice(topic, why, self._plan.target)}", style="")
+
+    def _on_loss(self, copy: PartitionCopy, count: int) -> None:
+        self._report.note(
+            f"{copy.name}: the source had deleted {output.counted(count, 'offset')} from {copy.target_end} on before "
+            "they were copied"
+        )
+
+    # -- groups and words ----------------------------------------------------------------------------------------------
+
+    async def _keep_groups(self, groups: GroupCare) -> None:
+        while True:
+            was_done = self._copy.is_done
+            ends = {
+                place: copy.target_end
+                for place, copy in self._copy.partitions.items()
+                if copy.state is State.COPYING
+            }
+            try:
+                done = await asyncio.to_thread(groups.copy, ends)
+            except CliError as error:
+                self._trouble("groups", error.message)
+            else:
+                self._trouble("groups", "; ".join(f"{k}: {v}" for k, v in done.failed.items()))
+                for name in sorted(done.busy - self._busy_groups):
+                    self._report.note(
+                        f"group {name} is at work at the target: its offsets are its own", style=""
+                    )
+                self._busy_groups |= done.busy
+                # What was copied after the last look counts, too.
+                self._groups_copied = was_done
+            await asyncio.sleep(NAP_SECONDS if self._plan.once else GROUPS_SECONDS)
+
+    async def _keep_telling(self) -> None:
+        while True:
+            self._report.tell(time.monotonic())
+            seconds = LIVE_SECONDS if self._report.is_live else self._plan.interval_seconds
+            await asyncio.sleep(seconds)
+
+    def _trouble(self, what: str, why: str) -> None:
+        """Said once, and once more when it has passed."""
+        before = self._troubles.get(what, "")
+        if why and why != before:
+            self._report.note(f"{what}: {why}; trying again")
+        elif before and not why:
+            self._report.note(f"{what}: all well again", style="dim")
+        self._troubles[what] = why
+
+
+def connect(address: str, option: str) -> Cluster:
+    """
+    Raises:
+        BrokerUnreachable: nobody answers there.
+    """
+    try:
+        return Cluster.connect(address)
+    except BrokerUnreachable as error:
+        raise BrokerUnreachable(f"{option} {address}: {error.message}", hint=_REACH_HINT) from error
+
+
+_REACH_HINT = (
+    "both clusters must be reachable from here, also at the addresses their brokers advertise"
+)
+
+
+def _advice(topic: str, why: str, target: str) -> str:
+    if "promoted" in why or "gone at the source" in why:
+        return "nothing is to be done; leave it out with --exclude the next time"
+    if "is no mirror" in why:
+        return (
+            f"leave it out with --exclude {topic}; or, if it is an old copy to be gone on with: "
+            f"respool topic alter {topic} --set respool.mirror=true --broker {target}"
+        )
+    return (
+        f"the copy is left as it is. To copy all anew: respool topic delete {topic} --broker {target}, "
+        "and start the mirror again"
+    )
+
+
+def _raise_one(error: BaseException | None) -> None:
+    """The first failure, out of the groups that tasks wrap it in."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if error is not None:
+        raise error

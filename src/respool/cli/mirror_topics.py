@@ -1,0 +1,134 @@
+"""Which topics are mirrored, and that the target has them: with as many partitions, and the settings of a copy."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from respool.cli.errors import CliError, UsageError
+from respool.cli.kafka import Cluster, Setting, TopicExists
+from respool.cli.mirror_link import TopicMap
+from respool.model.internal_topics import is_internal
+from respool.model.topic_config import CONFIG_RULES
+
+MIRROR_SETTING = "respool.mirror"
+# How safe the copy is, is for whoever runs the target to say.
+NOT_COPIED = {
+    MIRROR_SETTING,
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+    "respool.flush",
+    "respool.flush.interval.ms",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Topics by regular expressions, each for the whole name."""
+
+    include: tuple[re.Pattern[str], ...]
+    exclude: tuple[re.Pattern[str], ...] = ()
+
+    def has(self, name: str) -> bool:
+        return any(one.fullmatch(name) for one in self.include) and not any(
+            one.fullmatch(name) for one in self.exclude
+        )
+
+    def of(self, names: Iterable[str]) -> list[str]:
+        # The broker's own topics, and what our own tools note down about this cluster.
+        return sorted(
+            name
+            for name in names
+            if not is_internal(name) and not name.startswith("__") and self.has(name)
+        )
+
+
+def parse_patterns(texts: Collection[str], *, option: str) -> tuple[re.Pattern[str], ...]:
+    """
+    Raises:
+        UsageError: one is no regular expression.
+    """
+    found = []
+    for text in texts:
+        try:
+            found.append(re.compile(text))
+        except re.error as error:
+            raise UsageError(
+                f"{option} {text!r} is no regular expression: {error}",
+                hint="all of them: '.*'; those that begin with rides: 'rides.*'",
+            ) from None
+    return tuple(found)
+
+
+class TopicCare:
+    """Makes topics at the target, and lets them grow. Blocks: it stands on the client library's admin."""
+
+    def __init__(self, source: Cluster, target: Cluster) -> None:
+        self._source = source
+        self._target = target
+        # Settings of the source that the target does not know, by topic.
+        self.left_out: dict[str, list[str]] = {}
+        self.compacted: set[str] = set()
+
+    def create(self, name: str, *, partitions: int) -> None:
+        settings = self._source.settings([name])[name]
+        own = [one for one in settings if one.source == "topic"]
+        copied = {
+            one.name: one.value
+            for one in own
+            if one.name in CONFIG_RULES and one.name not in NOT_COPIED
+        }
+        unknown = sorted(one.name for one in own if one.name not in CONFIG_RULES)
+        if unknown:
+            self.left_out[name] = unknown
+        # If it was made meanwhile, whether it is a mirror is looked at next.
+        with suppress(TopicExists):
+            self._target.create_topic(
+                name, partitions=partitions, settings={**copied, MIRROR_SETTING: "true"}
+            )
+
+    def grow(self, name: str, *, partitions: int) -> None:
+        self._target.grow_topic(name, partitions=partitions)
+
+    def mirrors_among(self, names: Collection[str]) -> dict[str, bool]:
+        """Which of these topics of the target are mirrors."""
+        settings = self._target.settings(sorted(names))
+        for name, each in settings.items():
+            if "compact" in _value(each, "cleanup.policy"):
+                self.compacted.add(name)
+        return {name: _value(each, MIRROR_SETTING) == "true" for name, each in settings.items()}
+
+    def check_target(self, broker: str) -> None:
+        """
+        Raises:
+            CliError: the target's brokers have no mirrors: they are not ours, or too old.
+        """
+        names = [name for name in self._target.topics() if not name.startswith("__")][:1]
+        settings = self._target.settings(names)
+        for each in settings.values():
+            if all(one.name != MIRROR_SETTING for one in each):
+                raise CliError(
+                    f"the broker at {broker} has no mirror topics: it is not a Respool broker, or an older one",
+                    hint="a mirror is written to a Respool cluster; the source may be any that speaks Kafka's protocol",
+                )
+
+
+def _value(settings: Iterable[Setting], name: str) -> str:
+    return next((one.value for one in settings if one.name == name), "")
+
+
+def why_not_followed(
+    name: str, source: TopicMap | None, known: TopicMap, target: TopicMap | None, *, is_mirror: bool
+) -> str:
+    """Why a topic that was being copied cannot be any more; empty while it can."""
+    if source is None:
+        return f"{name} is gone at the source; the copy stays as it is"
+    if source.id is not None and known.id is not None and source.id != known.id:
+        return f"{name} was deleted and made anew at the source; the copy is of the old one"
+    if target is not None and not is_mirror:
+        return f"{name} is a mirror no longer: it was promoted"
+    return ""
+
+
+def partition_counts(topics: Mapping[str, TopicMap], name: str) -> int:
+    return len(topics[name].leaders) if name in topics else 0
