@@ -274,6 +274,39 @@ def test_a_store_that_does_not_answer_is_told_later() -> None:
     play(story)
 
 
+def test_one_that_refuses_is_suspected_until_it_is_gone_or_takes_connections_again() -> None:
+    async def story(stage: Stage) -> None:
+        process = await watched(stage)
+        assert stage.watching.suspects == set()
+        stage.kill(process)
+        await asyncio.sleep(0.1)
+        assert stage.watching.suspects == {OTHER}
+        again = await stage.start_other()
+        await asyncio.sleep(0.5)
+        assert stage.watching.suspects == set()
+        stage.kill(again)
+        await asyncio.sleep(2)
+        assert stage.registration is None
+        assert stage.watching.suspects == {OTHER}
+        stage.tell()
+        assert stage.watching.suspects == set()
+
+    play(story)
+
+
+def test_one_that_refuses_only_here_is_not_suspected_for_ever() -> None:
+    async def story(stage: Stage) -> None:
+        stage.controller = THIRD
+        process = await watched(stage)
+        stage.kill(process)
+        await asyncio.sleep(DEAD_AFTER_MS / 1000)
+        assert stage.watching.suspects == {OTHER}
+        await asyncio.sleep(LONG_S)
+        assert stage.watching.suspects == set()
+
+    play(story)
+
+
 def test_nobody_is_watched_when_it_is_switched_off() -> None:
     async def story(stage: Stage) -> None:
         process = await watched(stage, dead_after_ms=0)

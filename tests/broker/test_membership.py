@@ -28,7 +28,13 @@ SETTINGS = SessionSettings(lease_ttl_ms=20, pause_ms=1, wait_ms=1)
 class Run:
     """One run of a broker's process."""
 
-    def __init__(self, world: "World", *, clean_run: UUID | None = None) -> None:
+    def __init__(
+        self,
+        world: "World",
+        *,
+        clean_run: UUID | None = None,
+        settings: SessionSettings = SETTINGS,
+    ) -> None:
         me = BrokerEndpoint(id=ME, host="host", port=9092, rack="a")
         self.stops = 0
         dice = SimDice(next(world.seeds))
@@ -36,7 +42,7 @@ class Run:
         self._loading = self.catalog.load(cluster_id="c", me=me)
         self.membership = Membership(
             me=ME,
-            session=Session(me, settings=SETTINGS, clean_run=clean_run),
+            session=Session(me, settings=settings, clean_run=clean_run),
             store=world.store,
             catalog=self.catalog,
             clock=world.clock,
@@ -132,6 +138,35 @@ def test_who_cannot_renew_acts_no_more_before_others_can_take_over(
             await until(lambda: run.stops)
 
         await meanwhile(run.membership.stay(), wait())
+
+    play(tmp_path, monkeypatch, story)
+
+
+def test_who_was_taken_for_dead_hears_of_it_at_once_and_registers_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        # Nobody lives to see when such a lease is to be renewed.
+        run = Run(world, settings=SessionSettings(lease_ttl_ms=1_000_000_000, wait_ms=1))
+        epoch = await run.join()
+        stored = await world.store.get(keys.broker_key(ME))
+        assert stored is not None
+        lease = keys.decode_broker(ME, stored.value, revision=stored.revision).lease
+        assert lease is not None
+
+        async def push_out() -> None:
+            # It may be asked for no reason, too.
+            run.membership.doubt_lease()
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert run.membership.epoch == epoch
+            await world.store.revoke_lease(lease)
+            run.membership.doubt_lease()
+            await until(lambda: run.membership.epoch not in (None, epoch))
+
+        await meanwhile(run.membership.stay(), push_out())
+        assert run.stops == 1
+        assert await world.is_registered()
 
     play(tmp_path, monkeypatch, story)
 

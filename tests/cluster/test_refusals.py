@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.cluster.refusals import REFUSALS_MIN, Refusals
+from respool.cluster.refusals import REFUSALS_MIN, SUSPECTED_TIMES, Refusals
 
 DEAD_AFTER_MS = 1_000
 
@@ -57,6 +57,23 @@ def test_a_few_refusals_are_needed_for_who_asks_may_have_stood_still() -> None:
     assert not refusals.is_dead(now_ms=10_000)
     refuse(refusals, 10_250)
     assert refusals.is_dead(now_ms=10_250)
+
+
+def test_one_that_refuses_is_suspected_for_a_while() -> None:
+    refusals = reached()
+    assert not refusals.is_suspected(now_ms=0)
+    refuse(refusals, 0)
+    assert refusals.is_suspected(now_ms=0)
+    assert refusals.is_suspected(now_ms=SUSPECTED_TIMES * DEAD_AFTER_MS - 1)
+    assert not refusals.is_suspected(now_ms=SUSPECTED_TIMES * DEAD_AFTER_MS)
+    refusals.on_reached()
+    assert not refusals.is_suspected(now_ms=1)
+
+
+def test_one_that_was_never_reached_is_not_suspected() -> None:
+    refusals = Refusals(dead_after_ms=DEAD_AFTER_MS)
+    refuse(refusals, 0, 1, 2)
+    assert not refusals.is_suspected(now_ms=2)
 
 
 @given(st.lists(st.tuples(st.sampled_from("tsr"), st.integers(0, 700)), max_size=30))

@@ -72,6 +72,8 @@ class DeathWatch:
         self._spawn = spawn
         self._image: ClusterImage | None = None
         self._watched: dict[BrokerEndpoint, asyncio.Task[Any]] = {}
+        # Brokers that refuse connections just now. Clients are told to ask again who leads, not sent there.
+        self.suspects: set[BrokerId] = set()
 
     def on_image(self, image: ClusterImage) -> None:
         """These are registered now, and `peers` knows where."""
@@ -84,6 +86,7 @@ class DeathWatch:
         }
         for gone in [one for one in self._watched if one not in others]:
             self._watched.pop(gone).cancel()
+            self.suspects.discard(gone.id)
         for new in sorted(others - self._watched.keys(), key=lambda one: one.id):
             self._watched[new] = self._spawn(self._watch(new))
 
@@ -94,18 +97,31 @@ class DeathWatch:
             asked_at_ms = self._clock.monotonic_ms()
             try:
                 await self._peers.hold(
-                    broker.id, on_reached=refusals.on_reached, ms_max=HOLD_MS_MAX
+                    broker.id,
+                    on_reached=lambda: self._on_reached(broker.id, refusals),
+                    ms_max=HOLD_MS_MAX,
                 )
             except PeerRefused:
                 refusals.on_refused(now_ms=self._clock.monotonic_ms())
             except PeerUnreachable:
                 refusals.on_no_answer()
             now_ms = self._clock.monotonic_ms()
+            self._note(broker.id, is_suspected=refusals.is_suspected(now_ms=now_ms))
             if refusals.is_dead(now_ms=now_ms) and self._is_mine_to_tell(broker.id):
                 await self._end_lease_of(broker)
             # Whether one that was held for long is dead is asked at once.
             if now_ms - asked_at_ms < pause_ms:
                 await asyncio.sleep(pause_ms / 1000)
+
+    def _on_reached(self, broker: BrokerId, refusals: Refusals) -> None:
+        refusals.on_reached()
+        self._note(broker, is_suspected=False)
+
+    def _note(self, broker: BrokerId, *, is_suspected: bool) -> None:
+        if is_suspected:
+            self.suspects.add(broker)
+        else:
+            self.suspects.discard(broker)
 
     def _is_mine_to_tell(self, broker: BrokerId) -> bool:
         assert self._image is not None

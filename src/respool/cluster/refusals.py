@@ -7,6 +7,8 @@ They mean it only for a registration that was reached from here before. A broker
 its address says: if that goes on refusing (a firewall, a proxy that is down), it is pushed out once, not for ever.
 """
 
+# So many times the time after which it is dead, one is suspected: the controller may have another opinion.
+SUSPECTED_TIMES = 3
 # However long ago the first was: who asks may itself have stood still in between.
 REFUSALS_MIN = 3
 
@@ -33,6 +35,12 @@ class Refusals:
     def on_no_answer(self) -> None:
         """Neither taken nor refused: nobody knows."""
         self._forget()
+
+    def is_suspected(self, *, now_ms: int) -> bool:
+        """Whether it refuses, and will soon be known to be dead, or not to be."""
+        if not self._has_been_reached or self._since_ms is None:
+            return False
+        return now_ms - self._since_ms < SUSPECTED_TIMES * self._dead_after_ms
 
     def is_dead(self, *, now_ms: int) -> bool:
         if not self._has_been_reached or self._since_ms is None:
