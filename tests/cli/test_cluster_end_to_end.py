@@ -64,6 +64,15 @@ def expected(count: int) -> dict[int, list[int]]:
     return {number: list(range(number, count, PARTITIONS)) for number in range(PARTITIONS)}
 
 
+def check_that_too_few_replicas_are_told_of(run: Run, cluster: ClusterProcess) -> None:
+    produce = ("produce", "strict", "--timeout", "2", "--broker", cluster.address)
+    ended = run(*produce, stdin=b"one\n")
+    assert ended.code == 1
+    needs = "strict takes messages with 3 replicas in sync (min.insync.replicas), and has 2"
+    assert needs in ended.err
+    assert "--set min.insync.replicas=" in ended.err
+
+
 def is_well(run: Run, data: Path) -> bool:
     return run("cluster", "status", "--check", "--config", str(data / "cluster.toml")).code == 0
 
@@ -80,6 +89,8 @@ def test_a_cluster_is_used_survives_a_kill_and_goes_on_where_it_was_stopped(
             "topic", "create", "rides", "--partitions", str(PARTITIONS), "--broker", cluster.address
         )
         assert created.code == 0, created.err
+        strict = ("topic", "create", "strict", "--set", "min.insync.replicas=3")
+        assert run(*strict, "--broker", cluster.address).code == 0
         produce(cluster.bootstrap, 0)
         assert consume(cluster.bootstrap, MESSAGES) == expected(MESSAGES)
         wait_until(lambda: is_well(run, data), "all replicas are in sync", seconds=30)
@@ -89,6 +100,7 @@ def test_a_cluster_is_used_survives_a_kill_and_goes_on_where_it_was_stopped(
         cluster.wait_until_said("broker 2 (pid")
         produce(cluster.bootstrap, MESSAGES)
         assert consume(cluster.bootstrap, 2 * MESSAGES) == expected(2 * MESSAGES)
+        check_that_too_few_replicas_are_told_of(run, cluster)
         assert cluster.stop() == 0
     with ClusterProcess(data, *ARGUMENTS) as cluster:
         cluster.wait_until_up()

@@ -83,20 +83,6 @@ def test_an_offline_partition_is_told_with_where_to_look(tmp_path: Path) -> None
     assert "respool log verify DATA" in done.stderr
 
 
-def test_a_topic_with_too_few_replicas_says_so_when_it_takes_nothing(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "data") as broker:
-        at = ("-b", broker.address)
-        respool("topic", "create", "rides", "--set", "min.insync.replicas=2", *at)
-        done = respool("produce", "rides", "--timeout", "1", *at, stdin="one\n")
-        by_one = respool("produce", "rides", "--acks", "1", *at, stdin="one\n")
-    assert done.returncode == 1
-    assert "rides takes messages with 2 replicas in sync (min.insync.replicas), and has 1" in (
-        done.stderr
-    )
-    assert "--set min.insync.replicas=" in done.stderr
-    assert by_one.returncode == 0
-
-
 def test_a_replication_factor_is_taken_or_refused_by_the_broker_in_words(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         create = ("topic", "create", "-b", broker.address, "--replication-factor")
