@@ -6,6 +6,7 @@ broker that has to come back) is decided when they have done it.
 
 from respool.cluster import election, preferred, reassignment, repair, strays
 from respool.cluster.draft import Draft
+from respool.cluster.enlarge import enlarge_internal_topics
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView, TopicView
 from respool.model.cluster import PartitionImage
@@ -22,6 +23,7 @@ def decide(view: ClusterView) -> list[GuardedWrite]:
         for topic, number, image in draft.partitions():
             _step(draft, topic, number, image)
         repair.replace_leaving(draft)
+        enlarge_internal_topics(draft)
         if view.is_leader_check_due:
             preferred.return_leaders(draft)
         if draft.count == count:

@@ -21,6 +21,9 @@ class ClusterSettings:
     copies_per_broker_max: int = 8
     # More than this part of the partitions that should be led by a broker is led by others: leaders go back.
     leader_imbalance_max: float = 0.10
+    # Replicas of the brokers' own topics.
+    offsets_topic_replication_factor: int = 3
+    transaction_state_topic_replication_factor: int = 3
     # Where unclean election is allowed: so long those who have everything may take to come back.
     unclean_wait_ms: int = 30_000
     # Partitions that no topic counts for so long are left of a creation that was broken off.

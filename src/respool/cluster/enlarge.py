@@ -1,0 +1,67 @@
+"""The broker's own topics get the replicas they are meant to have, as soon as there are brokers for them.
+
+They are made when the first client asks for a coordinator. That may be while one broker runs and the others are about
+to start: refusing would make clients wait for all, and leaving it at one replica would lose groups with one disk.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from respool.cluster.draft import Draft
+from respool.cluster.placement import rack_crowding
+from respool.cluster.reassignment import is_moving, retarget
+from respool.cluster.throttle import CopyCount
+from respool.cluster.view import ClusterSettings
+from respool.model.ids import BrokerId
+from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+
+
+def enlarge_internal_topics(draft: Draft) -> None:
+    """Begin as many copies as may be under way at once; call it again until nothing changes."""
+    view = draft.view
+    wanted = _wanted(view.settings)
+    if not wanted.keys() & view.topics.keys():
+        return
+    takers = tuple(view.takers())
+    holders = {one for _, _, image in draft.partitions() for one in image.replicas}
+    racks = {one: view.rack_of(one) for one in (*holders, *takers)}
+    load = Counter(one for _, _, image in draft.partitions() for one in image.target)
+    copies = CopyCount(view, draft.partitions())
+    for topic, number, image in list(draft.partitions()):
+        factor = min(wanted.get(topic.name, 0), len(takers))
+        # One move at a time: what is being moved is looked at again when it is done.
+        if len(image.replicas) >= factor or image.leader is None or is_moving(image):
+            continue
+        target = _with_more(image.replicas, factor, takers=takers, racks=racks, load=load)
+        larger = retarget(image, target)
+        if not copies.has_room_for(larger, limit=view.settings.copies_per_broker_max):
+            continue
+        copies.begin(larger)
+        load.update(target[len(image.replicas) :])
+        draft.change(topic, number, larger, f"gets replicas on {list(larger.adding)}")
+
+
+def _with_more(
+    replicas: tuple[BrokerId, ...],
+    factor: int,
+    *,
+    takers: Sequence[BrokerId],
+    racks: dict[BrokerId, str | None],
+    load: Counter[BrokerId],
+) -> tuple[BrokerId, ...]:
+    while len(replicas) < factor:
+        free = [one for one in takers if one not in replicas]
+        if not free:
+            break
+        replicas = min(
+            ((*replicas, one) for one in free),
+            key=lambda option: (rack_crowding(option, racks), load[option[-1]], option[-1]),
+        )
+    return replicas
+
+
+def _wanted(settings: ClusterSettings) -> dict[str, int]:
+    return {
+        CONSUMER_OFFSETS: settings.offsets_topic_replication_factor,
+        TRANSACTION_STATE: settings.transaction_state_topic_replication_factor,
+    }

@@ -1,0 +1,60 @@
+"""The brokers' own topics get their replicas when there are brokers for them."""
+
+from dataclasses import replace
+
+from cluster.cluster_world import FOUR, ONE, THREE, TWO, image_of, view_of, written
+from respool.cluster.controller import decide
+from respool.cluster.view import ClusterSettings, ClusterView
+from respool.model.cluster import PartitionImage
+from respool.model.internal_topics import CONSUMER_OFFSETS
+
+
+def internal(view: ClusterView) -> ClusterView:
+    """The same, with the topic being the one of committed offsets."""
+    (topic,) = view.topics.values()
+    return replace(view, topics={CONSUMER_OFFSETS: replace(topic, name=CONSUMER_OFFSETS)})
+
+
+def enlarged(
+    *images: PartitionImage, settings: ClusterSettings | None = None
+) -> dict[int, PartitionImage]:
+    return written(decide(internal(view_of(*images, settings=settings))))
+
+
+def test_replicas_are_added_up_to_the_factor() -> None:
+    image = enlarged(image_of(1))[0]
+    assert image.replicas[0] == ONE
+    assert set(image.adding) == {TWO, THREE}
+    assert (image.leader, image.isr) == (ONE, (ONE,))
+
+
+def test_other_topics_stay_as_they_were_made() -> None:
+    assert decide(view_of(image_of(1))) == []
+
+
+def test_a_topic_that_has_its_replicas_is_left_alone() -> None:
+    assert enlarged(image_of(1, 2, 3)) == {}
+    assert enlarged(image_of(1), settings=ClusterSettings(offsets_topic_replication_factor=1)) == {}
+
+
+def test_no_more_are_added_than_there_are_brokers() -> None:
+    view = internal(view_of(image_of(1), live=(1, 2)))
+    assert written(decide(view))[0].adding == (TWO,)
+
+
+def test_they_go_to_other_racks() -> None:
+    racks = {ONE: "a", TWO: "a", THREE: "b", FOUR: "a"}
+    two = ClusterSettings(offsets_topic_replication_factor=2)
+    view = internal(view_of(image_of(1), live=racks, settings=two))
+    assert written(decide(view))[0].adding == (THREE,)
+
+
+def test_what_is_being_moved_or_led_by_nobody_waits() -> None:
+    assert enlarged(image_of(1, 2, isr=[1], adding=(TWO,))) == {}
+    gone = image_of(4, isr=[], elr=(FOUR,), last_leader=FOUR)
+    assert enlarged(gone) == {}
+
+
+def test_a_few_are_copied_at_a_time() -> None:
+    few = ClusterSettings(copies_per_broker_max=2)
+    assert set(enlarged(*[image_of(1)] * 5, settings=few)) == {0, 1}
