@@ -109,6 +109,9 @@ class NetworkPeers:
         del lane
         return await self._network.request(broker, frame)
 
+    async def hold(self, broker: BrokerId, *, on_reached: Callable[[], None], ms_max: int) -> None:
+        raise NotImplementedError
+
     async def close(self) -> None: ...
 
 

@@ -115,6 +115,10 @@ class MarkerWriter:
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         fenced: RequestError | None = None
+        leading = self.find(name)
+        if leading.is_leading:
+            # It would not be committed now, and whoever sends it again would write another.
+            leading.role.leading().check_writable()
         try:
             partition, next_offset = self.append(marker, name, needs_newer_epoch=needs_newer_epoch)
         except InvalidProducerEpoch as error:

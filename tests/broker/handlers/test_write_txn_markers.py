@@ -9,6 +9,7 @@ from broker.running_broker import LATEST, RunningBroker, StartBroker
 from broker.transaction_client import (
     INVALID_PRODUCER_EPOCH,
     INVALID_REQUEST,
+    NOT_ENOUGH_REPLICAS,
     NOT_LEADER,
     OFFSETS_TOPIC,
     REQUEST_TIMED_OUT,
@@ -26,6 +27,7 @@ from broker.transaction_client import (
     start_with_transactions,
     state_of,
 )
+from respool.model.errors import NotEnoughReplicas
 from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
 from respool.wire.api_table import Api
@@ -240,3 +242,16 @@ def test_a_partition_that_commits_nothing_does_not_keep_the_others_back(
         {("rides", 0): REQUEST_TIMED_OUT, ("rides", 9): UNKNOWN_TOPIC}
     ]
     release(broker)
+
+
+def test_with_too_few_replicas_in_sync_the_end_is_refused_and_not_written(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise NotEnoughReplicas("as the test wants it")
+
+    let_hang(broker)
+    leader = broker.broker.partitions.find("rides", 0).role.leading()
+    monkeypatch.setattr(leader, "check_writable", refuse)
+    assert ask(broker, marker(("rides", 0))) == [{("rides", 0): NOT_ENOUGH_REPLICAS}]
+    assert markers(broker, "rides") == []
