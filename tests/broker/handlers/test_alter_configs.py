@@ -177,6 +177,18 @@ def test_a_brokers_settings_cannot_be_changed_from_outside(
     assert running_broker.broker.settings == before
 
 
+@every_incremental_version
+def test_a_brokers_setting_that_nobody_changed_can_be_unset(
+    running_broker: RunningBroker, version: int
+) -> None:
+    """As Kafka's tool for moving partitions does with throttles, when all are moved."""
+    rate = "leader.replication.throttled.rate"
+    unset = resource(BROKER, "1", (rate, None, DELETE))
+    assert ask(running_broker, Api.INCREMENTAL_ALTER_CONFIGS, version, unset) == [0]
+    both = resource(BROKER, "1", (rate, None, DELETE), ("num.partitions", "9"))
+    assert ask(running_broker, Api.INCREMENTAL_ALTER_CONFIGS, version, both) == [INVALID_REQUEST]
+
+
 @every_version
 def test_alter_configs_unsets_what_it_does_not_name(
     running_broker: RunningBroker, version: int

@@ -12,6 +12,10 @@ from respool.model.errors import InvalidRequest, RequestError
 from respool.wire.codec import Request, encode_reply
 
 
+# Operations of IncrementalAlterConfigs; AlterConfigs only sets.
+SET, DELETE = 0, 1
+
+
 class ResourceType(IntEnum):
     """Kafka's numbers. Only topics and brokers have settings here."""
 
@@ -75,8 +79,11 @@ def _refuse(resource: Any, broker: Broker) -> None:
     if resource.resource_type != ResourceType.BROKER:
         raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")
     check_is_this_broker(resource.resource_name, broker)
-    if resource.configs:
-        names = ", ".join(config.name for config in resource.configs)
+    # What is only set back to what the settings file says is so already. Kafka's tool for moving partitions does that
+    # with throttles at the end, whether it has set any or not.
+    changed = [one for one in resource.configs if getattr(one, "config_operation", SET) != DELETE]
+    if changed:
+        names = ", ".join(config.name for config in changed)
         raise InvalidRequest(
             f"a broker reads its settings when it starts: change {names} in its settings file, then restart it"
         )
