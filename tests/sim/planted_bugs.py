@@ -33,7 +33,7 @@ def committed_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
 
     def on_appended(self: Partition, log: PartitionLog, *args: Any, **more: Any) -> None:
         append(self, log, *args, **more)
-        self._advance_to(log.log_end)
+        self.advance_to(log.log_end)
 
     patch.setattr(Partition, "_on_appended", on_appended)
 

@@ -1,24 +1,96 @@
 """Mistakes that clusters have made, to be made again on purpose. See `planted_bugs.py` for those of a broker alone.
 
-Most are rules of `replication/rules.py` that do not hold for a while; the others spoil what joins brokers together.
+These spoil what joins brokers together. The rules of replication have switches of their own: `replication/rules.py`.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from respool.replication.rules import ALL_RULES
+from respool.broker.cluster_member import ClusterMember
+from respool.broker.isr_writer import IsrWriter
+from respool.broker.partition import Partition
+from respool.cluster import election
+from respool.cluster.session import Session
+from respool.model.cluster import PartitionImage
+from respool.model.ids import BrokerId, Offset
+from respool.replication.effects import LeaderEffect, ProposeIsr
+from respool.replication.follower import Follower
+from respool.replication.leader import Leader
+from sim.planted_bugs import Plant
 
-Plant = Callable[[pytest.MonkeyPatch], None]
+
+def sent_is_taken_for_received(patch: pytest.MonkeyPatch) -> None:
+    """A follower that asks has, in the leader's eyes, what it is about to be sent."""
+    heard = Leader.on_follower_fetch
+
+    def on_follower_fetch(self: Leader, broker: BrokerId, **said: Any) -> list[LeaderEffect]:
+        return heard(self, broker, **{**said, "offset": self._log_end})
+
+    patch.setattr(Leader, "on_follower_fetch", on_follower_fetch)
 
 
-@contextmanager
-def without_rule(name: str) -> Iterator[None]:
-    """Everyone has the same rules, and has had since it was imported: so they are changed in place."""
-    assert getattr(ALL_RULES, name) is True
-    object.__setattr__(ALL_RULES, name, False)
-    try:
-        yield
-    finally:
-        object.__setattr__(ALL_RULES, name, True)
+def isr_is_changed_without_the_store(patch: pytest.MonkeyPatch) -> None:
+    """A leader counts on the ISR it would like, whatever becomes of its write."""
+
+    async def write(
+        self: IsrWriter, partition: Partition, leader: Leader, proposal: ProposeIsr
+    ) -> None:
+        if partition.leader is leader:
+            partition.role.on_image(self._me, proposal.image)
+
+    patch.setattr(IsrWriter, "_write", write)
+
+
+def anyone_is_elected(patch: pytest.MonkeyPatch) -> None:
+    """Rather one that has lost records than none."""
+
+    def best(image: PartitionImage, _rules: object, view: Any, **_more: object) -> BrokerId | None:
+        return election._best(image.replicas, image, view)
+
+    patch.setattr(election, "_best_of_the_rest", best)
+
+
+def every_stop_was_clean(patch: pytest.MonkeyPatch) -> None:
+    """A broker that comes back after a crash is believed to have all it had."""
+    patch.setattr(Session, "_was_clean", lambda self: True)
+
+
+def leases_never_run_out(patch: pytest.MonkeyPatch) -> None:
+    """A broker that cannot reach the store goes on as if nobody could have taken its place."""
+    patch.setattr(ClusterMember, "may_act", lambda self: self.epoch is not None)
+
+
+def followers_are_read_to_their_end(patch: pytest.MonkeyPatch) -> None:
+    """A follower takes all that it has for committed."""
+    caught = Follower.on_appended
+
+    def on_appended(self: Follower, log_end: Offset, **more: Any) -> Sequence[object]:
+        effects = caught(self, log_end, **more)
+        self.high_watermark = log_end
+        return effects
+
+    patch.setattr(Follower, "on_appended", on_appended)
+
+
+def eligible_replicas_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Nobody remembers who left an ISR that is too small: then the last one standing is the only one."""
+    with_isr = PartitionImage.with_isr
+
+    def forget(self: PartitionImage, isr: Any, **more: Any) -> PartitionImage:
+        return replace(with_isr(self, isr, **more), elr=())
+
+    patch.setattr(PartitionImage, "with_isr", forget)
+
+
+CLUSTER_PLANTS: tuple[Plant, ...] = (
+    sent_is_taken_for_received,
+    isr_is_changed_without_the_store,
+    anyone_is_elected,
+    every_stop_was_clean,
+    leases_never_run_out,
+    followers_are_read_to_their_end,
+    eligible_replicas_are_forgotten,
+)

@@ -9,6 +9,7 @@ from respool.sim.cluster_sight import ClusterSight
 from respool.sim.loop import SimLoop
 from respool.sim.machine import Machine
 from respool.sim.machine_troubles import Deed
+from respool.sim.moments import Moments
 from respool.sim.network import SimNetwork
 from respool.sim.operator import Operator
 from respool.sim.process import Process
@@ -17,6 +18,9 @@ from respool.sim.restarter import Restarter
 # How long brokers may take to come up again in a rolling restart before the next one goes.
 ROLLING_LOOKS_MAX = 150
 ROLLING_LOOK_EVERY_S = 0.2
+
+# How long somebody lies in wait.
+MOMENT_PATIENCE_S = 5.0
 
 
 class ClusterTroubles:
@@ -31,6 +35,7 @@ class ClusterTroubles:
         restarter: Restarter,
         sight: ClusterSight,
         operator: Operator,
+        moments: Moments,
         session_ttl_ms: int,
         dice: Random,
     ) -> None:
@@ -40,6 +45,7 @@ class ClusterTroubles:
         self._machines = machines
         self._restarter = restarter
         self._sight = sight
+        self._moments = moments
         self._ttl_s = session_ttl_ms / 1000
         self._dice = dice
         self._is_rolling = False
@@ -55,6 +61,8 @@ class ClusterTroubles:
             "controller paused": self._controller_paused,
             "store outage": self._store_outage,
             "late watches": self._late_watches,
+            "struck at an election": self._struck_at_election,
+            "struck at an ISR change": self._struck_at_isr_change,
             "two killed": self._two_killed,
             "all without power": self._all_without_power,
             "rolling restart": self._rolling_restart,
@@ -185,6 +193,36 @@ class ClusterTroubles:
             if self._sight.epoch_of(machine.id) is not None:
                 return
             await asyncio.sleep(ROLLING_LOOK_EVERY_S)
+
+    # -- at the worst moment -----------------------------------------------------------------------------------------
+
+    async def _struck_at_election(self, _machine: Machine) -> None:
+        """A leader that has just been elected: before, while or after it begins, and others follow it."""
+        leader = await self._moments.next_election(MOMENT_PATIENCE_S)
+        await self._strike(leader)
+
+    async def _struck_at_isr_change(self, _machine: Machine) -> None:
+        """A leader whose ISR has just changed in the store, and which may not have heard of it."""
+        leader = await self._moments.next_isr_change(MOMENT_PATIENCE_S)
+        await self._strike(leader)
+
+    async def _strike(self, leader: BrokerId | None) -> None:
+        machine = self._machine_of(leader)
+        if machine is None or not machine.is_up:
+            return
+        if self._dice.random() < 0.5:
+            machine.store_manners.is_cut = True
+        try:
+            await asyncio.sleep(self._dice.choice((0.0, 0.05, 0.3, 1.0)) * self._dice.random())
+            how = self._dice.random()
+            if how < 0.5:
+                await self._crash(machine)
+            elif how < 0.8:
+                await self._pause(machine)
+            else:
+                await self._cut_off(machine)
+        finally:
+            machine.store_manners.is_cut = False
 
     # -- who and how long --------------------------------------------------------------------------------------------
 

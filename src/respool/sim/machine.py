@@ -13,6 +13,7 @@ from respool.model.errors import RespoolError
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import StoreUnavailable
+from respool.replication.rules import ALL_RULES, Rules
 from respool.server.listener import Listener
 from respool.sim.clock import NodeClock
 from respool.sim.dice import SimDice, dice_of
@@ -42,6 +43,7 @@ class Machine:
         seed: int | str,
         is_in_cluster: bool = False,
         clock_rate: float = 1.0,
+        rules: Rules = ALL_RULES,
     ) -> None:
         self.settings = settings
         self.id = BrokerId(settings.broker_id)
@@ -64,6 +66,7 @@ class Machine:
         self._store = store
         self._seed = seed
         self._is_in_cluster = is_in_cluster
+        self._rules = rules
         self._dice = dice_of("machine", seed)
         self._is_disk_cut = False
         self._asked_to_stop = asyncio.Event()
@@ -167,6 +170,7 @@ class Machine:
                 metrics=SimMetrics(),
                 dice=SimDice(f"{self._seed} {self.starts}"),
                 peers=peers,
+                rules=self._rules,
             ),
         )
         await broker.start()

@@ -1,33 +1,39 @@
 """Who runs the cluster of a simulated run, and changes it while it works: moves replicas, drains brokers, grows topics.
 
-It writes to the metadata store as the command line does: guarded, and it does not mind being refused.
+Some of it is asked of a broker, whichever; some is written to the metadata store, guarded, as the command line does. It
+does not mind being refused.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
+from typing import Any
 
 from respool.cluster import broker_requests
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.leader_requests import ElectionKind, elect_leaders
-from respool.cluster.reassignment_requests import reassign
 from respool.cluster.view import ClusterView
 from respool.model.errors import RequestError
-from respool.model.ids import BrokerId, TopicPartition
+from respool.model.ids import TopicPartition
 from respool.ports.metadata_store import GuardFailed
+from respool.ports.peers import PeerUnreachable
+from respool.sim.client import SimClient
 from respool.sim.cluster_sight import ClusterSight
 from respool.sim.machine import Machine
 from respool.sim.machine_troubles import Deed
 from respool.sim.store import SimStore
+from respool.wire.api_table import Api
 
 # Somebody else is faster now and then.
 TRIES_MAX = 5
+PARTITIONS_MAX = 4
 
 Decide = Callable[[ClusterView], Sequence[GuardedWrite]]
 
 
 class Operator:
     def __init__(self, *, store: SimStore, sight: ClusterSight, dice: Random) -> None:
+        # Its way to the brokers.
+        self.client: SimClient | None = None
         self._store = store
         self._sight = sight
         self._dice = dice
@@ -36,44 +42,82 @@ class Operator:
             "reassignment cancelled": self._cancel,
             "preferred leaders": self._prefer,
             "broker drained": self._drain,
+            "topic grown": self._grow,
         }
 
-    async def admit_all(self) -> None:
+    async def finish(self) -> None:
         """Nobody is to leave any more."""
         for broker in sorted(self._sight.view().registry):
             await self._write(lambda view, one=broker: broker_requests.admit(view, one))  # type: ignore[misc]
+        if self.client is not None:
+            await self.client.process.spawn(self.client.close())
 
     async def _reassign(self, _machine: Machine) -> None:
         """Send some partition to as many replicas as it has, on other brokers or in another order."""
-        view = self._sight.view()
         partitions = self._sight.partitions()
         if not partitions:
             return
         name = self._dice.choice(sorted(partitions))
-        takers = sorted(view.takers())
+        takers = sorted(self._sight.view().takers())
         count = min(len(takers), len(partitions[name].target))
-        if not count:
-            return
-        target = self._dice.sample(takers, count)
-        await self._write(lambda now: _reassigned(now, name, target))
+        if count:
+            await self._move(name, self._dice.sample(takers, count))
 
-    async def _cancel(self, _machine: Machine) -> None:
+    async def _cancel(self, machine: Machine) -> None:
+        """Change one's mind; where nothing is on its way, something is sent on it."""
         moving = sorted(
             name for name, one in self._sight.partitions().items() if one.adding or one.removing
         )
         if moving:
-            name = self._dice.choice(moving)
-            await self._write(lambda now: _reassigned(now, name, None))
+            await self._move(self._dice.choice(moving), None)
+        else:
+            await self._reassign(machine)
+
+    async def _move(self, name: TopicPartition, replicas: Sequence[int] | None) -> None:
+        partition = {"partition_index": name.partition, "replicas": replicas}
+        await self._ask(
+            Api.ALTER_PARTITION_REASSIGNMENTS,
+            0,
+            timeout=5_000,
+            topics=[{"name": name.topic, "partitions": [partition]}],
+        )
 
     async def _prefer(self, _machine: Machine) -> None:
-        await self._write(lambda view: elect_leaders(view, ElectionKind.PREFERRED).writes)
+        await self._ask(Api.ELECT_LEADERS, 2, election_type=0, topic_partitions=None, timeout=5_000)
+
+    async def _grow(self, _machine: Machine) -> None:
+        """One partition more, that nobody writes to: it is there for the brokers."""
+        topics = self._sight.view().topics
+        names = sorted(
+            name
+            for name, one in topics.items()
+            if len(one.partitions) < PARTITIONS_MAX and not name.startswith("__")
+        )
+        if names:
+            name = self._dice.choice(names)
+            count = len(topics[name].partitions) + 1
+            await self._ask(
+                Api.CREATE_PARTITIONS,
+                3,
+                topics=[{"name": name, "count": count, "assignments": None}],
+                timeout=5_000,
+                validate_only=False,
+            )
 
     async def _drain(self, machine: Machine) -> None:
         """For a while; what has left by then stays away."""
-        broker = machine.id
-        await self._write(lambda view: broker_requests.drain(view, broker))
+        await self._write(lambda view: broker_requests.drain(view, machine.id))
         await asyncio.sleep(self._dice.choice((1.0, 5.0, 20.0)) * self._dice.random())
-        await self._write(lambda view: broker_requests.admit(view, broker))
+        await self._write(lambda view: broker_requests.admit(view, machine.id))
+
+    async def _ask(self, api: Api, version: int, **fields: Any) -> None:
+        client = self.client
+        if client is None:
+            return
+        try:
+            await client.process.spawn(client.ask(client.any_broker(), api, version, **fields))
+        except PeerUnreachable:
+            return
 
     async def _write(self, decide: Decide) -> None:
         for _ in range(TRIES_MAX):
@@ -87,9 +131,3 @@ class Operator:
                 # It cannot be, as things are.
                 return
             return
-
-
-def _reassigned(
-    view: ClusterView, name: TopicPartition, target: Sequence[BrokerId] | None
-) -> Sequence[GuardedWrite]:
-    return reassign(view, {name: target}).writes

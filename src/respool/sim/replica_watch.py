@@ -66,7 +66,7 @@ class ReplicaWatch:
         self._compared: dict[tuple[str, TopicPartition], Offset] = {}
         self._images: dict[str, PartitionImage] = {}
         self._elected: dict[tuple[str, int], BrokerId] = {}
-        store.on_written = self._on_written
+        store.listeners.append(self._on_written)
 
     async def watch(self) -> None:
         while True:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from respool.model.ids import TopicPartition
 from respool.ports.peers import PeerUnreachable
+from respool.replication.rules import ALL_RULES, Rules
 from respool.sim.cast import TRANSACTION_TIMEOUT_MS, Cast, Casting
 from respool.sim.checker import FinalReads, check
 from respool.sim.client import OK, TOPIC_ALREADY_EXISTS, SimClient
@@ -53,12 +54,16 @@ class Report:
 
 
 def simulate(
-    seed: int, *, show: Callable[[str], None] | None = None, broker_count: int | None = None
+    seed: int,
+    *,
+    show: Callable[[str], None] | None = None,
+    broker_count: int | None = None,
+    rules: Rules = ALL_RULES,
 ) -> Report:
-    """`broker_count`: run so many brokers, whatever the seed would like."""
+    """`broker_count`: run so many brokers, whatever the seed would like. `rules`: fewer of them, to see them missed."""
     trace = Trace(show=show)
     loop = SimLoop(seed, trace=trace)
-    run = Run(seed, loop, draw_plan(seed, broker_count=broker_count))
+    run = Run(seed, loop, draw_plan(seed, broker_count=broker_count), rules)
     with Ears(loop) as ears:
         try:
             loop.run(run.play)
@@ -86,7 +91,7 @@ def simulate(
 
 
 class Run:
-    def __init__(self, seed: int, loop: SimLoop, plan: Plan) -> None:
+    def __init__(self, seed: int, loop: SimLoop, plan: Plan, rules: Rules) -> None:
         self.history = History()
         self.history.on_violation = lambda one: loop.trace.tell(loop.time(), f"VIOLATION {one}")
         self._seed = seed
@@ -94,7 +99,7 @@ class Run:
         self.plan = plan
         self._dice = dice_of("run", seed)
         loop.virtual_s_max = VIRTUAL_S_MAX
-        self._stage = Stage(seed, loop, plan=plan, dice=self._dice)
+        self._stage = Stage(seed, loop, plan=plan, dice=self._dice, rules=rules)
         self._machines = self._stage.machines
         self._names: list[TopicPartition] = []
         self._flush = plan.flush or "always"
@@ -125,6 +130,8 @@ class Run:
             self._flush = self._dice.choice(flushes)
         watching = self._watch_replicas()
         self._names = await self._create_topics()
+        if self.plan.is_cluster:
+            self._stage.operator.client = self._casting.new_client(SimClient, "operator")
         # With replicas, acks=1 promises nothing: the next leader need not have it.
         keeps_unsynced = not nemesis.is_forgetful and not self.plan.is_cluster
         cast = self._casting.draw_cast(self._names, keeps_unsynced=keeps_unsynced)
@@ -133,7 +140,8 @@ class Run:
         await nemesis.rage(self._dice.choice((5.0, 15.0, 30.0)))
         await nemesis.heal()
         if self.plan.is_cluster:
-            await self._stage.operator.admit_all()
+            await self._stage.operator.finish()
+        self.history.counts["crashes spared"] += self._stage.restarter.spared
         await self._wind_down(cast, tasks)
         # What clients sent and did not wait for arrives now or never.
         await asyncio.sleep(5)

@@ -4,12 +4,14 @@ from random import Random
 
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
+from respool.replication.rules import ALL_RULES, Rules
 from respool.sim.clock import NodeClock
 from respool.sim.cluster_sight import ClusterSight
 from respool.sim.cluster_troubles import ClusterTroubles
 from respool.sim.dice import dice_of
 from respool.sim.loop import SimLoop
 from respool.sim.machine import Machine
+from respool.sim.moments import Moments
 from respool.sim.nemesis import Nemesis
 from respool.sim.network import SimNetwork
 from respool.sim.operator import Operator
@@ -19,8 +21,11 @@ from respool.sim.store import SimStore
 
 
 class Stage:
-    def __init__(self, seed: int, loop: SimLoop, *, plan: Plan, dice: Random) -> None:
+    def __init__(
+        self, seed: int, loop: SimLoop, *, plan: Plan, dice: Random, rules: Rules = ALL_RULES
+    ) -> None:
         self.plan = plan
+        self._rules = rules
         self.clock = NodeClock(loop)
         self.network = SimNetwork(loop, dice_of("network", seed))
         self.store = SimStore(clock=self.clock)
@@ -63,6 +68,7 @@ class Stage:
             restarter=self.restarter,
             sight=self.sight,
             operator=self.operator,
+            moments=Moments(self.store),
             session_ttl_ms=self.plan.session_ttl_ms,
             dice=dice,
         )
@@ -97,6 +103,7 @@ class Stage:
             seed=f"{self._seed}.{number}",
             is_in_cluster=plan.is_cluster,
             clock_rate=plan.clock_rates[number - 1],
+            rules=self._rules,
         )
         machine.shuffles_tasks = dice.random() < 0.3
         machine.store_manners.latency_ms_max = dice.choice((0.5, 20.0))

@@ -60,8 +60,8 @@ class SimStore:
             revision=1, changes_max=history_changes_max, bytes_max=64 * 1024 * 1024
         )
         self._watchers: dict[asyncio.Event, None] = {}
-        # Told of each write at the moment it happens, with its revision.
-        self.on_written: Callable[[Sequence[KeyChanged]], None] = lambda _: None
+        # Told of each write at the moment it happens.
+        self.listeners: list[Callable[[Sequence[KeyChanged]], None]] = []
 
     def client(self, dice: Random | None = None) -> "SimStoreClient":
         return SimStoreClient(self, dice or dice_of("store", 0))
@@ -161,7 +161,8 @@ class SimStore:
         gone = [KeyChanged(key=key, value=None, revision=revision) for key in deletes]
         new = [KeyChanged(key=key, value=value, revision=revision) for key, value in puts.items()]
         self._history.add(gone + new)
-        self.on_written(gone + new)
+        for listener in self.listeners:
+            listener(gone + new)
         for news in self._watchers:
             news.set()
 
