@@ -11,7 +11,6 @@ from respool.broker.outcome import Reply
 from respool.model.errors import InvalidRequest, RequestError
 from respool.wire.codec import Request, encode_reply
 
-
 # Operations of IncrementalAlterConfigs; AlterConfigs only sets.
 SET, DELETE = 0, 1
 
