@@ -1,0 +1,84 @@
+"""What a follower's fetcher asks its leader for, and when. The leader, and all that is done to logs, are the test's."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from respool.broker.replica_fetcher import NEWCOMERS_LANE, STEADY_LANE, ReplicaFetcher
+from respool.model.ids import BrokerId
+from respool.replication.effects import WaitFor
+from respool.replication.follower import BACKOFF_MS
+from respool.sim.clock import NodeClock
+from respool.sim.loop import SimLoop
+
+LEADER = BrokerId(2)
+
+
+class Leader:
+    """Keeps what it is asked in a round, for ever; and does not know at first that it leads what newcomers want."""
+
+    def __init__(self, *, refusals: int) -> None:
+        self.refusals = refusals
+        self.lanes: list[int] = []
+
+    async def fetch(self, asked: dict[Any, Any], *, lane: int, **_: Any) -> list[Any]:
+        self.lanes.append(lane)
+        if lane == STEADY_LANE:
+            await asyncio.Event().wait()
+        return [SimpleNamespace(partition=one, records=b"") for one in asked]
+
+    async def take(self, _: Any) -> list[Any]:
+        if not self.refusals:
+            return []
+        self.refusals -= 1
+        return [WaitFor(delay_ms=BACKOFF_MS)]
+
+
+class FollowingPartition:
+    def __init__(self) -> None:
+        self.follower = SimpleNamespace(
+            image=SimpleNamespace(leader=LEADER),
+            awaits_disk=False,
+            is_behind_commits=False,
+            next_fetch=lambda: "from where it is",
+        )
+        self.role = self
+        self.is_online = True
+
+    def on_follower_ready(self) -> None: ...
+
+
+def test_a_newcomer_that_is_put_off_is_fetched_again_while_the_round_waits() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        leader: Any = Leader(refusals=2)
+        turns: Any = SimpleNamespace(wait_ms=lambda _: 0, on_copied=lambda *_: None)
+        fetcher = ReplicaFetcher(
+            leader=LEADER,
+            requests=leader,
+            work=leader,
+            turns=turns,
+            clock=NodeClock(loop),
+            broker_epoch=lambda: 1,
+            spawn=loop.create_task,
+        )
+        old: Any = FollowingPartition()
+        newcomer: Any = FollowingPartition()
+        fetcher.add(old)
+        running = loop.create_task(fetcher.run())
+        await asyncio.sleep(0.001)
+        assert leader.lanes == [STEADY_LANE]
+        fetcher.add(newcomer)
+        await asyncio.sleep(0.001)
+        assert leader.lanes == [STEADY_LANE, NEWCOMERS_LANE]
+        # It is put off once more, and goes before its time has come.
+        await asyncio.sleep(BACKOFF_MS / 1000)
+        assert leader.lanes == [STEADY_LANE, NEWCOMERS_LANE, NEWCOMERS_LANE]
+        fetcher.remove(newcomer)
+        await asyncio.sleep(1)
+        assert leader.lanes == [STEADY_LANE, NEWCOMERS_LANE, NEWCOMERS_LANE]
+        running.cancel()
+
+    loop.run(story)
+    assert loop.unhandled == []
