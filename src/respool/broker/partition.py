@@ -211,7 +211,10 @@ class Partition:
         # under respool.flush=os before the topic was switched to 'always'.
         if high_watermark <= self.high_watermark:
             return
-        log = self.log
+        log = self._log
+        if log is None or self.failure is not None:
+            # Its role is still told of the cluster; nobody is answered any more.
+            return
         self._marks.advance_to(log, high_watermark, byte_count)
         self._commits.on_high_watermark(high_watermark)
         self._syncs_awaited.on_high_watermark(min(log.synced_end, high_watermark))
@@ -223,8 +226,13 @@ class Partition:
         for waiting in (self._commits, self._syncs_awaited, self._deletions):
             waiting.on_failure(error)
         self._marks.wake_all()
+        # Who fetches for a follower may be waiting for its disk.
+        self.role.on_follower_ready()
 
     def _propose(self, leader: Leader, proposal: ProposeIsr) -> None:
+        if not self.is_online:
+            # Followers hear errors only, so they seem to lag. But they are the heirs.
+            return
         assert self._isr is not None, f"{self.name}: an ISR of other brokers, and no cluster"
         self._isr.propose(self, leader, proposal)
 

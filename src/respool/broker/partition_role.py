@@ -48,7 +48,7 @@ class PartitionRole:
         self.leader_epoch = NO_LEADER_EPOCH
         # Whether there are, or may be, other replicas.
         self.is_replicated = False
-        # Told when a follower may fetch again.
+        # Told when a follower may fetch again, and when there is nothing to fetch for any more.
         self.on_follower_ready: Callable[[], None] = lambda: None
         self._name = name
         self._committed = committed
