@@ -26,6 +26,7 @@ from respool.broker.admission import (
 )
 from respool.broker.broker import Broker
 from respool.broker.handlers.produce_in_transaction import check_transactional_id, verify
+from respool.broker.leader_hints import Hint, endpoints_of, leader_hint
 from respool.broker.mirrored import admit_mirrored
 from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined, Reply
 from respool.broker.partition import Partition
@@ -89,7 +90,7 @@ def _append_and_answer(
         answer = _CommittedAnswer(request, broker, writes)
         if answer.is_waiting:
             return answer.reply
-    return [_encode(_Asked.by(request), writes)]
+    return [_encode(_Asked.by(request, broker), writes)]
 
 
 def _open_all(writes: Iterable["_Write"], scanner: RecordScanner) -> None:
@@ -197,7 +198,7 @@ class _CommittedAnswer:
     """The reply to an acks=all request: sent when every batch in it is committed, failed or out of time."""
 
     def __init__(self, request: Request, broker: Broker, writes: list[_Write]) -> None:
-        self._asked = _Asked.by(request)
+        self._asked = _Asked.by(request, broker)
         self._writes = writes
         self._deadlines = broker.deadlines
         self.reply = Pipelined()
@@ -260,20 +261,30 @@ class _Asked(NamedTuple):
 
     correlation_id: int
     version: int
+    broker: Broker
 
     @classmethod
-    def by(cls, request: Request) -> Self:
-        return cls(request.correlation_id, request.version)
+    def by(cls, request: Request, broker: Broker) -> Self:
+        return cls(request.correlation_id, request.version, broker)
 
 
 def _encode(asked: _Asked, writes: Iterable[_Write]) -> bytes:
     topics: dict[str, list[ProducedPartition]] = {}
+    hints: list[Hint | None] = []
     for write in writes:
-        topics.setdefault(write.topic, []).append(_result(write))
-    return encode_produce_reply(asked.correlation_id, asked.version, list(topics.items()))
+        result = _result(write, asked.broker)
+        if result.current_leader is not None:
+            hints.append(result.current_leader)
+        topics.setdefault(write.topic, []).append(result)
+    return encode_produce_reply(
+        asked.correlation_id,
+        asked.version,
+        list(topics.items()),
+        node_endpoints=endpoints_of(asked.broker.image, hints) if hints else (),
+    )
 
 
-def _result(write: _Write) -> ProducedPartition:
+def _result(write: _Write, broker: Broker) -> ProducedPartition:
     if write.error is not None:
         return ProducedPartition(
             write.index,
@@ -281,6 +292,9 @@ def _result(write: _Write) -> ProducedPartition:
             -1,
             error_message=write.error.message,
             record_errors=_record_errors(write.error),
+            current_leader=leader_hint(
+                broker.image, broker.id, write.topic, write.index, write.error.code
+            ),
         )
     assert write.partition is not None
     return ProducedPartition(

@@ -1,0 +1,34 @@
+"""Who leads instead, for replies that say "not me" (KIP-951): clients go there without asking for metadata first."""
+
+from collections.abc import Iterable
+
+from respool.model.cluster import ClusterImage
+from respool.model.errors import FencedLeaderEpoch, NotLeader
+from respool.model.ids import BrokerId
+from respool.wire.hot_replies import NodeEndpoint
+
+_MISSED = frozenset({NotLeader.code, FencedLeaderEpoch.code})
+
+# Broker id and leader epoch.
+Hint = tuple[int, int]
+
+
+def leader_hint(
+    image: ClusterImage, me: BrokerId, topic: str, partition: int, error_code: int
+) -> Hint | None:
+    """The leader as far as this broker knows; None where it knows no other."""
+    if error_code not in _MISSED or not image.has_partition(topic, partition):
+        return None
+    found = image.topics[topic].partitions[partition]
+    if found.leader is None or found.leader == me or found.leader not in image.brokers:
+        return None
+    return found.leader, found.leader_epoch
+
+
+def endpoints_of(image: ClusterImage, hints: Iterable[Hint | None]) -> list[NodeEndpoint]:
+    """Where the brokers are that a reply names."""
+    ids = sorted({BrokerId(hint[0]) for hint in hints if hint is not None})
+    return [
+        NodeEndpoint(one.id, one.host, one.port, one.rack)
+        for one in (image.brokers[broker] for broker in ids if broker in image.brokers)
+    ]
