@@ -219,6 +219,8 @@ class MirrorCopy:
         first = header_of(await self._source.first_batch(copy.place, copy.source_start))
         # The source may start inside a batch, and that comes whole.
         begin = copy.source_start if first is None else min(copy.source_start, first.base_offset)
+        if begin <= copy.target_end:
+            return copy.target_end
         if copy.target_end > 0:
             self._on_loss(copy, begin - copy.target_end)
         data = fillers(Offset(copy.target_end), Offset(begin))
@@ -258,7 +260,7 @@ class MirrorCopy:
                 await asyncio.sleep(NAP_SECONDS)
                 continue
             fields = fetch_fields(
-                [(copy.place, copy.position, copy.epoch) for copy in wanted],
+                [(copy.place, copy.fetch_offset, copy.epoch) for copy in wanted],
                 bytes_max=FETCH_BYTES_MAX,
                 partition_bytes_max=PARTITION_BYTES_MAX,
                 wait_ms=FETCH_WAIT_MS,
@@ -344,7 +346,7 @@ class MirrorCopy:
             return None
         if not prepared.data:
             return None
-        copy.position, copy.epoch = prepared.end, prepared.leader_epoch
+        copy.move_to(prepared.end, prepared.leader_epoch)
         return _Piece(copy, copy.run, prepared.data, prepared.end)
 
     # -- producing -----------------------------------------------------------------------------------------------------

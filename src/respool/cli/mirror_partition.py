@@ -24,8 +24,10 @@ class PartitionCopy:
 
     place: Place
     state: State = State.SEEKING
-    # What is fetched next.
+    # What comes next.
     position: int = 0
+    # Where the next fetch begins: the same, or later where the source starts inside the batch that comes next.
+    fetch_offset: int = 0
     # The source's leader epoch of the batch before it; -1 where it is not known.
     epoch: int = -1
     source_start: int = -1
@@ -51,8 +53,14 @@ class PartitionCopy:
         return max(0, self.source_end - self.target_end)
 
     def begin(self, position: int, epoch: int) -> None:
-        self.state, self.position, self.epoch, self.why = State.COPYING, position, epoch, ""
+        self.state, self.why = State.COPYING, ""
         self.target_end = position
+        self.move_to(position, epoch)
+        self.fetch_offset = max(position, self.source_start)
+
+    def move_to(self, position: int, epoch: int) -> None:
+        self.position = self.fetch_offset = position
+        self.epoch = epoch
 
     def seek_again(self, why: str, now: float) -> None:
         """Something went wrong: forget what is on its way and look where the copy ends, after a while."""

@@ -50,6 +50,11 @@ def _explain(code: str, topic: str, settings: Mapping[str, str]) -> Refusal | No
                 "message needs a key",
                 "give one with --key, with --key-separator, or in --json-lines",
             )
+        case "POLICY_VIOLATION" if settings["respool.mirror"] == "true":
+            return Refusal(
+                f"{topic} is a mirror of another cluster's topic (respool.mirror=true), and only respool mirror writes it",
+                f"produce to that cluster; or, to write here from now on: respool mirror promote {topic}",
+            )
         case "INVALID_TIMESTAMP":
             before, after = (
                 _span(settings[f"message.timestamp.{side}.max.ms"]) for side in ("before", "after")
