@@ -160,17 +160,20 @@ class Partitions:
         leftovers = []
         for partition, log in removed:
             name = partition.name
-            # A sync under way may write beside the log; in a topic of the same name that comes next
-            # it would be somebody else's.
-            await self._syncs.settle(partition)
-            try:
-                path = await self._offload.run(partial(self._folder.remove_partition, name, log))
-            except StorageError as error:
-                # The catalog does not name it any more, so the next start puts it aside.
-                logger.warning(
-                    "%s is deleted, but its folder stays until a restart: %s", name, error
-                )
-                continue
+            # Another thread may be cutting it off. And a sync under way may write beside the log; in a topic of the
+            # same name that comes next it would be somebody else's.
+            async with partition.changing:
+                await self._syncs.settle(partition)
+                try:
+                    path = await self._offload.run(
+                        partial(self._folder.remove_partition, name, log)
+                    )
+                except StorageError as error:
+                    # The catalog does not name it any more, so the next start puts it aside.
+                    logger.warning(
+                        "%s is deleted, but its folder stays until a restart: %s", name, error
+                    )
+                    continue
             if path is not None:
                 leftovers.append(path)
         names = [partition.name for partition, _ in removed]

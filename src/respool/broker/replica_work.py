@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from respool.broker.partition import Partition, SyncRequests
 from respool.broker.replica_requests import FetchReply
+from respool.broker.to_the_end import to_the_end
 from respool.log.data_folder import DataFolder
 from respool.model.errors import DiskFull, HandlesExhausted, RequestError, StorageError
 from respool.ports.clock import Clock
@@ -50,6 +51,9 @@ class ReplicaWork:
     ) -> list[FollowerEffect]:
         left: list[FollowerEffect] = []
         for effect in effects:
+            if not partition.is_online:
+                # It failed, or was removed, while another thread was at work, or the leader was asked.
+                return []
             if isinstance(effect, HighWatermarkMoved):
                 partition.on_high_watermark(effect.high_watermark)
             elif isinstance(effect, RaiseLogStart):
@@ -63,8 +67,14 @@ class ReplicaWork:
     def _append(
         self, partition: Partition, follower: Follower, records: bytes
     ) -> list[FollowerEffect]:
+        log_end = partition.log.log_end
         try:
-            return partition.append_fetched(records, now_ms=self._clock.now_ms())
+            effects = partition.append_fetched(records, now_ms=self._clock.now_ms())
+            if partition.log.log_end > log_end:
+                return effects
+            # Not one whole batch. Asked for at once, it would be the same again and again.
+            logger.error("%s: the leader sent %d bytes of no use", partition.name, len(records))
+            return [*effects, WaitFor(delay_ms=TROUBLE_DELAY_MS)]
         except (RequestError, StorageError) as error:
             is_passing = isinstance(error, DiskFull | HandlesExhausted | RequestError)
             logger.error("%s: what the leader sent is not taken: %s", partition.name, error)
@@ -85,26 +95,34 @@ class ReplicaWork:
         self, partition: Partition, effect: TruncateTo | StartAnewAt
     ) -> list[FollowerEffect]:
         async with partition.changing:
-            follower, log = partition.follower, partition.log
-            if follower is None:
+            follower = partition.follower
+            if follower is None or not partition.is_online:
                 return []
+            log = partition.log
             offset, name = effect.offset, partition.name
             logger.info("%s: %s, the log ends at %d", name, effect, log.log_end)
             # What is being synced is about to be cut off, or not: both at once would be neither.
             await self._syncs.settle(partition)
+            if not _is_followed_by(partition, follower):
+                return []
             if isinstance(effect, TruncateTo):
                 cut = self._folder.truncate_partition
             else:
                 cut = self._folder.start_partition_anew
             try:
-                await self._offload.run(lambda: cut(name, log, offset))
+                await to_the_end(self._offload.run(lambda: cut(name, log, offset)))
             except StorageError as error:
-                partition.on_storage_error(error)
+                # Whatever it was, the log may be half cut: only opening it again would tell.
+                partition.go_offline(error)
                 return []
-            if partition.follower is not follower:
+            if not _is_followed_by(partition, follower):
                 # The role was another by then; whoever takes the next one reads the log as it is.
                 return []
             effects = follower.on_truncated(
                 log_start=log.log_start, log_end=log.log_end, last_epoch=log.latest_epoch
             )
             return await self.carry_out(partition, effects)
+
+
+def _is_followed_by(partition: Partition, follower: Follower) -> bool:
+    return partition.follower is follower and partition.is_online

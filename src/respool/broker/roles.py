@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from respool.broker.catalog import Catalog
 from respool.broker.partition import Partition
+from respool.broker.to_the_end import to_the_end
 from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.errors import DiskFull, HandlesExhausted, StorageError
 from respool.model.ids import BrokerId
@@ -137,7 +138,9 @@ class Roles:
         for effect in leader.begin():
             if isinstance(effect, BeginEpoch):
                 try:
-                    await self._offload.run(lambda: log.on_leader_epoch(leader.leader_epoch))
+                    await to_the_end(
+                        self._offload.run(lambda: log.on_leader_epoch(leader.leader_epoch))
+                    )
                 except (DiskFull, HandlesExhausted) as error:
                     logger.error("%s: it cannot be led yet: %s", partition.name, error)
                     self._spawn(self._settle_later(partition))
