@@ -26,6 +26,10 @@ TOPIC = TopicId(UUID(int=77))
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 
 
+async def _note_nothing(run: UUID) -> None:
+    del run
+
+
 class Node:
     """As much of a broker as has to do with the store. It sees what others wrote when it looks."""
 
@@ -45,6 +49,7 @@ class Node:
             clock=world.clock,
             dice=dice,
             on_stop_acting=lambda: None,
+            note_run=_note_nothing,
         )
         self.seat = ControllerSeat(
             me=broker,

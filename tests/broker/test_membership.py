@@ -48,7 +48,11 @@ class Run:
             clock=world.clock,
             dice=dice,
             on_stop_acting=self._on_stop,
+            note_run=self._note,
         )
+
+    async def _note(self, run: UUID) -> None:
+        self.noted = run
 
     def _on_stop(self) -> None:
         self.stops += 1

@@ -12,6 +12,7 @@ from respool.cluster.keys import BrokerRegistration, RegistryEntry
 from respool.cluster.session import (
     GiveUp,
     GrantLease,
+    NoteRun,
     Phase,
     Put,
     ReadOwnKeys,
@@ -47,7 +48,7 @@ def active(session: Session, *, at_ms: int = 1_000, revision: int = 50) -> Sessi
 
 def test_a_broker_registers_step_by_step() -> None:
     session = new_session()
-    assert session.begin(RUN) == [GrantLease(ttl_ms=10_000)]
+    assert session.begin(RUN) == [NoteRun(run=RUN), GrantLease(ttl_ms=10_000)]
     assert session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0) == [ReadOwnKeys()]
     entry = RegistryEntry(rack="a", is_drained=True, clean_epoch=31, revision=40)
     assert session.on_own_keys(None, entry) == [StepBack(was_clean=False)]
@@ -273,3 +274,21 @@ def test_a_stop_without_the_store_is_clean_all_the_same() -> None:
     # Nobody could write there that it stopped.
     entry = RegistryEntry(rack="a", run=RUN, clean_epoch=None, revision=49)
     assert session.on_own_keys(None, entry) == [StepBack(was_clean=True)]
+
+
+def test_the_run_before_in_the_same_folder_is_dead_so_its_lease_is_ended() -> None:
+    """1. A broker is killed.   2. It starts again at once. It has the folder's lock: nobody need wait for the lease."""
+    session = Session(ME, settings=SETTINGS, clean_run=None, last_run=OTHER_RUN)
+    session.begin(RUN)
+    session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
+    before = BrokerRegistration(endpoint=ME, incarnation=OTHER_RUN, lease=6)
+    assert session.on_own_keys(before, None, revision=9) == [RevokeLease(lease=6), ReadOwnKeys()]
+    assert session.on_own_keys(None, None) == [StepBack(was_clean=False)]
+
+
+def test_a_run_in_another_folder_may_live_so_its_lease_is_left_alone() -> None:
+    session = Session(ME, settings=SETTINGS, clean_run=None, last_run=UUID(int=3))
+    session.begin(RUN)
+    session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
+    other = BrokerRegistration(endpoint=ME, incarnation=OTHER_RUN, lease=6)
+    assert session.on_own_keys(other, None, revision=9) == [ReadOwnKeys(after_ms=SETTINGS.wait_ms)]

@@ -119,6 +119,7 @@ class Broker:
                 peers=world.peers,
                 clock=world.clock,
                 dice=world.dice,
+                offload=world.offload,
                 catalog=self.catalog,
                 rules=self._settings_for(ClusterSettings),
                 spawn=self.spawn,
@@ -160,10 +161,10 @@ class Broker:
             clock=self.clock,
             syncs=self.flusher,
             isr=IsrWriter(
-                me=self.id,
                 catalog=self.catalog,
                 store=self.world.store,
                 may_act=self.may_act,
+                see=lambda partition, image: self.roles.see(partition, image),
                 spawn=self.spawn,
             ),
             may_act=self.may_act,
@@ -239,7 +240,7 @@ class Broker:
             RemovedFromCluster: it may not.
         """
         assert self.member is not None
-        await self.member.join(self.image.brokers[self.id], clean_run=self.folder.clean_run)
+        await self.member.join(self.image.brokers[self.id], self.folder)
 
     async def leave_leadership(self) -> None:
         """Before a stop: let others lead what this broker leads, while it still serves."""

@@ -11,6 +11,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine
+from functools import partial
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -24,12 +25,15 @@ from respool.broker.partitions import Partitions
 from respool.broker.roles import Roles
 from respool.cluster.session import Session, SessionSettings
 from respool.cluster.view import ClusterSettings
+from respool.log.data_folder import DataFolder
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage
+from respool.model.errors import StorageError
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.ports.clock import Clock
 from respool.ports.dice import Dice
 from respool.ports.metadata_store import MetadataStore
+from respool.ports.offload import Offload
 from respool.ports.peers import Peers
 
 logger = logging.getLogger(__name__)
@@ -48,6 +52,7 @@ class ClusterMember:
         peers: Peers,
         clock: Clock,
         dice: Dice,
+        offload: Offload,
         catalog: Catalog,
         rules: ClusterSettings,
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
@@ -58,6 +63,7 @@ class ClusterMember:
         self._peers = peers
         self._clock = clock
         self._dice = dice
+        self._offload = offload
         self._catalog = catalog
         self._rules = rules
         self.turns = CopyTurns(
@@ -111,7 +117,7 @@ class ClusterMember:
     def may_act(self) -> bool:
         return self._membership is not None and self._membership.may_act()
 
-    async def join(self, endpoint: BrokerEndpoint, *, clean_run: UUID | None) -> None:
+    async def join(self, endpoint: BrokerEndpoint, folder: DataFolder) -> None:
         """Register under this address, and take part; return when it is registered and has what it is to have.
 
         Raises:
@@ -122,13 +128,15 @@ class ClusterMember:
             session=Session(
                 endpoint,
                 settings=SessionSettings(lease_ttl_ms=self._settings.session_ttl_ms),
-                clean_run=clean_run,
+                clean_run=folder.clean_run,
+                last_run=folder.last_run,
             ),
             store=self._store,
             catalog=self._catalog,
             clock=self._clock,
             dice=self._dice,
             on_stop_acting=self._on_stop_acting,
+            note_run=partial(self._note_run, folder),
         )
         self._seat = ControllerSeat(
             me=self._me,
@@ -193,8 +201,10 @@ class ClusterMember:
             for partition in self._partitions.of_topic(name):
                 self._roles.see(partition)
             self._unsettled[name] = None
-        if changed:
+        if changed or image.brokers is not before.brokers:
+            # A broker that is gone copies nothing, and others may in its place.
             self.turns.on_image()
+        if changed:
             self._woken.set()
             if any(_size(before, name) != _size(image, name) for name in changed):
                 self.on_topics_changed()
@@ -217,6 +227,13 @@ class ClusterMember:
         while True:
             await asyncio.sleep(self._settings.replica_lag_max_ms / TICKS_WITHIN_LAG / 1000)
             self._roles.tick(list(self._partitions))
+
+    async def _note_run(self, folder: DataFolder, run: UUID) -> None:
+        try:
+            await self._offload.run(lambda: folder.note_run(run))
+        except StorageError as error:
+            # Its next start then waits for its lease to run out.
+            logger.warning("which run this is cannot be written down: %s", error)
 
     def _on_stop_acting(self) -> None:
         """Nobody is answered any more. Roles stay: the lease may turn out to be valid still, and else they end."""

@@ -8,7 +8,7 @@ in time stops by itself, before others can have taken its place.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import NoReturn
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from respool.cluster.session import (
     Effect,
     GiveUp,
     GrantLease,
+    NoteRun,
     Phase,
     Put,
     ReadOwnKeys,
@@ -58,8 +59,11 @@ class Membership:
         clock: Clock,
         dice: Dice,
         on_stop_acting: Callable[[], None],
+        note_run: Callable[[UUID], Awaitable[None]],
     ) -> None:
-        """`on_stop_acting` is called when the lease is lost: lead nothing, acknowledge nothing from then on."""
+        """`note_run` writes down in the data folder which run it is.
+
+        `on_stop_acting` is called when the lease is lost: lead nothing, acknowledge nothing from then on."""
         self._me = me
         self._session = session
         self._store = store
@@ -67,6 +71,7 @@ class Membership:
         self._clock = clock
         self._dice = dice
         self._on_stop_acting = on_stop_acting
+        self._note_run = note_run
         self._lease = 0
         self._is_lease_doubted = asyncio.Event()
 
@@ -182,6 +187,8 @@ class Membership:
     async def _try(self, effect: Effect) -> list[Effect]:
         session = self._session
         match effect:
+            case NoteRun(run=run):
+                await self._note_run(run)
             case GrantLease(ttl_ms=ttl_ms):
                 sent_at_ms = self._clock.monotonic_ms()
                 self._lease = await self._store.grant_lease(ttl_ms)
@@ -196,12 +203,11 @@ class Membership:
                 return await self._put(effect)
             case StopActing():
                 self._on_stop_acting()
-                return []
             case RevokeLease(lease=lease):
                 await self._store.revoke_lease(lease)
-                return []
             case GiveUp(why=why):
                 raise RemovedFromCluster(why)
+        return []
 
     async def _read_own_keys(self) -> list[Effect]:
         stored = await self._store.get(keys.broker_key(self._me))

@@ -61,6 +61,13 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteRun:
+    """Write into the data folder, durably, which run it is that uses it now."""
+
+    run: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GrantLease:
     ttl_ms: int
 
@@ -105,17 +112,28 @@ class RevokeLease:
     lease: int
 
 
-Effect: TypeAlias = GrantLease | ReadOwnKeys | StepBack | Put | StopActing | GiveUp | RevokeLease
+Effect: TypeAlias = (
+    NoteRun | GrantLease | ReadOwnKeys | StepBack | Put | StopActing | GiveUp | RevokeLease
+)
 
 
 class Session:
     def __init__(
-        self, me: BrokerEndpoint, *, settings: SessionSettings, clean_run: UUID | None
+        self,
+        me: BrokerEndpoint,
+        *,
+        settings: SessionSettings,
+        clean_run: UUID | None,
+        last_run: UUID | None = None,
     ) -> None:
-        """`clean_run` is the run that the data folder's clean-stop file names; None without one."""
+        """`clean_run` is the run that the data folder's clean-stop file names; None without one.
+
+        `last_run` is the one that was noted in the data folder. This process has the folder's lock now, so it is dead.
+        """
         self._me = me
         self._settings = settings
         self._clean_run = clean_run
+        self._last_run = last_run
         # A run of this process keeps what it has while it is not registered: only a crash loses something.
         self._is_intact = False
         self._incarnation: UUID | None = None
@@ -165,7 +183,7 @@ class Session:
         self._expect(Phase.IDLE)
         self._incarnation = incarnation
         self.phase = Phase.LEASING
-        return [GrantLease(ttl_ms=self._settings.lease_ttl_ms)]
+        return [NoteRun(run=incarnation), GrantLease(ttl_ms=self._settings.lease_ttl_ms)]
 
     def on_lease_granted(self, lease: int, *, ttl_ms: int, sent_at_ms: int) -> list[Effect]:
         self._expect(Phase.LEASING)
@@ -193,8 +211,10 @@ class Session:
         if registration.incarnation == self._incarnation:
             # A write whose answer was lost has succeeded after all.
             return self._registered(registration.endpoint.epoch, revision)
-        # A run before this one, or another broker with the same id. If it is dead, its lease runs out; to push it
-        # aside would only make two live ones push each other.
+        if registration.incarnation == self._last_run and registration.lease is not None:
+            return [RevokeLease(lease=registration.lease), ReadOwnKeys()]
+        # Another broker with the same id, or a run before this one, in another folder. If it is dead, its lease runs
+        # out; to push it aside would only make two live ones push each other.
         return [ReadOwnKeys(after_ms=self._settings.wait_ms)]
 
     def on_stepped_back(self) -> list[Effect]:

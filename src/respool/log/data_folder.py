@@ -47,6 +47,7 @@ logger = logging.getLogger(__name__)
 CLEAN_MARKER = ".kafka_cleanshutdown"
 # Kafka reads a broker epoch from it; -1 is its word for none.
 _CLEAN_MARKER_VERSION = "0"
+RUN_NAME = "last-run"
 
 
 class DataFolder:
@@ -70,6 +71,8 @@ class DataFolder:
         self.cluster_id = identity.cluster_id
         # No log has changed since it was closed. What damaged a checkpoint may have damaged more.
         self.was_clean = disk.exists(CLEAN_MARKER) and not self._checkpoints.any_is_damaged
+        # Which run used the folder last, of a broker in a cluster.
+        self.last_run = _last_run(disk)
         # Which run of the broker it was that stopped cleanly, where it was one of a cluster.
         self.clean_run = _clean_run(disk) if self.was_clean else None
 
@@ -167,6 +170,10 @@ class DataFolder:
             # An old log that a power cut leaves, and that does not reach this, is dropped at the next opening.
             self._checkpoints.log_starts.update({name: offset})
             log.truncate_fully_and_start_at(offset)
+
+    def note_run(self, run: UUID) -> None:
+        """Write down which run of a cluster's broker uses the folder now."""
+        self._disk.replace_file(RUN_NAME, run.hex.encode())
 
     def partition_folders(self) -> list[TopicPartition]:
         """The partitions that have a folder here, in use or not."""
@@ -298,6 +305,13 @@ class DataFolder:
     def _are_all_clean(self, closed: set[TopicPartition]) -> bool:
         untouched = set(self._folders.names()) - self._opened.keys()
         return self._opened.keys() <= closed and (self.was_clean or not untouched)
+
+
+def _last_run(disk: Disk) -> UUID | None:
+    try:
+        return UUID(hex=(disk.read_file(RUN_NAME) or b"").decode())
+    except ValueError:
+        return None
 
 
 def _clean_run(disk: Disk) -> UUID | None:
