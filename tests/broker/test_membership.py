@@ -33,6 +33,7 @@ class Run:
         world: "World",
         *,
         clean_run: UUID | None = None,
+        last_run: UUID | None = None,
         settings: SessionSettings = SETTINGS,
     ) -> None:
         me = BrokerEndpoint(id=ME, host="host", port=9092, rack="a")
@@ -42,7 +43,7 @@ class Run:
         self._loading = self.catalog.load(cluster_id="c", me=me)
         self.membership = Membership(
             me=ME,
-            session=Session(me, settings=settings, clean_run=clean_run),
+            session=Session(me, settings=settings, clean_run=clean_run, last_run=last_run),
             store=world.store,
             catalog=self.catalog,
             clock=world.clock,
@@ -261,5 +262,30 @@ def test_who_was_removed_may_not_come_back(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(RemovedFromCluster):
             await Run(world).join()
         assert not await world.is_registered()
+
+    play(tmp_path, monkeypatch, story)
+
+
+def test_the_killed_run_of_the_same_folder_is_not_waited_for_also_if_the_store_does_not_answer_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        killed = Run(world)
+        await killed.join()
+        revoke, failures = world.store.revoke_lease, iter((StoreUnavailable("away"),))
+
+        async def revoke_at_last(lease: int) -> None:
+            for failure in failures:
+                raise failure
+            await revoke(lease)
+
+        monkeypatch.setattr(world.store, "revoke_lease", revoke_at_last)
+        again = Run(world, last_run=killed.noted)
+
+        # Its lease is valid still: the clock stands.
+        await again.join()
+
+        assert again.noted != killed.noted
+        assert again.membership.may_act()
 
     play(tmp_path, monkeypatch, story)

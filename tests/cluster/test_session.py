@@ -10,6 +10,7 @@ from cluster.cluster_world import ONE
 from respool.cluster import keys
 from respool.cluster.keys import BrokerRegistration, RegistryEntry
 from respool.cluster.session import (
+    EndLastRun,
     GiveUp,
     GrantLease,
     NoteRun,
@@ -282,7 +283,7 @@ def test_the_run_before_in_the_same_folder_is_dead_so_its_lease_is_ended() -> No
     session.begin(RUN)
     session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
     before = BrokerRegistration(endpoint=ME, incarnation=OTHER_RUN, lease=6)
-    assert session.on_own_keys(before, None, revision=9) == [RevokeLease(lease=6), ReadOwnKeys()]
+    assert session.on_own_keys(before, None, revision=9) == [EndLastRun(lease=6)]
     assert session.on_own_keys(None, None) == [StepBack(was_clean=False)]
 
 

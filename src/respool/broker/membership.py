@@ -17,6 +17,7 @@ from respool.cluster import keys
 from respool.cluster.restart import step_back_everywhere
 from respool.cluster.session import (
     Effect,
+    EndLastRun,
     GiveUp,
     GrantLease,
     NoteRun,
@@ -195,6 +196,9 @@ class Membership:
                 return session.on_lease_granted(self._lease, ttl_ms=ttl_ms, sent_at_ms=sent_at_ms)
             case ReadOwnKeys(after_ms=after_ms):
                 await asyncio.sleep(after_ms / 1000)
+                return await self._read_own_keys()
+            case EndLastRun(lease=lease):
+                await self._store.revoke_lease(lease)
                 return await self._read_own_keys()
             case StepBack(was_clean=was_clean):
                 await self._step_back(was_clean=was_clean)

@@ -80,6 +80,13 @@ class ReadOwnKeys:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndLastRun:
+    """End the lease of a run that is dead, and read the own keys again."""
+
+    lease: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepBack:
     """Do what `restart.step_back_everywhere` says until it says nothing."""
 
@@ -113,7 +120,15 @@ class RevokeLease:
 
 
 Effect: TypeAlias = (
-    NoteRun | GrantLease | ReadOwnKeys | StepBack | Put | StopActing | GiveUp | RevokeLease
+    NoteRun
+    | GrantLease
+    | ReadOwnKeys
+    | EndLastRun
+    | StepBack
+    | Put
+    | StopActing
+    | GiveUp
+    | RevokeLease
 )
 
 
@@ -212,7 +227,7 @@ class Session:
             # A write whose answer was lost has succeeded after all.
             return self._registered(registration.endpoint.epoch, revision)
         if registration.incarnation == self._last_run and registration.lease is not None:
-            return [RevokeLease(lease=registration.lease), ReadOwnKeys()]
+            return [EndLastRun(lease=registration.lease)]
         # Another broker with the same id, or a run before this one, in another folder. If it is dead, its lease runs
         # out; to push it aside would only make two live ones push each other.
         return [ReadOwnKeys(after_ms=self._settings.wait_ms)]
