@@ -3,8 +3,9 @@ them, and a leader's ISRs written down here instead of in the store.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from random import Random
+from typing import Any
 from uuid import UUID
 
 from respool.broker.flusher import Flusher
@@ -22,6 +23,7 @@ from respool.replication.follower import Follower
 from respool.replication.leader import Leader
 from respool.sim.clock import SimClock
 from respool.sim.disk import SimDisk
+from respool.sim.loop import SimLoop
 from respool.sim.offload import InlineOffload
 
 ME, TWO, THREE = map(BrokerId, (1, 2, 3))
@@ -29,11 +31,15 @@ LAG_MS = 10_000
 DAY_MS = 86_400_000
 
 
-def play(story: Callable[["Bench"], Awaitable[None]]) -> None:
-    async def run() -> None:
-        await asyncio.wait_for(story(Bench()), 10)
+def play(story: Callable[["Bench"], Coroutine[Any, Any, None]]) -> None:
+    """Run it on simulated time: who waits for a while has waited at once."""
+    loop = SimLoop()
 
-    asyncio.run(run())
+    async def run() -> None:
+        await story(Bench())
+
+    loop.run(run)
+    assert not loop.unhandled, loop.unhandled
 
 
 def image_of(

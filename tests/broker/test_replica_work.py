@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def reply_to(
     )
 
 
-async def follower_with(bench: Bench, *batches: bytes, **config: str) -> Partition:
+async def follower_with(bench: Bench, *batches: bytes, **config: Any) -> Partition:
     """A follower in epoch 1 that has taken these batches."""
     rides = bench.partition(**config)
     bench.follow(rides)

@@ -15,6 +15,7 @@ from respool.broker.partition import Partition
 from respool.cluster import keys
 from respool.cluster.election import step_back
 from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.view import TopicView
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch
 from respool.ports.metadata_store import Guard, GuardFailed, StoreUnavailable
@@ -40,10 +41,12 @@ class GivingUp:
         self._spawn(self._give_up(partition))
 
     async def _give_up(self, partition: Partition) -> None:
-        while partition.failure is not None:
+        while partition.failure is not None and self._may_have_heirs(partition):
             write = self._write(partition)
             if write is None:
-                return
+                # None of those in sync runs now. One may be back before anybody noticed.
+                await asyncio.sleep(RETRY_DELAY_S)
+                continue
             try:
                 await self._catalog.write(write)
             except (GuardFailed, StoreUnavailable) as error:
@@ -52,12 +55,21 @@ class GivingUp:
             else:
                 logger.warning("%s: %s", partition.name, write.why)
 
+    def _may_have_heirs(self, partition: Partition) -> bool:
+        """Whether there is anything to give up, and anybody else is in sync. Nobody joins those any more."""
+        found = self._find(partition)
+        if found is None:
+            return False
+        topic, number = found
+        isr = topic.partitions[number].isr
+        return self._me in isr and len(isr) > 1
+
     def _write(self, partition: Partition) -> GuardedWrite | None:
         """What is to be written; None when there is nothing to give up, or nobody to give it to."""
-        topic = self._catalog.view().topics.get(partition.name.topic)
-        number = partition.name.partition
-        if topic is None or topic.id != partition.topic_id or number >= len(topic.partitions):
+        found = self._find(partition)
+        if found is None:
             return None
+        topic, number = found
         image = topic.partitions[number]
         if self._me not in image.isr or not self._has_heir(image):
             return None
@@ -70,6 +82,13 @@ class GivingUp:
             puts={key: keys.encode_partition(after)},
             why=f"left to the others in sync, {list(after.isr)}: it is offline here",
         )
+
+    def _find(self, partition: Partition) -> tuple[TopicView, int] | None:
+        topic = self._catalog.view().topics.get(partition.name.topic)
+        number = partition.name.partition
+        if topic is None or topic.id != partition.topic_id or number >= len(topic.partitions):
+            return None
+        return topic, number
 
     def _has_heir(self, image: PartitionImage) -> bool:
         brokers = self._catalog.image.brokers

@@ -15,7 +15,6 @@ from respool.broker.partition import Partition
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite
 from respool.model.cluster import PartitionImage
-from respool.model.ids import BrokerId
 from respool.ports.metadata_store import Guard, GuardFailed, MetadataStore, StoreUnavailable
 from respool.replication.effects import ProposeIsr
 from respool.replication.leader import Leader
@@ -29,16 +28,17 @@ class IsrWriter:
     def __init__(
         self,
         *,
-        me: BrokerId,
         catalog: Catalog,
         store: MetadataStore,
         may_act: Callable[[], bool],
+        see: Callable[[Partition, PartitionImage], None],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
-        self._me = me
+        """`see` is told what the store has of a partition, where that had to be read: it may end the role."""
         self._catalog = catalog
         self._store = store
         self._may_act = may_act
+        self._see = see
         self._spawn = spawn
 
     def propose(self, partition: Partition, leader: Leader, proposal: ProposeIsr) -> None:
@@ -72,7 +72,7 @@ class IsrWriter:
         stored = await self._read(key, lambda: partition.leader is leader)
         if partition.leader is leader and stored is not None:
             report(proposal)
-            partition.role.on_image(self._me, stored)
+            self._see(partition, stored)
 
     async def _read(self, key: str, is_wanted: Callable[[], bool]) -> PartitionImage | None:
         while is_wanted():

@@ -60,12 +60,14 @@ class Roles:
         self._rules = rules
         # Until the broker is registered nothing in the image is its own doing: it leads and follows nothing.
         self.are_taken = following is None
+        # Those whose role could not be taken for want of room, until they are tried again.
+        self._to_settle: set[Partition] = set()
         # Told of a partition that has begun to lead, or leads no more.
         self.on_changed: Callable[[Partition], None] = lambda _: None
 
-    def see(self, partition: Partition) -> None:
-        """End a role that the image does not give this broker any more."""
-        image = self._image_of(partition)
+    def see(self, partition: Partition, stored: PartitionImage | None = None) -> None:
+        """End a role that the image, or what was read of the store since, does not give this broker any more."""
+        image = stored or self._image_of(partition)
         if image is None:
             return
         was_leading = partition.is_leading
@@ -143,7 +145,7 @@ class Roles:
                     )
                 except (DiskFull, HandlesExhausted) as error:
                     logger.error("%s: it cannot be led yet: %s", partition.name, error)
-                    self._spawn(self._settle_later(partition))
+                    self._settle_soon(partition)
                     return
                 except StorageError as error:
                     partition.on_storage_error(error)
@@ -166,8 +168,15 @@ class Roles:
         min_isr = partition.config.min_insync_replicas
         partition.role.on_settings(min_isr=min_isr, lag_ms_max=self._lag_ms_max)
 
+    def _settle_soon(self, partition: Partition) -> None:
+        # Once, however often the image changes meanwhile.
+        if partition not in self._to_settle:
+            self._to_settle.add(partition)
+            self._spawn(self._settle_later(partition))
+
     async def _settle_later(self, partition: Partition) -> None:
         await asyncio.sleep(RETRY_DELAY_S)
+        self._to_settle.discard(partition)
         await self.settle(partition)
 
     def _follow(self, partition: Partition, image: PartitionImage) -> None:
