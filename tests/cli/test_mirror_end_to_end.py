@@ -210,6 +210,39 @@ def test_ordinary_producers_are_refused_until_it_is_promoted(world: MirrorWorld)
     assert "was no mirror" in again.err
 
 
+def test_after_a_planned_move_the_old_source_becomes_the_copy(world: MirrorWorld) -> None:
+    world.at_source("topic", "create", "rides", *KEEP)
+    produce(world.source.address, "rides", ["a", "b"])
+    world.mirror()
+    world.run("mirror", "promote", "rides", "--to", world.target.address)
+    produce(world.target.address, "rides", ["c", "d"])
+    world.at_source("topic", "alter", "rides", "--set", "respool.mirror=true")
+    world.run(
+        "mirror", "--from", world.target.address, "--to", world.source.address,
+        "--topics", "rides", "--once",
+    )  # fmt: skip
+    assert world.is_same("rides")
+    values = [value for _, _, value, _, _ in read(world.source.address, "rides", 4)]
+    assert values == [b"a", b"b", b"c", b"d"]
+
+
+def test_after_a_disaster_the_old_source_is_not_taken_for_a_copy(world: MirrorWorld) -> None:
+    world.at_source("topic", "create", "rides", *KEEP)
+    produce(world.source.address, "rides", ["a", "b"])
+    world.mirror()
+    produce(world.source.address, "rides", ["never copied"])
+    world.run("mirror", "promote", "rides", "--to", world.target.address)
+    produce(world.target.address, "rides", ["instead", "of it"])
+    world.at_source("topic", "alter", "rides", "--set", "respool.mirror=true")
+    before = look(world.source.address, "rides")
+    ended = world.run(
+        "mirror", "--from", world.target.address, "--to", world.source.address,
+        "--topics", "rides", "--once", code=1,
+    )  # fmt: skip
+    assert "rides/0 is not what the source has" in ended.err
+    assert look(world.source.address, "rides") == before
+
+
 def test_idempotent_producers_of_both_clusters_are_kept_apart(world: MirrorWorld) -> None:
     """Each cluster numbers its producers; taken for one of the source's, one here would lose its first messages."""
     world.at_source("topic", "create", "rides", *KEEP)

@@ -1,6 +1,6 @@
 """What a mirror topic takes: batches with offsets of their own, from `respool mirror` and from nobody else.
 
-See `records/mirrored.py` for how they look, and docs/adr/0011-mirroring.md for why.
+See `records/mirrored.py` for how they look, and docs/adr/0012-mirroring.md for why.
 """
 
 from respool.model.errors import InvalidRecord, OutOfOrderSequence, PolicyViolation, RequestError
