@@ -36,7 +36,18 @@ class Account:
 class FloodProducer:
     """One librdkafka producer that sends as fast as it may, until told to stop."""
 
-    def __init__(self, name: int, address: str, topic: str, partitions: int, **settings: Any):
+    def __init__(
+        self,
+        name: int,
+        address: str,
+        topic: str,
+        partitions: int,
+        *,
+        rest_s: float = 0.005,
+        **settings: Any,
+    ):
+        """`rest_s`: how long it rests after each fifty messages."""
+        self._rest_s = rest_s
         self.account = Account()
         self._name = name
         self._topic = topic
@@ -61,11 +72,11 @@ class FloodProducer:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> int:
+    def stop(self, *, seconds: float = FLUSH_S) -> int:
         """Send no more, wait for what is under way; return how many messages got no answer."""
         self._stopping.set()
         self._thread.join()
-        return int(self._producer.flush(FLUSH_S))
+        return int(self._producer.flush(seconds))
 
     def _run(self) -> None:
         turn = 0
@@ -86,7 +97,7 @@ class FloodProducer:
             self.account.sent[partition] += 1
             turn += 1
             # A short rest now and then: it is the moments of the kills that count, not the bytes.
-            self._producer.poll(0 if turn % 50 else 0.005)
+            self._producer.poll(0 if turn % 50 else self._rest_s)
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -122,7 +133,8 @@ class Flood:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        unanswered = [one.stop() for one in self.producers]
+        seconds = FLUSH_S if error is None else 0
+        unanswered = [one.stop(seconds=seconds) for one in self.producers]
         if error is None:
             assert not any(unanswered), f"{unanswered} messages got no answer"
 

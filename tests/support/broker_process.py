@@ -76,6 +76,11 @@ class BrokerProcess:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def has_ended_by_itself(self) -> bool:
+        """`wait_for_end` says how."""
+        return self._process is not None and self._process.poll() is not None
+
+    @property
     def log(self) -> str:
         """All it wrote to standard error, over all its lives."""
         return self._errors_path.read_text(errors="replace") if self._errors_path.exists() else ""
@@ -84,6 +89,11 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Start it and return once it accepts clients."""
+        self.launch()
+        self.wait_until_listening()
+
+    def launch(self) -> None:
+        """Start it, without waiting for anything."""
         assert not self.is_running
         self._process = subprocess.Popen(
             self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -94,6 +104,8 @@ class BrokerProcess:
             target=_keep, args=(self._process.stderr, self._errors_path), daemon=True
         )
         self._log_keeper.start()
+
+    def wait_until_listening(self) -> None:
         line = self._first_line()
         if not line.startswith(LISTENING):
             self.kill()

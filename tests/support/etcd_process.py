@@ -10,7 +10,7 @@ import signal
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -121,14 +121,22 @@ class EtcdCluster:
     """As many members as asked for. Use it as a context."""
 
     def __init__(
-        self, folder: Path, *, members: int = 1, extra: Sequence[str] = (), tls: bool = False
+        self,
+        folder: Path,
+        *,
+        members: int = 1,
+        extra: Sequence[str] = (),
+        tls: bool = False,
+        advertise_peer: Callable[[str], str] = str,
     ) -> None:
+        """`advertise_peer` makes of the address where a member listens to others the one that they are told."""
         binary = find_etcd()
         assert binary is not None
         scheme = "https" if tls else "http"
         ports = free_ports(3 * members)
         peers = [f"http://127.0.0.1:{ports.pop()}" for _ in range(members)]
-        everybody = ",".join(f"m{number}={url}" for number, url in enumerate(peers))
+        told = [advertise_peer(url) for url in peers]
+        everybody = ",".join(f"m{number}={url}" for number, url in enumerate(told))
         self.members: list[EtcdMemberProcess] = []
         for number, peer in enumerate(peers):
             client, alive = f"{scheme}://127.0.0.1:{ports.pop()}", f"http://127.0.0.1:{ports.pop()}"
@@ -140,7 +148,7 @@ class EtcdCluster:
                 f"--listen-client-urls={client}",
                 f"--advertise-client-urls={client}",
                 f"--listen-peer-urls={peer}",
-                f"--initial-advertise-peer-urls={peer}",
+                f"--initial-advertise-peer-urls={told[number]}",
                 f"--initial-cluster={everybody}",
                 f"--initial-cluster-token={folder.name}",
                 # Where health can be asked for without certificates.

@@ -15,15 +15,21 @@ class Topics:
     def __init__(self, address: str) -> None:
         self.admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
 
-    def new(self, name: str = "topic", *, partitions: int = 1, **settings: Any) -> str:
+    def new(
+        self, name: str = "topic", *, partitions: int = 1, replicas: int = 1, **settings: Any
+    ) -> str:
         """Create a topic with a name of its own and return it. Settings with `_` for `.`."""
         topic = f"{name}-{next(_numbers)}"
-        self.create(topic, partitions=partitions, **settings)
+        self.create(topic, partitions=partitions, replicas=replicas, **settings)
         return topic
 
-    def create(self, topic: str, *, partitions: int = 1, **settings: Any) -> None:
+    def create(
+        self, topic: str, *, partitions: int = 1, replicas: int = 1, **settings: Any
+    ) -> None:
         config = {key.replace("_", "."): str(value) for key, value in settings.items()}
-        wish = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
+        wish = NewTopic(
+            topic, num_partitions=partitions, replication_factor=replicas, config=config
+        )
         self.admin.create_topics([wish], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
 
     def grow(self, topic: str, *, partitions: int) -> None:

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -33,6 +34,7 @@ class Transformer:
         target: str,
         batch: int,
         commits_max: int | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         self.name = f"transformer with {client}"
         wish = {
@@ -42,6 +44,7 @@ class Transformer:
             "target": target,
             "batch": batch,
             "commits_max": commits_max,
+            "timeout_s": timeout_s,
         }
         self.commits: list[int] = []
         self._process = subprocess.Popen(
@@ -90,9 +93,14 @@ class Transformer:
 
 def main() -> None:
     wish = json.loads(sys.argv[1])
-    {"confluent": _confluent, "kafka-python": _kafka_python, "aiokafka": _aiokafka}[wish["client"]](
-        wish
-    )
+    run = {"confluent": _confluent, "kafka-python": _kafka_python, "aiokafka": _aiokafka}
+    try:
+        run[wish["client"]](wish)
+    except Exception:
+        # At once: a library that has lost its way may take for ever to end well.
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 _told: list[int] = []
@@ -119,7 +127,7 @@ def _confluent(wish: dict[str, Any]) -> None:
             "log_level": 0,
         }
     )
-    producer.init_transactions(TIMEOUT_S)
+    producer.init_transactions(wish["timeout_s"])
     consumer = Consumer(
         {
             "bootstrap.servers": wish["address"],
@@ -148,8 +156,10 @@ def _confluent(wish: dict[str, Any]) -> None:
             producer.poll(0)
         read = consumer.position(consumer.assignment())
         offsets = [one for one in read if one.offset >= 0]
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT_S)
-        producer.commit_transaction(TIMEOUT_S)
+        producer.send_offsets_to_transaction(
+            offsets, consumer.consumer_group_metadata(), wish["timeout_s"]
+        )
+        producer.commit_transaction(wish["timeout_s"])
         _tell(len(messages), wish)
 
 
