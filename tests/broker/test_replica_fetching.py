@@ -1,4 +1,4 @@
-"""A fetcher with real followers behind it: it goes on whatever happens to one of them, and asks no more than it should."""
+"""A fetcher with real followers behind it: it goes on whatever happens to one of them, and asks no more than needed."""
 
 import asyncio
 from collections.abc import Callable
@@ -125,9 +125,7 @@ def test_a_follower_takes_what_its_leader_has_and_asks_for_more() -> None:
     play(story)
 
 
-def test_while_something_is_not_known_to_be_committed_the_leader_keeps_requests_for_a_moment_only() -> (
-    None
-):
+def test_the_leader_keeps_requests_for_a_moment_only_while_a_commit_is_to_be_heard_of() -> None:
     async def story(bench: Bench) -> None:
         world = World(bench)
         rides = world.follower()

@@ -17,6 +17,8 @@ from respool.model.ids import Offset
 
 # More than any fetch waits for.
 FETCH_BYTES_ENOUGH = 2**31
+# With more appends than that which wait for followers, their sizes are only known together.
+ENDS_MAX = 10_000
 
 
 class ReadTo(Enum):
@@ -39,7 +41,7 @@ class ReadMarks:
         self._bytes_committed = 0
         # And how many were, when last all of them could be read by read_committed readers.
         self._bytes_stable = 0
-        # Where appends ended and how many bytes there were then, while they wait for followers.
+        # Where appends ended and how many bytes there were then, while they wait for followers: perhaps for long.
         self._ends: deque[tuple[Offset, int]] = deque()
         # In the order they came, so that a simulated run is the same each time.
         self._waiting: dict[ReadTo, dict[FetchWaiter, None]] = {one: {} for one in ReadTo}
@@ -69,6 +71,8 @@ class ReadMarks:
     def on_appended(self, log_end: Offset, size: int, *, awaits_followers: bool) -> None:
         self.bytes_appended += size
         if awaits_followers:
+            if len(self._ends) >= ENDS_MAX:
+                self._ends.pop()
             self._ends.append((log_end, self.bytes_appended))
         self._tell(ReadTo.END, size)
 
@@ -84,7 +88,8 @@ class ReadMarks:
             bytes_committed = self._bytes_before(high_watermark)
         else:
             self._ends.clear()
-        grown = bytes_committed - self._bytes_committed
+        # Something has become readable, also where nobody counted it: what is from before a restart, for one.
+        grown = max(1, bytes_committed - self._bytes_committed)
         self._bytes_committed = bytes_committed
         self._tell(ReadTo.COMMITTED, grown)
         if stable_offset > self.stable_offset:
@@ -98,7 +103,7 @@ class ReadMarks:
 
     def _advance_stable_to(self, stable_offset: Offset) -> None:
         self.stable_offset = stable_offset
-        grown = self._bytes_committed - self._bytes_stable
+        grown = max(1, self._bytes_committed - self._bytes_stable)
         if stable_offset == self.high_watermark:
             self._bytes_stable = self._bytes_committed
         else:
