@@ -190,7 +190,7 @@ def test_a_trace_tells_runs_apart() -> None:
 
 DIGEST = """
 from respool.sim.run import simulate
-print(*(simulate(seed).digest for seed in (15, 23)))
+print(*(simulate(seed, broker_count=count).digest for seed, count in ((15, 1), (8, 3))))
 """
 
 
@@ -205,6 +205,8 @@ def test_a_seed_is_the_same_run_in_every_process() -> None:
     """Whatever the addresses and the hashes of strings are."""
     from respool.sim.run import simulate
 
-    here = " ".join(str(simulate(seed).digest) for seed in (15, 23)) + "\n"
-    again = " ".join(str(simulate(seed).digest) for seed in (15, 23)) + "\n"
-    assert here == again == digests("1") == digests("2")
+    runs = ((15, 1), (8, 3))
+    here = [simulate(seed, broker_count=count).digest for seed, count in runs]
+    again = [simulate(seed, broker_count=count).digest for seed, count in runs]
+    assert here == again
+    assert digests("1") == digests("2") == " ".join(map(str, here)) + "\n"

@@ -60,10 +60,10 @@ class ReplicaWatch:
         self._ledgers: dict[TopicPartition, Ledger] = {}
         # Which process led in an epoch.
         self._leaders: dict[tuple[TopicPartition, int], str] = {}
-        # The high watermark last seen, of each process's replica in each epoch.
-        self._marks: dict[tuple[str, TopicPartition, int], Offset] = {}
-        # How far each process's replica was compared with the ledger.
-        self._compared: dict[tuple[str, TopicPartition], Offset] = {}
+        # The high watermark last seen, of each replica in each epoch. One that went and came back is another.
+        self._marks: dict[tuple[Partition, int], Offset] = {}
+        # How far each replica was compared with the ledger.
+        self._compared: dict[Partition, Offset] = {}
         self._images: dict[str, PartitionImage] = {}
         self._elected: dict[tuple[str, int], BrokerId] = {}
         store.listeners.append(self._on_written)
@@ -89,7 +89,7 @@ class ReplicaWatch:
         marks = (partition.log_start, partition.high_watermark, partition.log.log_end)
         if list(marks) != sorted(marks):
             self._violate("C3", name, f"{process}: start, watermark, end are {marks}")
-        key = (process, name, partition.leader_epoch)
+        key = (partition, partition.leader_epoch)
         if partition.high_watermark < self._marks.get(key, 0):
             self._violate(
                 "C3",
@@ -133,12 +133,11 @@ class ReplicaWatch:
         ledger = self._ledgers.get(partition.name)
         if ledger is None:
             return
-        key = (process, partition.name)
         end = min(partition.high_watermark, ledger.end)
-        start = self._compared.get(key, Offset(0))
+        start = self._compared.get(partition, START)
         if end <= start:
             return
-        self._compared[key] = end
+        self._compared[partition] = end
         for batch in batches_between(partition.log, start, end):
             if ledger.batches.get(batch.base_offset) != batch:
                 self._violate(

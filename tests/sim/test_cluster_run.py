@@ -1,0 +1,102 @@
+"""Whole runs of clusters: a few seeds each time, and the proof that a run finds what is broken."""
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from respool.replication.rules import ALL_RULES, Rules
+from respool.sim.run import simulate
+from sim import planted_cluster_bugs
+from sim.planted_bugs import Plant
+from sim.planted_cluster_bugs import CLUSTER_PLANTS
+
+# Chosen for having much happen in little time; a seed that found a bug joins them.
+SMOKE = (0, 1, 5, 8, 17, 20, 26, 39)
+# How many seeds each planted bug may take to be found.
+SEEDS_MAX = 300
+QUICK_SEEDS_MAX = 10
+
+# What goes wrong without these is seen in whole brokers by chance. Others need more luck than seeds there are to spare:
+# `tests/replication` has stories that lead to them.
+RULES = (
+    "counts_own_durable_end",
+    "keeps_high_watermark",
+    "steps_down",
+    "truncates_by_epoch",
+    "joins_at_high_watermark",
+    "answers_when_committed",
+    "fetches_from_durable_end",
+    "caps_high_watermark",
+    "counts_leavers",
+)
+
+is_long = pytest.mark.skipif(
+    os.environ.get("RESPOOL_FUZZ") != "long", reason="takes minutes: make fuzz"
+)
+
+
+@pytest.mark.parametrize("seed", SMOKE)
+def test_a_cluster_keeps_its_promises(seed: int) -> None:
+    report = simulate(seed, broker_count=3)
+    assert report.violations == [], f"replay it with: make sim SEED={seed} BROKERS=3"
+    assert report.counts["sends acknowledged"]
+    assert report.faults
+
+
+@pytest.mark.parametrize("broker_count", [3, 5])
+def test_a_seed_is_the_same_run_again(broker_count: int) -> None:
+    lines: list[str] = []
+    shown = simulate(5, show=lines.append, broker_count=broker_count)
+    assert shown.digest == simulate(5, broker_count=broker_count).digest
+    assert any("/controller" in line for line in lines)
+
+
+def is_found(
+    *,
+    plant: Plant | None = None,
+    rules: Rules = ALL_RULES,
+    monkeypatch: pytest.MonkeyPatch,
+    seeds_max: int,
+) -> bool:
+    with monkeypatch.context() as patch:
+        if plant is not None:
+            plant(patch)
+        return any(
+            simulate(seed, broker_count=3, rules=rules).violations for seed in range(seeds_max)
+        )
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        planted_cluster_bugs.sent_is_taken_for_received,
+        planted_cluster_bugs.anyone_is_elected,
+    ],
+    ids=lambda plant: plant.__name__,
+)
+def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_found(plant=plant, monkeypatch=monkeypatch, seeds_max=QUICK_SEEDS_MAX)
+
+
+@pytest.mark.parametrize("rule", ["counts_own_durable_end", "steps_down"])
+def test_a_broken_rule_is_found(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = replace(ALL_RULES, **{rule: False})
+    assert is_found(rules=rules, monkeypatch=monkeypatch, seeds_max=QUICK_SEEDS_MAX)
+
+
+@pytest.mark.long
+@is_long
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("plant", CLUSTER_PLANTS, ids=lambda plant: plant.__name__)
+def test_every_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_found(plant=plant, monkeypatch=monkeypatch, seeds_max=SEEDS_MAX)
+
+
+@pytest.mark.long
+@is_long
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("rule", RULES)
+def test_every_broken_rule_is_found(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = replace(ALL_RULES, **{rule: False})
+    assert is_found(rules=rules, monkeypatch=monkeypatch, seeds_max=SEEDS_MAX)
