@@ -79,9 +79,11 @@ class PartitionRole:
         """Raises:
         NotLeader: another broker leads it, or nobody.
         """
-        if self.leader is None:
+        # Looked at once: a fetch in another thread comes here too.
+        leader = self.leader
+        if leader is None:
             raise NotLeader(f"{self._name} is led by another broker")
-        return self.leader
+        return leader
 
     # -- what happens in the cluster ---------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """Fetch (key 1): record bytes as they lie in the log, or a wait until there are some."""
 
 from respool.broker.broker import Broker
-from respool.broker.fetch_run import FetchRun, FollowerFetch
+from respool.broker.fetch_readers import ConsumerReader, FollowerReader, Reader
+from respool.broker.fetch_run import FetchRun
 from respool.broker.fetch_sessions import FINAL_EPOCH, FetchScope, FetchTarget, TopicRef
 from respool.broker.outcome import CloseConnection, Outcome
 from respool.model.errors import RequestError
@@ -16,13 +17,15 @@ READ_COMMITTED = 1
 
 
 def fetch(request: Request, broker: Broker) -> Outcome:
-    follower = _follower(request, broker)
+    reader = _reader(request, broker)
     try:
         scope = _scope(request, broker)
     except RequestError as error:
         return encode_fetch_reply(
             request.correlation_id, request.version, [], error_code=error.code
         )
+    if isinstance(reader, FollowerReader):
+        reader.hear(scope.targets)
     run = FetchRun(
         broker=broker,
         scope=scope,
@@ -31,10 +34,7 @@ def fetch(request: Request, broker: Broker) -> Outcome:
         bytes_min=request.body.min_bytes,
         bytes_max=request.body.max_bytes,
         wait_max_s=max(0.0, request.body.max_wait.total_seconds()),
-        read_committed=request.body.isolation_level == READ_COMMITTED,
-        follower=follower,
-        client_rack=getattr(request.body, "rack_id", ""),
-        is_mirror=request.client_id == MIRROR_CLIENT_ID,
+        reader=reader,
     )
     if not run.has_room:
         return run.answer_when_room()
@@ -47,16 +47,21 @@ def fetch(request: Request, broker: Broker) -> Outcome:
     return run.answer_when_more(answer)
 
 
-def _follower(request: Request, broker: Broker) -> FollowerFetch | None:
-    """The broker that asks; None for a consumer."""
+def _reader(request: Request, broker: Broker) -> Reader:
     body = request.body
     state = getattr(body, "replica_state", None)
     replica_id = state.replica_id if state is not None else body.replica_id
     if replica_id < 0:
-        return None
+        return ConsumerReader(
+            broker,
+            version=request.version,
+            read_committed=body.isolation_level == READ_COMMITTED,
+            rack=getattr(body, "rack_id", ""),
+            is_mirror=request.client_id == MIRROR_CLIENT_ID,
+        )
     if broker.member is None or state is None:
         raise CloseConnection(f"fetch as replica {replica_id}: this broker has no such followers")
-    return FollowerFetch(BrokerId(replica_id), state.replica_epoch)
+    return FollowerReader(broker, follower=BrokerId(replica_id), broker_epoch=state.replica_epoch)
 
 
 def _scope(request: Request, broker: Broker) -> FetchScope:

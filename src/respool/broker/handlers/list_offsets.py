@@ -86,11 +86,16 @@ def _end(
     if by_follower:
         # It wants to know what is there, committed or not.
         return partition.log.log_end
-    leader = partition.leader
-    if leader is not None and not leader.is_end_known and timestamp in (LATEST, MAX_TIMESTAMP):
-        # A new leader does not know yet how far the one before had committed: the end must not go back.
-        raise OffsetNotAvailable(f"{partition.name}: the new leader does not know the end yet")
+    if timestamp in (LATEST, MAX_TIMESTAMP):
+        _check_end_known(partition)
     return partition.last_stable_offset if read_committed else partition.high_watermark
+
+
+def _check_end_known(partition: Partition) -> None:
+    """A new leader does not know yet how far the one before had committed: the end must not go back."""
+    leader = partition.leader
+    if leader is not None and not leader.is_end_known:
+        raise OffsetNotAvailable(f"{partition.name}: the new leader does not know the end yet")
 
 
 async def _look_up(
@@ -117,6 +122,8 @@ async def _look_up(
         partition.on_storage_error(error)
         raise StorageFailed(f"{partition.name}: {error}") from error
     if found is None:
+        # There may be one between here and the end that the leader does not know yet.
+        _check_end_known(partition)
         return {}
     return {
         "offset": found.offset,

@@ -1,0 +1,194 @@
+"""Who fetches, a consumer or a follower: where each may read, how far, and what must hold before.
+
+|             | a consumer                                            | a follower                                   |
+|-------------|-------------------------------------------------------|----------------------------------------------|
+| reads where | the partition is led; from v11 on also where followed | it is led                                    |
+| reads up to | the high watermark, or the last stable offset         | the log's end                                |
+| must be     | asking for what is known to be committed              | a replica in this epoch, as it is registered |
+| may be      | sent to a replica in its own rack (KIP-392)           | behind: what it asks for says what it has    |
+
+Partitions are read in another thread too, while the loop changes roles: a role is looked at once, and taken as it was.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from respool.broker.broker import Broker
+from respool.broker.fetch_sessions import FetchTarget
+from respool.broker.partition import Partition
+from respool.broker.read_marks import ReadTo
+from respool.log.partition_log import PartitionLog
+from respool.model.errors import RequestError, UnknownTopicId
+from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
+from respool.wire.hot_replies import FetchedPartition
+
+FOLLOWERS_READ_FROM_VERSION = 11
+
+
+class Reader(Protocol):
+    @property
+    def read_to(self) -> ReadTo: ...
+
+    @property
+    def with_empty(self) -> bool:
+        """Who copies a log wants all that is in it, also headers that compaction left without records."""
+
+    def find(self, target: FetchTarget) -> Partition:
+        """Raises:
+        RequestError: it is not for this reader to read here.
+        """
+
+    def check(self, partition: Partition, target: FetchTarget) -> None:
+        """Raises:
+        RequestError: nothing is to be read.
+        """
+
+    def closer_replica(self, partition: Partition, target: FetchTarget) -> BrokerId | None:
+        """Another broker that had better be read from."""
+
+    def end(
+        self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
+    ) -> Offset:
+        """Nothing from here on is read."""
+
+    def has_more(
+        self, partition: Partition, target: FetchTarget, fetched: FetchedPartition
+    ) -> bool:
+        """Whether there is more to read than when this was."""
+
+
+class ConsumerReader:
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        version: int,
+        read_committed: bool,
+        rack: str = "",
+        is_mirror: bool = False,
+    ) -> None:
+        self._broker = broker
+        self._reads_from_followers = version >= FOLLOWERS_READ_FROM_VERSION
+        self._read_committed = read_committed
+        self._rack = rack
+        self.read_to = ReadTo.STABLE if read_committed else ReadTo.COMMITTED
+        self.with_empty = is_mirror
+
+    def find(self, target: FetchTarget) -> Partition:
+        name = _topic_name(self._broker, target)
+        partitions = self._broker.partitions
+        if self._reads_from_followers:
+            return partitions.find_readable(name, target.partition)
+        return partitions.find_leader(name, target.partition)
+
+    def check(self, partition: Partition, target: FetchTarget) -> None:
+        follower = partition.follower
+        if follower is not None:
+            follower.check_readable(Offset(target.fetch_offset))
+
+    def closer_replica(self, partition: Partition, target: FetchTarget) -> BrokerId | None:
+        if not self._rack:
+            return None
+        leader = partition.leader
+        if leader is None:
+            return None
+        return leader.closest_replica(client_rack=self._rack, offset=Offset(target.fetch_offset))
+
+    def end(
+        self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
+    ) -> Offset:
+        del log
+        return last_stable_offset if self._read_committed else high_watermark
+
+    def has_more(
+        self, partition: Partition, target: FetchTarget, fetched: FetchedPartition
+    ) -> bool:
+        del target
+        if self._read_committed:
+            return partition.last_stable_offset != fetched.last_stable_offset
+        return partition.high_watermark != fetched.high_watermark
+
+
+class FollowerReader:
+    """Another broker, which follows."""
+
+    read_to = ReadTo.END
+    with_empty = True
+
+    def __init__(self, broker: Broker, *, follower: BrokerId, broker_epoch: int) -> None:
+        self._broker = broker
+        self._follower = follower
+        self._broker_epoch = broker_epoch
+
+    def hear(self, targets: Iterable[FetchTarget]) -> None:
+        """What a follower asks for says what it has: that is how records become committed."""
+        now_ms = self._broker.clock.monotonic_ms()
+        for target in targets:
+            try:
+                partition = self.find(target)
+                self.check(partition, target)
+                log = partition.log
+                is_within = log.log_start <= target.fetch_offset <= log.log_end
+                if not is_within or diverging_epoch(log, target) is not None:
+                    # It says nothing about what both have.
+                    continue
+                partition.role.on_follower_fetch(
+                    self._follower,
+                    broker_epoch=self._broker_epoch,
+                    leader_epoch=LeaderEpoch(target.leader_epoch),
+                    offset=Offset(target.fetch_offset),
+                    log_start=Offset(target.log_start),
+                    now_ms=now_ms,
+                )
+            except RequestError:
+                # The answer says it.
+                continue
+
+    def find(self, target: FetchTarget) -> Partition:
+        name = _topic_name(self._broker, target)
+        return self._broker.partitions.find_leader(name, target.partition)
+
+    def check(self, partition: Partition, target: FetchTarget) -> None:
+        partition.role.leading().check_fetch(
+            self._follower,
+            broker_epoch=self._broker_epoch,
+            leader_epoch=LeaderEpoch(target.leader_epoch),
+        )
+
+    def closer_replica(self, partition: Partition, target: FetchTarget) -> BrokerId | None:
+        del partition, target
+        return None
+
+    def end(
+        self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
+    ) -> Offset:
+        del last_stable_offset, high_watermark
+        return log.log_end
+
+    def has_more(
+        self, partition: Partition, target: FetchTarget, fetched: FetchedPartition
+    ) -> bool:
+        return not fetched.records and partition.log.log_end > target.fetch_offset
+
+
+def diverging_epoch(log: PartitionLog, target: FetchTarget) -> tuple[int, int] | None:
+    """Where the reader's log and ours part, if they do (KIP-595); replicas ask, and some consumers."""
+    if target.last_fetched_epoch < 0:
+        return None
+    if target.last_fetched_epoch == log.latest_epoch and target.fetch_offset <= log.log_end:
+        # As nearly always.
+        return None
+    epoch, end = log.end_of_epoch(LeaderEpoch(target.last_fetched_epoch))
+    if epoch < target.last_fetched_epoch or end < target.fetch_offset:
+        return epoch, end
+    return None
+
+
+def _topic_name(broker: Broker, target: FetchTarget) -> str:
+    name = target.topic
+    if isinstance(name, str):
+        return name
+    topic = broker.image.topics_by_id.get(TopicId(name))
+    if topic is None:
+        raise UnknownTopicId(f"there is no topic with id {name}")
+    return topic.name

@@ -1,0 +1,101 @@
+"""What one partition gives to one fetch: records as they lie in the log, and how far it is committed.
+
+Read on the loop or in another thread; nothing here changes the partition.
+"""
+
+from respool.broker.aborted_records import aborted_among
+from respool.broker.fetch_readers import Reader, diverging_epoch
+from respool.broker.fetch_sessions import FetchTarget
+from respool.broker.partition import Partition
+from respool.broker.read_marks import ReadTo
+from respool.log.partition_log import PartitionLog
+from respool.model.errors import UnsupportedCompressionType
+from respool.model.ids import Offset
+from respool.records.batch import HEADER_BYTES, Codec, read_header
+from respool.wire.hot_replies import FetchedPartition
+
+ZSTD_FROM_FETCH_VERSION = 10
+
+
+class PartitionRead:
+    def __init__(self, reader: Reader, *, version: int) -> None:
+        self._reader = reader
+        self._version = version
+        # Its reader takes nothing of a transaction that is open, and wants to know which were aborted.
+        self._read_committed = reader.read_to is ReadTo.STABLE
+
+    def read(
+        self,
+        partition: Partition,
+        target: FetchTarget,
+        left: int,
+        *,
+        is_first: bool,
+        cached_only: bool,
+    ) -> FetchedPartition:
+        """At most `left` bytes of records, unless it is the first of its answer that has any.
+
+        Raises:
+            RequestError, StorageError: there is nothing to be read.
+            NotCached: `cached_only`, and some bytes must come from the disk.
+        """
+        partition.check_leader_epoch(target.leader_epoch)
+        self._reader.check(partition, target)
+        log = partition.log
+        # In this order: both may move meanwhile, and then this one is at least as high.
+        last_stable_offset = partition.last_stable_offset
+        high_watermark = partition.high_watermark
+        preferred = self._reader.closer_replica(partition, target)
+        if preferred is not None:
+            return FetchedPartition(
+                target.partition,
+                0,
+                high_watermark,
+                last_stable_offset,
+                log.log_start,
+                b"",
+                preferred_read_replica=preferred,
+            )
+        diverging = diverging_epoch(log, target)
+        records = b""
+        aborted: list[tuple[int, int]] | None = [] if self._read_committed else None
+        if diverging is None and not self._is_at_end(log, target):
+            # The first batch comes whole even if it is larger than any limit: else a consumer
+            # would ask for it forever.
+            records = log.read(
+                Offset(target.fetch_offset),
+                max_offset=self._reader.end(
+                    log, last_stable_offset=last_stable_offset, high_watermark=high_watermark
+                ),
+                bytes_max=min(left, target.bytes_max),
+                at_least_one=is_first,
+                cached_only=cached_only,
+                with_empty=self._reader.with_empty,
+            )
+            self._check_codec(records)
+            if self._read_committed and records:
+                aborted = aborted_among(
+                    log, Offset(target.fetch_offset), records, cached_only=cached_only
+                )
+        return FetchedPartition(
+            target.partition,
+            0,
+            high_watermark,
+            last_stable_offset,
+            log.log_start,
+            records,
+            aborted,
+            diverging_epoch=diverging,
+        )
+
+    def _is_at_end(self, log: PartitionLog, target: FetchTarget) -> bool:
+        """A follower that has everything, as nearly always."""
+        return self._reader.read_to is ReadTo.END and target.fetch_offset == log.log_end
+
+    def _check_codec(self, records: bytes) -> None:
+        if self._version >= ZSTD_FROM_FETCH_VERSION or len(records) < HEADER_BYTES:
+            return
+        if read_header(records).codec_bits == Codec.ZSTD:
+            raise UnsupportedCompressionType(
+                f"zstd needs Fetch version {ZSTD_FROM_FETCH_VERSION}, the request has {self._version}"
+            )
