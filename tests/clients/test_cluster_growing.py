@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,10 @@ PARTITIONS = 8
 def test_a_fourth_broker_takes_its_part_and_one_is_drained_under_load(tmp_path: Path) -> None:
     with BrokerCluster(tmp_path) as cluster:
         topic = Topics(cluster.bootstrap).new("rides", partitions=PARTITIONS, replicas=3)
-        producers = [{"rest_s": 0.05}, {"rest_s": 0.05, "compression_type": "zstd"}]
+        producers: list[dict[str, Any]] = [
+            {"rest_s": 0.05},
+            {"rest_s": 0.05, "compression_type": "zstd"},
+        ]
         with Flood(cluster.bootstrap, topic, partitions=PARTITIONS, producers=producers) as flood:
             flood.wait_for_acknowledgements(1_000)
             cluster.add(4).wait_until_listening()

@@ -45,15 +45,23 @@ class Link:
         return f"127.0.0.1:{self.port}"
 
     def freeze(self, *ways: Way) -> None:
-        self._links.do(lambda: [self._open[way].clear() for way in ways or Way])
+        def close_gates() -> None:
+            for way in ways or Way:
+                self._open[way].clear()
+
+        self._links.do(close_gates)
 
     def refuse(self) -> None:
         self._refuses = True
         self._links.do(self._reset)
 
     def heal(self) -> None:
+        def open_gates() -> None:
+            for gate in self._open.values():
+                gate.set()
+
         self._refuses = False
-        self._links.do(lambda: [gate.set() for gate in self._open.values()])
+        self._links.do(open_gates)
 
     async def close(self) -> None:
         self._server.close()

@@ -116,7 +116,7 @@ def _tell(count: int, wish: dict[str, Any]) -> None:
 
 
 def _confluent(wish: dict[str, Any]) -> None:
-    from confluent_kafka import Consumer, Producer
+    from confluent_kafka import Consumer, KafkaException, Producer
 
     producer = Producer(
         {
@@ -146,6 +146,8 @@ def _confluent(wish: dict[str, Any]) -> None:
     consumer.subscribe([wish["source"]])
     while True:
         messages = consumer.consume(wish["batch"], 0.1)
+        if fatal := [one.error() for one in messages if one.error() and one.error().fatal()]:
+            raise KafkaException(fatal[0])
         messages = [one for one in messages if one.error() is None]
         if not messages:
             continue
