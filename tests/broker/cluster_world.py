@@ -124,7 +124,7 @@ class Node:
 
     def values(self, number: int = 0) -> list[tuple[int, int]]:
         """The log's batches, committed or not: base offset and leader epoch of each."""
-        return [(one.base_offset, one.partition_leader_epoch) for one in batches(self.log(number))]
+        return [(one.base_offset, one.leader_epoch) for one in batches(self.log(number))]
 
     def leads(self, number: int = 0) -> bool:
         try:
@@ -251,6 +251,13 @@ class Cluster:
     async def start(self) -> None:
         for node in self.nodes.values():
             await node.start()
+        # Each has heard of all.
+        await self.until(
+            lambda: all(
+                node.broker.image.brokers.keys() == self.nodes.keys()
+                for node in self.nodes.values()
+            )
+        )
 
     def __getitem__(self, number: BrokerId) -> Node:
         return self.nodes[number]

@@ -1,6 +1,23 @@
 """Stories of a cluster: what becomes of records and of those who wait for them when brokers come, go and fail."""
 
-from broker.cluster_world import LAG_MS, ONE, TWO, Cluster, plays
+import asyncio
+
+from broker.cluster_world import (
+    EARLIEST,
+    LAG_MS,
+    LATEST,
+    ONE,
+    THREE,
+    TOPIC,
+    TWO,
+    Cluster,
+    plays,
+)
+from respool.broker.partition import Partition
+from respool.model.errors import NotEnoughReplicas, NotLeader, RequestTimedOut
+from respool.records.build import NewRecord, build_batch
+from respool.records.validate import check_produced
+from respool.wire.api_table import Api
 
 
 @plays(brokers=2)
@@ -54,3 +71,320 @@ async def test_a_partition_that_is_offline_at_its_leader_is_led_by_another(
     await cluster.until_led(TWO)
     assert cluster.image().isr == (TWO,)
     assert (await cluster.produce(b"b", at=TWO)).base_offset == 1
+
+
+# -- a leader dies ---------------------------------------------------------------------------------------------------
+
+
+@plays(brokers=3)
+async def test_the_leader_dies_and_a_follower_leads_with_all_that_was_committed(
+    cluster: Cluster,
+) -> None:
+    await cluster.create([1, 2, 3], min_insync_replicas=2)
+    await cluster.until_in_sync(1, 2, 3)
+    for number in range(5):
+        assert (await cluster.produce(b"%d" % number, at=ONE)).base_offset == number
+    cluster[ONE].kill()
+    await cluster.until(lambda: cluster[TWO].leads() or cluster[THREE].leads())
+    heir = cluster.leader()
+    await cluster.until(lambda: heir.partition().high_watermark == 5)
+    assert (await cluster.produce(b"more", at=heir.id)).base_offset == 5
+    epochs = [epoch for _, epoch in heir.values()]
+    assert epochs[:5] == [epochs[0]] * 5
+    assert epochs[5] > epochs[0]
+
+
+@plays(brokers=2)
+async def test_what_was_never_committed_is_cut_off_when_its_broker_is_back(
+    cluster: Cluster,
+) -> None:
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    await cluster.produce(b"kept", at=ONE)
+    cluster.cut(ONE, TWO)
+    await cluster.produce(b"lost 1", at=ONE, acks=1)
+    await cluster.produce(b"lost 2", at=ONE, acks=1)
+    assert cluster[ONE].log().log_end == 3
+    cluster[ONE].kill()
+    cluster.heal()
+    await cluster.until_led(TWO)
+    await cluster.produce(b"new", at=TWO)
+    await cluster[ONE].start()
+    await cluster.until_in_sync(1, 2)
+    await cluster.until(lambda: cluster[ONE].log().log_end == cluster[TWO].log().log_end)
+    assert cluster[ONE].values() == cluster[TWO].values()
+    assert cluster[ONE].log().log_end == 2
+
+
+@plays(brokers=2)
+async def test_a_producer_that_waits_hears_at_once_that_another_broker_leads(
+    cluster: Cluster,
+) -> None:
+    """TRAPS rule 23. The leader lives, but nobody can reach it from the store's side."""
+    await cluster.create([1, 2], [2, 1])
+    await cluster.until_in_sync(1, 2)
+    cluster.cut(ONE, TWO)
+    waiting = asyncio.ensure_future(cluster.produce(b"a", at=ONE, timeout_ms=120_000))
+    await cluster.pass_time(100)
+    assert not waiting.done()
+    cluster[ONE].store.manners.is_cut = True
+    await cluster.until(waiting.done)
+    assert waiting.result().error_code == NotLeader.code
+    await cluster.until_led(TWO)
+    assert cluster.loop.time() < 60
+
+
+@plays(brokers=2)
+async def test_a_fenced_broker_serves_nobody(cluster: Cluster) -> None:
+    """TRAPS rule 25: it may be that another leads by now. Its log is as it was."""
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    await cluster.produce(b"a", at=ONE)
+    cluster[ONE].store.manners.is_cut = True
+    await cluster.until_led(TWO)
+    assert cluster[ONE].partition().is_leading
+    assert (await cluster.produce(b"b", at=ONE, acks=1)).error_code == NotLeader.code
+    assert (await cluster.fetch(0, at=ONE)).error_code == NotLeader.code
+    assert (await cluster.offset(LATEST, at=ONE)).error_code == NotLeader.code
+    assert (await cluster.delete_records(1, at=ONE)).error_code == NotLeader.code
+    assert cluster[ONE].log().log_end == 1
+    cluster[ONE].store.manners.is_cut = False
+    await cluster.until_in_sync(1, 2)
+    assert not cluster[ONE].leads()
+
+
+@plays(brokers=2)
+async def test_a_broker_that_stops_hands_over_what_it_leads_and_comes_back_into_the_isr(
+    cluster: Cluster,
+) -> None:
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    await cluster.produce(b"a", at=ONE)
+    began = cluster.loop.time()
+    await cluster[ONE].stop()
+    assert cluster[TWO].leads()
+    # Nobody waited for a lease to run out.
+    assert cluster.loop.time() - began < 2
+    assert (await cluster.produce(b"b", at=TWO)).base_offset == 1
+    await cluster[ONE].start()
+    await cluster.until_in_sync(1, 2)
+    assert cluster[ONE].values() == cluster[TWO].values()
+
+
+# -- the ISR ---------------------------------------------------------------------------------------------------------
+
+
+@plays(brokers=2)
+async def test_the_isr_shrinks_without_a_follower_and_grows_when_it_is_back(
+    cluster: Cluster,
+) -> None:
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    epoch = cluster.image().leader_epoch
+    cluster.cut(ONE, TWO)
+    waiting = asyncio.ensure_future(cluster.produce(b"a", at=ONE))
+    await cluster.pass_time(LAG_MS // 2)
+    assert not waiting.done()
+    await cluster.until_in_sync(1)
+    assert (await waiting).error_code == 0
+    cluster.heal()
+    await cluster.until_in_sync(1, 2)
+    assert cluster[TWO].log().log_end == 1
+    # TRAPS rule 14.
+    assert cluster.image().leader_epoch == epoch
+
+
+@plays(brokers=2)
+async def test_below_the_smallest_isr_acks_all_is_refused_and_nothing_is_written(
+    cluster: Cluster,
+) -> None:
+    """TRAPS rule 18."""
+    await cluster.create([1, 2], min_insync_replicas=2)
+    await cluster.until_in_sync(1, 2)
+    cluster.cut(ONE, TWO)
+    await cluster.produce(b"a", at=ONE, acks=1)
+    await cluster.until_in_sync(1)
+    assert (await cluster.produce(b"b", at=ONE)).error_code == NotEnoughReplicas.code
+    assert cluster[ONE].log().log_end == 1
+    # TRAPS rule 2.
+    assert cluster[ONE].partition().high_watermark == 0
+    cluster.heal()
+    await cluster.until_in_sync(1, 2)
+    assert (await cluster.produce(b"b", at=ONE)).base_offset == 1
+
+
+@plays(brokers=2)
+async def test_a_producer_is_told_in_time_that_its_batch_is_not_committed_yet(
+    cluster: Cluster,
+) -> None:
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    cluster.cut(ONE, TWO)
+    late = await cluster.produce(b"a", at=ONE, timeout_ms=LAG_MS // 2)
+    assert late.error_code == RequestTimedOut.code
+    assert cluster[ONE].log().log_end == 1
+
+
+@plays(brokers=2)
+async def test_a_follower_whose_partition_is_offline_leaves_the_isr_by_itself(
+    cluster: Cluster,
+) -> None:
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    cluster[TWO].take_offline()
+    await cluster.pass_time(LAG_MS // 4)
+    assert cluster.image().isr == (ONE,)
+    assert (await cluster.produce(b"a", at=ONE)).error_code == 0
+
+
+@plays(brokers=3)
+async def test_a_reassignment_copies_to_the_new_replica_which_joins_and_the_old_one_goes(
+    cluster: Cluster,
+) -> None:
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    for number in range(3):
+        await cluster.produce(b"%d" % number, at=ONE)
+    reply = await cluster[ONE].ask(
+        Api.ALTER_PARTITION_REASSIGNMENTS,
+        0,
+        timeout=10_000,
+        topics=[{"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": [3, 2]}]}],
+    )
+    assert reply.error_code == 0
+    await cluster.until(lambda: set(cluster.image().replicas) == {2, 3})
+    await cluster.until_in_sync(2, 3)
+    assert len(cluster[THREE].values()) == 3
+    await cluster.until(lambda: not cluster[ONE].broker.partitions.of_topic(TOPIC))
+    leader = cluster.leader()
+    assert (await cluster.produce(b"more", at=leader.id)).base_offset == 3
+
+
+# -- what followers know ---------------------------------------------------------------------------------------------
+
+
+@plays(brokers=2)
+async def test_followers_know_what_is_committed_and_what_is_stable(cluster: Cluster) -> None:
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    await cluster.produce(b"a", at=ONE)
+    log = cluster[ONE].log()
+    partition = cluster[ONE].partition()
+    cluster[ONE].in_process(lambda: append_in_transaction(partition))
+    await cluster.until(lambda: cluster[TWO].partition().high_watermark == 2)
+    assert log.log_end == 2
+    assert cluster[ONE].partition().last_stable_offset == 1
+    assert cluster[TWO].partition().last_stable_offset == 1
+    assert not (await cluster.fetch(1, at=TWO, isolation_level=1)).records
+    assert (await cluster.fetch(1, at=TWO)).records
+
+
+@plays(brokers=2)
+async def test_a_follower_that_was_away_for_longer_than_records_are_kept_starts_anew(
+    cluster: Cluster,
+) -> None:
+    await cluster.create([1, 2], segment_bytes=1024, retention_bytes=1024)
+    await cluster.until_in_sync(1, 2)
+    await cluster.produce(b"a", at=ONE)
+    cluster[TWO].kill()
+    await cluster.until_in_sync(1)
+    for _ in range(8):
+        await cluster.produce(b"x" * 600, at=ONE)
+    leader = cluster[ONE]
+    leader.in_process(lambda: leader.broker.housekeeping.clean(leader.partition()))
+    start = leader.log().log_start
+    assert start > 1
+    await cluster[TWO].start()
+    await cluster.until_in_sync(1, 2)
+    assert cluster[TWO].log().log_start == start
+    assert cluster[TWO].values() == leader.values()
+
+
+# -- deleting --------------------------------------------------------------------------------------------------------
+
+
+@plays(brokers=2)
+async def test_records_are_deleted_when_every_replica_has_deleted_them(cluster: Cluster) -> None:
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    for _ in range(3):
+        await cluster.produce(b"a", at=ONE)
+    deleted = await cluster.delete_records(2, at=ONE)
+    assert (deleted.error_code, deleted.low_watermark) == (0, 2)
+    assert cluster[TWO].log().log_start == 2
+    assert (await cluster.offset(EARLIEST, at=ONE)).offset == 2
+
+
+@plays(brokers=2)
+async def test_a_deletion_that_a_follower_has_not_heard_of_is_not_done(cluster: Cluster) -> None:
+    """Else one that is elected would bring the records back. Asked again, it is."""
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    await cluster.produce(b"a", at=ONE)
+    cluster.cut(ONE, TWO)
+    late = await cluster.delete_records(1, at=ONE, timeout_ms=100)
+    assert late.error_code == RequestTimedOut.code
+    cluster.heal()
+    assert (await cluster.delete_records(1, at=ONE)).low_watermark == 1
+    assert cluster[TWO].log().log_start == 1
+
+
+@plays(brokers=2)
+async def test_who_waits_for_a_deletion_hears_that_the_leader_is_none_any_more(
+    cluster: Cluster,
+) -> None:
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    await cluster.produce(b"a", at=ONE)
+    cluster.cut(ONE, TWO)
+    waiting = asyncio.ensure_future(cluster.delete_records(1, at=ONE, timeout_ms=120_000))
+    await cluster.pass_time(50)
+    cluster[ONE].store.manners.is_cut = True
+    await cluster.until(waiting.done)
+    assert waiting.result().error_code == NotLeader.code
+
+
+@plays(brokers=2)
+async def test_nobody_waits_for_the_deletions_of_a_broker_that_is_dead_and_left(
+    cluster: Cluster,
+) -> None:
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    await cluster.produce(b"a", at=ONE)
+    cluster[TWO].kill()
+    waiting = asyncio.ensure_future(cluster.delete_records(1, at=ONE))
+    await cluster.until_in_sync(1)
+    await cluster.until(waiting.done)
+    assert waiting.result().low_watermark == 1
+    await cluster[TWO].start()
+    await cluster.until_in_sync(1, 2)
+    assert cluster[TWO].log().log_start == 1
+
+
+@plays(brokers=2)
+async def test_a_topic_that_is_made_anew_has_nothing_of_the_old_one(cluster: Cluster) -> None:
+    """TRAPS rule 42. While its followers fetch."""
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    await cluster.produce(b"old", at=ONE)
+    await cluster[ONE].run(cluster[ONE].broker.topics.delete(TOPIC))
+    await cluster.create([2, 1])
+    await cluster.until(lambda: cluster[TWO].leads())
+    await cluster.until_in_sync(1, 2)
+    assert (await cluster.produce(b"new", at=TWO)).base_offset == 0
+    await cluster.until(lambda: cluster[ONE].log().log_end == 1)
+    assert cluster[ONE].partition().topic_id == cluster[TWO].partition().topic_id
+
+
+def append_in_transaction(partition: Partition) -> None:
+    """The first record of a transaction that stays open."""
+    data = build_batch(
+        [NewRecord(value=b"open", timestamp_ms=0)],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    batch = check_produced(data, bytes_max=1 << 20)
+    guard = partition.begin_verification(batch.header)
+    partition.append(batch, now_ms=0, guard=guard)

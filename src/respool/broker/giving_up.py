@@ -15,14 +15,13 @@ from respool.broker.partition import Partition
 from respool.cluster import keys
 from respool.cluster.election import step_back
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.view import TopicView
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch
 from respool.ports.metadata_store import Guard, GuardFailed, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
-RETRY_DELAY_S = 0.5
+LOOK_EVERY_S = 0.5
 
 
 class GivingUp:
@@ -41,38 +40,28 @@ class GivingUp:
         self._spawn(self._give_up(partition))
 
     async def _give_up(self, partition: Partition) -> None:
-        while partition.failure is not None and self._may_have_heirs(partition):
+        """For as long as it is here: a fetch that was under way may bring it into the ISR again."""
+        while not partition.is_detached:
             write = self._write(partition)
-            if write is None:
-                # None of those in sync runs now. One may be back before anybody noticed.
-                await asyncio.sleep(RETRY_DELAY_S)
-                continue
-            try:
-                await self._catalog.write(write)
-            except (GuardFailed, StoreUnavailable) as error:
-                logger.info("%s: %s: not yet: %s", partition.name, write.why, error)
-                await asyncio.sleep(RETRY_DELAY_S)
-            else:
-                logger.warning("%s: %s", partition.name, write.why)
-
-    def _may_have_heirs(self, partition: Partition) -> bool:
-        """Whether there is anything to give up, and anybody else is in sync. Nobody joins those any more."""
-        found = self._find(partition)
-        if found is None:
-            return False
-        topic, number = found
-        isr = topic.partitions[number].isr
-        return self._me in isr and len(isr) > 1
+            if write is not None:
+                try:
+                    await self._catalog.write(write)
+                except (GuardFailed, StoreUnavailable) as error:
+                    logger.info("%s: %s: not yet: %s", partition.name, write.why, error)
+                else:
+                    logger.warning("%s: %s", partition.name, write.why)
+            await asyncio.sleep(LOOK_EVERY_S)
 
     def _write(self, partition: Partition) -> GuardedWrite | None:
         """What is to be written; None when there is nothing to give up, or nobody to give it to."""
-        found = self._find(partition)
-        if found is None:
+        name, number = partition.name
+        held = self._catalog.image.topics.get(name)
+        if held is None or held.id != partition.topic_id or number >= len(held.partitions):
             return None
-        topic, number = found
-        image = topic.partitions[number]
+        image = held.partitions[number]
         if self._me not in image.isr or not self._has_heir(image):
             return None
+        topic = self._catalog.view().topics[name]
         after = step_back(image, self._me, topic.rules, was_clean=False)
         bump = after.leader != image.leader
         after = replace(after, leader_epoch=LeaderEpoch(image.leader_epoch + bump))
@@ -82,13 +71,6 @@ class GivingUp:
             puts={key: keys.encode_partition(after)},
             why=f"left to the others in sync, {list(after.isr)}: it is offline here",
         )
-
-    def _find(self, partition: Partition) -> tuple[TopicView, int] | None:
-        topic = self._catalog.view().topics.get(partition.name.topic)
-        number = partition.name.partition
-        if topic is None or topic.id != partition.topic_id or number >= len(topic.partitions):
-            return None
-        return topic, number
 
     def _has_heir(self, image: PartitionImage) -> bool:
         brokers = self._catalog.image.brokers

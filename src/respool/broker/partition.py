@@ -106,7 +106,8 @@ class Partition:
         self._on_offline = on_offline
         self._syncs = syncs
         self._log: PartitionLog | None = None
-        self._is_deleted = False
+        # Closed, deleted or moved away: the log is not this one's any more.
+        self.is_detached = False
         self._troubles = PassingTroubles(name)
         if isinstance(log, StorageError):
             self.failure = log
@@ -491,7 +492,7 @@ class Partition:
     def detach(self) -> PartitionLog | None:
         """Hand the log over for closing or deletion; whoever waits is told to look elsewhere."""
         log, self._log = self._log, None
-        self._is_deleted = True
+        self.is_detached = True
         self.role.leader = self.role.follower = None
         self.fail_waiters(self._unavailable())
         return log
