@@ -369,7 +369,7 @@ async def test_a_topic_that_is_made_anew_has_nothing_of_the_old_one(cluster: Clu
     await cluster.produce(b"old", at=ONE)
     await cluster[ONE].run(cluster[ONE].broker.topics.delete(TOPIC))
     await cluster.create([2, 1])
-    await cluster.until(lambda: cluster[TWO].leads())
+    await cluster.until(cluster[TWO].leads)
     await cluster.until_in_sync(1, 2)
     assert (await cluster.produce(b"new", at=TWO)).base_offset == 0
     await cluster.until(lambda: cluster[ONE].log().log_end == 1)
