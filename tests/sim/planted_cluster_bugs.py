@@ -36,10 +36,10 @@ def isr_is_changed_without_the_store(patch: pytest.MonkeyPatch) -> None:
     """A leader counts on the ISR it would like, whatever becomes of its write."""
 
     async def write(
-        self: IsrWriter, partition: Partition, leader: Leader, proposal: ProposeIsr
+        _self: IsrWriter, partition: Partition, leader: Leader, proposal: ProposeIsr
     ) -> None:
         if partition.leader is leader:
-            partition.role.on_image(self._me, proposal.image)
+            partition.role.on_image(leader.me, proposal.image)
 
     patch.setattr(IsrWriter, "_write", write)
 

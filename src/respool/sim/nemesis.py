@@ -18,6 +18,8 @@ FORGETFUL = frozenset({"power cut", "power cut in a call", "sync error", "append
 # These cannot be held back when the last in-sync replica would be struck: not where nothing is promised to be synced.
 UNRULY = frozenset({"power cut in a call", "sync error", "append error", "all without power"})
 
+STARTED_LOOKS_MAX = 100
+
 
 class Nemesis:
     def __init__(
@@ -111,7 +113,19 @@ class Nemesis:
                 self._restarter.kill(machine)
             if not machine.is_up:
                 self._restarter.start(machine)
+        if self._of_cluster is not None:
+            for machine in self._machines:
+                await self._until_started(machine)
         self._loop.trace.note(self._loop.time(), "healed")
+
+    async def _until_started(self, machine: Machine) -> None:
+        """A start that found no store just before may still give up, and is tried again, as by systemd."""
+        for _ in range(STARTED_LOOKS_MAX):
+            if machine.broker is not None:
+                return
+            if not machine.is_up:
+                self._restarter.start(machine)
+            await asyncio.sleep(0.1)
 
     def _needs_restart(self, machine: Machine) -> bool:
         """Whether a partition is offline, or will be as soon as the broker hears of a call that has failed."""
