@@ -12,7 +12,7 @@ from respool.wire.api_table import Api
 from respool.wire.codec import decode_request, encode_reply
 
 TWO = BrokerId(2)
-ASKED = {
+ASKED: dict[str, Any] = {
     "replica_id": 1,
     "isolation_level": 0,
     "topics": [

@@ -348,3 +348,25 @@ def test_a_broker_that_stops_waits_for_the_log_that_is_being_cut() -> None:
         assert rides.log.log_end == 1
 
     play(story)
+
+
+def test_a_log_is_not_synced_while_it_is_cut_but_soon_after() -> None:
+    """For one, its topic may be set to be synced always just then."""
+
+    async def story(bench: Bench) -> None:
+        rides = await follower_with(bench, batch_at(0), batch_at(1))
+        bench.offload.hold()
+        cutting = asyncio.create_task(
+            bench.work.take(reply_to(rides, diverging=diverging_at(1, 1)))
+        )
+        await turns()
+        assert bench.offload.held == 1
+        bench.flusher.request_sync(rides)
+        await turns()
+        assert bench.offload.held == 1
+        bench.offload.release()
+        await cutting
+        await asyncio.sleep(1)
+        assert rides.log.synced_end == rides.log.log_end == 1
+
+    play(story)

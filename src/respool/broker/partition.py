@@ -439,6 +439,10 @@ class Partition:
         """What to sync now, or None when all is on the disk already."""
         if not self.is_online:
             return None
+        if self.changing.locked():
+            # Another thread may be cutting the log's end off.
+            self._syncs.request_sync_within(self, NOT_URGENT_MS)
+            return None
         try:
             pending = self.log.begin_sync()
         except StorageError as error:
