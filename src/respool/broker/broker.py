@@ -1,50 +1,36 @@
 """The broker: its rooms wired together, over ports. It has no socket; `dispatch.handle` is how requests come in."""
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from respool.broker.catalog import Catalog
 from respool.broker.cluster_member import ClusterMember
 from respool.broker.compactor import Compactor
+from respool.broker.coordinators import Coordinators
 from respool.broker.deadlines import Deadlines
 from respool.broker.fetch_sessions import FetchSessions
 from respool.broker.flusher import Flusher
-from respool.broker.giving_up import GivingUp
-from respool.broker.groups import Groups
 from respool.broker.holdings import Holdings
 from respool.broker.housekeeping import Housekeeping
-from respool.broker.isr_writer import IsrWriter
 from respool.broker.leftovers import Leftovers
-from respool.broker.marker_writer import MarkerWriter
 from respool.broker.memory import MemoryBudget
-from respool.broker.partition import Partition
 from respool.broker.partitions import Partitions
 from respool.broker.peer_link import PeerLink
 from respool.broker.producer_ids import ProducerIds
-from respool.broker.remote_coordinators import RemoteCoordinators
-from respool.broker.remote_markers import RemoteMarkers
-from respool.broker.replica_fetchers import ReplicaFetchers
-from respool.broker.replica_work import ReplicaWork
-from respool.broker.roles import Roles
-from respool.broker.shards import Shards, ShardsOwner
+from respool.broker.replication import Replication
+from respool.broker.room_settings import settings_for
 from respool.broker.steady_clock import SteadyClock
 from respool.broker.topics import Topics
-from respool.broker.transactions import Transactions
 from respool.cluster.view import ClusterSettings
-from respool.coordination.group_settings import GroupSettings
-from respool.coordination.group_shard import GroupShard
-from respool.coordination.transaction_settings import TransactionSettings
-from respool.coordination.transaction_shard import TransactionShard
 from respool.log.data_folder import DataFolder, cluster_id_text
 from respool.model.cluster import BrokerEndpoint, ClusterImage
 from respool.model.ids import BrokerId
-from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE, is_internal
+from respool.model.internal_topics import is_internal
 from respool.model.settings import Settings
 from respool.ports.clock import Clock
 from respool.ports.dice import Dice
@@ -58,8 +44,6 @@ from respool.records.plain_scan import PlainScanner
 from respool.replication.rules import ALL_RULES, Rules
 
 logger = logging.getLogger(__name__)
-
-Chosen = TypeVar("Chosen", GroupSettings, TransactionSettings, ClusterSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +88,6 @@ class Broker:
         )
         self.leftovers = Leftovers(disk=world.disk, offload=world.offload)
         self.deadlines = Deadlines()
-        self.giving_up = GivingUp(me=self.id, catalog=self.catalog, spawn=self.spawn)
         # None for a broker that is alone.
         self.member: ClusterMember | None = None
         # In the order they were started, so that a simulated run is the same each time.
@@ -121,7 +104,7 @@ class Broker:
                 dice=world.dice,
                 offload=world.offload,
                 catalog=self.catalog,
-                rules=self._settings_for(ClusterSettings),
+                rules=settings_for(ClusterSettings, settings),
                 spawn=self.spawn,
             )
 
@@ -154,25 +137,19 @@ class Broker:
                 guard=self.offload.lock(),
             )
         )
+        replication = self._new_replication()
         self.partitions = Partitions(
             folder=self.folder,
             catalog=self.catalog,
             offload=self.offload,
             clock=self.clock,
             syncs=self.flusher,
-            isr=IsrWriter(
-                catalog=self.catalog,
-                store=self.world.store,
-                may_act=self.may_act,
-                see=lambda partition, image: self.roles.see(partition, image),
-                spawn=self.spawn,
-            ),
+            isr=replication.isr,
             may_act=self.may_act,
             is_clustered=self.member is not None,
-            on_offline=self._on_offline,
+            on_offline=replication.on_offline,
         )
-        self.roles = self._new_roles()
-        self.roles.on_changed = self._on_role_changed
+        self.roles = replication.roles
         self.holdings = Holdings(
             me=self.id,
             catalog=self.catalog,
@@ -181,14 +158,11 @@ class Broker:
             roles=self.roles,
         )
         self.topics = Topics(catalog=self.catalog, holdings=self.holdings)
-        self.groups = self._new_groups()
-        self.markers = MarkerWriter(
-            partitions=self.partitions,
-            offsets=self.groups.shards,
-            clock=self.clock,
-            remote=self._new_remote_markers(),
-        )
-        self.transactions = self._new_transactions()
+        self.coordinators = self._new_coordinators()
+        self.roles.on_changed = self.coordinators.on_role
+        self.groups = self.coordinators.groups
+        self.markers = self.coordinators.markers
+        self.transactions = self.coordinators.transactions
         self.housekeeping = Housekeeping(
             partitions=self.partitions,
             folder=self.folder,
@@ -282,8 +256,7 @@ class Broker:
 
     def stop_coordinators(self) -> None:
         """Whoever waits for one looks for it anew."""
-        self.transactions.stop()
-        self.groups.shards.stop()
+        self.coordinators.stop()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Run something in the background that the broker owns. Its failure is the broker's."""
@@ -303,92 +276,38 @@ class Broker:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(error)
 
-    def _on_offline(self, partition: Partition) -> None:
-        if self.member is not None:
-            self.giving_up.give_up(partition)
-
-    def _on_role_changed(self, partition: Partition) -> None:
-        for shards in (self.groups.shards, self.transactions.shards):
-            if partition.name.topic == shards.topic:
-                shards.on_role(partition)
-
-    def _new_roles(self) -> Roles:
-        following = None
-        if self.member is not None and self.link is not None:
-            member = self.member
-            following = ReplicaFetchers(
-                me=self.id,
-                link=self.link,
-                work=ReplicaWork(
-                    folder=self.folder,
-                    syncs=self.flusher,
-                    offload=self.offload,
-                    clock=self.clock,
-                ),
-                turns=member.turns,
-                clock=self.clock,
-                broker_epoch=lambda: member.epoch,
-                spawn=self.spawn,
-            )
-        return Roles(
+    def _new_replication(self) -> Replication:
+        return Replication(
             me=self.id,
             catalog=self.catalog,
+            store=self.world.store,
+            folder=self.folder,
+            syncs=self.flusher,
             offload=self.offload,
             clock=self.clock,
             lag_ms_max=self.settings.replica_lag_max_ms,
-            spawn=self.spawn,
-            following=following,
             rules=self.world.rules,
+            member=self.member,
+            link=self.link,
+            may_act=self.may_act,
+            spawn=self.spawn,
         )
 
-    def _new_groups(self) -> Groups:
-        settings = self._settings_for(GroupSettings)
-        return Groups(
-            new_shards=partial(
-                self._new_shards, CONSUMER_OFFSETS, self.settings.offsets_topic_partitions
-            ),
-            catalog=self.catalog,
-            clock=self.steady_clock,
-            new_group_machine=lambda: GroupShard(settings, dice=self.world.dice),
-        )
-
-    def _new_remote_markers(self) -> RemoteMarkers | None:
-        if self.link is None:
-            return None
-        return RemoteMarkers(
-            self.link, me=self.id, image=lambda: self.catalog.image, spawn=self.spawn
-        )
-
-    def _new_transactions(self) -> Transactions:
-        settings = self._settings_for(TransactionSettings)
-        return Transactions(
-            new_shards=partial(
-                self._new_shards, TRANSACTION_STATE, self.settings.transactions_topic_partitions
-            ),
-            markers=self.markers,
-            producer_ids=self.producer_ids,
-            new_transaction_machine=lambda: TransactionShard(settings),
+    def _new_coordinators(self) -> Coordinators:
+        return Coordinators(
             me=self.id,
-            remote=None if self.link is None else RemoteCoordinators(self.link, spawn=self.spawn),
-        )
-
-    def _settings_for(self, kind: type[Chosen]) -> Chosen:
-        """A room's settings that are the operator's to set have the same names there, and are checked already."""
-        names = [one.name for one in dataclasses.fields(kind) if hasattr(self.settings, one.name)]
-        return kind(**{name: getattr(self.settings, name) for name in names})
-
-    def _new_shards(self, topic: str, partition_count: int, owner: ShardsOwner) -> Shards:
-        return Shards(
-            owner=owner,
-            topic=topic,
-            partition_count=partition_count,
+            settings=self.settings,
             catalog=self.catalog,
             topics=self.topics,
             partitions=self.partitions,
-            clock=self.steady_clock,
+            producer_ids=self.producer_ids,
+            clock=self.clock,
+            steady_clock=self.steady_clock,
             offload=self.offload,
-            spawn=self.spawn,
+            dice=self.world.dice,
+            link=self.link,
             is_clustered=self.member is not None,
+            spawn=self.spawn,
         )
 
     def _endpoint(self, host: str, port: int) -> BrokerEndpoint:

@@ -1,0 +1,79 @@
+"""What makes partitions lead and follow, wired: roles, who fetches for followers, who writes ISRs, who gives up.
+
+A broker that is alone has the same roles: it leads all it has, and nobody follows.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from respool.broker.catalog import Catalog
+from respool.broker.cluster_member import ClusterMember
+from respool.broker.giving_up import GivingUp
+from respool.broker.isr_writer import IsrWriter
+from respool.broker.partition import Partition, SyncRequests
+from respool.broker.peer_link import PeerLink
+from respool.broker.replica_fetchers import ReplicaFetchers
+from respool.broker.replica_work import ReplicaWork
+from respool.broker.roles import Roles
+from respool.log.data_folder import DataFolder
+from respool.model.cluster import PartitionImage
+from respool.model.ids import BrokerId
+from respool.ports.clock import Clock
+from respool.ports.metadata_store import MetadataStore
+from respool.ports.offload import Offload
+from respool.replication.rules import Rules
+
+
+class Replication:
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        catalog: Catalog,
+        store: MetadataStore,
+        folder: DataFolder,
+        syncs: SyncRequests,
+        offload: Offload,
+        clock: Clock,
+        lag_ms_max: int,
+        rules: Rules,
+        member: ClusterMember | None,
+        link: PeerLink | None,
+        may_act: Callable[[], bool],
+        spawn: Callable[[Coroutine[Any, Any, Any]], Any],
+    ) -> None:
+        """`member` and `link` are None for a broker that is alone."""
+        self._giving_up: GivingUp | None = None
+        following: ReplicaFetchers | None = None
+        if member is not None and link is not None:
+            self._giving_up = GivingUp(me=me, catalog=catalog, spawn=spawn)
+            following = ReplicaFetchers(
+                me=me,
+                link=link,
+                work=ReplicaWork(folder=folder, syncs=syncs, offload=offload, clock=clock),
+                turns=member.turns,
+                clock=clock,
+                broker_epoch=lambda: member.epoch,
+                spawn=spawn,
+            )
+        self.isr = IsrWriter(
+            catalog=catalog, store=store, may_act=may_act, see=self._see, spawn=spawn
+        )
+        self.roles = Roles(
+            me=me,
+            catalog=catalog,
+            offload=offload,
+            clock=clock,
+            lag_ms_max=lag_ms_max,
+            spawn=spawn,
+            following=following,
+            rules=rules,
+        )
+
+    def on_offline(self, partition: Partition) -> None:
+        """Let others lead it, where there are any."""
+        if self._giving_up is not None:
+            self._giving_up.give_up(partition)
+
+    def _see(self, partition: Partition, image: PartitionImage) -> None:
+        self.roles.see(partition, image)
