@@ -20,8 +20,12 @@ def admit_mirrored(records: bytes | None, name: TopicPartition) -> MirroredBatch
     return copied
 
 
-def check_continues(copied: MirroredBatches, log_end: Offset, name: TopicPartition) -> bool:
+def check_continues(
+    copied: MirroredBatches, log_end: Offset, name: TopicPartition, *, is_empty: bool
+) -> bool:
     """Whether there is something new among them; the new ones go on exactly where the log ends.
+
+    One that holds no batch may have been told to start inside of one, and lost it with the power: it gets that whole.
 
     Raises:
         OutOfOrderSequence: something before them is missing; the mirror looks for the end and goes on there.
@@ -33,7 +37,7 @@ def check_continues(copied: MirroredBatches, log_end: Offset, name: TopicPartiti
         raise OutOfOrderSequence(
             f"{name}: a batch begins at offset {copied.base_offset}, and {log_end} comes next"
         )
-    if log_end not in copied.bases:
+    if log_end not in copied.bases and not is_empty:
         raise InvalidRecord(f"{name} ends at offset {log_end}, where the source has no batch's end")
     return True
 

@@ -310,7 +310,7 @@ class Partition:
         self.role.leading()
         if not log.config.respool_mirror:
             raise no_mirror(self.name)
-        if check_continues(copied, log.log_end, self.name):
+        if check_continues(copied, log.log_end, self.name, is_empty=log.is_empty):
             segments, log_end = log.segment_count, log.log_end
             try:
                 log.append_fetched(copied.data, now_ms=now_ms, leader_epoch=self.leader_epoch)

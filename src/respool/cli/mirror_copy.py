@@ -335,7 +335,7 @@ class MirrorCopy:
 
     def _prepare(self, copy: PartitionCopy, records: bytes) -> _Piece | None:
         try:
-            prepared = prepare(records, begin=Offset(copy.position))
+            prepared = prepare(records, begin=Offset(copy.position), is_empty=copy.is_empty)
         except Straddling as error:
             self._stop(copy, f"{copy.name} is not what the source has: {error}")
             return None

@@ -52,6 +52,11 @@ class PartitionCopy:
         """How many offsets the copy is behind, as far as that is known."""
         return max(0, self.source_end - self.target_end)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds nothing that anybody could read, and nothing is on its way."""
+        return self.position == self.target_end == self.target_start
+
     def begin(self, position: int, epoch: int) -> None:
         self.state, self.why = State.COPYING, ""
         self.target_end = position

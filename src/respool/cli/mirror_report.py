@@ -10,7 +10,7 @@ from respool.cli import output
 from respool.cli.mirror_partition import PartitionCopy, State
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
     from respool.cli.mirror_copy import MirrorCopy
 
@@ -105,7 +105,8 @@ class MirrorReport:
         lag = sum(row.lag for row in rows)
         text = (
             f"{output.counted(len(rows), 'topic')}, {output.counted(len(copy.partitions), 'partition')}: "
-            f"{copy.offsets_copied:,} offsets copied, {output.human_bytes(round(self._rate))}/s, {lag:,} behind"
+            f"{output.counted(copy.offsets_copied, 'offset')} copied, "
+            f"{output.human_bytes(round(self._rate))}/s, {lag:,} behind"
         )
         if states[State.SEEKING]:
             why = next((row.why for row in rows if row.state == State.SEEKING and row.why), "")
@@ -114,8 +115,9 @@ class MirrorReport:
             text += f"; {states[State.STOPPED]} stopped"
         return text
 
-    def _table(self) -> "Table":
+    def _table(self) -> "Group":
         from rich import box
+        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
@@ -123,7 +125,7 @@ class MirrorReport:
             f"{output.human_bytes(self._copy.bytes_copied)} copied, "
             f"{output.human_bytes(round(self._rate))}/s. Ctrl-C stops; the next start goes on."
         )
-        table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for name in ("topic", "state"):
             table.add_column(name)
         for name in ("partitions", "copied up to", "behind"):
@@ -132,7 +134,7 @@ class MirrorReport:
             state = f"{row.state}: {row.why}" if row.why else row.state
             cells = (row.topic, state, f"{row.partitions:,}", f"{row.end:,}", f"{row.lag:,}")
             table.add_row(*(Text(output.printable(cell)) for cell in cells))
-        return table
+        return Group(Text(title), table)
 
 
 def _row(name: str, copies: list[PartitionCopy]) -> TopicRow:

@@ -45,7 +45,7 @@ class MirrorRun:
         self._plan = plan
         clusters = connect(plan.source, "--from"), connect(plan.target, "--to")
         self._topics = TopicCare(*clusters)
-        self._topics.check_target(plan.target)
+        self._topics.check_target()
         self._groups = GroupCare(*clusters, plan.groups) if plan.groups else None
         # What the source's topics were when their copying began.
         self._followed: dict[str, TopicMap] = {}

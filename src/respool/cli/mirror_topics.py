@@ -81,11 +81,15 @@ class TopicCare:
         unknown = sorted(one.name for one in own if one.name not in CONFIG_RULES)
         if unknown:
             self.left_out[name] = unknown
-        # If it was made meanwhile, whether it is a mirror is looked at next.
-        with suppress(TopicExists):
-            self._target.create_topic(
-                name, partitions=partitions, settings={**copied, MIRROR_SETTING: "true"}
-            )
+        try:
+            # If it was made meanwhile, whether it is a mirror is looked at next.
+            with suppress(TopicExists):
+                self._target.create_topic(
+                    name, partitions=partitions, settings={**copied, MIRROR_SETTING: "true"}
+                )
+        except UsageError as error:
+            # A setting is unknown there, and all but this one are Kafka's.
+            raise _no_mirrors(self._target.broker) from error
 
     def grow(self, name: str, *, partitions: int) -> None:
         self._target.grow_topic(name, partitions=partitions)
@@ -98,7 +102,7 @@ class TopicCare:
                 self.compacted.add(name)
         return {name: _value(each, MIRROR_SETTING) == "true" for name, each in settings.items()}
 
-    def check_target(self, broker: str) -> None:
+    def check_target(self) -> None:
         """
         Raises:
             CliError: the target's brokers have no mirrors: they are not ours, or too old.
@@ -107,10 +111,14 @@ class TopicCare:
         settings = self._target.settings(names)
         for each in settings.values():
             if all(one.name != MIRROR_SETTING for one in each):
-                raise CliError(
-                    f"the broker at {broker} has no mirror topics: it is not a Respool broker, or an older one",
-                    hint="a mirror is written to a Respool cluster; the source may be any that speaks Kafka's protocol",
-                )
+                raise _no_mirrors(self._target.broker)
+
+
+def _no_mirrors(broker: str) -> CliError:
+    return CliError(
+        f"the broker at {broker} has no mirror topics: it is not a Respool broker, or an older one",
+        hint="a mirror is written to a Respool cluster; the source may be any that speaks Kafka's protocol",
+    )
 
 
 def _value(settings: Iterable[Setting], name: str) -> str:

@@ -61,7 +61,7 @@ class FetchedBatches:
 
     def _append(self, data: memoryview, now_ms: int, leader_epoch: LeaderEpoch | None) -> int:
         parts = self._parts
-        batches = _sound_batches(data, log_end=parts.end.offset, is_empty=self._is_empty)
+        batches = _sound_batches(data, log_end=parts.end.offset, is_empty=self.is_empty)
         if not batches:
             return 0
         if leader_epoch is None:
@@ -81,7 +81,7 @@ class FetchedBatches:
         return batches[-1].end - batches[0].position
 
     @property
-    def _is_empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether it holds no batch at all, not even a deleted one."""
         segments = self._parts.segments
         return len(segments) == 1 and not segments.active.size
@@ -94,7 +94,7 @@ class FetchedBatches:
         try:
             self._write(data, batches, now_ms)
         except StorageError:
-            if self._is_empty:
+            if self.is_empty:
                 self._truncation.start_anew_at(log_start)
             else:
                 self._parts.raise_log_start(log_start)

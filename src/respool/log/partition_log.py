@@ -231,6 +231,11 @@ class PartitionLog(LogReader):
         return self._fetched.append(records, now_ms=now_ms, leader_epoch=leader_epoch)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it holds no batch, not even a deleted one: then `append_fetched` takes one that begins before it."""
+        return self._fetched.is_empty
+
+    @property
     def last_epoch(self) -> LeaderEpoch:
         """The epoch of the last record here; -1 when none is known."""
         return self._parts.last_epoch

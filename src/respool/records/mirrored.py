@@ -100,11 +100,11 @@ def _looks_mirrored(data: bytes) -> bool:
     )
 
 
-def prepare(records: bytes, *, begin: Offset) -> Prepared:
+def prepare(records: bytes, *, begin: Offset, is_empty: bool = False) -> Prepared:
     """Make what a Fetch brought ready to be sent to a copy that ends at `begin`.
 
     A fetch inside a batch brings all of it, so batches before come first and are left out. The last one may be cut
-    off, and comes with the next fetch.
+    off, and comes with the next fetch. A copy that `is_empty` may begin inside a batch, and gets that whole.
 
     Raises:
         OldFormat: there is a message set from before Kafka 0.11.
@@ -127,7 +127,7 @@ def prepare(records: bytes, *, begin: Offset) -> Prepared:
         if base_offset + delta < end:
             run_from = position = after
             continue
-        if base_offset < end:
+        if base_offset < end and not (is_empty and not count):
             raise Straddling(base_offset, base_offset + delta, end)
         if base_offset > end:
             parts += (view[run_from:position], fillers(Offset(end), Offset(base_offset)))

@@ -105,6 +105,17 @@ def test_a_batch_that_overlaps_the_end_is_refused(rides: RunningBroker) -> None:
     assert rides.offset("rides", at=LATEST) == 1
 
 
+def test_a_copy_that_lost_all_and_starts_inside_a_batch_gets_it_whole(
+    rides: RunningBroker,
+) -> None:
+    log = rides.broker.partitions.find("rides", 0).log
+    log.truncate_fully_and_start_at(Offset(5))
+    answer = send(rides, prepare(batch(4, b"a", b"b"), begin=Offset(5), is_empty=True).data)
+    assert answer.error_code == 0
+    assert (log.log_start, log.log_end) == (5, 6)
+    assert mirror(rides, batch(6)).error_code == 0
+
+
 def test_a_damaged_batch_is_refused_and_nothing_of_its_request_is_written(
     rides: RunningBroker,
 ) -> None:

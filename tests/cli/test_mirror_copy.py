@@ -1,0 +1,364 @@
+"""The copying itself, between two sides in memory that fail in every way they can, by a seed."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from random import Random
+from types import SimpleNamespace as Reply
+from typing import Any
+
+import pytest
+
+from respool.broker.mirrored import check_continues
+from respool.cli import mirror_copy
+from respool.cli.mirror_copy import MirrorCopy
+from respool.cli.mirror_link import EARLIEST, MirrorLink, Place, Unreachable
+from respool.cli.mirror_partition import PartitionCopy, State
+from respool.model.errors import NotLeader, OffsetOutOfRange, RequestError
+from respool.model.ids import Offset, TopicPartition
+from respool.records.batch import BatchHeader
+from respool.records.build import NewRecord, build_batch
+from respool.records.mirrored import read_mirrored
+from respool.records.validate import walk_batches
+from respool.wire.api_table import Api
+
+SEEDS = range(200) if os.environ.get("RESPOOL_FUZZ") == "long" else range(25)
+PLACES = [("rides", 0), ("rides", 1), ("fares", 0)]
+NO_DIVERGENCE = Reply(epoch=-1, end_offset=-1)
+LEADER_EPOCH = slice(12, 16)
+
+
+class Log:
+    """Batches one behind the other, and where they begin."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.end = 0
+        self.batches: list[tuple[BatchHeader, bytes]] = []
+
+    def append(self, data: bytes) -> None:
+        for position, header in walk_batches(data):
+            self.batches.append((header, data[position : position + header.size]))
+            self.end = header.next_offset
+
+    def cut_to(self, count: int) -> None:
+        """A power cut took what was not synced."""
+        del self.batches[count:]
+        self.end = self.batches[-1][0].next_offset if self.batches else 0
+        if self.end < self.start:
+            # What was deleted, was so for good: it goes on where it was told to start.
+            self.batches.clear()
+            self.end = self.start
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        found = b"".join(data for header, data in self.batches if header.last_offset >= offset)
+        whole = next((h.size for h, _ in self.batches if h.last_offset >= offset), 0)
+        return found[: max(bytes_max, whole)]
+
+    def records(self) -> list[tuple[int, bytes]]:
+        """All that holds records, but for the leader epochs."""
+        found = []
+        for header, data in self.batches:
+            if header.record_count and header.last_offset >= self.start:
+                plain = bytearray(data)
+                plain[LEADER_EPOCH] = b"    "
+                found.append((int(header.base_offset), bytes(plain)))
+        return found
+
+
+class Side(MirrorLink):
+    """One broker that leads everything, and fails as often as it is told to."""
+
+    def __init__(self, name: str, dice: Random) -> None:
+        self.name = name
+        self.dice = dice
+        self.troubles = 0.0
+        self.logs = {place: Log() for place in PLACES}
+        self.late: list[Mapping[str, Any]] = []
+        self.refused = 0
+        self.came_late = 0
+
+    async def refresh(self) -> None:
+        self._maybe_fail()
+
+    def leader_of(self, place: Place) -> int | None:
+        return None if self.dice.random() < self.troubles / 10 else 1
+
+    async def offsets(self, places: Any, at: int) -> dict[Place, int]:
+        if self._is_unlucky():
+            return {}
+        return {
+            place: self.logs[place].start if at == EARLIEST else self.logs[place].end
+            for place in places
+        }
+
+    async def first_batch(self, place: Place, offset: int) -> bytes:
+        self._maybe_fail()
+        return self.logs[place].read(offset, 1)
+
+    async def ask(
+        self, broker: int, api: Api, version: int, fields: Mapping[str, Any], *, lane: int = 0
+    ) -> Any:
+        await asyncio.sleep(0)
+        self._maybe_fail()
+        answer = {
+            Api.FETCH: self._fetch,
+            Api.PRODUCE: self._produce,
+            Api.DELETE_RECORDS: self._delete,
+        }[api](fields)
+        await asyncio.sleep(0)
+        # It is done, and nobody hears of it.
+        self._maybe_fail()
+        return answer
+
+    def _fetch(self, fields: Mapping[str, Any]) -> Any:
+        return Reply(
+            error_code=0,
+            responses=[
+                Reply(
+                    topic=topic["topic"],
+                    partitions=[self._fetched(topic["topic"], one) for one in topic["partitions"]],
+                )
+                for topic in fields["topics"]
+            ],
+        )
+
+    def _fetched(self, topic: str, asked: Mapping[str, Any]) -> Any:
+        log = self.logs[topic, asked["partition"]]
+        code = NotLeader.code if self._is_unlucky() else 0
+        if not log.start <= asked["fetch_offset"] <= log.end:
+            code = OffsetOutOfRange.code
+        return Reply(
+            partition_index=asked["partition"],
+            error_code=code,
+            diverging_epoch=NO_DIVERGENCE,
+            high_watermark=log.end,
+            log_start_offset=log.start,
+            records=b"" if code else log.read(asked["fetch_offset"], self.dice.randint(0, 600)),
+        )
+
+    def _produce(self, fields: Mapping[str, Any]) -> Any:
+        if self._is_unlucky():
+            # It lies somewhere in between, and arrives when it is not expected any more.
+            self.late.append(fields)
+            raise Unreachable("delayed")
+        if self.late and self.dice.random() < 0.5:
+            self.came_late += 1
+            self._produce(self.late.pop(self.dice.randrange(len(self.late))))
+        return Reply(
+            responses=[
+                Reply(
+                    name=topic["name"],
+                    partition_responses=[
+                        Reply(
+                            index=one["index"],
+                            error_code=self._append(topic["name"], one),
+                            error_message=None,
+                        )
+                        for one in topic["partition_data"]
+                    ],
+                )
+                for topic in fields["topic_data"]
+            ]
+        )
+
+    def _append(self, topic: str, one: Mapping[str, Any]) -> int:
+        """As the broker does."""
+        log = self.logs[topic, one["index"]]
+        if self._is_unlucky():
+            self.refused += 1
+            return NotLeader.code
+        sent = read_mirrored(one["records"])
+        assert sent is not None
+        try:
+            name = TopicPartition(topic, one["index"])
+            if check_continues(sent, Offset(log.end), name, is_empty=not log.batches):
+                skipped = next(
+                    position for position, h in walk_batches(sent.data) if h.last_offset >= log.end
+                )
+                log.append(sent.data[skipped:])
+        except RequestError as error:
+            self.refused += 1
+            return error.code
+        return 0
+
+    def _delete(self, fields: Mapping[str, Any]) -> Any:
+        return Reply(
+            topics=[
+                Reply(
+                    name=topic["name"],
+                    partitions=[self._deleted(topic["name"], one) for one in topic["partitions"]],
+                )
+                for topic in fields["topics"]
+            ]
+        )
+
+    def _deleted(self, topic: str, asked: Mapping[str, Any]) -> Any:
+        log = self.logs[topic, asked["partition_index"]]
+        if asked["offset"] > log.end:
+            code = OffsetOutOfRange.code
+        else:
+            code, log.start = 0, max(log.start, asked["offset"])
+        return Reply(
+            partition_index=asked["partition_index"], error_code=code, low_watermark=log.start
+        )
+
+    def _is_unlucky(self) -> bool:
+        return self.dice.random() < self.troubles
+
+    def _maybe_fail(self) -> None:
+        if self._is_unlucky():
+            raise Unreachable(f"{self.name} is away")
+
+    def by_leader(self, places: Any) -> dict[int, list[Place]]:
+        return {1: list(places)}
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.dice = Random(seed)
+        self.source = Side("the source", self.dice)
+        self.target = Side("the target", self.dice)
+        self.stopped: dict[str, str] = {}
+        self.copy = MirrorCopy(
+            self.source,
+            self.target,
+            on_stopped=self.stopped.__setitem__,
+            on_loss=lambda copy, count: None,
+        )
+        self.copy.add(PLACES)
+
+    def write(self) -> None:
+        """A batch at the source's end, maybe behind a gap that compaction left."""
+        log = self.source.logs[self.dice.choice(PLACES)]
+        base = log.end + (self.dice.randint(1, 5) if self.dice.random() < 0.2 else 0)
+        records = [NewRecord(value=self.dice.randbytes(20), timestamp_ms=1)]
+        log.append(build_batch(records * self.dice.randint(1, 4), base_offset=base, leader_epoch=0))
+
+    def happen(self) -> None:
+        what = self.dice.random()
+        if what < 0.9:
+            self.write()
+        elif what < 0.95:
+            log = self.source.logs[self.dice.choice(PLACES)]
+            log.start = self.dice.randint(log.start, log.end)
+        else:
+            log = self.target.logs[self.dice.choice(PLACES)]
+            log.cut_to(self.dice.randint(len(log.batches) // 2, len(log.batches)))
+
+    def is_same(self) -> bool:
+        return all(
+            (self.source.logs[place].end, self.source.logs[place].start)
+            == (self.target.logs[place].end, self.target.logs[place].start)
+            for place in PLACES
+        )
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirror_copy, "NAP_SECONDS", 0.001)
+    monkeypatch.setattr(mirror_copy, "STARTS_SECONDS", 0.002)
+    monkeypatch.setattr("respool.cli.mirror_partition.RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("respool.cli.mirror_partition.RETRY_SECONDS_MAX", 0.01)
+
+
+async def play(world: World) -> None:
+    world.source.troubles = world.target.troubles = 0.1
+    running = asyncio.ensure_future(world.copy.run())
+    for _ in range(300):
+        world.happen()
+        await asyncio.sleep(0 if world.dice.random() < 0.5 else 0.001)
+    world.source.troubles = world.target.troubles = 0.0
+    async with asyncio.timeout(20):
+        while not world.is_same() and not world.stopped and not running.done():
+            await asyncio.sleep(0.002)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_fails_the_copy_becomes_what_the_source_is(seed: int) -> None:
+    world = World(seed)
+    asyncio.run(play(world))
+    assert world.stopped == {}
+    for place in PLACES:
+        source, target = world.source.logs[place], world.target.logs[place]
+        assert target.records() == source.records(), place
+        kept = [header for header, _ in target.batches if header.base_offset >= target.start]
+        following = [header.base_offset for header in kept[1:]] + [target.end]
+        assert [header.next_offset for header in kept] == following[: len(kept)]
+
+
+def test_the_failures_do_happen() -> None:
+    worlds = [World(seed) for seed in range(5)]
+    for world in worlds:
+        asyncio.run(play(world))
+    assert sum(world.target.refused for world in worlds) > 0
+    assert sum(world.target.came_late for world in worlds) > 0
+    assert sum(copy.run for world in worlds for copy in world.copy.partitions.values()) > 0
+
+
+async def run_until(world: World, holds: Any) -> None:
+    running = asyncio.ensure_future(world.copy.run())
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.002)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+def test_a_source_that_says_it_lost_messages_stops_its_topic_and_no_other() -> None:
+    world = World(1)
+    for _ in range(30):
+        world.write()
+    lost = Reply(epoch=0, end_offset=1)
+    fetched = world.source._fetched
+
+    def diverged(topic: str, asked: Mapping[str, Any]) -> Any:
+        answer = fetched(topic, asked)
+        if topic == "rides" and asked["last_fetched_epoch"] >= 0:
+            answer.diverging_epoch = lost
+        return answer
+
+    world.source._fetched = diverged  # type: ignore[method-assign]
+    fares = ("fares", 0)
+    asyncio.run(
+        run_until(
+            world,
+            lambda: world.stopped and world.target.logs[fares].end == world.source.logs[fares].end,
+        )
+    )
+    assert "the source has lost messages from offset 1 on" in world.stopped["rides"]
+    assert "fares" not in world.stopped
+    states = {place: copy.state for place, copy in world.copy.partitions.items()}
+    assert states == {
+        ("rides", 0): State.STOPPED,
+        ("rides", 1): State.STOPPED,
+        ("fares", 0): State.COPYING,
+    }
+
+
+def test_what_was_deleted_before_it_was_copied_is_told_and_left_empty() -> None:
+    told: list[tuple[str, int]] = []
+
+    def on_loss(copy: PartitionCopy, count: int) -> None:
+        told.append((copy.name, count))
+
+    def one(base: int) -> bytes:
+        record = NewRecord(value=b"v", timestamp_ms=1)
+        return build_batch([record], base_offset=base, leader_epoch=0)
+
+    world = World(2)
+    world.copy._on_loss = on_loss
+    source, target = (side.logs["rides", 0] for side in (world.source, world.target))
+    # Copied before, by a mirror that was away since.
+    target.append(one(0))
+    for base in range(8):
+        source.append(one(base))
+    source.start = 6
+    asyncio.run(run_until(world, world.is_same))
+    assert told == [("rides/0", 5)]
+    assert [offset for offset, _ in target.records()] == [6, 7]
