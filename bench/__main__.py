@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import (
+    cluster,
     compaction,
     fetch,
     flood,
@@ -37,6 +38,7 @@ FAMILIES: dict[str, Callable[[Scale, Report], None]] = {
     "compaction": compaction.run,
     "groups": groups.run,
     "transactions": transactions.run,
+    "cluster": cluster.run,
 }
 # Beyond the largest single cell: what the page cache and other programs want at the same time.
 FREE_BYTES_MIN = 8 * GB

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from typing import Self, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
-from bench.broker_process import ROOT, BrokerProcess, CpuTime
+from bench.broker_process import ROOT, CpuTime
 from bench.fetch_load import FetchSpec, run_fetch
 from bench.produce_load import ProduceSpec, run_produce
 from bench.warm_memory import WarmMemory
@@ -57,6 +57,14 @@ class Measured:
     @property
     def cpu_s_per_request(self) -> float:
         return self.broker_cpu_s / self.requests
+
+
+class Measurable(Protocol):
+    """A broker, or several."""
+
+    def cpu(self) -> CpuTime: ...
+
+    def written_bytes(self) -> int: ...
 
 
 class LoadClient:
@@ -104,20 +112,20 @@ class LoadClient:
         return line
 
 
-def measure(broker: BrokerProcess, spec: Spec, *, memory: WarmMemory | None = None) -> Measured:
+def measure(broker: Measurable, spec: Spec, *, memory: WarmMemory | None = None) -> Measured:
     """Run one load against a broker, which finds the warm memory free for its log."""
     if memory is None:
         return _measure(broker, LoadClient.of(spec))
     return _measure(broker, LoadClient.of(spec), lambda: memory.let_go(broker.written_bytes))
 
 
-def measure_command(broker: BrokerProcess, *command: str) -> Measured:
+def measure_command(broker: Measurable, *command: str) -> Measured:
     """The same, with another module as the load client."""
     return _measure(broker, LoadClient(*command))
 
 
 def _measure(
-    broker: BrokerProcess,
+    broker: Measurable,
     client: LoadClient,
     meanwhile: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Measured:

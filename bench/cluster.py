@@ -1,0 +1,117 @@
+"""What replication costs: three brokers and three replicas beside one broker; then how a cluster changes."""
+
+from statistics import median
+
+from bench import cluster_failover, cluster_moving, librdkafka
+from bench.broker_process import BrokerProcess
+from bench.cluster_process import ClusterProcess, partitions_of
+from bench.load_client import Measured, measure, measure_command
+from bench.produce_load import ProduceSpec, window_for
+from bench.report import Column, Report, Table, megabytes, millions, percent, ratio
+from bench.requests import Client
+from bench.scale import KB, MB, MESSAGE_BYTES, Scale
+
+TOPIC = librdkafka.TOPIC
+ACKS_ALL = -1
+PARTITIONS = 6
+SHARE_TARGET = 0.4
+TURNS = 3
+
+SHARE_COLUMNS = (
+    Column("what", "load, acks=all, flush=always"),
+    Column("single", "one broker, messages/s", millions),
+    Column("cluster", "three brokers, messages/s", millions),
+    Column("bytes_per_s", "MB/s", megabytes),
+    Column("share", "of one broker's", ratio),
+    Column("target", "target", ratio),
+    Column("single_cores", "one broker, CPU", percent),
+    Column("cluster_cores", "three brokers, CPU", percent),
+    Column("client_cores", "client CPU", percent),
+)
+
+
+def run(scale: Scale, report: Report) -> None:
+    _share(scale, report)
+    cluster_failover.run(scale, report)
+    cluster_moving.run(scale, report)
+
+
+def _share(scale: Scale, report: Report) -> None:
+    table = Table(
+        "replication", "Cluster: three brokers, three replicas, beside one broker", SHARE_COLUMNS
+    )
+    loads = ("16 KB batches", "1 MB batches", "librdkafka, idempotent")
+    runs: dict[str, list[tuple[Measured, Measured]]] = {load: [] for load in loads}
+    for turn in range(TURNS):
+        for load, done in runs.items():
+            report.progress(f"cluster: {load}, turn {turn + 1} of {TURNS}")
+            with BrokerProcess() as broker:
+                with Client(broker.host, broker.port) as client:
+                    client.create_topic(TOPIC, partitions=PARTITIONS)
+                single = _load(scale, load, broker, broker, broker.address)
+            with ClusterProcess() as cluster:
+                cluster.create_topic(TOPIC, partitions=PARTITIONS)
+                together = _load(scale, load, cluster, *_leader_of_first(cluster))
+            done.append((single, together))
+    for load, pairs in runs.items():
+        shares = [together.messages_per_s / one.messages_per_s for one, together in pairs]
+        middle = sorted(pairs, key=lambda pair: pair[1].messages_per_s / pair[0].messages_per_s)
+        single, together = middle[len(middle) // 2]
+        table.rows.append(
+            {
+                "what": load,
+                "single": single.messages_per_s,
+                "cluster": together.messages_per_s,
+                "bytes_per_s": together.bytes_per_s,
+                "share": median(shares),
+                "target": SHARE_TARGET,
+                "single_cores": single.broker_cpu_s / single.seconds,
+                "cluster_cores": together.broker_cpu_s / together.seconds,
+                "client_cores": together.client_cpu_s / together.seconds,
+            }
+        )
+        table.notes.append(
+            f"{load}: " + ", ".join(f"{share:.2f}" for share in shares) + " by turn."
+        )
+    table.notes.append(
+        "One broker and three in turn, all on this machine. Batches go to one partition, at its leader, as in Produce; "
+        f"librdkafka's producer writes to {PARTITIONS} partitions, at three leaders."
+    )
+    report.add(table)
+
+
+def _leader_of_first(cluster: ClusterProcess) -> tuple[BrokerProcess, str]:
+    with cluster.client() as client:
+        leader = partitions_of(client, TOPIC)[0].leader_id
+    return cluster.brokers[leader], cluster.bootstrap
+
+
+def _load(
+    scale: Scale,
+    load: str,
+    measured: BrokerProcess | ClusterProcess,
+    leader: BrokerProcess,
+    address: str,
+) -> Measured:
+    if load.startswith("librdkafka"):
+        messages = str(scale.librdkafka_messages)
+        return measure_command(
+            measured, "bench.librdkafka", "produce-idempotent", address, messages
+        )
+    batch_bytes = 16 * KB if load.startswith("16") else 1 * MB
+    return measure(
+        measured,
+        ProduceSpec(
+            host=leader.host,
+            port=leader.port,
+            topic=TOPIC,
+            acks=ACKS_ALL,
+            batch_bytes=batch_bytes,
+            message_bytes=MESSAGE_BYTES,
+            connections=1,
+            window=window_for(batch_bytes),
+            seconds=scale.seconds,
+            bytes_max=scale.cell_bytes_max,
+            warm_up_seconds=scale.seconds / 5,
+        ),
+    )
