@@ -10,6 +10,7 @@ from broker.running_broker import RunningBroker
 from respool.cluster import keys
 from respool.model.cluster import PartitionImage
 from respool.model.errors import (
+    DiskFailed,
     NotLeader,
     RequestTimedOut,
     TopicAlreadyExists,
@@ -221,3 +222,30 @@ def test_a_topic_whose_making_nobody_waited_for_is_there_at_the_next_change(
 
     assert set(running_broker.broker.image.topics) == {"rides", "other"}
     assert held(running_broker) == [0]
+
+
+def test_what_could_not_be_opened_on_a_full_disk_is_opened_when_there_is_room(
+    running_broker: RunningBroker,
+) -> None:
+    faults = running_broker.disk.faults
+    faults.capacity_bytes = 0
+    running_broker.create_topic("rides", partitions=2)
+    before = running_broker.broker.partitions.of_topic("rides")
+    assert [one.is_online for one in before] == [False, False]
+
+    running_broker.run(running_broker.broker.holdings.open_again())
+    assert not any(one.is_online for one in running_broker.broker.partitions.of_topic("rides"))
+
+    faults.capacity_bytes = None
+    running_broker.run(running_broker.broker.holdings.open_again())
+
+    after = running_broker.broker.partitions.of_topic("rides")
+    assert [one.is_leading for one in after] == [True, True]
+    assert [one.is_detached for one in before] == [True, True]
+
+
+def test_what_is_offline_for_a_broken_disk_stays_so(rides: RunningBroker) -> None:
+    broken = rides.broker.partitions.find("rides", 0)
+    broken.go_offline(DiskFailed("it does not turn"))
+    rides.run(rides.broker.holdings.open_again())
+    assert rides.broker.partitions.find("rides", 0) is broken

@@ -15,7 +15,7 @@ def test_a_broker_that_is_to_join_a_cluster_does_not_serve_alone_instead(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"
-    settings = Settings(data=str(data), listen="127.0.0.1:0", etcd="127.0.0.1:9")
+    settings = Settings(data=str(data), listen="127.0.0.1:0", etcd="127.0.0.1:9", etcd_wait_ms=0)
 
     assert run(settings) == 1
 

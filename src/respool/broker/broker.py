@@ -198,6 +198,7 @@ class Broker:
             # Coordinators last: what they have to write first of all goes to the others.
             for name in sorted(names, key=is_internal):
                 await self.holdings.take_roles(name)
+        self.spawn(self.holdings.keep_opening())
         self.spawn(self.housekeeping.run_retention())
         self.spawn(self.housekeeping.run_checkpoints())
         self.spawn(self.housekeeping.run_compaction())

@@ -5,6 +5,7 @@ Whoever changed the image, this broker or another, it is the same to the partiti
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from typing import NoReturn
 
 from respool.broker.catalog import Catalog
 from respool.broker.leftovers import Leftovers
@@ -13,6 +14,8 @@ from respool.broker.partitions import Partitions
 from respool.broker.roles import Roles
 from respool.model.cluster import TopicImage
 from respool.model.ids import BrokerId
+
+OPEN_AGAIN_S = 5.0
 
 
 class Holdings:
@@ -48,6 +51,20 @@ class Holdings:
                 await self._let_go(self._superfluous(name, topic))
                 if topic is not None:
                     await self._hold(topic)
+
+    async def keep_opening(self) -> NoReturn:
+        """Try again to open what could not be opened while the disk was full, or file handles were short."""
+        while True:
+            await asyncio.sleep(OPEN_AGAIN_S)
+            await self.open_again()
+
+    async def open_again(self) -> None:
+        names = dict.fromkeys(one.name.topic for one in self._partitions.unopened())
+        async with self._settling:
+            for partition in self._partitions.unopened():
+                self._partitions.drop(partition)
+        if names:
+            await self.settle(names)
 
     def _superfluous(self, name: str, topic: TopicImage | None) -> list[Partition]:
         held = self._partitions.of_topic(name)

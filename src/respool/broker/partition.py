@@ -174,6 +174,11 @@ class Partition:
         return self.failure is None and self._log is not None
 
     @property
+    def awaits_opening(self) -> bool:
+        """Whether its log could not be opened for a trouble that passes: no room, or no file handle."""
+        return self._log is None and isinstance(self.failure, DiskFull | HandlesExhausted)
+
+    @property
     def log_start(self) -> Offset:
         log = self._log
         return log.log_start if log is not None else Offset(-1)

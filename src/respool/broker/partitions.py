@@ -106,6 +106,16 @@ class Partitions:
         numbers = self._numbers.get(name, ())
         return [self._partitions[name, number] for number in sorted(numbers)]
 
+    def unopened(self) -> list[Partition]:
+        """Those whose logs may be opened if it is tried again."""
+        return [one for one in self if one.awaits_opening]
+
+    def drop(self, unopened: Partition) -> None:
+        """Forget one whose log could not be opened, so that it is opened anew."""
+        assert unopened.awaits_opening
+        self._forget(unopened)
+        unopened.detach()
+
     async def open(self, topic: TopicImage, numbers: Iterable[int]) -> None:
         """Open these of the topic's partitions. One that cannot be opened is there, and offline."""
         await self.open_all((topic, number) for number in numbers)

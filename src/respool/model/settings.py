@@ -76,6 +76,10 @@ class Settings:
         default=False,
         metadata=_setting("Only warn of versions of etcd that have known faults; for development."),
     )
+    etcd_wait_ms: int = field(
+        default=30_000,
+        metadata=_setting("How long a broker that starts waits for an etcd that does not answer."),
+    )
     session_ttl_ms: int = field(
         default=9_000,
         metadata=_setting("A broker that etcd has not heard of this long is taken for dead."),
@@ -400,6 +404,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 _LOWEST = {
     "broker_id": 0,
     # etcd knows no shorter lease.
+    "etcd_wait_ms": 0,
     "session_ttl_ms": 2_000,
     "dead_after_refused_ms": 0,
     "replica_lag_max_ms": 500,

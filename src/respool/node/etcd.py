@@ -1,15 +1,21 @@
 """From settings to the metadata store of a cluster. The driver and its library are imported only here, when needed."""
 
+import asyncio
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from respool.drivers.etcd_options import EtcdOptions
 from respool.model.errors import SettingsError
 from respool.model.settings import Settings
+from respool.ports.metadata_store import StoreUnavailable
 
 if TYPE_CHECKING:
     from respool.ports.metadata_store import MetadataStore
 
+logger = logging.getLogger(__name__)
+
+RETRY_DELAY_S = 1.0
 ATTEMPT_MS_MAX = 2_000
 REQUEST_MS_MAX = 5_000
 
@@ -37,8 +43,8 @@ def etcd_options(settings: Settings) -> EtcdOptions:
     )
 
 
-async def connect_to_etcd(settings: Settings) -> "MetadataStore":
-    """The cluster's metadata store, logged in.
+async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "MetadataStore":
+    """The cluster's metadata store, logged in. One that does not answer is waited for so long.
 
     Raises:
         SettingsError: the settings cannot work, or the library for etcd is not installed.
@@ -46,12 +52,25 @@ async def connect_to_etcd(settings: Settings) -> "MetadataStore":
     """
     options = etcd_options(settings)
     try:
+        from respool.drivers.etcd_failures import EtcdRefused
         from respool.drivers.etcd_store import EtcdStore
     except ModuleNotFoundError as error:
         raise SettingsError(
             f"etcd = {settings.etcd!r} needs the library {error.name}: pip install 'respool[cluster]'"
         ) from error
-    return await EtcdStore.connect(options)
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + patience_ms / 1000
+    while True:
+        try:
+            return await EtcdStore.connect(options)
+        except EtcdRefused:
+            # Waiting would not change its mind.
+            raise
+        except StoreUnavailable as error:
+            if loop.time() >= give_up_at:
+                raise
+            logger.warning("waiting for etcd: %s", error)
+        await asyncio.sleep(RETRY_DELAY_S)
 
 
 def _password(settings: Settings) -> str:

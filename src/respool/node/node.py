@@ -8,8 +8,10 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Coroutine
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import uvloop
 
@@ -33,6 +35,8 @@ from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 from respool.server.listener import Listener
 
 logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 METADATA_FILE = "metadata.sqlite"
 EXIT_BROKEN_INVARIANT = 70
@@ -66,7 +70,10 @@ async def _serve(settings: Settings) -> int:
         stack.callback(lock.release)
         clock = SystemClock()
         disk = LocalDisk(settings.data)
-        store = await _open_store(settings, disk, clock)
+        opening = _open_store(settings, disk, clock)
+        store = await _unless_stopped(opening, asked_to_stop)
+        if store is None:
+            return 0
         offload = ThreadOffload(settings.io_threads)
         stack.callback(offload.close)
         metrics = PrometheusMetrics()
@@ -101,7 +108,7 @@ async def _open_store(settings: Settings, disk: LocalDisk, clock: SystemClock) -
                 f"the data folder is that of a broker alone: it holds {METADATA_FILE}, and its topics are not known "
                 "to the cluster; give the broker a folder of its own with --data"
             )
-        return await connect_to_etcd(settings)
+        return await connect_to_etcd(settings, patience_ms=settings.etcd_wait_ms)
     # Before it is made: an operator who brings the old one back must find nothing in its place.
     if not disk.exists(METADATA_FILE):
         _refuse_partitions_of_no_topic(disk, "no")
@@ -115,7 +122,7 @@ async def _serve_until_stopped(broker: Broker, asked_to_stop: asyncio.Event) -> 
     host, port = await listener.start()
     broker.on_listening(host, port)
     if broker.member is not None:
-        await _join(broker, asked_to_stop)
+        await _unless_stopped(broker.join_cluster(), asked_to_stop)
     logger.info(
         "respool %s, broker %d: %d partitions in %s, opened after %s",
         __version__,
@@ -140,18 +147,19 @@ async def _serve_until_stopped(broker: Broker, asked_to_stop: asyncio.Event) -> 
     return 0
 
 
-async def _join(broker: Broker, asked_to_stop: asyncio.Event) -> None:
-    """Register; give that up when asked to stop meanwhile, for the metadata store may be away for long."""
-    joining = asyncio.ensure_future(broker.join_cluster())
+async def _unless_stopped(
+    work: Coroutine[Any, Any, Result], asked_to_stop: asyncio.Event
+) -> Result | None:
+    """What comes of the work; None if it is given up, asked to stop: the metadata store may be away for long."""
+    working = asyncio.ensure_future(work)
     stopping = asyncio.ensure_future(asked_to_stop.wait())
     try:
-        await asyncio.wait([joining, stopping], return_when=asyncio.FIRST_COMPLETED)
-        if joining.done():
-            joining.result()
+        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
     finally:
-        for one in (joining, stopping):
+        for one in (working, stopping):
             one.cancel()
-        await asyncio.gather(joining, stopping, return_exceptions=True)
+        await asyncio.gather(working, stopping, return_exceptions=True)
 
 
 def _refuse_partitions_of_no_topic(disk: LocalDisk, which: str) -> None:
