@@ -192,6 +192,19 @@ def test_a_leader_whose_partition_is_offline_commits_nothing() -> None:
     play(story)
 
 
+def test_nobody_waits_for_anything_of_a_partition_that_is_offline() -> None:
+    async def story(bench: Bench) -> None:
+        rides = bench.partition()
+        bench.lead(rides)
+        end = bench.append(rides)
+        rides.go_offline(DiskFailed("gone"))
+        for wait in (rides.wait_for_commit, rides.wait_for_disk, rides.wait_for_deletion):
+            with pytest.raises(StorageFailed):
+                wait(end, Told())
+
+    play(story)
+
+
 def test_a_leader_whose_partition_is_offline_takes_nobody_out_of_the_isr() -> None:
     """Its followers hear errors only, so they seem to lag; and they have what is lost here."""
 

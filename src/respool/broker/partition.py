@@ -428,6 +428,8 @@ class Partition:
 
     def wait_for_deletion(self, log_start: Offset, listener: CommitListener) -> bool:
         """Tell the listener when all replicas have deleted what is before; False when they have."""
+        if not self.is_online:
+            raise self._unavailable()
         if log_start <= self.role.leading().low_watermark:
             return False
         self._deletions.wait_for(log_start, listener)
