@@ -26,6 +26,7 @@ def test_clients_ride_through_a_rolling_restart_of_all_brokers(tmp_path: Path) -
         riders = []
         for client in CLIENTS:
             topic = topics.new(client, partitions=PARTITIONS, replicas=3)
+            cluster.wait_until_known(topic)
             riders.append(Rider(client, cluster.bootstrap, topic))
             stack.callback(riders[-1].end)
         for rider in riders:

@@ -17,6 +17,8 @@ from support.links import Link, Way
 from support.waiting import wait_until
 
 HEAL_SECONDS_MAX = 90.0
+# Nobody may be there to lead in its place, and requests that cannot be answered are waited for too.
+STOP_SECONDS_MAX = 60.0
 NO_ETCD = "no etcd member answers"
 
 
@@ -136,7 +138,7 @@ class Nemesis:
         if NO_ETCD in broker.log.splitlines()[-1]:
             return
         # One that has only just been started does not listen to signals yet.
-        code = broker.wait_for_end()
+        code = broker.wait_for_end(STOP_SECONDS_MAX)
         assert code in {0, -signal.SIGTERM}, f"broker {number} stopped with {code}"
         broker.launch()
 

@@ -15,6 +15,7 @@ from respool.cli.etcd_server import free_ports
 from support.broker_process import BrokerProcess
 from support.etcd_process import EtcdCluster
 from support.links import Link, Links
+from support.topics import Topics
 from support.waiting import wait_until
 
 WELL_SECONDS_MAX = 90.0
@@ -122,6 +123,17 @@ class BrokerCluster:
         self.brokers[number] = broker
         broker.launch()
         return broker
+
+    def wait_until_known(self, topic: str) -> None:
+        """A topic just made is not known to every broker at once; a client may ask any of them."""
+        for number in self.brokers:
+            admin = Topics(self.address_of(number)).admin
+            wait_until(
+                lambda admin=admin: (
+                    admin.list_topics(topic, timeout=10).topics[topic].error is None
+                ),  # type: ignore[misc]
+                f"broker {number} knows {topic}",
+            )
 
     # What an operator does.
 
