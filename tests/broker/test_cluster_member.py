@@ -160,3 +160,36 @@ async def test_a_stop_ends_all_that_the_broker_has_under_way(cluster: Cluster) -
     assert not cluster[TWO].broker._background
     assert len(cluster[TWO].broker.partitions) == 0
     await asyncio.wait({waiting})
+
+
+@plays(brokers=2)
+async def test_a_partition_that_is_busy_does_not_keep_others_from_being_led(
+    cluster: Cluster,
+) -> None:
+    """Its log may be being cut off on a slow disk, or many others deleted, while a leader dies."""
+    await cluster.create([1, 2], topic="aaa")
+    await cluster.create([1, 2])
+    await cluster.until(lambda: set(cluster.image(0, "aaa").isr) == {1, 2})
+    await cluster.until_in_sync(1, 2)
+    busy = cluster[TWO].partition(0, "aaa")
+    await busy.changing.acquire()
+    cluster[ONE].kill()
+    await cluster.until_led(TWO)
+    assert not busy.is_leading
+    busy.changing.release()
+    await cluster.until(lambda: busy.is_leading)
+
+
+@plays(brokers=2)
+async def test_what_is_being_deleted_does_not_keep_others_from_being_led(cluster: Cluster) -> None:
+    await cluster.create([1, 2], topic="aaa")
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    busy = cluster[TWO].partition(0, "aaa")
+    await busy.changing.acquire()
+    await cluster[ONE].run(cluster[ONE].broker.topics.delete("aaa"))
+    await cluster.until(lambda: not busy.is_online)
+    cluster[ONE].kill()
+    await cluster.until_led(TWO)
+    busy.changing.release()
+    await cluster.until(lambda: not cluster[TWO].disk.exists("aaa-0"))

@@ -199,7 +199,9 @@ class ClusterMember:
         changed = _changed_topics(before, image)
         for name in changed:
             for partition in self._partitions.of_topic(name):
-                self._roles.see(partition)
+                if self._roles.see(partition):
+                    # At once: what else is to be opened, closed or deleted may take its time.
+                    self._spawn(self._roles.settle(partition))
             self._unsettled[name] = None
         if changed or image.brokers is not before.brokers:
             # A broker that is gone copies nothing, and others may in its place.

@@ -65,16 +65,22 @@ class Roles:
         # Told of a partition that has begun to lead, or leads no more.
         self.on_changed: Callable[[Partition], None] = lambda _: None
 
-    def see(self, partition: Partition, stored: PartitionImage | None = None) -> None:
-        """End a role that the image, or what was read of the store since, does not give this broker any more."""
+    def see(self, partition: Partition, stored: PartitionImage | None = None) -> bool:
+        """End a role that the image, or what was read of the store since, does not give this broker any more.
+
+        Returns whether there is a role to be taken, by `settle`.
+        """
         image = stored or self._image_of(partition)
         if image is None:
-            return
-        was_leading = partition.is_leading
+            return False
+        was_leading, followed = partition.is_leading, _leader_of(partition)
         partition.role.on_image(self._me, image)
         if was_leading and not partition.is_leading:
             logger.info("%s: no longer led here, epoch %d", partition.name, image.leader_epoch)
             self.on_changed(partition)
+        if partition.is_leading or not partition.is_online:
+            return False
+        return partition.follower is None or _leader_of(partition) != followed
 
     def on_brokers(self, partitions: list[Partition]) -> None:
         brokers = self._brokers
@@ -209,3 +215,9 @@ class Roles:
     @property
     def _brokers(self) -> Mapping[BrokerId, BrokerEndpoint]:
         return self._catalog.image.brokers
+
+
+def _leader_of(partition: Partition) -> BrokerId | None:
+    """The leader that is followed."""
+    follower = partition.follower
+    return None if follower is None else follower.image.leader
