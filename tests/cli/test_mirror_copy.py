@@ -224,7 +224,7 @@ class World:
         self.copy = MirrorCopy(
             self.source,
             self.target,
-            on_stopped=self.stopped.__setitem__,
+            on_stopped=lambda topic, cause, why: self.stopped.update({topic: why}),
             on_loss=lambda copy, count: None,
         )
         self.copy.add(PLACES)
@@ -352,7 +352,7 @@ def test_what_was_deleted_before_it_was_copied_is_told_and_left_empty() -> None:
         return build_batch([record], base_offset=base, leader_epoch=0)
 
     world = World(2)
-    world.copy._on_loss = on_loss
+    world.copy._seek._on_loss = on_loss
     source, target = (side.logs["rides", 0] for side in (world.source, world.target))
     # Copied before, by a mirror that was away since.
     target.append(one(0))

@@ -157,6 +157,9 @@ def test_two_mirrors_at_once_do_no_harm(run: Run, tmp_path: Path) -> None:
         world.mirror()
         mirrors = [world.begin_mirror() for _ in range(2)]
         try:
+            for mirror in mirrors:
+                assert mirror.stdout is not None
+                assert "1 topic, 3 partitions" in mirror.stdout.readline()
             with Writers(world.source.address):
                 wait_for_more(world, mirrors[0], 2_000)
         finally:

@@ -210,6 +210,26 @@ def test_ordinary_producers_are_refused_until_it_is_promoted(world: MirrorWorld)
     assert "was no mirror" in again.err
 
 
+def test_a_mirror_at_work_lets_go_of_what_is_promoted(world: MirrorWorld) -> None:
+    world.at_source("topic", "create", "rides", *KEEP)
+    produce(world.source.address, "rides", ["a"])
+    world.mirror()
+    mirror = world.begin_mirror()
+    try:
+        produce(world.source.address, "rides", ["b"])
+        wait_until(lambda: world.is_same("rides"), "it is at work", seconds=WAIT_SECONDS)
+        world.run("mirror", "promote", "rides", "--to", world.target.address)
+        produce(world.source.address, "rides", ["c"])
+        said, _ = mirror.communicate(timeout=WAIT_SECONDS)
+    finally:
+        mirror.kill()
+        mirror.wait()
+    assert mirror.returncode == 1
+    assert "rides is a mirror no longer" in said
+    assert "respool topic delete" not in said
+    assert look(world.target.address, "rides").end == 2
+
+
 def test_after_a_planned_move_the_old_source_becomes_the_copy(world: MirrorWorld) -> None:
     world.at_source("topic", "create", "rides", *KEEP)
     produce(world.source.address, "rides", ["a", "b"])

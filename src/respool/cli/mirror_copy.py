@@ -17,20 +17,20 @@ from typing import Any, NamedTuple
 
 from respool.cli.mirror_link import (
     DELETE_RECORDS_VERSION,
-    EARLIEST,
     FETCH_LANE,
     FETCH_VERSION,
-    LATEST,
     PRODUCE_VERSION,
-    REQUEST_MS,
     MirrorLink,
     Place,
     Unreachable,
+    answers_of,
     by_topic,
     fetch_fields,
+    produce_fields,
     words,
 )
-from respool.cli.mirror_partition import PartitionCopy, State, difference, header_of
+from respool.cli.mirror_partition import Cause, PartitionCopy, State
+from respool.cli.mirror_seek import MirrorSeek
 from respool.model.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -44,7 +44,7 @@ from respool.model.errors import (
     UnknownTopicOrPartition,
 )
 from respool.model.ids import Offset
-from respool.records.mirrored import OldFormat, Straddling, fillers, prepare
+from respool.records.mirrored import OldFormat, Straddling, prepare
 from respool.wire.api_table import Api
 
 MIB = 1024 * 1024
@@ -53,7 +53,6 @@ PARTITION_BYTES_MAX = 8 * MIB
 FETCH_WAIT_MS = 500
 # How much may be on its way to the target; with more, fetching waits.
 UNDER_WAY_BYTES_MAX = 64 * MIB
-ALL_IN_SYNC = -1
 NAP_SECONDS = 0.1
 STARTS_SECONDS = 1.0
 DELETE_MS = 10_000
@@ -92,22 +91,28 @@ class MirrorCopy:
         target: MirrorLink,
         *,
         keep_longer: bool = False,
-        on_stopped: Callable[[str, str], None],
+        compacted: set[str] | None = None,
+        on_stopped: Callable[[str, Cause, str], None],
         on_loss: Callable[[PartitionCopy, int], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`on_stopped` is told of a topic that cannot be copied and why; `on_loss` of what the source had deleted
-        before it was copied, and how much of it.
+        before it was copied, and how much of it. Of `compacted` topics records may vanish from the midst of a batch.
         """
         self._source = source
         self._target = target
         self._keep_longer = keep_longer
         self._on_stopped = on_stopped
-        self._on_loss = on_loss
         self._clock = clock
         self.partitions: dict[Place, PartitionCopy] = {}
-        # Topics of which records may vanish from the midst of a batch.
-        self.compacted: set[str] = set()
+        self._seek = MirrorSeek(
+            source,
+            target,
+            compacted=set() if compacted is None else compacted,
+            again=self._again,
+            stop=self._stop,
+            on_loss=on_loss,
+        )
         self.bytes_copied = 0
         self.offsets_copied = 0
         self._under_way = 0
@@ -120,13 +125,13 @@ class MirrorCopy:
         for place in places:
             self.partitions.setdefault(place, PartitionCopy(place=place))
 
-    def stop_topic(self, topic: str, why: str) -> None:
+    def stop_topic(self, topic: str, cause: Cause, why: str) -> None:
         copies = [copy for copy in self.partitions.values() if copy.place[0] == topic]
         was_stopped = all(copy.state is State.STOPPED for copy in copies)
         for copy in copies:
             copy.stop(why)
         if not was_stopped:
-            self._on_stopped(topic, why)
+            self._on_stopped(topic, cause, why)
 
     @property
     def is_done(self) -> bool:
@@ -156,92 +161,16 @@ class MirrorCopy:
                 if copy.state is State.SEEKING and copy.due_at <= now
             ]
             if due:
-                await self._seek(due)
+                await self._seek.begin(due)
             await asyncio.sleep(NAP_SECONDS)
-
-    async def _seek(self, due: list[PartitionCopy]) -> None:
-        places = [copy.place for copy in due]
-        try:
-            if any(copy.tries for copy in due):
-                await self._source.refresh()
-                await self._target.refresh()
-        except Unreachable as error:
-            self._again(due, str(error))
-            return
-        # The target first: the source may only grow meanwhile.
-        starts = await self._target.offsets(places, EARLIEST)
-        ends = await self._target.offsets(places, LATEST)
-        source_starts = await self._source.offsets(places, EARLIEST)
-        source_ends = await self._source.offsets(places, LATEST)
-        for copy in due:
-            place = copy.place
-            if place not in starts or place not in ends:
-                self._again([copy], f"{self._target.name} does not say where {copy.name} ends")
-            elif place not in source_starts or place not in source_ends:
-                self._again([copy], f"{self._source.name} does not say where {copy.name} ends")
-            else:
-                copy.target_start, copy.target_end = starts[place], ends[place]
-                copy.source_start, copy.source_end = source_starts[place], source_ends[place]
-                try:
-                    await self._begin(copy)
-                except Unreachable as error:
-                    self._again([copy], str(error))
-
-    async def _begin(self, copy: PartitionCopy) -> None:
-        if copy.goal is None:
-            copy.goal = copy.source_end
-        end, run, epoch = copy.target_end, copy.run, -1
-        if end > copy.source_end:
-            self._stop(
-                copy,
-                f"{copy.name} has messages up to offset {end} in the copy, and up to {copy.source_end} at the source: "
-                "the source has lost some, or was made anew",
-            )
-            return
-        if end > max(copy.target_start, copy.source_start):
-            mine = await self._target.first_batch(copy.place, end - 1)
-            theirs = await self._source.first_batch(copy.place, end - 1)
-            is_compacted = copy.place[0] in self.compacted
-            different = difference(mine, theirs, end - 1, is_compacted=is_compacted)
-            if different:
-                self._stop(copy, f"{copy.name} is not what the source has: {different}")
-                return
-            header = header_of(theirs)
-            # Of a batch that begins later nothing is known about what lies before.
-            epoch = header.leader_epoch if header and header.base_offset < end else -1
-        elif end < copy.source_start:
-            end = await self._fill(copy)
-        if copy.run == run and copy.state is State.SEEKING:
-            copy.begin(end, epoch)
-
-    async def _fill(self, copy: PartitionCopy) -> int:
-        """The source begins after the copy's end: let empty batches stand for what it deleted."""
-        first = header_of(await self._source.first_batch(copy.place, copy.source_start))
-        # The source may start inside a batch, and that comes whole.
-        begin = copy.source_start if first is None else min(copy.source_start, first.base_offset)
-        if begin <= copy.target_end:
-            return copy.target_end
-        if copy.target_end > 0:
-            self._on_loss(copy, begin - copy.target_end)
-        data = fillers(Offset(copy.target_end), Offset(begin))
-        leader = self._target.leader_of(copy.place)
-        if leader is None:
-            raise Unreachable(f"{self._target.name}: nobody leads {copy.name}")
-        reply = await self._target.ask(
-            leader, Api.PRODUCE, PRODUCE_VERSION, _produce_fields([(copy.place, data)])
-        )
-        ((_, answer),) = _answers(reply)
-        if answer.error_code:
-            raise Unreachable(f"{self._target.name}: {copy.name}: {words(answer.error_code)}")
-        return begin
 
     def _again(self, copies: Iterable[PartitionCopy], why: str) -> None:
         now = self._clock()
         for copy in copies:
             copy.seek_again(why, now)
 
-    def _stop(self, copy: PartitionCopy, why: str) -> None:
-        self.stop_topic(copy.place[0], why)
+    def _stop(self, copy: PartitionCopy, why: str, cause: Cause = Cause.DIFFERS) -> None:
+        self.stop_topic(copy.place[0], cause, why)
 
     # -- fetching ------------------------------------------------------------------------------------------------------
 
@@ -340,9 +269,8 @@ class MirrorCopy:
             self._stop(copy, f"{copy.name} is not what the source has: {error}")
             return None
         except OldFormat:
-            self._stop(
-                copy, f"{copy.name} has messages in the format of before Kafka 0.11 at the source"
-            )
+            why = f"{copy.name} has messages in the format of before Kafka 0.11 at the source"
+            self._stop(copy, why, Cause.REFUSED)
             return None
         if not prepared.data:
             return None
@@ -353,7 +281,7 @@ class MirrorCopy:
 
     async def _produce(self, leader: int, pieces: list[_Piece]) -> None:
         by_place = {piece.copy.place: piece for piece in pieces}
-        fields = _produce_fields((place, piece.data) for place, piece in by_place.items())
+        fields = produce_fields((place, piece.data) for place, piece in by_place.items())
         try:
             reply = await self._target.ask(leader, Api.PRODUCE, PRODUCE_VERSION, fields)
         except Unreachable as error:
@@ -362,12 +290,12 @@ class MirrorCopy:
         finally:
             self._under_way -= sum(len(piece.data) for piece in pieces)
             self._has_room.set()
-        for place, answer in _answers(reply):
+        for place, answer in answers_of(reply):
             piece = by_place[place]
             if _is_valid(piece):
-                self._judge(piece, answer)
+                await self._judge(piece, answer)
 
-    def _judge(self, piece: _Piece, answer: Any) -> None:
+    async def _judge(self, piece: _Piece, answer: Any) -> None:
         copy, code = piece.copy, int(answer.error_code)
         if not code:
             self.bytes_copied += len(piece.data)
@@ -377,15 +305,14 @@ class MirrorCopy:
         why = (
             f"{self._target.name}: {copy.name}: {answer.error_message or words(answer.error_code)}"
         )
-        is_passing = code in _PASSING or (
-            code == CorruptMessage.code and copy.tries < DAMAGED_TRIES_MAX
-        )
-        if is_passing:
+        is_damaged = code == CorruptMessage.code
+        if code in _PASSING or (is_damaged and copy.tries < DAMAGED_TRIES_MAX):
             self._again([copy], why)
-        elif code in _NOT_OURS:
-            self._stop(copy, f"{copy.name} is a mirror no longer, or not ours: {why}")
+        elif code in _NOT_OURS and await self._target.is_mirror(copy.place[0]) is not True:
+            if _is_valid(piece):
+                self._stop(copy, f"{copy.place[0]} is a mirror no longer: {why}", Cause.LET_GO)
         else:
-            self._stop(copy, why)
+            self._stop(copy, why, Cause.DIFFERS if code in _NOT_OURS else Cause.REFUSED)
 
     # -- where the source starts ---------------------------------------------------------------------------------------
 
@@ -427,21 +354,3 @@ def _starts_before(copy: PartitionCopy) -> bool:
 
 def _is_valid(piece: _Piece) -> bool:
     return piece.copy.run == piece.run and piece.copy.state is State.COPYING
-
-
-def _produce_fields(pieces: Iterable[tuple[Place, bytes]]) -> dict[str, Any]:
-    partitions = [(place, {"index": place[1], "records": data}) for place, data in pieces]
-    return {
-        "transactional_id": None,
-        "acks": ALL_IN_SYNC,
-        "timeout": REQUEST_MS,
-        "topic_data": by_topic(partitions, topic="name", inside="partition_data"),
-    }
-
-
-def _answers(reply: Any) -> list[tuple[Place, Any]]:
-    return [
-        ((topic.name, one.index), one)
-        for topic in reply.responses
-        for one in topic.partition_responses
-    ]

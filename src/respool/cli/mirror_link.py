@@ -30,6 +30,7 @@ DESCRIBE_CONFIGS_VERSION = 1
 
 LATEST, EARLIEST = -1, -2
 TOPIC_RESOURCE = 2
+ALL_IN_SYNC = -1
 REQUEST_MS = 30_000
 # One connection is for fetches that wait, and one for all else.
 LANE, FETCH_LANE = 0, 1
@@ -259,6 +260,24 @@ def fetch_fields(
         "topics": by_topic(partitions, topic="topic"),
         "forgotten_topics_data": [],
     }
+
+
+def produce_fields(pieces: Iterable[tuple[Place, bytes]]) -> dict[str, Any]:
+    partitions = [(place, {"index": place[1], "records": data}) for place, data in pieces]
+    return {
+        "transactional_id": None,
+        "acks": ALL_IN_SYNC,
+        "timeout": REQUEST_MS,
+        "topic_data": by_topic(partitions, topic="name", inside="partition_data"),
+    }
+
+
+def answers_of(reply: Any) -> list[tuple[Place, Any]]:
+    return [
+        ((topic.name, one.index), one)
+        for topic in reply.responses
+        for one in topic.partition_responses
+    ]
 
 
 def words(code: Any) -> str:

@@ -18,6 +18,19 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
+class Cause(StrEnum):
+    """Why a topic is not copied any more, as far as that says what to do."""
+
+    # Source and copy are not the same any more, or never were.
+    DIFFERS = "differs"
+    # It was promoted, deleted at either side, or is none of the mirror's business.
+    LET_GO = "let go"
+    # There is a topic of that name at the target.
+    NO_MIRROR = "no mirror"
+    # The source or the target refuses something.
+    REFUSED = "refused"
+
+
 @dataclass(slots=True, kw_only=True)
 class PartitionCopy:
     """Invariant: all before `target_end` is in the copy for good; what lies from there to `position` is on its way."""

@@ -12,7 +12,7 @@ from respool.cli.kafka import Cluster
 from respool.cli.mirror_copy import MirrorCopy
 from respool.cli.mirror_groups import GroupCare
 from respool.cli.mirror_link import MirrorLink, TopicMap, Unreachable
-from respool.cli.mirror_partition import PartitionCopy, State
+from respool.cli.mirror_partition import Cause, PartitionCopy, State
 from respool.cli.mirror_report import MirrorReport
 from respool.cli.mirror_topics import TopicCare, Wanted, partition_counts, why_not_followed
 
@@ -66,10 +66,10 @@ class MirrorRun:
             self._source,
             self._target,
             keep_longer=self._plan.keep_longer,
+            compacted=self._topics.compacted,
             on_stopped=self._on_stopped,
             on_loss=self._on_loss,
         )
-        self._copy.compacted = self._topics.compacted
         self._report = MirrorReport(self._copy, as_json=self._plan.as_json)
         interrupted = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -173,7 +173,7 @@ class MirrorRun:
                 is_mirror=mirrors.get(name, True),
             )
             if why:
-                self._copy.stop_topic(name, why)
+                self._copy.stop_topic(name, *why)
         for name in names:
             if name in self._target.topics and name not in self._stopped:
                 await self._follow(name, is_mirror=mirrors.get(name, False))
@@ -182,7 +182,8 @@ class MirrorRun:
         missing = [name for name in names if name not in self._target.topics]
         for name in missing:
             if name in self._followed:
-                self._copy.stop_topic(name, f"{name} was deleted at the target")
+                why = f"{name} was deleted at the target; the next start copies it anew"
+                self._copy.stop_topic(name, Cause.LET_GO, why)
                 continue
             count = partition_counts(self._source.topics, name)
             await asyncio.to_thread(self._topics.create, name, partitions=count)
@@ -197,16 +198,15 @@ class MirrorRun:
         have = partition_counts(self._target.topics, name)
         if not is_mirror:
             if name not in self._followed:
-                self._on_stopped(
-                    name, f"there is a topic {name} at the target, and it is no mirror"
-                )
+                why = f"there is a topic {name} at the target, and it is no mirror"
+                self._on_stopped(name, Cause.NO_MIRROR, why)
             return
         if have > wanted:
             why = f"{name} has {have} partitions at the target, and {wanted} at the source"
             if name in self._followed:
-                self._copy.stop_topic(name, why)
+                self._copy.stop_topic(name, Cause.DIFFERS, why)
             else:
-                self._on_stopped(name, why)
+                self._on_stopped(name, Cause.DIFFERS, why)
             return
         if have < wanted:
             await asyncio.to_thread(self._topics.grow, name, partitions=wanted)
@@ -215,12 +215,12 @@ class MirrorRun:
         self._followed.setdefault(name, self._source.topics[name])
         self._copy.add((name, number) for number in self._source.topics[name].leaders)
 
-    def _on_stopped(self, topic: str, why: str) -> None:
+    def _on_stopped(self, topic: str, cause: Cause, why: str) -> None:
         if topic in self._stopped:
             return
         self._stopped[topic] = why
         self._report.note(f"error: {why}", style="bold red")
-        self._report.note(f"  {_advice(topic, why, self._plan.target)}", style="")
+        self._report.note(f"  {_advice(topic, cause, self._plan.target)}", style="")
 
     def _on_loss(self, copy: PartitionCopy, count: int) -> None:
         self._report.note(
@@ -285,18 +285,22 @@ _REACH_HINT = (
 )
 
 
-def _advice(topic: str, why: str, target: str) -> str:
-    if "promoted" in why or "gone at the source" in why:
-        return "nothing is to be done; leave it out with --exclude the next time"
-    if "is no mirror" in why:
-        return (
-            f"leave it out with --exclude {topic}; or, if it is an old copy to be gone on with: "
-            f"respool topic alter {topic} --set respool.mirror=true --broker {target}"
-        )
-    return (
-        f"the copy is left as it is. To copy all anew: respool topic delete {topic} --broker {target}, "
-        "and start the mirror again"
-    )
+def _advice(topic: str, cause: Cause, target: str) -> str:
+    match cause:
+        case Cause.LET_GO:
+            return "nothing is to be done; leave it out with --exclude the next time"
+        case Cause.NO_MIRROR:
+            return (
+                f"leave it out with --exclude {topic}; or, if it is an old copy to be gone on with: "
+                f"respool topic alter {topic} --set respool.mirror=true --broker {target}"
+            )
+        case Cause.REFUSED:
+            return "the copy is left as it is; start the mirror again when that is mended"
+        case Cause.DIFFERS:
+            return (
+                f"the copy is left as it is. To copy all anew: respool topic delete {topic} --broker {target}, "
+                "and start the mirror again"
+            )
 
 
 def _raise_one(error: BaseException | None) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from respool.cli.errors import CliError, UsageError
 from respool.cli.kafka import Cluster, Setting, TopicExists
 from respool.cli.mirror_link import TopicMap
+from respool.cli.mirror_partition import Cause
 from respool.model.internal_topics import is_internal
 from respool.model.topic_config import CONFIG_RULES
 
@@ -127,15 +128,16 @@ def _value(settings: Iterable[Setting], name: str) -> str:
 
 def why_not_followed(
     name: str, source: TopicMap | None, known: TopicMap, target: TopicMap | None, *, is_mirror: bool
-) -> str:
-    """Why a topic that was being copied cannot be any more; empty while it can."""
+) -> tuple[Cause, str] | None:
+    """Why a topic that was being copied cannot be any more; None while it can."""
     if source is None:
-        return f"{name} is gone at the source; the copy stays as it is"
+        return Cause.LET_GO, f"{name} is gone at the source; the copy stays as it is"
     if source.id is not None and known.id is not None and source.id != known.id:
-        return f"{name} was deleted and made anew at the source; the copy is of the old one"
+        why = f"{name} was deleted and made anew at the source; the copy is of the old one"
+        return Cause.DIFFERS, why
     if target is not None and not is_mirror:
-        return f"{name} is a mirror no longer: it was promoted"
-    return ""
+        return Cause.LET_GO, f"{name} is a mirror no longer: it was promoted"
+    return None
 
 
 def partition_counts(topics: Mapping[str, TopicMap], name: str) -> int:

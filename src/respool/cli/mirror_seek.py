@@ -1,0 +1,123 @@
+"""Finds out where copies of partitions end, that they are copies of this source, and what is fetched next.
+
+It is done when a partition is begun with, and again whenever something went wrong with it.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from respool.cli.mirror_link import (
+    EARLIEST,
+    LATEST,
+    PRODUCE_VERSION,
+    MirrorLink,
+    Unreachable,
+    answers_of,
+    produce_fields,
+    words,
+)
+from respool.cli.mirror_partition import PartitionCopy, State, difference, header_of
+from respool.model.ids import Offset
+from respool.records.mirrored import fillers
+from respool.wire.api_table import Api
+
+
+class Stop(Protocol):
+    def __call__(self, copy: PartitionCopy, why: str) -> None: ...
+
+
+class MirrorSeek:
+    def __init__(
+        self,
+        source: MirrorLink,
+        target: MirrorLink,
+        *,
+        compacted: set[str],
+        again: Callable[[Iterable[PartitionCopy], str], None],
+        stop: Stop,
+        on_loss: Callable[[PartitionCopy, int], None],
+    ) -> None:
+        """`again` is told what is to be tried later and why, `stop` what is no copy of this source."""
+        self._source = source
+        self._target = target
+        self._compacted = compacted
+        self._again = again
+        self._stop = stop
+        self._on_loss = on_loss
+
+    async def begin(self, due: list[PartitionCopy]) -> None:
+        """Find out where these end, and let them go on from there; or say when to try again."""
+        places = [copy.place for copy in due]
+        try:
+            if any(copy.tries for copy in due):
+                await self._source.refresh()
+                await self._target.refresh()
+        except Unreachable as error:
+            self._again(due, str(error))
+            return
+        # The target first: the source may only grow meanwhile.
+        starts = await self._target.offsets(places, EARLIEST)
+        ends = await self._target.offsets(places, LATEST)
+        source_starts = await self._source.offsets(places, EARLIEST)
+        source_ends = await self._source.offsets(places, LATEST)
+        for copy in due:
+            place = copy.place
+            if place not in starts or place not in ends:
+                self._again([copy], f"{self._target.name} does not say where {copy.name} ends")
+            elif place not in source_starts or place not in source_ends:
+                self._again([copy], f"{self._source.name} does not say where {copy.name} ends")
+            else:
+                copy.target_start, copy.target_end = starts[place], ends[place]
+                copy.source_start, copy.source_end = source_starts[place], source_ends[place]
+                try:
+                    await self._begin(copy)
+                except Unreachable as error:
+                    self._again([copy], str(error))
+
+    async def _begin(self, copy: PartitionCopy) -> None:
+        if copy.goal is None:
+            copy.goal = copy.source_end
+        end, run, epoch = copy.target_end, copy.run, -1
+        if end > copy.source_end:
+            self._stop(
+                copy,
+                f"{copy.name} has messages up to offset {end} in the copy, and up to {copy.source_end} at the source: "
+                "the source has lost some, or was made anew",
+            )
+            return
+        if end > max(copy.target_start, copy.source_start):
+            mine = await self._target.first_batch(copy.place, end - 1)
+            theirs = await self._source.first_batch(copy.place, end - 1)
+            is_compacted = copy.place[0] in self._compacted
+            different = difference(mine, theirs, end - 1, is_compacted=is_compacted)
+            if different:
+                self._stop(copy, f"{copy.name} is not what the source has: {different}")
+                return
+            header = header_of(theirs)
+            # Of a batch that begins later nothing is known about what lies before.
+            epoch = header.leader_epoch if header and header.base_offset < end else -1
+        elif end < copy.source_start:
+            end = await self._fill(copy)
+        if copy.run == run and copy.state is State.SEEKING:
+            copy.begin(end, epoch)
+
+    async def _fill(self, copy: PartitionCopy) -> int:
+        """The source begins after the copy's end: let empty batches stand for what it deleted."""
+        first = header_of(await self._source.first_batch(copy.place, copy.source_start))
+        # The source may start inside a batch, and that comes whole.
+        begin = copy.source_start if first is None else min(copy.source_start, first.base_offset)
+        if copy.target_end > 0:
+            self._on_loss(copy, copy.source_start - copy.target_end)
+        if begin <= copy.target_end:
+            return copy.target_end
+        data = fillers(Offset(copy.target_end), Offset(begin))
+        leader = self._target.leader_of(copy.place)
+        if leader is None:
+            raise Unreachable(f"{self._target.name}: nobody leads {copy.name}")
+        reply = await self._target.ask(
+            leader, Api.PRODUCE, PRODUCE_VERSION, produce_fields([(copy.place, data)])
+        )
+        ((_, answer),) = answers_of(reply)
+        if answer.error_code:
+            raise Unreachable(f"{self._target.name}: {copy.name}: {words(answer.error_code)}")
+        return begin
