@@ -21,6 +21,15 @@ def test_a_compacted_topic_wants_keys() -> None:
     assert "--key" in refusal.hint
 
 
+def test_a_mirror_is_somebody_elses_to_write() -> None:
+    mirror = {**DEFAULTS, "respool.mirror": "true"}
+    refusal = explain("POLICY_VIOLATION", topic="rides", settings=mirror)
+    assert refusal is not None
+    assert "only respool mirror writes it" in refusal.why
+    assert "respool mirror promote rides" in refusal.hint
+    assert explain("POLICY_VIOLATION", topic="rides", settings=DEFAULTS) is None
+
+
 def test_the_window_for_timestamps_is_told() -> None:
     refusal = explain("INVALID_TIMESTAMP", topic="rides", settings=DEFAULTS)
     assert refusal is not None
