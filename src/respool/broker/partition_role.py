@@ -141,8 +141,9 @@ class PartitionRole:
     # -- what happens in the log -------------------------------------------------------------------------------------
 
     def on_append(self, log_end: Offset) -> None:
-        if self.leader is not None:
-            self._carry_out(self.leader.on_append(log_end))
+        # Nearly always nothing follows: what was appended is not durable yet.
+        if self.leader is not None and (effects := self.leader.on_append(log_end)):
+            self._carry_out(effects)
 
     def on_durable(self, end: Offset, byte_count: int | None = None) -> None:
         """Everything before `end` counts as had here; that is so many bytes, if it is known."""

@@ -96,6 +96,7 @@ class Leader:
             rules=rules,
         )
         self._low_watermark = self._lowest_log_start()
+        self._look_at_isr()
 
     def begin(self) -> list[LeaderEffect]:
         """The first thing to be carried out. Alone in the ISR, a leader has committed what is durable."""
@@ -117,11 +118,6 @@ class Leader:
     def in_sync(self) -> frozenset[BrokerId]:
         """The maximal ISR: all who are in it, or may be by now."""
         return self._in_sync.maximal
-
-    @property
-    def is_min_isr_met(self) -> bool:
-        image = self._in_sync.image
-        return len(image.isr) >= image.min_isr(self._min_isr)
 
     @property
     def is_end_known(self) -> bool:
@@ -263,6 +259,7 @@ class Leader:
     def on_settings(self, *, min_isr: int, lag_ms_max: int) -> list[LeaderEffect]:
         self._min_isr = min_isr
         self._followers.lag_ms_max = lag_ms_max
+        self._look_at_isr()
         if not self.is_leading:
             return []
         return [*self._advance(), *self._propose()]
@@ -277,6 +274,7 @@ class Leader:
         if self._in_sync.on_image(image):
             assert image.leader == self.me, f"leader {image.leader} in epoch {self.leader_epoch}"
             self._followers.on_image(image, before)
+            self._look_at_isr()
         effects: list[LeaderEffect] = []
         if self.image.isr != before.isr:
             effects.append(IsrChanged(isr=self.image.isr, is_min_isr_met=self.is_min_isr_met))
@@ -304,7 +302,7 @@ class Leader:
 
     def _advance(self) -> list[LeaderEffect]:
         """Raise the high watermark to what everyone has who counts."""
-        if not self.is_leading or self._is_held():
+        if not self.is_leading or self._is_held:
             return []
         end = self._followers.slowest_end(
             self._durable_end, in_sync=self._in_sync.maximal, leader_end=self._log_end
@@ -315,11 +313,15 @@ class Leader:
         self.high_watermark = end
         return [HighWatermarkMoved(high_watermark=end)]
 
-    def _is_held(self) -> bool:
-        if self._rules.holds_below_min_isr and not self.is_min_isr_met:
-            return True
+    def _look_at_isr(self) -> None:
+        """It changes seldom, and is asked about for every batch."""
+        image = self._in_sync.image
+        self.is_min_isr_met = len(image.isr) >= image.min_isr(self._min_isr)
+        is_too_small = self._rules.holds_below_min_isr and not self.is_min_isr_met
         # Also where min.insync.replicas was lowered: first they have to stop being eligible, by a write of ours.
-        return bool(self.image.elr) and self._rules.holds_while_some_are_eligible
+        has_eligible = bool(image.elr) and self._rules.holds_while_some_are_eligible
+        # Nothing is committed meanwhile.
+        self._is_held = is_too_small or has_eligible
 
     def _propose(self) -> list[LeaderEffect]:
         """Ask for the ISR, and the ELR, that ought to be, unless they are, or have just been asked for."""
