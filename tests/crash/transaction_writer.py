@@ -5,14 +5,16 @@ Every value is the transaction's number, the same in all partitions. Some are gi
 
 import random
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from support.message import Place, Received
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 5.0
+ATTEMPTS_MAX = 4
+LIVES_AT_THE_END_MAX = 5
 
 
 class TransactionWriter:
@@ -57,7 +59,10 @@ class TransactionWriter:
             except KafkaException as error:
                 self.troubles.append(str(error.args[0]))
         # Whoever takes the name ends what an earlier life left open.
-        self._begin_life()
+        for _ in range(LIVES_AT_THE_END_MAX):
+            with suppress(KafkaException):
+                self._begin_life()
+                return
 
     def _begin_life(self) -> Producer:
         producer = Producer(
@@ -120,12 +125,14 @@ class TransactionWriter:
         assert not unknown, f"transactions {sorted(unknown)[:5]} never were"
 
 
-def _insist(act: Any) -> None:
-    """What may be tried again is tried again, for as long as it takes: the test has a timeout."""
-    while True:
+def _insist(act: Callable[[], None]) -> None:
+    """What may be tried again is tried again, but not for ever: librdkafka sometimes waits for what does not come."""
+    for attempt in range(ATTEMPTS_MAX):
         try:
-            return act()  # type: ignore[no-any-return]
+            act()
         except KafkaException as error:
             reason: KafkaError = error.args[0]
-            if not reason.retriable() or reason.fatal():
+            if not reason.retriable() or reason.fatal() or attempt == ATTEMPTS_MAX - 1:
                 raise
+        else:
+            return

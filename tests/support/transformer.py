@@ -35,7 +35,9 @@ class Transformer:
         batch: int,
         commits_max: int | None = None,
         timeout_s: float = TIMEOUT_S,
+        is_static: bool = True,
     ) -> None:
+        """A static member takes the place of the last one at once; any other waits until that one is out."""
         self.name = f"transformer with {client}"
         wish = {
             "client": client,
@@ -45,6 +47,7 @@ class Transformer:
             "batch": batch,
             "commits_max": commits_max,
             "timeout_s": timeout_s,
+            "is_static": is_static,
         }
         self.commits: list[int] = []
         self._process = subprocess.Popen(
@@ -116,7 +119,16 @@ def _tell(count: int, wish: dict[str, Any]) -> None:
 
 
 def _confluent(wish: dict[str, Any]) -> None:
-    from confluent_kafka import Consumer, KafkaException, Producer
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+
+    def is_fatal(error: KafkaError) -> bool:
+        """Such as fenced."""
+        return bool(error.fatal() or error.code() == KafkaError._FATAL)
+
+    def on_error(error: KafkaError) -> None:
+        if is_fatal(error):
+            sys.stderr.write(f"{error}\n")
+            os._exit(1)
 
     producer = Producer(
         {
@@ -132,21 +144,21 @@ def _confluent(wish: dict[str, Any]) -> None:
         {
             "bootstrap.servers": wish["address"],
             "group.id": "transformers",
-            # The next one takes this one's place at once.
-            "group.instance.id": "transformer",
+            **({"group.instance.id": "transformer"} if wish["is_static"] else {}),
             "session.timeout.ms": SESSION_TIMEOUT_MS,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
             "fetch.wait.max.ms": 100,
             "reconnect.backoff.max.ms": 200,
+            "error_cb": on_error,
             "log_level": 0,
         }
     )
     consumer.subscribe([wish["source"]])
     while True:
         messages = consumer.consume(wish["batch"], 0.1)
-        if fatal := [one.error() for one in messages if one.error() and one.error().fatal()]:
+        if fatal := [one.error() for one in messages if one.error() and is_fatal(one.error())]:
             raise KafkaException(fatal[0])
         messages = [one for one in messages if one.error() is None]
         if not messages:
