@@ -4,6 +4,9 @@ import asyncio
 from typing import Any
 
 from broker.cluster_world import LAG_MS, ONE, THREE, TOPIC, TWO, Cluster, Node, plays
+from respool.cluster import keys
+from respool.model.errors import NotCoordinator
+from respool.ports.metadata_store import StoreUnavailable
 from respool.wire.api_table import Api
 
 
@@ -193,3 +196,64 @@ async def test_what_is_being_deleted_does_not_keep_others_from_being_led(cluster
     await cluster.until_led(TWO)
     busy.changing.release()
     await cluster.until(lambda: not cluster[TWO].disk.exists("aaa-0"))
+
+
+@plays(brokers=3)
+async def test_who_became_the_controller_without_hearing_of_it_acts_as_one(
+    cluster: Cluster,
+) -> None:
+    """The store's answer was lost: nobody else can take the seat while this broker lives."""
+    await cluster.create([2, 3], [3, 2])
+    await cluster.until_in_sync(2, 3)
+    await cluster.until_in_sync(2, 3, number=1)
+    assert cluster.image().leader == TWO
+    lost = []
+    for node in (cluster[TWO], cluster[THREE]):
+        transact = node.store.transact
+
+        async def lose(transact: Any = transact, **write: Any) -> int:
+            revision = await transact(**write)
+            if keys.CONTROLLER in (write.get("puts") or {}):
+                lost.append(revision)
+                raise StoreUnavailable("the answer is lost")
+            return int(revision)
+
+        node.store.transact = lose  # type: ignore[method-assign]
+    cluster[ONE].kill()
+    await cluster.until(lambda: lost)
+    heir = next(one for one in (TWO, THREE) if cluster[one].broker.image.controller == one)
+    other = TWO if heir == THREE else THREE
+    number = 0 if other == TWO else 1
+    cluster[other].kill()
+    await cluster.until_led(heir, number)
+
+
+@plays(brokers=2)
+async def test_nobody_waits_for_a_coordinator_whose_followers_are_gone(cluster: Cluster) -> None:
+    """As at a stop: what it leads is not committed any more, and the stop would never end."""
+    await cluster[ONE].run(cluster[ONE].broker.transactions.shards.ensure_topic())
+    shards = cluster[ONE].broker.transactions.shards
+    await cluster.until(
+        lambda: (
+            shards.leader_of("bank").id == ONE
+            or cluster[TWO].broker.transactions.shards.leader_of("bank").id == TWO
+        )
+    )
+    leader = cluster[shards.leader_of("bank").id]
+    await cluster.until(lambda: leader.broker.transactions.shards.shard_of("bank").is_active)
+    cluster.cut(ONE, TWO)
+    asking = asyncio.ensure_future(
+        leader.ask(
+            Api.INIT_PRODUCER_ID,
+            4,
+            transactional_id="bank",
+            transaction_timeout=60_000,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+    )
+    await cluster.pass_time(LAG_MS // 2)
+    assert not asking.done()
+    leader.in_process(leader.broker.stop_coordinators)
+    await cluster.until(asking.done)
+    assert asking.result().error_code == NotCoordinator.code

@@ -232,7 +232,7 @@ def test_who_does_not_know_whether_its_lease_holds_does_not_run_for_controller(
         (node,) = await world.start(ONE)
         world.clock.advance(TTL_MS - 1)
         assert await node.look() == 0
-        assert not node.catalog.has_controller
+        assert node.catalog.seat is None
 
     play(tmp_path, story)
 

@@ -146,8 +146,9 @@ class Catalog:
         return registry_of(self._feed.values)
 
     @property
-    def has_controller(self) -> bool:
-        return keys.CONTROLLER in self._feed.values
+    def seat(self) -> StoredValue | None:
+        """Who the controller is, and since which revision; None: nobody."""
+        return self._feed.values.get(keys.CONTROLLER)
 
     @property
     def is_registered(self) -> bool:

@@ -76,9 +76,11 @@ class ControllerSeat:
         if not self._membership.may_act():
             return 0
         if not self._membership.may_control():
-            if self._catalog.has_controller:
+            seat = self._catalog.seat
+            if seat is None:
+                await self._membership.take_seat()
+            elif not self._membership.recognise_seat(seat):
                 return 0
-            await self._membership.take_seat()
             logger.info("broker %d is the controller now", self._me)
             # A new controller starts counting anew.
             self._absences = Absences()

@@ -37,6 +37,7 @@ from respool.ports.metadata_store import (
     GuardFailed,
     LeaseExpired,
     MetadataStore,
+    StoredValue,
     StoreUnavailable,
 )
 
@@ -114,6 +115,19 @@ class Membership:
             keys.CONTROLLER, keys.encode_controller(self._me), revision=0, lease=self._lease
         )
         self._session.on_controller(revision)
+
+    def recognise_seat(self, seat: StoredValue) -> bool:
+        """Become the controller, if the seat is this run's own: it was taken, and the store's answer was lost.
+
+        What is written under this broker's id after it was registered comes from no other run.
+        """
+        epoch = self._session.epoch
+        if epoch is None or seat.revision <= epoch:
+            return False
+        if keys.decode_controller(seat.value) != self._me:
+            return False
+        self._session.on_controller(seat.revision)
+        return True
 
     async def join(self) -> None:
         """Register; return when that is done, however long the store is away.

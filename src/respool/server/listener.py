@@ -27,7 +27,7 @@ class Listener:
         # In the order they came, so that a simulated run is the same each time.
         self._connections: dict[Connection, None] = {}
         self._per_address: Counter[str] = Counter()
-        self._tasks: set[asyncio.Task[Reply]] = set()
+        self._tasks: dict[asyncio.Task[Reply], None] = {}
         # When each connection's unfinished frame was first seen unfinished.
         self._mid_frame_since: dict[Connection, float] = {}
         self._server: asyncio.Server | None = None
@@ -67,8 +67,16 @@ class Listener:
                 await asyncio.wait_for(self._all_gone.wait(), self._settings.stop_grace_ms / 1000)
         for connection in tuple(self._connections):
             connection.close("the broker stops", level=logging.INFO)
+        # Whoever waits for a coordinator could wait for ever: followers do not reach this broker any more, so what it
+        # leads is not committed.
+        self._broker.stop_coordinators()
         if self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.wait(self._tasks, timeout=self._settings.stop_grace_ms / 1000)
+        late = tuple(self._tasks)
+        for task in late:
+            # Nobody is left to be answered.
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
 
     # What connections tell.
 
@@ -94,8 +102,8 @@ class Listener:
         self._connected.set(len(self._connections))
 
     def own(self, task: "asyncio.Task[Reply]") -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda _: self._tasks.pop(task, None))
 
     def _limit_reached(self, address: str) -> str | None:
         if len(self._connections) > self._settings.connections_max:
