@@ -150,12 +150,10 @@ class PartitionRole:
         if self.follower is not None:
             self.follower.on_durable(end)
             self.on_follower_ready()
-        elif self.leader is not None:
-            for effect in self.leader.on_durable(end):
-                assert isinstance(effect, HighWatermarkMoved)
-                self._committed.advance_to(
-                    effect.high_watermark, None if self.is_replicated else byte_count
-                )
+        elif self.leader is not None and self.leader.takes_as_durable(end):
+            self._committed.advance_to(
+                self.leader.high_watermark, None if self.is_replicated else byte_count
+            )
 
     def on_log_start(self, log_start: Offset) -> None:
         if self.leader is not None:

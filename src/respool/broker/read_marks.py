@@ -9,7 +9,7 @@ Waiting fetches count bytes as they become readable; nothing is read again until
 """
 
 from collections import deque
-from enum import Enum, auto
+from enum import IntEnum
 
 from respool.broker.commit_waiters import FetchWaiter
 from respool.log.partition_log import PartitionLog
@@ -21,13 +21,13 @@ FETCH_BYTES_ENOUGH = 2**31
 ENDS_MAX = 10_000
 
 
-class ReadTo(Enum):
+class ReadTo(IntEnum):
     """How far a fetch reads."""
 
-    STABLE = auto()
-    COMMITTED = auto()
+    STABLE = 0
+    COMMITTED = 1
     # A follower takes what is not committed too: that is how it becomes so.
-    END = auto()
+    END = 2
 
 
 class ReadMarks:
@@ -43,8 +43,9 @@ class ReadMarks:
         self._bytes_stable = 0
         # Where appends ended and how many bytes there were then, while they wait for followers: perhaps for long.
         self._ends: deque[tuple[Offset, int]] = deque()
-        # In the order they came, so that a simulated run is the same each time.
-        self._waiting: dict[ReadTo, dict[FetchWaiter, None]] = {one: {} for one in ReadTo}
+        # In the order they came, so that a simulated run is the same each time. By `ReadTo`, looked up for every batch:
+        # an enum's hash would be a call each.
+        self._waiting: tuple[dict[FetchWaiter, None], ...] = tuple({} for _ in ReadTo)
 
     def begin_at(self, log: PartitionLog, high_watermark: Offset) -> None:
         """The log is as it is, and known to be committed up to there."""
@@ -58,11 +59,11 @@ class ReadMarks:
         self._waiting[read_to][waiter] = None
 
     def remove_waiter(self, waiter: FetchWaiter) -> None:
-        for waiting in self._waiting.values():
+        for waiting in self._waiting:
             waiting.pop(waiter, None)
 
     def wake_all(self) -> None:
-        for waiting in self._waiting.values():
+        for waiting in self._waiting:
             for waiter in tuple(waiting):
                 waiter.wake()
 
@@ -74,7 +75,8 @@ class ReadMarks:
             if len(self._ends) >= ENDS_MAX:
                 self._ends.pop()
             self._ends.append((log_end, self.bytes_appended))
-        self._tell(ReadTo.END, size)
+        if self._waiting[ReadTo.END]:
+            self._tell(ReadTo.END, size)
 
     def advance_to(
         self, log: PartitionLog, high_watermark: Offset, bytes_committed: int | None = None
@@ -91,7 +93,8 @@ class ReadMarks:
         # Something has become readable, also where nobody counted it: what is from before a restart, for one.
         grown = max(1, bytes_committed - self._bytes_committed)
         self._bytes_committed = bytes_committed
-        self._tell(ReadTo.COMMITTED, grown)
+        if self._waiting[ReadTo.COMMITTED]:
+            self._tell(ReadTo.COMMITTED, grown)
         if stable_offset > self.stable_offset:
             self._advance_stable_to(stable_offset)
 
@@ -109,7 +112,8 @@ class ReadMarks:
         else:
             # How many bytes lie below it is not known. What they are is worth a look in any case.
             grown = max(grown, FETCH_BYTES_ENOUGH)
-        self._tell(ReadTo.STABLE, grown)
+        if self._waiting[ReadTo.STABLE]:
+            self._tell(ReadTo.STABLE, grown)
 
     def _bytes_before(self, high_watermark: Offset) -> int:
         count = self._bytes_committed
@@ -119,6 +123,5 @@ class ReadMarks:
         return count
 
     def _tell(self, read_to: ReadTo, grown: int) -> None:
-        if waiting := self._waiting[read_to]:
-            for waiter in tuple(waiting):
-                waiter.on_bytes_committed(grown)
+        for waiter in tuple(self._waiting[read_to]):
+            waiter.on_bytes_committed(grown)

@@ -173,11 +173,17 @@ class Leader:
 
     def on_durable(self, end: Offset) -> list[LeaderEffect]:
         """Everything before `end` counts as had here. Under flush=os and interval that is so once it is appended."""
+        if not self.takes_as_durable(end):
+            return []
+        return [HighWatermarkMoved(high_watermark=self.high_watermark)]
+
+    def takes_as_durable(self, end: Offset) -> bool:
+        """The same for every batch: whether the high watermark has moved."""
         assert end <= self._log_end, f"durable to {end}, log end {self._log_end}"
         if end <= self._durable_end:
-            return []
+            return False
         self._durable_end = end
-        return self._advance()
+        return self._moves_on()
 
     def on_log_start(self, log_start: Offset) -> list[LeaderEffect]:
         """Records were deleted here. Followers hear of it with their next fetch, and say when they have followed."""
@@ -302,16 +308,19 @@ class Leader:
 
     def _advance(self) -> list[LeaderEffect]:
         """Raise the high watermark to what everyone has who counts."""
+        return [HighWatermarkMoved(high_watermark=self.high_watermark)] if self._moves_on() else []
+
+    def _moves_on(self) -> bool:
         if not self.is_leading or self._is_held:
-            return []
+            return False
         end = self._followers.slowest_end(
             self._durable_end, in_sync=self._in_sync.maximal, leader_end=self._log_end
         )
         # Never backwards: consumers may already have read up to the old value.
         if end <= self.high_watermark:
-            return []
+            return False
         self.high_watermark = end
-        return [HighWatermarkMoved(high_watermark=end)]
+        return True
 
     def _look_at_isr(self) -> None:
         """It changes seldom, and is asked about for every batch."""

@@ -263,7 +263,7 @@ def test_a_cancelled_fetch_leaves_nothing_behind(rides: RunningBroker) -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiting
         marks = rides.broker.partitions.find("rides", 0)._marks
-        assert not any(marks._waiting.values())
+        assert not any(marks._waiting)
 
     rides.run(story())
 
