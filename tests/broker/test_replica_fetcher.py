@@ -82,3 +82,44 @@ def test_a_newcomer_that_is_put_off_is_fetched_again_while_the_round_waits() -> 
 
     loop.run(story)
     assert loop.unhandled == []
+
+
+def test_a_leader_that_cannot_commit_is_asked_ever_less_often_until_records_come() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        waits: list[int] = []
+        records = [b"", b"", b"", b"", b"", b"", b"some", b""]
+
+        async def fetch(asked: dict[Any, Any], *, wait_ms: int, **_: Any) -> list[Any]:
+            if not records:
+                await asyncio.Event().wait()
+            waits.append(wait_ms)
+            await asyncio.sleep(wait_ms / 1000)
+            came = records.pop(0)
+            return [SimpleNamespace(partition=one, records=came) for one in asked]
+
+        async def take(_: Any) -> list[Any]:
+            return []
+
+        leader: Any = SimpleNamespace(fetch=fetch, take=take)
+        turns: Any = SimpleNamespace(wait_ms=lambda _: 0, on_copied=lambda *_: None)
+        fetcher = ReplicaFetcher(
+            leader=LEADER,
+            requests=leader,
+            work=leader,
+            turns=turns,
+            clock=NodeClock(loop),
+            broker_epoch=lambda: 1,
+            spawn=loop.create_task,
+        )
+        follower: Any = FollowingPartition()
+        follower.follower.is_behind_commits = True
+        fetcher.add(follower)
+        running = loop.create_task(fetcher.run())
+        await asyncio.sleep(10)
+        assert waits == [20, 40, 80, 160, 320, 500, 500, 20]
+        running.cancel()
+
+    loop.run(story)
+    assert loop.unhandled == []

@@ -28,7 +28,8 @@ STEADY_LANE = 1
 NEWCOMERS_LANE = 2
 # How long a request waits at the leader for records.
 WAIT_MS = 500
-# The same while something here is not known to be committed: the leader says so with its next reply.
+# The same while something here is not known to be committed: the leader says so with its next reply. Twice as long each
+# time it does not, for that may be as long as too few replicas run.
 WAIT_FOR_COMMIT_MS = 20
 WAIT_FOR_NEWCOMERS_MS = 50
 
@@ -61,6 +62,7 @@ class ReplicaFetcher:
         self._woken = asyncio.Event()
         self._is_polling = False
         self._greeting: asyncio.Task[Any] | None = None
+        self._wait_for_commit_ms = WAIT_FOR_COMMIT_MS
 
     def add(self, partition: Partition) -> None:
         if partition not in self._partitions:
@@ -157,6 +159,8 @@ class ReplicaFetcher:
 
     async def _take(self, replies: list[FetchReply], lane: int) -> None:
         for reply in replies:
+            if reply.records:
+                self._wait_for_commit_ms = WAIT_FOR_COMMIT_MS
             self._turns.on_copied(reply.partition, len(reply.records))
             effects = await self._work.take(reply)
             for effect in effects:
@@ -202,7 +206,8 @@ class ReplicaFetcher:
         if any(
             one.follower is not None and one.follower.is_behind_commits for one in self._partitions
         ):
-            wait_ms = min(wait_ms, WAIT_FOR_COMMIT_MS)
+            wait_ms = min(wait_ms, self._wait_for_commit_ms)
+            self._wait_for_commit_ms = min(2 * self._wait_for_commit_ms, WAIT_MS)
         return wait_ms
 
     async def _wait_for_work(self) -> None:
