@@ -9,6 +9,9 @@ deleted after it. Nobody looks at partitions that no topic counts; what is left 
 3. the last write needs that partition to be as the first write left it, and writes it again.
 
 Either the topic comes to be, and nothing of it can be collected any more; or something was collected, and it does not.
+
+Each of the writes needs the topic's key to be as it was: of two who make a topic larger at once, the one that comes
+second must not write over partitions that have come to be by then, and have records.
 """
 
 from collections import Counter
@@ -16,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from respool.cluster import keys
-from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
+from respool.cluster.guarded_write import OPERATIONS_MAX, GuardedWrite, KeyChange, in_writes
 from respool.cluster.keys import TopicRecord
 from respool.cluster.placement import check_replicas, place
 from respool.cluster.view import ClusterView, TopicView
@@ -161,9 +164,11 @@ def _written(
     writes = in_writes([*partitions, topic], guard=view.guard, why=why)
     if len(writes) == 1:
         return writes
+    is_unchanged = Guard(key=topic.key, revision=revision)
+    parts = in_writes(partitions, guard=view.guard, why=why, operations_max=OPERATIONS_MAX - 1)
     # The last one alone, so that there is room for its seal.
     return [
-        *in_writes(partitions, guard=view.guard, why=why),
+        *(replace(one, guards=(*one.guards, is_unchanged)) for one in parts),
         *in_writes([topic], guard=view.guard, why=why),
     ]
 
