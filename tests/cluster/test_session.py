@@ -1,5 +1,6 @@
 """A broker's session: it acts only while its lease cannot have run out, and registers anew in safe steps."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -92,6 +93,72 @@ def test_a_stop_was_clean_if_folder_and_store_name_the_same_run(
     assert session.on_own_keys(None, entry) == [StepBack(was_clean=was_clean)]
 
 
+def about_to_register(session: Session, entry: RegistryEntry) -> RegistryEntry:
+    """Let it go as far as that nothing but its registration is missing; return what the registry has by then."""
+    session.begin(RUN)
+    session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
+    assert session.on_own_keys(None, entry) == [StepBack(was_clean=True)]
+    (put,) = session.on_stepped_back()
+    assert isinstance(put, Put)
+    session.on_registry_written(41)
+    return keys.decode_registry(put.value, revision=41)
+
+
+def test_a_clean_stop_stays_so_though_the_registration_is_refused() -> None:
+    """1. A broker that was stopped cleanly starts.   2. It is noted that it runs.   3. Its registration is refused, or
+    not answered.   4. It tries again, and still has all that it had."""
+    session = new_session(OTHER_RUN)
+    entry = about_to_register(session, RegistryEntry(run=OTHER_RUN, revision=40))
+    session.on_refused()
+    assert session.on_own_keys(None, entry) == [StepBack(was_clean=True)]
+
+
+def test_a_clean_stop_stays_so_though_the_lease_runs_out_before_the_registration() -> None:
+    session = new_session(OTHER_RUN)
+    entry = about_to_register(session, RegistryEntry(run=OTHER_RUN, revision=40))
+    session.on_lost()
+    session.begin(UUID(int=3))
+    session.on_lease_granted(8, ttl_ms=10_000, sent_at_ms=0)
+    assert session.on_own_keys(None, entry) == [StepBack(was_clean=True)]
+
+
+@pytest.mark.parametrize("took_its_place", [False, True])
+def test_who_lost_its_lease_has_all_it_had_unless_another_had_its_place_since(
+    took_its_place: bool,
+) -> None:
+    """1. A broker stands still.   2. Its lease runs out, and it is started elsewhere, with an empty disk.   3. That one
+    is taken into ISRs, and is lost.   4. The first goes on: what is in sync under its id was not here."""
+    session = active(new_session())
+    session.on_lost()
+    session.begin(UUID(int=3))
+    session.on_lease_granted(8, ttl_ms=10_000, sent_at_ms=0)
+    entry = RegistryEntry(run=OTHER_RUN if took_its_place else RUN, revision=60)
+    assert session.on_own_keys(None, entry) == [StepBack(was_clean=not took_its_place)]
+
+
+def test_a_stop_while_it_registers_anew_is_clean() -> None:
+    """The clean-stop file names what the registry has, also if the process has lost its lease once."""
+    session = active(new_session())
+    session.on_lost()
+    session.begin(OTHER_RUN)
+    assert session.run == RUN
+
+
+def test_what_the_store_has_of_the_run_before_is_not_registered_again() -> None:
+    of_before = replace(ME, epoch=31, is_draining=True)
+    session = Session(of_before, settings=SETTINGS, clean_run=None)
+    session.begin(RUN)
+    session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
+    session.on_own_keys(None, None)
+    session.on_stepped_back()
+    (put,) = session.on_registry_written(41)
+    assert isinstance(put, Put)
+    session.on_registration_written(42)
+    seen = keys.decode_broker(ONE, put.value, revision=42).endpoint
+    assert seen == replace(ME, epoch=42)
+    assert session.epoch == seen.epoch
+
+
 def test_a_broker_waits_until_the_run_before_is_gone() -> None:
     session = new_session()
     session.begin(RUN)
@@ -155,7 +222,7 @@ def test_a_lost_session_is_begun_anew_with_a_new_epoch_and_keeps_its_data() -> N
     session.begin(OTHER_RUN)
     session.on_lease_granted(8, ttl_ms=10_000, sent_at_ms=20_000)
     # The process has not crashed: it has what it had.
-    assert session.on_own_keys(None, RegistryEntry(rack="a", revision=49)) == [
+    assert session.on_own_keys(None, RegistryEntry(rack="a", run=RUN, revision=49)) == [
         StepBack(was_clean=True)
     ]
     session.on_stepped_back()

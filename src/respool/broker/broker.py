@@ -215,7 +215,10 @@ class Broker:
             RemovedFromCluster: it may not.
         """
         assert self.member is not None
-        await self.member.join(self.image.brokers[self.id], self.folder)
+        address = self.settings.advertised_address
+        # Not what the store has of an earlier run, which may have had another address.
+        me = self.image.brokers[self.id] if address is None else self._endpoint(*address)
+        await self.member.join(me, self.folder)
 
     async def leave_leadership(self) -> None:
         """Before a stop: let others lead what this broker leads, while it still serves."""

@@ -145,12 +145,14 @@ class Session:
 
         `last_run` is the one that was noted in the data folder. This process has the folder's lock now, so it is dead.
         """
-        self._me = me
+        # Whoever asks may have read it from the store, where the run before this one is still registered: with that
+        # run's epoch nobody would believe this one's fetches, and it would never be in sync again.
+        self._me = replace(me, epoch=0, is_draining=False)
         self._settings = settings
         self._clean_run = clean_run
         self._last_run = last_run
-        # A run of this process keeps what it has while it is not registered: only a crash loses something.
-        self._is_intact = False
+        # Of this process, however often it registers: only a crash loses something.
+        self._run: UUID | None = None
         self._incarnation: UUID | None = None
         self._lease: int | None = None
         self._ttl_ms = settings.lease_ttl_ms
@@ -184,7 +186,7 @@ class Session:
     @property
     def run(self) -> UUID | None:
         """What the clean-stop file is to name."""
-        return self._incarnation
+        return self._run
 
     @property
     def controller_revision(self) -> int | None:
@@ -197,6 +199,7 @@ class Session:
         """Register, as a run that nobody has seen before: `incarnation` is new every time."""
         self._expect(Phase.IDLE)
         self._incarnation = incarnation
+        self._run = self._run or incarnation
         self.phase = Phase.LEASING
         return [NoteRun(run=incarnation), GrantLease(ttl_ms=self._settings.lease_ttl_ms)]
 
@@ -235,7 +238,7 @@ class Session:
     def on_stepped_back(self) -> list[Effect]:
         """Nothing in the store comes from a run before: from now on only a crash makes this one unclean."""
         self._expect(Phase.STEPPING_BACK)
-        entry = replace(self._registry, rack=self._me.rack, clean_epoch=None, run=self._incarnation)
+        entry = replace(self._registry, rack=self._me.rack, clean_epoch=None, run=self._run)
         self._registry, before = entry, self._registry
         self.phase = Phase.CLAIMING
         return [self._put_registry(before.revision)]
@@ -326,7 +329,6 @@ class Session:
     def _registered(self, epoch: int, revision: int) -> list[Effect]:
         self.phase = Phase.ACTIVE
         self.epoch, self._revision = epoch, revision
-        self._is_intact = True
         return []
 
     def _close_again(
@@ -342,11 +344,15 @@ class Session:
         return [] if self._lease is None else [RevokeLease(lease=self._lease)]
 
     def _was_clean(self) -> bool:
-        if self._is_intact:
-            return True
-        # The file is the last that a clean stop writes, and gone with the next start: who finds it has all that the run
-        # had which it names. If that was the last run, it is all there is. The store need not have heard of the stop.
-        return self._clean_run is not None and self._clean_run == self._registry.run
+        """Whether all is here that the last run had which was about to register.
+
+        That may be this process itself: it has lost its lease, or its registration was refused. Or it is the one that
+        the clean-stop file names. The file is the last that a clean stop writes, and gone with the next start, so who
+        finds it has all that the run had. The store need not have heard of the stop. Anything else has lost records:
+        also if this process was registered before, for another one may have had its place since, with another disk.
+        """
+        last = self._registry.run
+        return last is not None and last in (self._run, self._clean_run)
 
     def _put_registry(self, revision: int) -> Put:
         key = keys.registry_key(self._me.id)
