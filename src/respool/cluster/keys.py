@@ -59,7 +59,7 @@ class RegistryEntry:
     is_drained: bool = False
     # The epoch it last stopped cleanly with. None: it runs, or it crashed.
     clean_epoch: int | None = None
-    # Which run of the broker was the last to be about to register.
+    # Which run of the broker was the last to be about to register: a process, however often it registers.
     run: UUID | None = None
     revision: int = 0
 
