@@ -97,6 +97,43 @@ def test_a_decision_that_could_not_be_written_has_no_effect() -> None:
     asyncio.run(story())
 
 
+def test_effects_whose_commit_is_not_waited_for_any_more_are_left_to_the_next() -> None:
+    """1. A transaction's end is decided.   2. The broker cannot be sure of its lease, and lets nobody wait.   3. The
+    lease was valid: the broker leads on, and the decision is committed. Somebody has to write the markers."""
+
+    async def story() -> None:
+        world = World()
+        effects: list[str] = []
+        failures: list[str] = []
+        shard, _ = await world.transactional_shard(
+            on_effect=effects.append, on_failed=lambda: failures.append("failed")
+        )
+        world.offload.hold()
+        asked = shard.ask(AddAndDo(b"a", "write markers"))
+        world.partition.role.on_fenced()
+        world.offload.release()
+        with pytest.raises(CoordinatorNotAvailable):
+            await asked
+        assert (effects, failures, shard.is_active) == ([], ["failed"], False)
+
+    asyncio.run(story())
+
+
+def test_a_shard_goes_on_where_only_answers_were_not_waited_for() -> None:
+    async def story() -> None:
+        world = World()
+        shard, _ = await world.transactional_shard()
+        world.offload.hold()
+        asked = shard.ask(Add(b"a"))
+        world.partition.role.on_fenced()
+        world.offload.release()
+        with pytest.raises(CoordinatorNotAvailable):
+            await asked
+        assert await shard.ask(Look(b"a")) == 1
+
+    asyncio.run(story())
+
+
 def test_a_shard_that_was_stopped_leaves_its_effects_to_the_next() -> None:
     async def story() -> None:
         world = World()

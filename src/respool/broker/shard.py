@@ -227,6 +227,14 @@ class Shard:
             if self.is_active and self._on_effect is not None:
                 self._on_effect(effect)
 
+    def on_unknown(self, decision: Decision, error: RequestError) -> None:
+        """Nobody waits for the decision's commit any more; it may be committed all the same."""
+        self.fail(decision.answers, CoordinatorNotAvailable(str(error)))
+        if decision.effects and self.is_active:
+            # Who asked may ask again. Effects are nobody's but ours, and the broker may go on leading: it only could
+            # not be sure of its lease. Whoever reads the log anew finds out what is to be done.
+            self._fail(error)
+
     def answer(self, answers: tuple[Answer, ...]) -> None:
         for answer in answers:
             waiting = self._waiting.pop(answer.ticket, None)
@@ -260,4 +268,4 @@ class _Release:
         self._shard.release(self._decision)
 
     def on_failed(self, error: RequestError) -> None:
-        self._shard.fail(self._decision.answers, CoordinatorNotAvailable(str(error)))
+        self._shard.on_unknown(self._decision, error)

@@ -189,7 +189,11 @@ class Shards:
             await when_committed(partition, partition.log.log_end)
         except RequestError as error:
             logger.info("%s: the coordinator does not begin here: %s", partition.name, error)
+            is_served = self._shards.get(partition.name.partition) is shard
             shard.stop()
+            if is_served and partition.is_leading and partition.is_online:
+                # Its role has not ended, the broker only could not be sure of its lease.
+                self._reopen_later(partition.name.partition)
             return
         await shard.load()
         if shard.is_active:
