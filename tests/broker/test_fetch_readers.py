@@ -12,6 +12,7 @@ from respool.model.errors import (
     OffsetOutOfRange,
     UnknownLeaderEpoch,
 )
+from respool.ports.disk import NotCached
 from respool.wire.api_table import Api
 
 SESSION_VERSION = 12
@@ -311,6 +312,30 @@ async def test_a_role_that_ends_while_another_thread_reads_is_there_or_gone(
         read = await cluster.fetch(0, at=node, rack_id=rack)
         assert read.error_code == 0
         partition.__class__ = Partition
+
+
+@plays(brokers=2)
+async def test_what_a_follower_was_read_while_the_leadership_ended_is_not_sent(
+    cluster: Cluster,
+) -> None:
+    """
+    1. A follower's fetch is read from the disk, which takes its time.   2. The leader is none any more, cuts its log
+       off, and goes on with another one's records.   3. What the read returns lies behind others than the follower has.
+    """
+    await replicated(cluster, b"a")
+    cluster.cut(ONE, TWO)
+    log = cluster[ONE].log()
+    read = log.read
+
+    def slow_read(*args: Any, **wishes: Any) -> Any:
+        if wishes.get("cached_only"):
+            raise NotCached
+        cluster[ONE].in_process(lambda: cluster[ONE].partition().role.resign("as the test wants"))
+        return read(*args, **wishes)
+
+    log.read = slow_read  # type: ignore[method-assign]
+    fetched = await follower_fetch(cluster)
+    assert (fetched.error_code, bool(fetched.records)) == (NotLeader.code, False)
 
 
 # -- where the log ends ----------------------------------------------------------------------------------------------

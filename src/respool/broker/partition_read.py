@@ -72,6 +72,10 @@ class PartitionRead:
                 cached_only=cached_only,
                 with_empty=self._reader.with_empty,
             )
+            if not cached_only:
+                # In another thread, while the loop goes on: a leader that is none any more cuts its log off, and what
+                # is written there instead is not what comes after the follower's records.
+                self._reader.check(partition, target)
             self._check_codec(records)
             if self._read_committed and records:
                 aborted = aborted_among(
