@@ -314,6 +314,30 @@ def test_a_role_that_ends_while_the_log_is_cut_hears_nothing_of_it(
     play(story)
 
 
+def test_whoever_leads_after_the_log_was_cut_knows_no_more_committed_than_there_is() -> None:
+    """
+    1. An unclean election makes another broker lead that has less.   2. While the log is cut off to what that has, it
+       dies, and this broker is to lead.
+    """
+
+    async def story(bench: Bench) -> None:
+        rides = await follower_with(bench)
+        await bench.work.take(reply_to(rides, batch_at(0) + batch_at(1), high_watermark=2))
+        bench.offload.hold()
+        cutting = asyncio.create_task(
+            bench.work.take(reply_to(rides, diverging=diverging_at(1, 1)))
+        )
+        await turns()
+        end_role(rides)
+        bench.offload.release()
+        await cutting
+        assert (rides.log.log_end, rides.high_watermark) == (1, 1)
+        leader = bench.lead(rides, image_of(leader=ME, leader_epoch=3, revision=7))
+        assert leader.high_watermark == 1
+
+    play(story)
+
+
 @pytest.mark.parametrize("error", [DiskFailed("a"), DiskFull("b"), HandlesExhausted("c")])
 def test_a_log_that_may_be_half_cut_is_offline(
     monkeypatch: pytest.MonkeyPatch, error: StorageError

@@ -117,6 +117,9 @@ class ReplicaWork:
                 return []
             if not _is_followed_by(partition, follower):
                 # The role was another by then; whoever takes the next one reads the log as it is.
+                if partition.is_online:
+                    high_watermark = min(partition.high_watermark, log.log_end)
+                    partition.on_high_watermark(max(high_watermark, log.log_start))
                 return []
             effects = follower.on_truncated(
                 log_start=log.log_start, log_end=log.log_end, last_epoch=log.latest_epoch
