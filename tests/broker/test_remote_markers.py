@@ -1,6 +1,8 @@
 """Transactions' ends in partitions that another broker leads."""
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -26,9 +28,12 @@ from broker.two_brokers import (
     producer_at,
     state,
 )
-from respool.model.ids import TopicPartition
+from respool.broker.marker_writer import _Marking
+from respool.model.ids import BrokerId, TopicPartition
 from respool.records.markers import EndTransactionMarker
 from respool.wire.api_table import Api
+
+FIRST, SECOND = TopicPartition("rides", 0), TopicPartition("rides", 1)
 
 
 @both_protocols
@@ -351,3 +356,31 @@ def test_a_group_coordinator_that_loads_is_asked_again(world: TwoBrokers) -> Non
     world.settle(3)
     assert state(world, producer) == "CompleteCommit"
     assert fetch_offsets(world.two, group, "rides", stable=True) == (0, 7)
+
+
+def test_an_end_that_is_on_its_way_to_a_leader_of_before_does_not_make_the_others_try_without_a_pause() -> (
+    None
+):
+    """1. A marker is on its way to a broker.   2. That one dies, and another leads.   3. A second partition's waits."""
+    leaders = {FIRST: BrokerId(2), SECOND: None}
+    writer: Any = SimpleNamespace(remote=SimpleNamespace(leader_of=leaders.get))
+    end_of_it = EndTransactionMarker(
+        producer_id=1, producer_epoch=1, coordinator_epoch=0, is_commit=True
+    )
+    marking = _Marking(
+        writer,
+        end_of_it,
+        (FIRST, SECOND),
+        needs_newer_epoch=False,
+        on_written=lambda: None,
+        is_wanted=lambda: True,
+    )
+    marking._tried = dict(leaders)
+    marking._under_way = {FIRST}
+    assert not marking.sees_other_leaders
+
+    leaders[FIRST] = BrokerId(3)
+    assert not marking.sees_other_leaders
+
+    leaders[SECOND] = BrokerId(3)
+    assert marking.sees_other_leaders

@@ -198,9 +198,13 @@ class _Marking:
 
     @property
     def sees_other_leaders(self) -> bool:
+        """Whether something that could be tried again would go to another broker than the last time."""
         remote = self._writer.remote
         return remote is not None and any(
-            name in self._left and remote.leader_of(name) != leader
+            name in self._left
+            # What is on its way is not tried again, so it would be seen again and again.
+            and name not in self._under_way
+            and remote.leader_of(name) != leader
             for name, leader in self._tried.items()
         )
 
