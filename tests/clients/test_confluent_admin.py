@@ -254,7 +254,7 @@ def test_a_leader_that_leads_need_not_be_elected(admin: AdminClient, topics: Top
 
 
 def test_unclean_election_can_be_allowed_for_a_topic(admin: AdminClient, topics: Topics) -> None:
-    topic = topics.new("risky", **{"unclean.leader.election.enable": "true"})
+    topic = topics.new("risky", unclean_leader_election_enable="true")
     assert config_of(admin, topic)["unclean.leader.election.enable"] == "true"
     assert config_of(admin, topics.new("plain"))["unclean.leader.election.enable"] == "false"
 

@@ -10,12 +10,13 @@ import pytest
 
 from drivers.etcd_stories import connected, options_for, run
 from drivers.store_contract import take
+from respool.cli.etcd_server import free_ports
 from respool.drivers.etcd_failures import EtcdRefused
 from respool.drivers.etcd_messages import WatchCreate
 from respool.drivers.etcd_store import EtcdStore
 from respool.drivers.etcd_watch import EtcdWatch
 from respool.ports.metadata_store import Guard, KeyChanged, StoreUnavailable
-from support.etcd_process import EtcdCluster, find_etcd, free_ports
+from support.etcd_process import EtcdCluster, find_etcd
 from support.tcp_proxy import TcpProxy
 
 pytestmark = [
