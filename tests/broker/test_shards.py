@@ -1,12 +1,13 @@
 """Coordinators of a cluster's broker that may, for a while, not be sure of its lease."""
 
-from broker.cluster_world import ONE, TWO, Cluster, plays
+from broker.cluster_world import ONE, TWO, Cluster, Node, plays
 from respool.broker.partition import Partition
 from respool.broker.shards import Shards
-from respool.model.errors import RequestError
+from respool.model.errors import NotCoordinator, RequestError
 from respool.model.internal_topics import CONSUMER_OFFSETS
 from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
+from respool.wire.api_table import Api
 
 FEW = {"offsets_topic_partitions": 1, "offsets_topic_replication_factor": 2}
 
@@ -18,9 +19,29 @@ def is_active(shards: Shards) -> bool:
         return False
 
 
+async def how_far(node: Node) -> int:
+    """The error of a question how far a group has read."""
+    reply = await node.ask(
+        Api.OFFSET_FETCH,
+        8,
+        groups=[{"group_id": "riders", "topics": None}],
+        require_stable=False,
+    )
+    return int(reply.groups[0].error_code)
+
+
 def append_something(partition: Partition) -> None:
     data = build_batch([NewRecord(key=None, value=b"of an earlier leader", timestamp_ms=0)])
     partition.append(RecordBatch(read_header(data), data), now_ms=0)
+
+
+async def coordinator_in(cluster: Cluster) -> Node:
+    """The broker that looks after all groups."""
+    nodes = [cluster[ONE], cluster[TWO]]
+    await nodes[0].run(nodes[0].broker.groups.shards.ensure_topic())
+    await cluster.until(lambda: any(is_active(one.broker.groups.shards) for one in nodes))
+    (node,) = (one for one in nodes if is_active(one.broker.groups.shards))
+    return node
 
 
 @plays(brokers=2, **FEW)
@@ -31,10 +52,7 @@ async def test_a_coordinator_begins_though_its_lease_was_in_doubt_while_it_waite
     1. A broker begins to lead, and waits until what is there is committed.   2. It cannot be sure of its lease, so it
        lets nobody wait.   3. The lease was valid all the time: its role has not ended.
     """
-    nodes = [cluster[ONE], cluster[TWO]]
-    await nodes[0].run(nodes[0].broker.groups.shards.ensure_topic())
-    await cluster.until(lambda: any(is_active(one.broker.groups.shards) for one in nodes))
-    (node,) = (one for one in nodes if is_active(one.broker.groups.shards))
+    node = await coordinator_in(cluster)
     shards, partition = node.broker.groups.shards, node.partition(topic=CONSUMER_OFFSETS)
     await cluster.until(lambda: len(cluster.image(topic=CONSUMER_OFFSETS).isr) == 2)
     cluster.cut(ONE, TWO)
@@ -45,3 +63,21 @@ async def test_a_coordinator_begins_though_its_lease_was_in_doubt_while_it_waite
     node.in_process(partition.role.on_fenced)
     cluster.heal()
     await cluster.until(lambda: is_active(shards))
+
+
+@plays(brokers=2, **FEW)
+async def test_a_coordinator_whose_lease_may_be_over_tells_nothing_from_memory(
+    cluster: Cluster,
+) -> None:
+    """
+    1. A coordinator reaches its clients, and neither the store nor other brokers.   2. Another one takes over.
+    3. What the first tells without writing anything is not so any more. TRAPS rule 25.
+    """
+    node = await coordinator_in(cluster)
+    assert await how_far(node) == 0
+    cluster.cut(ONE, TWO)
+    node.store.manners.is_cut = True
+    await cluster.until(lambda: not node.broker.may_act())
+    assert node.partition(topic=CONSUMER_OFFSETS).is_leading
+    assert await how_far(node) == NotCoordinator.code
+    node.store.manners.is_cut = False

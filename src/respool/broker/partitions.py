@@ -55,6 +55,11 @@ class Partitions:
     def __len__(self) -> int:
         return len(self._partitions)
 
+    @property
+    def may_act(self) -> bool:
+        """Whether what is led here may be told from: the broker's lease is valid."""
+        return self._may_act()
+
     def names(self) -> set[TopicPartition]:
         return {one.name for one in self}
 

@@ -142,8 +142,12 @@ class Shards:
 
     def shard_of(self, name: str) -> Shard:
         """Raises:
-        NotCoordinator: nobody has asked for a coordinator yet.
+        NotCoordinator: nobody has asked for a coordinator yet, or this broker may not act now.
         """
+        if not self._partitions.may_act:
+            # Another one may look after it by now. What needs a commit would get none here; but that a member is still
+            # one, how far a group has read, or whether a transaction is open, would be told from memory.
+            raise NotCoordinator(f"the coordinator of {name!r}: this broker's lease has run out")
         shard = self._shards.get(self.partition_of(name))
         if shard is None:
             raise NotCoordinator(f"the coordinator of {name!r} is not here; look for it first")
