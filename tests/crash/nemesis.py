@@ -64,12 +64,13 @@ class Nemesis:
         return self._dice.uniform(ttl / 2, ttl * 1.8)
 
     def _choose(self) -> list[Trouble]:
-        first = self._one()
+        troubles = [self._one()]
         if self._dice.random() < 0.3:
             second = self._one()
-            if second.target != first.target:
-                return [first, second]
-        return [first]
+            if second.target != troubles[0].target:
+                troubles.append(second)
+        # What begins first ends last: a broker that stops needs etcd for it.
+        return sorted(troubles, key=lambda one: one.kind != "stop")
 
     def _one(self) -> Trouble:
         if self._dice.random() < 0.7:
