@@ -196,8 +196,8 @@ def test_who_lost_its_lease_stops_and_registers_anew(
     play(tmp_path, monkeypatch, story)
 
 
-def test_two_runs_of_one_broker_are_never_registered_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_two_runs_of_one_broker_are_never_registered_at_once_and_the_second_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(world: World) -> None:
         dead = Run(world)
@@ -206,6 +206,7 @@ def test_two_runs_of_one_broker_are_never_registered_at_once(
         for _ in range(200):
             await asyncio.sleep(0.0001)
         assert not joining.done()
+        assert caplog.text.count("broker 1 is registered already, at host:9092") == 1
 
         world.clock.advance(SETTINGS.lease_ttl_ms * 2)
 

@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from respool.drivers.sqlite_file import SqliteFile
 from respool.model.settings import Settings
-from respool.node.node import METADATA_FILE, run
+from respool.node.node import EXIT_UNREACHABLE, METADATA_FILE, run
 from support.broker_process import BrokerProcess
 
 
@@ -17,7 +17,7 @@ def test_a_broker_that_is_to_join_a_cluster_does_not_serve_alone_instead(
     data = tmp_path / "data"
     settings = Settings(data=str(data), listen="127.0.0.1:0", etcd="127.0.0.1:9", etcd_wait_ms=0)
 
-    assert run(settings) == 1
+    assert run(settings) == EXIT_UNREACHABLE
 
     assert "no etcd member answers" in capsys.readouterr().err
     assert not (data / METADATA_FILE).exists()

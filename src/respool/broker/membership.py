@@ -14,6 +14,7 @@ from uuid import UUID
 
 from respool.broker.catalog import Catalog
 from respool.cluster import keys
+from respool.cluster.keys import BrokerRegistration
 from respool.cluster.restart import step_back_everywhere
 from respool.cluster.session import (
     Effect,
@@ -74,6 +75,8 @@ class Membership:
         self._dice = dice
         self._on_stop_acting = on_stop_acting
         self._note_run = note_run
+        # The run of another process under this number that was told of last.
+        self._told_of: UUID | None = None
         self._lease = 0
         self._is_lease_doubted = asyncio.Event()
 
@@ -233,11 +236,26 @@ class Membership:
         registration = None
         if stored is not None:
             registration = keys.decode_broker(self._me, stored.value, revision=stored.revision)
+            self._tell_of_another(registration)
         entry = None
         if registry is not None:
             entry = keys.decode_registry(registry.value, revision=registry.revision)
         return self._session.on_own_keys(
             registration, entry, revision=0 if stored is None else stored.revision
+        )
+
+    def _tell_of_another(self, registration: BrokerRegistration) -> None:
+        """Once: it may be there for as long as two processes are started with one number."""
+        other = registration.incarnation
+        if other in (self._session.run, self._told_of):
+            return
+        self._told_of = other
+        logger.warning(
+            "broker %d is registered already, at %s:%d; this one waits until that one has stopped, or its lease has "
+            "run out. If it is another broker, give this one a number of its own (--broker-id)",
+            self._me,
+            registration.endpoint.host,
+            registration.endpoint.port,
         )
 
     async def _step_back(self, *, was_clean: bool) -> None:

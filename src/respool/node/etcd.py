@@ -59,6 +59,7 @@ async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "Metad
             f"etcd = {settings.etcd!r} needs the library {error.name}: pip install 'respool[cluster]'"
         ) from error
     loop = asyncio.get_running_loop()
+    has_told = False
     give_up_at = loop.time() + patience_ms / 1000
     while True:
         try:
@@ -69,7 +70,9 @@ async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "Metad
         except StoreUnavailable as error:
             if loop.time() >= give_up_at:
                 raise
-            logger.warning("waiting for etcd: %s", error)
+            if not has_told:
+                logger.warning("waiting for etcd, %d s at most: %s", patience_ms // 1000, error)
+                has_told = True
         await asyncio.sleep(RETRY_DELAY_S)
 
 

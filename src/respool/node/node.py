@@ -40,6 +40,8 @@ Result = TypeVar("Result")
 
 METADATA_FILE = "metadata.sqlite"
 EXIT_BROKEN_INVARIANT = 70
+# As the commands end that cannot reach a broker.
+EXIT_UNREACHABLE = 4
 # Python's own is 700, which is a few requests.
 COLLECT_AFTER_OBJECTS = 20_000
 
@@ -55,7 +57,7 @@ def run(settings: Settings) -> int:
     except (RespoolError, StoreUnavailable, OSError) as error:
         # The last word before the exit.
         print(f"respool: {_in_words(error, settings)}", file=sys.stderr)  # noqa: T201
-        return 1
+        return EXIT_UNREACHABLE if isinstance(error, StoreUnavailable) else 1
     return exit_code
 
 
@@ -121,19 +123,11 @@ async def _serve_until_stopped(broker: Broker, asked_to_stop: asyncio.Event) -> 
     listener = Listener(broker)
     host, port = await listener.start()
     broker.on_listening(host, port)
+    broker.failed.add_done_callback(lambda _: asked_to_stop.set())
     if broker.member is not None:
         await _unless_stopped(broker.join_cluster(), asked_to_stop)
-    logger.info(
-        "respool %s, broker %d: %d partitions in %s, opened after %s",
-        __version__,
-        broker.id,
-        len(broker.partitions),
-        broker.settings.data,
-        "a clean stop" if broker.folder.was_clean else "a crash, or for the first time",
-    )
-    # Scripts and tests wait for this line; it is the only one on standard output.
-    print(f"respool listening on {host}:{port}", flush=True)  # noqa: T201
-    broker.failed.add_done_callback(lambda _: asked_to_stop.set())
+    if not asked_to_stop.is_set():
+        _say_that_it_serves(broker, host, port)
     await asked_to_stop.wait()
     if broker.failed.done():
         # No clean stop: the next start must look at the logs again.
@@ -145,6 +139,19 @@ async def _serve_until_stopped(broker: Broker, asked_to_stop: asyncio.Event) -> 
     await broker.leave_cluster()
     logger.info("stopped cleanly")
     return 0
+
+
+def _say_that_it_serves(broker: Broker, host: str, port: int) -> None:
+    logger.info(
+        "respool %s, broker %d: %d partitions in %s, opened after %s",
+        __version__,
+        broker.id,
+        len(broker.partitions),
+        broker.settings.data,
+        "a clean stop" if broker.folder.was_clean else "a crash, or for the first time",
+    )
+    # Scripts and tests wait for this line; it is the only one on standard output.
+    print(f"respool listening on {host}:{port}", flush=True)  # noqa: T201
 
 
 async def _unless_stopped(

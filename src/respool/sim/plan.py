@@ -38,7 +38,7 @@ def draw_plan(seed: int, *, broker_count: int | None = None) -> Plan:
         return Plan()
     factor = min(count, dice.choice((2, 3, 3, 3)))
     flush = dice.choice(("always", "always", "interval", "os"))
-    # With less than `always`, who is alone in sync and crashes may have lost something: nobody leads the partition then,
+    # With less than `always`, who is alone in sync and crashes may have lost something. Nobody leads the partition then
     # until an operator gives up what may be lost. There is none here, so more than one must be in sync.
     isr_min = dice.choice((1, 2, 2, 2)) if flush == "always" else 2
     has_racks = dice.random() < 0.4
