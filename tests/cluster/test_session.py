@@ -159,6 +159,21 @@ def test_what_the_store_has_of_the_run_before_is_not_registered_again() -> None:
     assert session.epoch == seen.epoch
 
 
+@pytest.mark.parametrize("clean_run", [OTHER_RUN, None])
+def test_a_stop_before_it_was_about_to_register_leaves_a_clean_stop_as_it_was(
+    clean_run: UUID | None,
+) -> None:
+    """A broker is started while the store is away, and stopped again. The registry still names the run before."""
+    session = new_session(clean_run)
+    session.begin(RUN)
+    assert session.run == clean_run
+    session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
+    session.on_own_keys(None, RegistryEntry(run=OTHER_RUN, revision=40))
+    assert session.run == clean_run
+    session.on_stepped_back()
+    assert session.run == RUN
+
+
 def test_a_broker_waits_until_the_run_before_is_gone() -> None:
     session = new_session()
     session.begin(RUN)

@@ -153,6 +153,8 @@ class Session:
         self._last_run = last_run
         # Of this process, however often it registers: only a crash loses something.
         self._run: UUID | None = None
+        # Whether the registry may name it by now.
+        self._has_claimed = False
         self._incarnation: UUID | None = None
         self._lease: int | None = None
         self._ttl_ms = settings.lease_ttl_ms
@@ -185,8 +187,8 @@ class Session:
 
     @property
     def run(self) -> UUID | None:
-        """What the clean-stop file is to name."""
-        return self._run
+        """What the clean-stop file is to name: the last run that was about to register, whose data is here."""
+        return self._run if self._has_claimed else self._clean_run
 
     @property
     def controller_revision(self) -> int | None:
@@ -240,6 +242,7 @@ class Session:
         self._expect(Phase.STEPPING_BACK)
         entry = replace(self._registry, rack=self._me.rack, clean_epoch=None, run=self._run)
         self._registry, before = entry, self._registry
+        self._has_claimed = True
         self.phase = Phase.CLAIMING
         return [self._put_registry(before.revision)]
 
