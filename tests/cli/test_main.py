@@ -50,6 +50,10 @@ def test_every_command_has_help_with_an_example(run: Run, command: list[str]) ->
     assert "xample" in ended.out or "respool topic list | cut" in ended.out
 
 
+def test_an_extra_in_a_help_text_is_not_taken_for_markup(run: Run) -> None:
+    assert "respool[dev-cluster]" in run("cluster", "up", "--help").out
+
+
 def test_every_command_that_prints_data_has_json(run: Run) -> None:
     for command in COMMANDS:
         if command not in (["serve"], ["log", "accept-loss"], ["cluster", "up"]):

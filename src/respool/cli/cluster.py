@@ -37,7 +37,7 @@ Yes = Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")]
 
 
 @app.command(
-    epilog="etcd is the one on the PATH, or the one of: pip install 'respool[dev-cluster]'. "
+    epilog="etcd is the one on the PATH, or the one of: pip install 'respool\\[dev-cluster]'. "
     "Ctrl-C stops everything cleanly, a second one at once. The data stays: run it again to go on.\n\n"
     "Examples:\n"
     "  respool cluster up\n"
