@@ -35,6 +35,13 @@ def test_how_it_ended_and_its_last_words_are_told(tmp_path: Path) -> None:
     wait(child)
     assert child.how_it_ended == "ended with exit code 3"
     assert child.last_words == "no room left"
+    assert child.how_and_why_it_ended == "ended with exit code 3: no room left"
+
+
+def test_its_last_words_are_no_reason_where_it_ended_cleanly(tmp_path: Path) -> None:
+    child = started(tmp_path, "print('led here, epoch 0')")
+    wait(child)
+    assert child.how_and_why_it_ended == "ended with exit code 0"
 
 
 def test_the_last_words_of_an_earlier_life_are_not_its_own(tmp_path: Path) -> None:
@@ -54,6 +61,7 @@ def test_it_is_asked_to_end_and_killed_if_it_does_not(tmp_path: Path) -> None:
     child.kill()
     wait(child)
     assert child.how_it_ended == "was killed by SIGKILL"
+    assert child.how_and_why_it_ended == "was killed by SIGKILL"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")

@@ -74,6 +74,13 @@ class ChildProcess:
         return f"ended with exit code {code}"
 
     @property
+    def how_and_why_it_ended(self) -> str:
+        """With its last words where they may say why: who is killed, or ends as it was asked to, does not say."""
+        if (self._process.returncode or 0) <= 0:
+            return self.how_it_ended
+        return f"{self.how_it_ended}: {self.last_words}"
+
+    @property
     def last_words(self) -> str:
         """The last line it wrote in this life."""
         with self.log.open("rb") as file:

@@ -159,7 +159,7 @@ class LocalCluster:
     def _check_started(self, child: ChildProcess) -> None:
         if not child.is_running:
             raise CliError(
-                f"{child.name} did not start, it {child.how_it_ended}: {child.last_words}",
+                f"{child.name} did not start, it {child.how_and_why_it_ended}",
                 hint=f"its log: {child.log}",
             )
 
@@ -207,7 +207,7 @@ class LocalCluster:
         raise CliError("no broker is left", hint=f"their logs are in {self._plan.folder}")
 
     def _tell_ended(self, child: ChildProcess) -> None:
-        output.note(f"{child.name} (pid {child.pid}) {child.how_it_ended}: {child.last_words}")
+        output.note(f"{child.name} (pid {child.pid}) {child.how_and_why_it_ended}")
         output.note(f"  its log: {child.log}")
         if child is self._etcd:
             output.note(
