@@ -9,6 +9,7 @@ from respool.cli.kafka import OffsetRange, Setting, TopicExists, TopicInfo
 
 DEFAULTS = {
     "cleanup.policy": "delete",
+    "min.insync.replicas": "1",
     "respool.flush": "always",
     "respool.flush.interval.ms": "1000",
     "retention.bytes": "-1",
@@ -44,6 +45,8 @@ class FakeCluster:
             name: TopicInfo(
                 name=name,
                 leaders={n: None if held is None else 1 for n, held in enumerate(topic.ranges)},
+                replicas=dict.fromkeys(range(len(topic.ranges)), (1, 2)),
+                in_sync={n: () if held is None else (2, 1) for n, held in enumerate(topic.ranges)},
             )
             for name, topic in self.held.items()
         }

@@ -111,19 +111,41 @@ def test_describe_shows_settings_with_their_source_partitions_and_the_promise(
     assert {"name": "respool.flush", "value": "os", "source": "topic"} in described["settings"]
     assert {"name": "retention.bytes", "value": "-1", "source": "default"} in described["settings"]
     assert described["partitions"] == [
-        {"partition": 0, "leader": 1, "start_offset": 5, "end_offset": 10, "messages": 5},
+        {
+            "partition": 0,
+            "leader": 1,
+            "start_offset": 5,
+            "end_offset": 10,
+            "messages": 5,
+            "replicas": [1, 2],
+            "in_sync": [1, 2],
+        },
         {
             "partition": 1,
             "leader": None,
             "start_offset": None,
             "end_offset": None,
             "messages": None,
+            "replicas": [1, 2],
+            "in_sync": [],
         },
     ]
     lines = run("topic", "describe", "rides").out.splitlines()
     assert "rides\tsetting\trespool.flush\tos\ttopic" in lines
-    assert "rides\tpartition\t0\t1\t5\t10\t5" in lines
-    assert "rides\tpartition\t1\t\t\t\t" in lines
+    assert "rides\tpartition\t0\t1\t5\t10\t5\t1,2\t1,2" in lines
+    assert "rides\tpartition\t1\t\t\t\t\t1,2\t" in lines
+
+
+def test_the_promise_says_how_many_replicas_have_it_where_one_is_not_enough(
+    run: Run, fake_cluster: FakeCluster
+) -> None:
+    fake_cluster.add("one", (0, 1))
+    fake_cluster.held["one"].settings["min.insync.replicas"] = "1"
+    fake_cluster.add("two", (0, 1))
+    fake_cluster.held["two"].settings["min.insync.replicas"] = "2"
+    one, two = json.loads(run("topic", "describe", "one", "two", "--json").out)
+    assert "replicas" not in one["promise"]
+    assert two["promise"].endswith("on disk (fdatasync); at least 2 replicas must have it")
 
 
 def test_describe_of_a_missing_topic_is_not_found(run: Run, fake_cluster: FakeCluster) -> None:

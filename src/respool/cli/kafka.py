@@ -69,8 +69,9 @@ class TopicInfo:
     name: str
     # Partition number -> its leader's broker id; None when nobody leads it.
     leaders: Mapping[int, int | None]
-    # Partition number -> how many of its replicas are in sync; empty where nobody asked.
-    in_sync: Mapping[int, int] = field(default_factory=dict)
+    # Partition number -> the brokers that hold it, and those of them that are in sync.
+    replicas: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    in_sync: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def partitions(self) -> list[int]:
@@ -140,8 +141,12 @@ class Cluster:
                     number: partition.leader if partition.leader >= 0 else None
                     for number, partition in topic.partitions.items()
                 },
+                replicas={
+                    number: tuple(partition.replicas)
+                    for number, partition in topic.partitions.items()
+                },
                 in_sync={
-                    number: len(partition.isrs) for number, partition in topic.partitions.items()
+                    number: tuple(partition.isrs) for number, partition in topic.partitions.items()
                 },
             )
             for topic in metadata.topics.values()

@@ -138,7 +138,8 @@ class Sender:
                 found = self._cluster.topics().get(self._topic)
             except CliError:
                 found = None
-            self._known = dict(found.in_sync) if found is not None else {}
+            in_sync = {} if found is None else found.in_sync
+            self._known = {number: len(brokers) for number, brokers in in_sync.items()}
         return self._known.get(partition)
 
     def _finish(self) -> int:

@@ -1,7 +1,7 @@
 """`respool topic`: create, list, describe, alter and delete topics."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
@@ -125,7 +125,9 @@ def list_topics(
 
 
 @app.command(
-    epilog="Examples:\n  respool topic describe rides\n  respool topic describe rides --json"
+    epilog="Piped, the fields are separated by tabs: topic, promise, text; topic, setting, name, value, source; "
+    "topic, partition, number, leader, start offset, end offset, messages, replicas, in sync.\n\n"
+    "Examples:\n  respool topic describe rides\n  respool topic describe rides --json"
 )
 def describe(
     names: Names,
@@ -233,6 +235,13 @@ def delete(
 def promise(settings: Sequence["Setting"]) -> str:
     """What acks=all means for this topic, in words."""
     values = {setting.name: setting.value for setting in settings}
+    needed = values.get("min.insync.replicas", "1")
+    together = "" if needed == "1" else f"; at least {needed} replicas must have it"
+    return _promise_of_each(values) + together
+
+
+def _promise_of_each(values: Mapping[str, str]) -> str:
+    """What it means on every broker that holds it."""
     match values.get("respool.flush"):
         case "always":
             return "acks=all answers after the data is on disk (fdatasync)"
@@ -310,6 +319,9 @@ def _describe(cluster: "Cluster", name: str) -> dict[str, object]:
                 "start_offset": held.start if held else None,
                 "end_offset": held.end if held else None,
                 "messages": held.messages if held and not compacted else None,
+                # The first should lead.
+                "replicas": list(topic.replicas.get(number, ())),
+                "in_sync": sorted(topic.in_sync.get(number, ())),
             }
         )
     return {
@@ -327,7 +339,12 @@ def _print_description(description: dict[str, object]) -> None:
     assert isinstance(settings, list)
     assert isinstance(partitions, list)
     setting_rows = [(each["name"], each["value"], each["source"]) for each in settings]
-    partition_rows = [tuple(each.values()) for each in partitions]
+    partition_rows = [
+        tuple(
+            ",".join(map(str, cell)) if isinstance(cell, list) else cell for cell in each.values()
+        )
+        for each in partitions
+    ]
     if not output.is_terminal():
         # One shape for every line: topic, what the line is about, then its fields.
         output.print_rows(output.Columns(), [(name, "promise", description["promise"])])
@@ -338,8 +355,10 @@ def _print_description(description: dict[str, object]) -> None:
     output.print_line(f"promise: {description['promise']}")
     shown = [(name, with_unit(name, value), source) for name, value, source in setting_rows]
     output.print_rows(output.Columns("setting", "value", "source"), shown)
-    columns = ("partition", "leader", "start offset", "end offset", "messages")
-    output.print_rows(output.Columns(*columns, numbers=columns), partition_rows)
+    numbers = ("partition", "leader", "start offset", "end offset", "messages")
+    output.print_rows(
+        output.Columns(*numbers, "replicas", "in sync", numbers=numbers), partition_rows
+    )
 
 
 def with_unit(name: str, value: str) -> str:
