@@ -1,6 +1,7 @@
 """A partition that is offline here, and those it is left to."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -56,6 +57,20 @@ def test_who_has_the_only_copy_that_is_in_sync_keeps_its_place() -> None:
         world.fail()
         await asyncio.sleep(2 * LOOK_EVERY_S)
         assert world.catalog.writes == []
+
+    play(story)
+
+
+def test_it_is_left_to_one_that_is_eligible_where_nobody_else_is_in_sync() -> None:
+    """1. Both are eligible, and the one that is offline is elected.   2. The other one has everything as well."""
+
+    async def story(bench: Bench) -> None:
+        world = World(bench, replace(image_of(ME, leader_epoch=4), elr=(TWO,)))
+        world.fail()
+        await asyncio.sleep(2 * LOOK_EVERY_S)
+        (written,) = world.catalog.written()
+        assert (written.leader, written.leader_epoch) == (None, 5)
+        assert (written.isr, written.elr) == ((), (TWO,))
 
     play(story)
 

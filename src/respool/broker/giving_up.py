@@ -1,7 +1,7 @@
 """A partition that went offline here is left to the others: it leaves the ISR, and another one leads.
 
-Only where another replica is in sync and runs. Else this broker has the only copy that is worth anything: it keeps its
-place, and the partition is back when the broker is restarted on a sound disk.
+Only where another replica is in sync, or eligible, and runs. Else this broker has the only copy that is worth anything:
+it keeps its place, and the partition is back when the broker is restarted on a sound disk.
 """
 
 import asyncio
@@ -73,5 +73,6 @@ class GivingUp:
         )
 
     def _has_heir(self, image: PartitionImage) -> bool:
+        # Who is eligible has all that is committed too; elected out of the ELR itself, it may be the only one in sync.
         brokers = self._catalog.image.brokers
-        return any(one in brokers for one in image.isr if one != self._me)
+        return any(one in brokers for one in (*image.isr, *image.elr) if one != self._me)
