@@ -66,6 +66,8 @@ class MirrorLink:
         self.topics: dict[str, TopicMap] = {}
         # Set while somebody asks for the metadata, so that all who want them anew ask once.
         self._refreshing: asyncio.Task[None] | None = None
+        # Known after the first `refresh`.
+        self.cluster_id: str | None = None
 
     async def close(self) -> None:
         await self._peers.close()
@@ -131,6 +133,7 @@ class MirrorLink:
         raise failure
 
     def _take(self, reply: Any) -> None:
+        self.cluster_id = reply.cluster_id
         if reply.brokers:
             brokers = {BrokerId(one.node_id): (str(one.host), one.port) for one in reply.brokers}
             self._addresses = brokers | self._first

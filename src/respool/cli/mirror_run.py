@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from respool.cli import output
-from respool.cli.errors import BrokerUnreachable, CliError, NotFound
+from respool.cli.errors import BrokerUnreachable, CliError, NotFound, UsageError
 from respool.cli.kafka import Cluster
 from respool.cli.mirror_copy import MirrorCopy
 from respool.cli.mirror_groups import GroupCare
@@ -136,6 +136,10 @@ class MirrorRun:
 
     async def _survey_first(self) -> None:
         try:
+            # Before anything is created or stopped.
+            await self._source.refresh()
+            await self._target.refresh()
+            self._refuse_a_copy_of_itself()
             await self._survey()
         except Unreachable as error:
             raise BrokerUnreachable(str(error)) from error
@@ -146,6 +150,14 @@ class MirrorRun:
                     hint=f"see: respool topic list --broker {self._plan.source}",
                 )
             self._report.note("no topic matches yet; waiting for one")
+
+    def _refuse_a_copy_of_itself(self) -> None:
+        source, target = self._source.cluster_id, self._target.cluster_id
+        if source is not None and source == target:
+            raise UsageError(
+                f"--from {self._plan.source} and --to {self._plan.target} are brokers of the same cluster, {source}",
+                hint="a mirror is a copy in another cluster",
+            )
 
     async def _keep_surveying(self) -> None:
         while True:
