@@ -94,10 +94,7 @@ def remove(settings: Settings, broker: BrokerId, *, force: bool, yes: bool, as_j
 
 def _remove(view: ClusterView, *, broker: BrokerId, force: bool) -> list[GuardedWrite]:
     if view.is_live(broker):
-        raise CliError(
-            f"broker {broker} is up",
-            hint=f"drain it with: respool cluster drain {broker}; then stop it; then remove it",
-        )
+        raise CliError(f"broker {broker} is up", hint=_before_removal(view, broker))
     held = holdings(view, broker).replicas
     entry = view.registry.get(broker)
     if held and not force and entry is not None and not entry.is_removed:
@@ -107,6 +104,18 @@ def _remove(view: ClusterView, *, broker: BrokerId, force: bool) -> list[Guarded
             "they are made anew from the other replicas",
         )
     return broker_requests.remove(view, broker, is_forced=force)
+
+
+def _before_removal(view: ClusterView, broker: BrokerId) -> str:
+    """What is still to be done with a broker that is up."""
+    entry = view.registry.get(broker)
+    if entry is None or not (entry.is_drained or entry.is_removed):
+        return f"drain it with: respool cluster drain {broker}; then stop it; then remove it"
+    held = holdings(view, broker).replicas
+    if held:
+        left = output.counted(held, "replica")
+        return f"it is being drained, {left} to go: respool cluster status; then stop it; then remove it"
+    return "it is drained: stop it, then remove it"
 
 
 def _confirm_loss(view: ClusterView, broker: BrokerId) -> None:

@@ -33,9 +33,11 @@ class Shown(NamedTuple):
 
 def show_status(settings: Settings, how: Shown) -> None:
     async def work(cluster: ClusterStore) -> Document:
+        sight = await cluster.look()
+        sight.check_is_there()
         if how.watch:
             await _watch(cluster, as_json=how.as_json)
-        return describe(await cluster.look())
+        return describe(sight)
 
     try:
         document = cluster_store.run(settings, work)
@@ -43,7 +45,14 @@ def show_status(settings: Settings, how: Shown) -> None:
         if how.watch:
             return
         raise
-    _print(document, as_json=how.as_json)
+    try:
+        _print(document, as_json=how.as_json)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if not how.check:
+            raise
+        # Whoever closed the pipe has seen enough of the text, and not yet how the check ended.
+        output.drop_what_is_left()
     if how.check and not document["is_well"]:
         raise typer.Exit(ExitCode.FAILED)
 

@@ -46,6 +46,18 @@ class Sight:
     controller: BrokerId | None
     view: ClusterView
 
+    def check_is_there(self) -> None:
+        """Of a cluster that was never there nothing can be said, least of all that it is well.
+
+        Raises:
+            NotFound: no broker has ever registered under this name.
+        """
+        if not self.view.registry and not self.view.brokers and not self.view.topics:
+            raise NotFound(
+                f"there is no cluster {self.cluster!r} in this etcd: no broker has ever registered there",
+                hint="give the name that its brokers have (their setting `cluster`) with --cluster",
+            )
+
 
 class ClusterStore:
     def __init__(self, store: MetadataStore, settings: Settings) -> None:

@@ -4,7 +4,6 @@ Start-up must stay quick: this file and those it imports bring in typer and litt
 readers are imported by the command that needs them, when it runs.
 """
 
-import os
 import sys
 from typing import Annotated
 
@@ -58,9 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough of it (head, less): nothing went wrong. What Python would still flush at
-        # exit has nowhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has enough of it (head, less): nothing went wrong.
+        output.drop_what_is_left()
         return ExitCode.OK
     except OSError as error:
         # A file that may not be read, a disk that is full: the system's words are the best there are.

@@ -6,6 +6,7 @@ tab-separated fields without a heading, ready for cut and awk. rich is imported 
 """
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -107,6 +108,11 @@ def note(text: str, *, style: str = "") -> None:
     from rich.text import Text
 
     _console(stderr=True).print(Text(printable(text), style=style), soft_wrap=True)
+
+
+def drop_what_is_left() -> None:
+    """The pipe is closed: what Python would still flush at exit has nowhere to go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_error(message: str, hint: str = "") -> None:
