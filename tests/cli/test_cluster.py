@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -183,6 +185,17 @@ def test_watching_prints_each_change_until_ctrl_c(
     assert states == [["up", "up", "up"], ["up", "up", "missing"]]
 
 
+def test_a_check_is_not_lost_when_the_reader_of_the_pipe_has_enough(cluster: StoredCluster) -> None:
+    cluster.create("rides", image_of(3, isr=[], leader=None))
+    for flags, code in (["--check"], ExitCode.FAILED), ([], ExitCode.OK):
+        reader, writer = os.pipe()
+        os.close(reader)
+        command = [sys.executable, "-m", "respool.cli", "cluster", "status", *flags, *cluster.flags]
+        ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+        os.close(writer)
+        assert (ended.returncode, ended.stderr) == (code, b"")
+
+
 # -- finding the cluster ---------------------------------------------------------------------------------------------
 
 
@@ -194,6 +207,15 @@ def test_a_cluster_is_found_by_the_environment_too(
     monkeypatch.setenv("RESPOOL_ETCD_ALLOW_OLD_VERSIONS", "true")
     ended = run("cluster", "status", "--json")
     assert len(json.loads(ended.out)["brokers"]) == 3
+
+
+@pytest.mark.parametrize("command", [["status"], ["status", "--check"], ["balance"]], ids=" ".join)
+def test_a_cluster_that_was_never_there_is_not_found(
+    run: Run, cluster: StoredCluster, command: list[str]
+) -> None:
+    ended = run("cluster", *command, *cluster.flags, "--cluster", "nope")
+    assert (ended.code, ended.out) == (ExitCode.NOT_FOUND, "")
+    assert "there is no cluster 'nope'" in ended.err
 
 
 def test_without_an_etcd_it_is_asked_for(run: Run) -> None:
@@ -282,6 +304,20 @@ def test_a_broker_that_is_up_is_not_removed(run: Run, cluster: StoredCluster) ->
         assert "broker 3 is up" in ended.err
         assert "respool cluster drain 3" in ended.err
     assert not cluster.view().registry[BrokerId(3)].is_removed
+
+
+def test_a_drained_broker_that_is_up_is_to_be_stopped_and_not_drained_again(
+    run: Run, cluster: StoredCluster
+) -> None:
+    cluster.create("rides", image_of(3, 1))
+    assert cluster.command(run, "drain", "3", "--no-wait").code == 0
+    draining = cluster.command(run, "remove", "3")
+    assert "it is being drained, 1 replica to go" in draining.err
+    assert cluster.command(run, "drain", "2").code == 0
+    drained = cluster.command(run, "remove", "2")
+    assert drained.code == ExitCode.FAILED
+    assert "it is drained: stop it, then remove it" in drained.err
+    assert "respool cluster drain" not in drained.err
 
 
 def test_a_stopped_broker_that_holds_nothing_is_removed(run: Run, cluster: StoredCluster) -> None:
@@ -428,3 +464,41 @@ def test_what_somebody_else_moves_meanwhile_is_left_to_them(
     assert cluster.command(run, "balance", "--no-wait").code == 0
     assert cluster.image("rides", 0).target == (3, 1)
     assert any(3 in cluster.image("rides", number).target for number in range(1, 6))
+
+
+def test_leaders_that_are_elsewhere_are_brought_back(run: Run, cluster: StoredCluster) -> None:
+    cluster.create(
+        "rides",
+        image_of(1, 2),
+        image_of(2, 3),
+        # Broker 3 was away, and leads nothing since.
+        image_of(3, 1, leader=1),
+    )
+    before = cluster.view()
+    dry = cluster.command(run, "balance", "--dry-run")
+    assert (dry.code, dry.out) == (0, "")
+    assert "1 leader to bring back; nothing was changed" in dry.err
+    shown = json.loads(cluster.command(run, "balance", "--dry-run", "--json").out)
+    assert shown["leaders"] == [{"topic": "rides", "partition": 2, "from": 1, "to": 3}]
+    assert cluster.view() == before
+    # No controller is needed for it.
+    ended = cluster.command(run, "balance", "--yes")
+    assert ended.code == 0, ended.err
+    assert "1 partition led as preferred again" in ended.err
+    assert [cluster.image("rides", number).leader for number in range(3)] == [1, 2, 3]
+    assert "nothing to move" in cluster.command(run, "balance", "--yes").err
+
+
+def test_a_leader_that_is_not_in_sync_is_not_brought_back(run: Run, cluster: StoredCluster) -> None:
+    cluster.create("rides", image_of(1, 2), image_of(2, 3), image_of(3, 1, isr=[1]))
+    ended = cluster.command(run, "balance", "--yes")
+    assert ended.code == 0
+    assert cluster.image("rides", 2).leader == 1
+
+
+def test_leaders_are_even_after_balancing(run: Run, cluster: StoredCluster) -> None:
+    cluster.create("rides", *[image_of(1, 2, 3)] * 9)
+    with cluster.controlled():
+        assert cluster.command(run, "balance", "--yes").code == 0
+    shown = json.loads(cluster.command(run, "status", "--json").out)
+    assert [one["leads"] for one in shown["brokers"]] == [3, 3, 3]

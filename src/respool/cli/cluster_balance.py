@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from respool.cli import cluster_store, output
 from respool.cli.asking import confirm
@@ -10,6 +11,8 @@ from respool.cli.cluster_store import ClusterStore
 from respool.cli.cluster_wait import wait_until_none_left
 from respool.cluster.balance import balanced_targets
 from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.leader_requests import ElectionKind, elect_leaders
+from respool.cluster.preferred import can_return
 from respool.cluster.reassignment import is_moving
 from respool.cluster.reassignment_requests import reassign
 from respool.cluster.view import ClusterView
@@ -33,19 +36,33 @@ class Move:
 Moves = Mapping[TopicPartition, Move]
 
 
+class Return(NamedTuple):
+    """A partition stays where it is, and goes back to the broker that should lead it."""
+
+    leader: BrokerId | None
+    preferred: BrokerId
+
+
+Returns = Mapping[TopicPartition, Return]
+
+
 def balance(
     settings: Settings, *, dry_run: bool = False, yes: bool, wait: bool = True, as_json: bool
 ) -> None:
-    async def look(cluster: ClusterStore) -> Moves:
-        return plan((await cluster.look()).view)
+    async def look(cluster: ClusterStore) -> tuple[Moves, Returns]:
+        sight = await cluster.look()
+        sight.check_is_there()
+        moves = plan(sight.view)
+        returns = plan_returns(sight.view)
+        return moves, {of: one for of, one in returns.items() if of not in moves}
 
-    moves = cluster_store.run(settings, look)
-    _show(moves, dry_run=dry_run, as_json=as_json)
-    if not moves or dry_run:
+    moves, returns = cluster_store.run(settings, look)
+    _show(moves, returns, dry_run=dry_run, as_json=as_json)
+    if dry_run or not (moves or returns):
         return
     if not yes:
         # Between two connections, for Ctrl-C does not reach a question within a loop of events.
-        moved = output.counted(len(moves), "partition")
+        moved = output.counted(len(moves) + len(returns), "partition")
         confirm(f"Change {moved}?", why=f"this changes {moved}")
     try:
         cluster_store.run(settings, lambda cluster: _carry_out(cluster, moves, wait=wait))
@@ -57,7 +74,9 @@ def balance(
 async def _carry_out(cluster: ClusterStore, moves: Moves, *, wait: bool) -> None:
     await cluster.change(lambda view: begin(view, moves))
     if not wait:
-        output.note("they are on the way; look with: respool cluster status")
+        await _bring_leaders_back(cluster)
+        if any(move.copies for move in moves.values()):
+            output.note("they are on the way; look with: respool cluster status")
         return
     await wait_until_none_left(
         cluster,
@@ -65,7 +84,23 @@ async def _carry_out(cluster: ClusterStore, moves: Moves, *, wait: bool) -> None
         doing="balancing",
         unit="partitions moved",
     )
+    # Only now: who is to lead may have had to copy everything first.
+    await _bring_leaders_back(cluster)
     output.note("balanced")
+
+
+async def _bring_leaders_back(cluster: ClusterStore) -> None:
+    """The controller does so by itself only now and then, and only where much of it is elsewhere."""
+    returned: set[TopicPartition] = set()
+
+    def elect(view: ClusterView) -> list[GuardedWrite]:
+        # Decided again where somebody was faster, and by then some may have been written.
+        returned.update(plan_returns(view))
+        return elect_leaders(view, ElectionKind.PREFERRED).writes
+
+    await cluster.change(elect)
+    if returned:
+        output.note(f"{output.counted(len(returned), 'partition')} led as preferred again")
 
 
 def plan(view: ClusterView) -> Moves:
@@ -75,6 +110,15 @@ def plan(view: ClusterView) -> Moves:
         assert image is not None
         moves[of] = Move(before=image.target, after=after)
     return moves
+
+
+def plan_returns(view: ClusterView) -> Returns:
+    """The partitions that others lead than should, where those could."""
+    return {
+        TopicPartition(topic.name, number): Return(image.leader, image.replicas[0])
+        for topic, number, image in view.partitions()
+        if image.leader != image.replicas[0] and can_return(image, view)
+    }
 
 
 def begin(view: ClusterView, moves: Moves) -> list[GuardedWrite]:
@@ -92,7 +136,7 @@ def count_on_the_way(view: ClusterView, moves: Moves) -> int:
     return sum(is_moving(image) for image in images)
 
 
-def _show(moves: Moves, *, dry_run: bool, as_json: bool) -> None:
+def _show(moves: Moves, returns: Returns, *, dry_run: bool, as_json: bool) -> None:
     copies = sum(move.copies for move in moves.values())
     if as_json:
         output.print_json(
@@ -108,6 +152,15 @@ def _show(moves: Moves, *, dry_run: bool, as_json: bool) -> None:
                     }
                     for of, move in moves.items()
                 ],
+                "leaders": [
+                    {
+                        "topic": of.topic,
+                        "partition": of.partition,
+                        "from": one.leader,
+                        "to": one.preferred,
+                    }
+                    for of, one in returns.items()
+                ],
             }
         )
         return
@@ -121,11 +174,13 @@ def _show(moves: Moves, *, dry_run: bool, as_json: bool) -> None:
         output.print_rows(output.Columns(*columns, numbers=("partition",)), shown)
     if len(rows) > len(shown):
         output.note(f"and {len(rows) - len(shown):,} more; --json has them all")
-    if not rows:
+    if not rows and not returns:
         output.note("all is balanced; there is nothing to move")
         return
     leading = sum(not move.copies for move in moves.values())
     told = [f"{output.counted(copies, 'replica')} to copy"] if copies else []
     if leading:
         told.append(f"{output.counted(leading, 'partition')} that only another one is to lead")
+    if returns:
+        told.append(f"{output.counted(len(returns), 'leader')} to bring back")
     output.note(", ".join(told) + ("; nothing was changed" if dry_run else ""))
