@@ -380,6 +380,29 @@ def test_a_new_broker_is_told_how_to_join(run: Run, cluster: StoredCluster) -> N
     assert f"--broker-id 4 --etcd {cluster.flags[1]} --cluster {cluster.flags[3]}" in ended.err
 
 
+def test_a_new_broker_joins_by_the_file_by_which_the_cluster_was_found(
+    run: Run, cluster: StoredCluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "cluster.toml"
+    etcd, name = cluster.flags[1], cluster.flags[3]
+    file.write_text(f'etcd = "{etcd}"\ncluster = "{name}"\netcd_allow_old_versions = true\n')
+    ended = run("cluster", "add", "4", "--config", str(file))
+    assert ended.code == 0, ended.err
+    assert f"respool serve --broker-id 4 --config {file} --data DIR" in ended.err
+    assert f"respool cluster balance --config {file}\n" in ended.err
+
+
+def test_a_new_broker_is_told_what_stands_only_in_the_environment_here(
+    run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    etcd, name = cluster.flags[1], cluster.flags[3]
+    monkeypatch.setenv("RESPOOL_ETCD", etcd)
+    monkeypatch.setenv("RESPOOL_CLUSTER", name)
+    ended = run("cluster", "add", "4", *cluster.flags[4:])
+    told = f"--broker-id 4 --etcd {etcd} --cluster {name} --set etcd_allow_old_versions=true"
+    assert told in ended.err
+
+
 def test_a_broker_gets_its_part_once_it_is_up(
     run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import respool
 from cli.running import Run
+from respool.cli import cluster_status
 from respool.cli.errors import EXIT_CODE_MEANING, ExitCode
 from respool.cli.main import main
 
@@ -52,6 +53,13 @@ def test_every_command_has_help_with_an_example(run: Run, command: list[str]) ->
 
 def test_an_extra_in_a_help_text_is_not_taken_for_markup(run: Run) -> None:
     assert "respool[dev-cluster]" in run("cluster", "up", "--help").out
+
+
+def test_the_fields_of_a_piped_status_are_named(run: Run) -> None:
+    shown = run("cluster", "status", "--help").out
+    assert ", ".join(("number", *cluster_status.BROKER_COLUMNS[1:])) in shown
+    for kind in ("cluster", *cluster_status.TROUBLES, "moving"):
+        assert kind in shown
 
 
 def test_every_command_that_prints_data_has_json(run: Run) -> None:

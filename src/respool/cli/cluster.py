@@ -76,8 +76,13 @@ def up(
 
 
 @app.command(
-    epilog="Piped, each line begins with what it is about (cluster, broker, offline, under_min_isr, "
-    "under_replicated, moving), and its fields are separated by tabs.\n\n"
+    epilog="Piped, each line begins with what it is about, and its fields are separated by tabs:\n"
+    "  cluster, name, controller, topics, partitions,\n"
+    "    and counts: offline, under_min_isr, under_replicated, moving\n"
+    "  broker, number, address, rack, state, leads, replicas, behind, coming\n"
+    "  offline | under_min_isr | under_replicated,\n"
+    "    topic, partition, leader, replicas, in sync\n"
+    "  moving, topic, partition, from, to, copied\n\n"
     "Examples:\n"
     "  respool cluster status --etcd 127.0.0.1:2379\n"
     "  respool cluster status --config respool.toml --check --json\n"
@@ -189,7 +194,9 @@ def add(
     from respool.model.ids import BrokerId
 
     loaded = cluster_store.load(etcd=etcd, cluster=cluster, config=config, pairs=settings)
-    cluster_brokers.add(loaded, BrokerId(broker), balance=balance, yes=yes, as_json=as_json)
+    given = cluster_store.flags_as_given(etcd=etcd, cluster=cluster, config=config, pairs=settings)
+    how = cluster_brokers.Added(balance=balance, yes=yes, as_json=as_json, found_by=given)
+    cluster_brokers.add(loaded, BrokerId(broker), how)
 
 
 @app.command(

@@ -1,7 +1,10 @@
 """The work of `respool cluster drain`, `remove` and `add`: what an operator does with one broker."""
 
 import asyncio
+import shlex
+from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from respool.cli import cluster_store, output
 from respool.cli.asking import confirm
@@ -141,15 +144,23 @@ def _confirm_loss(view: ClusterView, broker: BrokerId) -> None:
 # -- add -------------------------------------------------------------------------------------------------------------
 
 
-def add(settings: Settings, broker: BrokerId, *, balance: bool, yes: bool, as_json: bool) -> None:
+class Added(NamedTuple):
+    balance: bool
+    yes: bool
+    as_json: bool
+    # The flags by which the cluster was found.
+    found_by: Sequence[str]
+
+
+def add(settings: Settings, broker: BrokerId, how: Added) -> None:
     async def work(cluster: ClusterStore) -> None:
         view = (await cluster.look()).view
         entry = view.registry.get(broker)
         is_admitted = entry is not None and (entry.is_removed or entry.is_drained)
         if is_admitted:
             await cluster.change(lambda view: broker_requests.admit(view, broker))
-        _tell(view, broker, settings, is_admitted=is_admitted, is_waiting=balance)
-        if as_json and not balance:
+        _tell(view, broker, settings, how, is_admitted=is_admitted)
+        if how.as_json and not how.balance:
             is_known = entry is not None
             output.print_json(
                 {
@@ -159,16 +170,16 @@ def add(settings: Settings, broker: BrokerId, *, balance: bool, yes: bool, as_js
                     "up": view.is_live(broker),
                 }
             )
-        if balance:
+        if how.balance:
             await _wait_until_up(cluster, broker)
 
     cluster_store.run(settings, work)
-    if balance:
-        balance_cluster(settings, yes=yes, as_json=as_json)
+    if how.balance:
+        balance_cluster(settings, yes=how.yes, as_json=how.as_json)
 
 
 def _tell(
-    view: ClusterView, broker: BrokerId, settings: Settings, *, is_admitted: bool, is_waiting: bool
+    view: ClusterView, broker: BrokerId, settings: Settings, how: Added, *, is_admitted: bool
 ) -> None:
     if is_admitted:
         output.note(f"broker {broker} may hold replicas again")
@@ -179,12 +190,24 @@ def _tell(
             f"broker {broker} {'is down' if broker in view.registry else 'is new'}; it joins when it is started:"
         )
     if not view.is_live(broker):
+        joined_by = _joined_by(settings, how.found_by)
         output.note(
-            f"  respool serve --broker-id {broker} --etcd {settings.etcd} --cluster {settings.cluster} "
-            "--data DIR --listen HOST:PORT"
+            f"  respool serve --broker-id {broker} {joined_by} --data DIR --listen HOST:PORT"
         )
-    if not is_waiting:
-        output.note("then give it its part of the partitions with: respool cluster balance")
+    if not how.balance:
+        command = shlex.join(["respool", "cluster", "balance", *how.found_by])
+        output.note(f"then give it its part of the partitions with: {command}")
+
+
+def _joined_by(settings: Settings, found_by: Sequence[str]) -> str:
+    """The flags that lead a new broker to the cluster this command was asked of."""
+    flags = list(found_by)
+    if "--config" not in flags:
+        # Where it is may stand in this shell's environment, and the broker is started elsewhere.
+        for name, value in {"--cluster": settings.cluster, "--etcd": settings.etcd}.items():
+            if name not in flags:
+                flags = [name, value, *flags]
+    return shlex.join(flags)
 
 
 async def _wait_until_up(cluster: ClusterStore, broker: BrokerId) -> None:

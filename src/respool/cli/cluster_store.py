@@ -180,6 +180,19 @@ def load(
     return settings
 
 
+def flags_as_given(
+    *, etcd: str | None, cluster: str | None, config: Path | None, pairs: list[str] | None
+) -> list[str]:
+    """The same again, for a command that somebody is told to type."""
+    flags: list[str] = []
+    for name, value in {"--config": config, "--etcd": etcd, "--cluster": cluster}.items():
+        if value is not None:
+            flags += [name, str(value)]
+    for pair in pairs or ():
+        flags += ["--set", pair]
+    return flags
+
+
 def _brokers_there_are(view: ClusterView) -> str:
     known = ", ".join(str(one) for one in sorted(view.registry))
     return f"there are {known}: respool cluster status" if known else "there are none yet"
