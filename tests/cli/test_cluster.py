@@ -163,6 +163,19 @@ def test_on_a_terminal_troubles_are_drawn_the_worst_of_each_partition_and_only_t
     assert "1 topic, 25 partitions; controller: 1" in ended.out
 
 
+def test_the_worst_troubles_are_drawn_first(
+    run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("a", *[image_of(1, 2, 3, isr=[1, 2])] * cluster_status.LISTED_MAX)
+    cluster.create("b", image_of(1, 2, isr=[1]), overrides={"min.insync.replicas": "2"})
+    cluster.create("c", image_of(3, isr=[], leader=None))
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "160")
+    drawn = cluster.command(run, "status").out
+    worst = [drawn.index(text) for text in cluster_status.WORST_FIRST]
+    assert worst == sorted(worst)
+
+
 def test_watching_prints_each_change_until_ctrl_c(
     run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

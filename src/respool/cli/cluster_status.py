@@ -164,6 +164,7 @@ TROUBLES = {
     "under_min_isr": "too few in sync for acks=all",
     "under_replicated": "not all in sync",
 }
+WORST_FIRST = list(TROUBLES.values())
 
 
 def _print(document: Document, *, as_json: bool) -> None:
@@ -206,7 +207,9 @@ def _draw(document: Document) -> None:
         for one in document[trouble]
     }
     _draw_some(
-        ("topic", "partition", "leader", "replicas", "in sync", "trouble"), sorted(named.values())
+        ("topic", "partition", "leader", "replicas", "in sync", "trouble"),
+        # The worst first: of many only some are drawn.
+        sorted(named.values(), key=lambda row: (WORST_FIRST.index(row[-1]), row)),
     )
     _draw_some(
         ("topic", "partition", "from", "to", "copied"),
