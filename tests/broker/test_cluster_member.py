@@ -92,6 +92,19 @@ async def test_nobody_waits_for_a_broker_that_stops_while_the_store_is_away(
     assert cluster.loop.time() - began < 1
 
 
+@plays(brokers=2)
+async def test_a_stop_ends_also_when_the_store_is_gone_before_it_could_be_told(
+    cluster: Cluster,
+) -> None:
+    broker = cluster[ONE].broker
+    await cluster[ONE].run(broker.leave_leadership())
+    await cluster[ONE].run(broker.stop())
+    cluster[ONE].store.manners.is_cut = True
+    began = cluster.loop.time()
+    await cluster[ONE].run(broker.leave_cluster())
+    assert 5 <= cluster.loop.time() - began < 6
+
+
 @plays(brokers=3, copies_per_broker_max=1)
 async def test_partitions_are_moved_a_few_at_a_time_and_all_of_them_arrive(
     cluster: Cluster,

@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 # So often within the time that a follower may lag, leaders look whether one does.
 TICKS_WITHIN_LAG = 4
+# How long a broker that stops waits for the metadata store.
+LEAVE_S_MAX = 5.0
 
 
 class ClusterMember:
@@ -173,9 +175,17 @@ class ClusterMember:
             logger.warning("others did not take over in time all that this broker leads")
 
     async def leave(self) -> None:
-        """All is synced and closed: say that this stop was clean, and go."""
-        if self._membership is not None and self._membership.is_stopping:
-            await self._membership.leave()
+        """All is synced and closed: say that this stop was clean, and go.
+
+        Not for ever: that it was clean is in the data folder too, and the lease runs out by itself.
+        """
+        if self._membership is None or not self._membership.is_stopping:
+            return
+        try:
+            async with asyncio.timeout(LEAVE_S_MAX):
+                await self._membership.leave()
+        except TimeoutError:
+            logger.warning("the metadata store was not told that this broker has stopped")
 
     # -- what others change ------------------------------------------------------------------------------------------
 
