@@ -299,7 +299,16 @@ def test_the_brokers_together_hold_as_many_replicas_as_each_of_them_may(tmp_path
             await node.create("other", partition_count=2, replication_factor=2)
         with pytest.raises(InvalidPartitions):
             await node.create("other", partition_count=2**31 - 1)
-        await node.create("other", partition_count=2)
+        await node.create("other", partition_count=2, replication_factor=1)
+
+    play(tmp_path, story)
+
+
+def test_who_asks_for_no_number_of_replicas_gets_three_or_what_there_is(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        node, _ = await world.start(ONE, TWO)
+        image = await node.create(partition_count=1)
+        assert set(image.partitions[0].replicas) == {ONE, TWO}
 
     play(tmp_path, story)
 

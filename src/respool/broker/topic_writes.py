@@ -48,13 +48,12 @@ class TopicWrites:
         topic_id = TopicId(self._catalog.dice.uuid())
         assigned = None if not assignment else _brokers_of(assignment)
         count = self._settings.num_partitions if partition_count == USE_DEFAULT else partition_count
-        factor = (
-            self._settings.default_replication_factor
-            if replication_factor == USE_DEFAULT
-            else replication_factor
-        )
 
         def decide(view: ClusterView) -> list[GuardedWrite]:
+            factor = replication_factor
+            if factor == USE_DEFAULT:
+                # Who asks for no number gets what there is.
+                factor = min(self._settings.default_replication_factor, max(1, len(view.takers())))
             if name not in view.topics:
                 self._check_room(view, len(assigned) if assigned else count, factor=factor)
             return topics.create_topic(

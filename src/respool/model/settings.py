@@ -131,7 +131,10 @@ class Settings:
         default=1, metadata=_setting("Partitions of a topic created without saying how many.")
     )
     default_replication_factor: int = field(
-        default=1, metadata=_setting("Replicas of a topic created without saying how many.")
+        default=3,
+        metadata=_setting(
+            "Replicas of a topic created without saying how many; as many as there are brokers, at most."
+        ),
     )
     partitions_max: int = field(
         default=10_000, metadata=_setting("Partitions this broker holds at the most.")
