@@ -67,7 +67,8 @@ class FolderIdentity:
             )
         if cluster_id is not None and self.cluster_id != cluster_id:
             raise DataFolderMismatch(
-                f"the data folder belongs to cluster {self.cluster_id}, this is cluster {cluster_id}"
+                f"the data folder belongs to cluster {self.cluster_id}, this is cluster {cluster_id}: give the broker "
+                "a folder of its own (--data), or see whether it is to join another cluster (--etcd, --cluster)"
             )
 
 
