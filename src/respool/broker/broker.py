@@ -219,6 +219,7 @@ class Broker:
         # Not what the store has of an earlier run, which may have had another address.
         me = self.image.brokers[self.id] if address is None else self._endpoint(*address)
         await self.member.join(me, self.folder)
+        await self.producer_ids.prepare()
 
     async def leave_leadership(self) -> None:
         """Before a stop: let others lead what this broker leads, while it still serves."""

@@ -12,12 +12,15 @@ like theirs sent again, and be left out.
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable
 from hashlib import sha256
 
 from respool.cluster.keys import PRODUCER_IDS
 from respool.model.ids import ProducerId
-from respool.ports.metadata_store import Guard, GuardFailed, MetadataStore
+from respool.ports.metadata_store import Guard, GuardFailed, MetadataStore, StoreUnavailable
+
+logger = logging.getLogger(__name__)
 
 BLOCK_SIZE = 1_000
 COUNTED_BITS = 40
@@ -35,15 +38,24 @@ class ProducerIds:
         """The cluster's id need not be known before the first producer comes."""
         self._store = store
         self._cluster_id = cluster_id
-        self._block = iter(range(0))
+        self._block = range(0)
         self._claiming = asyncio.Lock()
+
+    async def prepare(self) -> None:
+        """Have some in hand, so that the first producers are served also while the store is away."""
+        async with self._claiming:
+            if not self._block:
+                try:
+                    self._block = await self._claim_block()
+                except StoreUnavailable as error:
+                    logger.info("producer ids are claimed when one is needed: %s", error)
 
     async def next(self) -> ProducerId:
         async with self._claiming:
-            for producer_id in self._block:
-                return ProducerId(producer_id)
-            self._block = iter(await self._claim_block())
-            return ProducerId(next(self._block))
+            if not self._block:
+                self._block = await self._claim_block()
+            producer_id, self._block = self._block[0], self._block[1:]
+            return ProducerId(producer_id)
 
     async def _claim_block(self) -> range:
         # A block claimed and lost with a crash is never given out: ids are plenty.
