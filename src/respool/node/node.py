@@ -57,7 +57,8 @@ def run(settings: Settings) -> int:
     except (RespoolError, StoreUnavailable, OSError) as error:
         # The last word before the exit.
         print(f"respool: {_in_words(error, settings)}", file=sys.stderr)  # noqa: T201
-        return EXIT_UNREACHABLE if isinstance(error, StoreUnavailable) else 1
+        is_etcd_away = settings.etcd and isinstance(error, StoreUnavailable)
+        return EXIT_UNREACHABLE if is_etcd_away else 1
     return exit_code
 
 
