@@ -24,11 +24,9 @@ from replication.sim_replica import PendingProduce, Replica
 from replication.sim_store import MemoryStore
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch, Offset
-from respool.model.topic_config import Flush
 from respool.replication.effects import AskLeaderRange, ProposeIsr
 from respool.replication.follower import Fetched, FetchFrom
 from respool.replication.leader import Leader
-from respool.replication.restart import may_stay_in_sync
 from respool.replication.rules import ALL_RULES, Rules
 
 REPLY_TIMEOUT_MS = 120
@@ -341,8 +339,8 @@ class World:
         replica, image = self.replicas[broker], self.store.image
         is_first = replica.incarnation == 0
         wanted = image
-        flush = Flush.ALWAYS if self.is_synced else Flush.OS
-        may_stay = may_stay_in_sync(flush, was_stopped_cleanly=replica.was_stopped_cleanly)
+        # Under respool.flush=always it has all it ever said. Brokers do not rely on that: it may be another disk.
+        may_stay = self.is_synced or replica.was_stopped_cleanly
         is_believed = broker in image.isr or broker in image.elr
         if is_believed and not may_stay and self.controller_rules.removes_after_crash:
             wanted = without(
