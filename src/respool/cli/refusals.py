@@ -53,7 +53,7 @@ def _explain(code: str, topic: str, settings: Mapping[str, str]) -> Refusal | No
         case "POLICY_VIOLATION" if settings["respool.mirror"] == "true":
             return Refusal(
                 f"{topic} is a mirror of another cluster's topic (respool.mirror=true): only respool mirror writes it",
-                f"produce to that cluster; or, to write here from now on: respool mirror promote {topic} --to HOST:PORT",
+                f"produce to that cluster; or, to write here: respool mirror promote {topic} --to HOST:PORT",
             )
         case "INVALID_TIMESTAMP":
             before, after = (
