@@ -29,6 +29,7 @@ from broker.two_brokers import (
     state,
 )
 from respool.broker.marker_writer import _Marking
+from respool.model.errors import NotLeader
 from respool.model.ids import BrokerId, TopicPartition
 from respool.records.markers import EndTransactionMarker
 from respool.wire.api_table import Api
@@ -384,3 +385,32 @@ def test_an_end_that_is_on_its_way_to_a_leader_of_before_does_not_make_the_other
 
     leaders[SECOND] = BrokerId(3)
     assert marking.sees_other_leaders
+
+
+def test_a_new_leader_is_tried_again_soon_however_long_nobody_led() -> None:
+    """1. Nobody leads, and many tries are in vain.   2. A broker is elected, and does not know it at the first try."""
+    leaders: dict[TopicPartition, BrokerId | None] = {FIRST: None}
+    waited: list[int] = []
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NotLeader("as the test wants it")
+
+    writer: Any = SimpleNamespace(
+        remote=SimpleNamespace(leader_of=leaders.get, me=BrokerId(1)),
+        append=refuse,
+        retry_later=lambda _, *, tries: waited.append(tries),
+    )
+    marking = _Marking(
+        writer,
+        EndTransactionMarker(producer_id=1, producer_epoch=1, coordinator_epoch=0, is_commit=True),
+        (FIRST,),
+        needs_newer_epoch=False,
+        on_written=lambda: None,
+        is_wanted=lambda: True,
+    )
+    for _ in range(6):
+        marking.go_on()
+    leaders[FIRST] = BrokerId(1)
+    for _ in range(2):
+        marking.go_on()
+    assert waited == [1, 2, 3, 4, 5, 6, 1, 2]

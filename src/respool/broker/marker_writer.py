@@ -191,6 +191,8 @@ class _Marking:
         self._is_appending = False
         self._is_retrying = False
         self._tries = 0
+        # Of those: since a partition has had another leader. Each try after that waits longer than the one before.
+        self._tries_at_leaders = 0
 
     @property
     def is_wanted(self) -> bool:
@@ -212,7 +214,12 @@ class _Marking:
         self._is_retrying = False
         if not self.is_wanted:
             return
+        if self.sees_other_leaders:
+            # A broker that was elected, this one too, leads only when its epoch is on its disk. So the first try may
+            # come too early, and must not wait for the next as long as those to a leader that was away for minutes.
+            self._tries_at_leaders = 0
         self._tries += 1
+        self._tries_at_leaders += 1
         self._is_appending = True
         for name in sorted(self._left - self._under_way):
             self._append(name)
@@ -329,7 +336,7 @@ class _Marking:
             self._on_written()
         elif len(self._under_way) < len(self._left) and not self._is_retrying:
             self._is_retrying = True
-            self._writer.retry_later(self, tries=self._tries)
+            self._writer.retry_later(self, tries=self._tries_at_leaders)
 
 
 class _Outstanding:
