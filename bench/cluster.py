@@ -10,6 +10,7 @@ from bench.produce_load import ProduceSpec, window_for
 from bench.report import Column, Report, Table, megabytes, millions, percent, ratio
 from bench.requests import Client
 from bench.scale import KB, MB, MESSAGE_BYTES, Scale
+from bench.warm_memory import WarmMemory
 
 TOPIC = librdkafka.TOPIC
 ACKS_ALL = -1
@@ -31,12 +32,14 @@ SHARE_COLUMNS = (
 
 
 def run(scale: Scale, report: Report) -> None:
-    _share(scale, report)
+    # Three replicas take three times the pages.
+    with WarmMemory(3 * scale.cell_bytes_max) as memory:
+        _share(scale, report, memory)
     cluster_failover.run(scale, report)
     cluster_moving.run(scale, report)
 
 
-def _share(scale: Scale, report: Report) -> None:
+def _share(scale: Scale, report: Report, memory: WarmMemory) -> None:
     table = Table(
         "replication", "Cluster: three brokers, three replicas, beside one broker", SHARE_COLUMNS
     )
@@ -45,13 +48,24 @@ def _share(scale: Scale, report: Report) -> None:
     for turn in range(TURNS):
         for load, done in runs.items():
             report.progress(f"cluster: {load}, turn {turn + 1} of {TURNS}")
+            memory.refill()
             with BrokerProcess() as broker:
                 with Client(broker.host, broker.port) as client:
                     client.create_topic(TOPIC, partitions=PARTITIONS)
-                single = _load(scale, load, broker, broker, broker.address)
+                single = _load(
+                    scale, memory, load, measured=broker, leader=broker, address=broker.address
+                )
+            memory.refill()
             with ClusterProcess() as cluster:
                 cluster.create_topic(TOPIC, partitions=PARTITIONS)
-                together = _load(scale, load, cluster, *_leader_of_first(cluster))
+                together = _load(
+                    scale,
+                    memory,
+                    load,
+                    measured=cluster,
+                    leader=_leader_of_first(cluster),
+                    address=cluster.bootstrap,
+                )
             done.append((single, together))
     for load, pairs in runs.items():
         shares = [together.messages_per_s / one.messages_per_s for one, together in pairs]
@@ -80,15 +94,17 @@ def _share(scale: Scale, report: Report) -> None:
     report.add(table)
 
 
-def _leader_of_first(cluster: ClusterProcess) -> tuple[BrokerProcess, str]:
+def _leader_of_first(cluster: ClusterProcess) -> BrokerProcess:
     with cluster.client() as client:
         leader = partitions_of(client, TOPIC)[0].leader_id
-    return cluster.brokers[leader], cluster.bootstrap
+    return cluster.brokers[leader]
 
 
 def _load(
     scale: Scale,
+    memory: WarmMemory,
     load: str,
+    *,
     measured: BrokerProcess | ClusterProcess,
     leader: BrokerProcess,
     address: str,
@@ -114,4 +130,5 @@ def _load(
             bytes_max=scale.cell_bytes_max,
             warm_up_seconds=scale.seconds / 5,
         ),
+        memory=memory,
     )

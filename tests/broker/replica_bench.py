@@ -176,7 +176,7 @@ class Bench:
             broker,
             broker_epoch=10 * broker,
             leader_epoch=partition.leader_epoch,
-            offset=Offset(offset),
+            durable_end=Offset(offset),
             log_start=Offset(log_start),
             now_ms=self.clock.monotonic_ms(),
         )

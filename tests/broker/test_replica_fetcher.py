@@ -4,7 +4,12 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from respool.broker.replica_fetcher import NEWCOMERS_LANE, STEADY_LANE, ReplicaFetcher
+from respool.broker.replica_fetcher import (
+    NEWCOMERS_LANE,
+    STEADY_LANE,
+    WAIT_MS,
+    ReplicaFetcher,
+)
 from respool.model.ids import BrokerId
 from respool.replication.effects import WaitFor
 from respool.replication.follower import BACKOFF_MS
@@ -12,6 +17,7 @@ from respool.sim.clock import NodeClock
 from respool.sim.loop import SimLoop
 
 LEADER = BrokerId(2)
+HURRY_BYTES = 100
 
 
 class Leader:
@@ -60,6 +66,7 @@ def test_a_newcomer_that_is_put_off_is_fetched_again_while_the_round_waits() -> 
             work=leader,
             turns=turns,
             clock=NodeClock(loop),
+            hurry_bytes=HURRY_BYTES,
             broker_epoch=lambda: 1,
             spawn=loop.create_task,
         )
@@ -110,6 +117,7 @@ def test_a_leader_that_cannot_commit_is_asked_ever_less_often_until_records_come
             work=leader,
             turns=turns,
             clock=NodeClock(loop),
+            hurry_bytes=HURRY_BYTES,
             broker_epoch=lambda: 1,
             spawn=loop.create_task,
         )
@@ -119,6 +127,53 @@ def test_a_leader_that_cannot_commit_is_asked_ever_less_often_until_records_come
         running = loop.create_task(fetcher.run())
         await asyncio.sleep(10)
         assert waits == [20, 40, 80, 160, 320, 500, 500, 20]
+        running.cancel()
+
+    loop.run(story)
+    assert loop.unhandled == []
+
+
+def test_while_much_comes_it_fetches_on_and_waits_for_the_disk_only_when_no_more_does() -> None:
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        rounds: list[tuple[int, bool]] = []
+        records = [b"x" * HURRY_BYTES, b"x" * HURRY_BYTES, b"", b"x" * (HURRY_BYTES - 1)]
+        follower: Any = FollowingPartition()
+
+        async def fetch(asked: dict[Any, Any], *, wait_ms: int, **_: Any) -> list[Any]:
+            if not records:
+                await asyncio.Event().wait()
+            rounds.append((wait_ms, follower.follower.awaits_disk))
+            return [SimpleNamespace(partition=one, records=records.pop(0)) for one in asked]
+
+        async def take(reply: Any) -> list[Any]:
+            if reply.records:
+                follower.follower.awaits_disk = True
+            return []
+
+        leader: Any = SimpleNamespace(fetch=fetch, take=take)
+        turns: Any = SimpleNamespace(wait_ms=lambda _: 0, on_copied=lambda *_: None)
+        fetcher = ReplicaFetcher(
+            leader=LEADER,
+            requests=leader,
+            work=leader,
+            turns=turns,
+            clock=NodeClock(loop),
+            hurry_bytes=HURRY_BYTES,
+            broker_epoch=lambda: 1,
+            spawn=loop.create_task,
+        )
+        fetcher.add(follower)
+        running = loop.create_task(fetcher.run())
+        await asyncio.sleep(1)
+        # The third found nothing more; the leader would have kept it, had it been let.
+        assert rounds == [(WAIT_MS, False), (0, True), (0, True)]
+        follower.follower.awaits_disk = False
+        fetcher.wake()
+        await asyncio.sleep(1)
+        # The fourth brought little: it has to be on the disk first.
+        assert rounds[3:] == [(WAIT_MS, False)]
         running.cancel()
 
     loop.run(story)

@@ -1,5 +1,6 @@
 """What a follower asks its leader in Kafka's protocol, and what it makes of the answer."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,12 +14,16 @@ from respool.model.ids import LeaderEpoch, Offset
 from respool.ports.peers import PeerUnreachable
 from respool.replication.follower import FetchFrom
 from respool.wire.api_table import Api
+from respool.wire.fetch_reply import FetchedPart, FetchReplyView
 
 
 class Link:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.answers: list[Any] = []
+
+    async def fetch(self, broker: int, version: int, **fields: Any) -> Any:
+        return await self.ask(broker, Api.FETCH, version, **fields)
 
     async def ask(self, broker: int, key: int, version: int, **fields: Any) -> Any:
         del version
@@ -32,17 +37,20 @@ class Link:
 
 def fetch_reply(
     partition: Partition, *, session_id: int = 77, error: int = 0, **more: Any
-) -> SimpleNamespace:
-    fields = {
-        "partition_index": partition.name.partition,
-        "error_code": 0,
-        "high_watermark": 5,
-        "log_start_offset": 2,
-        "diverging_epoch": None,
-        "records": b"",
-    } | more
-    topic = SimpleNamespace(topic_id=partition.topic_id, partitions=[SimpleNamespace(**fields)])
-    return SimpleNamespace(error_code=error, session_id=session_id, responses=[topic])
+) -> FetchReplyView:
+    part = FetchedPart(
+        topic=partition.topic_id,
+        partition=partition.name.partition,
+        error_code=0,
+        high_watermark=5,
+        last_stable_offset=5,
+        log_start=2,
+        aborted=(),
+        records=memoryview(b""),
+        diverging=None,
+        leader=None,
+    )
+    return FetchReplyView(error_code=error, session_id=session_id, parts=[replace(part, **more)])
 
 
 def from_offset(offset: int) -> FetchFrom:
@@ -50,6 +58,7 @@ def from_offset(offset: int) -> FetchFrom:
         leader=TWO,
         leader_epoch=LeaderEpoch(3),
         offset=Offset(offset),
+        durable_end=Offset(offset),
         last_fetched_epoch=LeaderEpoch(2),
         log_start=Offset(1),
     )
@@ -70,7 +79,7 @@ class World:
 def test_a_fetch_says_who_asks_and_what_it_has() -> None:
     async def story(bench: Bench) -> None:
         world = World(bench)
-        world.link.answers = [fetch_reply(world.rides, records=b"some")]
+        world.link.answers = [fetch_reply(world.rides, records=memoryview(b"some"))]
         (reply,) = await world.fetch()
         assert (reply.records, reply.fetched.high_watermark, reply.fetched.log_start) == (
             b"some",
@@ -94,11 +103,11 @@ def test_a_fetch_says_who_asks_and_what_it_has() -> None:
 def test_a_diverging_epoch_is_taken_over_and_none_is_none() -> None:
     async def story(bench: Bench) -> None:
         world = World(bench)
-        for epoch, known in ((4, True), (-1, False)):
-            diverging = SimpleNamespace(epoch=epoch, end_offset=3)
-            world.link.answers = [fetch_reply(world.rides, diverging_epoch=diverging)]
+        for diverging in ((4, 3), None):
+            world.link.answers = [fetch_reply(world.rides, diverging=diverging)]
             (reply,) = await world.fetch()
-            assert (reply.fetched.diverging is not None) == known
+            told = reply.fetched.diverging
+            assert (None if told is None else (told.epoch, told.end)) == diverging
 
     play(story)
 

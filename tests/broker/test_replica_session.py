@@ -18,6 +18,7 @@ def fetch(offset: int) -> FetchFrom:
         leader=BrokerId(2),
         leader_epoch=LeaderEpoch(3),
         offset=Offset(offset),
+        durable_end=Offset(offset),
         last_fetched_epoch=LeaderEpoch(3),
         log_start=Offset(0),
     )

@@ -51,7 +51,7 @@ def reply_to(
             high_watermark=Offset(high_watermark),
             log_start=Offset(log_start),
         ),
-        records=records,
+        records=memoryview(records),
     )
 
 
@@ -82,8 +82,8 @@ def test_what_the_leader_sent_is_appended_as_it_is() -> None:
     play(story)
 
 
-def test_a_follower_fetches_on_only_when_what_it_has_is_on_the_disk() -> None:
-    """TRAPS rule 20: what it fetches from says what it has for good."""
+def test_a_follower_says_only_of_what_is_on_the_disk_that_it_has_it() -> None:
+    """TRAPS rule 20."""
 
     async def story(bench: Bench) -> None:
         rides = await follower_with(bench, respool_flush="always")
@@ -93,12 +93,15 @@ def test_a_follower_fetches_on_only_when_what_it_has_is_on_the_disk() -> None:
         await bench.work.take(reply_to(rides, batch_at(0)))
         await turns()
         assert follower.awaits_disk
-        assert follower.next_fetch() is None
+        fetch = follower.next_fetch()
+        assert fetch is not None
+        assert (fetch.offset, fetch.durable_end) == (1, 0)
+        follower.on_lost(fetch)
         bench.offload.release()
         await turns()
         fetch = follower.next_fetch()
         assert fetch is not None
-        assert fetch.offset == 1
+        assert (fetch.offset, fetch.durable_end) == (1, 1)
 
     play(story)
 

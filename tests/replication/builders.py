@@ -97,7 +97,7 @@ def fetch(
         broker,
         broker_epoch=100 + broker if broker_epoch is None else broker_epoch,
         leader_epoch=leader_epoch,
-        offset=Offset(offset),
+        durable_end=Offset(offset),
         log_start=Offset(log_start),
         now_ms=now_ms,
     )

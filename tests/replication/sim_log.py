@@ -45,8 +45,11 @@ class MemoryLog:
 
     def truncate_to(self, offset: Offset) -> None:
         assert offset >= self.log_start
-        del self.entries[offset - self.log_start :]
         self.epochs.truncate_end(offset)
+        if offset >= self.log_end:
+            # Nothing goes, and nothing is synced.
+            return
+        del self.entries[offset - self.log_start :]
         self.durable_end = self.log_end
         self.cuts += 1
 

@@ -271,7 +271,7 @@ class Replica:
                 who,
                 broker_epoch=broker_epoch,
                 leader_epoch=asked.leader_epoch,
-                offset=asked.offset,
+                durable_end=asked.durable_end,
                 log_start=asked.log_start,
                 now_ms=self.world.now_ms,
             )
@@ -401,7 +401,10 @@ class Replica:
         log = self.log
         self.high_watermark_checkpoint = min(self.high_watermark_checkpoint, log.log_end)
         effects = follower.on_truncated(
-            log_start=log.log_start, log_end=log.log_end, last_epoch=log.last_epoch
+            log_start=log.log_start,
+            log_end=log.log_end,
+            durable_end=self._counted_end(),
+            last_epoch=log.last_epoch,
         )
         self._as_follower(effects)
 

@@ -91,6 +91,7 @@ def test_a_fetch_says_where_the_log_ends_and_which_epoch_is_its_last() -> None:
         leader=ONE,
         leader_epoch=EPOCH,
         offset=Offset(10),
+        durable_end=Offset(10),
         last_fetched_epoch=LeaderEpoch(4),
         log_start=Offset(7),
     )
@@ -117,14 +118,41 @@ def test_nothing_is_asked_while_nobody_leads() -> None:
 def test_what_is_not_durable_is_not_reported() -> None:
     follower = follower_of(log_of(1))
     assert reply_to(follower, data()) == [Append()]
-    # While it is appended, and until it is synced, nothing is asked: a fetch from its end would say that it is safe.
     assert follower.next_fetch() is None
     follower.on_appended(Offset(5), last_epoch=EPOCH)
-    assert follower.next_fetch() is None
+    asked = asked_by(follower)
+    # It goes on from its end, and says that not all before it is safe.
+    assert (asked.offset, asked.durable_end) == (5, 1)
+    follower.on_fetched(asked, nothing())
     follower.on_durable(Offset(4))
+    asked = asked_by(follower)
+    assert (asked.offset, asked.durable_end) == (5, 4)
+    follower.on_fetched(asked, nothing())
+    follower.on_durable(Offset(5))
+    assert asked_by(follower).durable_end == 5
+
+
+def test_in_a_new_epoch_all_there_is_gets_durable_before_anything_is_asked() -> None:
+    """Else it would say less than it said before, and be taken for one that has lost something."""
+    follower = follower_of(log_of(1))
+    reply_to(follower, data())
+    follower.on_appended(Offset(5), last_epoch=EPOCH)
+    assert asked_by(follower).durable_end == 1
+    follower.on_image(NEXT_IMAGE)
     assert follower.next_fetch() is None
     follower.on_durable(Offset(5))
-    assert asked_by(follower).offset == 5
+    assert asked_by(follower).durable_end == 5
+
+
+def test_what_is_cut_off_at_the_end_leaves_to_be_synced_what_was() -> None:
+    follower = follower_of(log_of(1))
+    reply_to(follower, data())
+    follower.on_appended(Offset(5), last_epoch=EPOCH)
+    assert reply_to(follower, diverging(2, 9)) == [TruncateTo(offset=Offset(5))]
+    follower.on_truncated(
+        log_start=Offset(0), log_end=Offset(5), durable_end=Offset(1), last_epoch=LeaderEpoch(1)
+    )
+    assert asked_by(follower).durable_end == 1
 
 
 def test_a_follower_that_led_before_waits_until_its_own_records_are_durable() -> None:
@@ -218,7 +246,9 @@ def test_a_log_that_has_parted_is_cut_off_where_both_can_agree() -> None:
     assert reply_to(follower, diverging(2, 7)) == [TruncateTo(offset=Offset(5))]
     assert follower.next_fetch() is None
     log.truncate_to(Offset(5))
-    follower.on_truncated(log_start=Offset(0), log_end=Offset(5), last_epoch=log.last_epoch)
+    follower.on_truncated(
+        log_start=Offset(0), log_end=Offset(5), durable_end=Offset(5), last_epoch=log.last_epoch
+    )
     asked = asked_by(follower)
     assert (asked.offset, asked.last_fetched_epoch) == (5, 1)
 
@@ -233,7 +263,10 @@ def test_cutting_off_is_repeated_until_the_leader_agrees() -> None:
         ends.append(effect.offset)
         log.truncate_to(effect.offset)
         follower.on_truncated(
-            log_start=log.log_start, log_end=log.log_end, last_epoch=log.last_epoch
+            log_start=log.log_start,
+            log_end=log.log_end,
+            durable_end=log.log_end,
+            last_epoch=log.last_epoch,
         )
     assert ends == [3, 1]
     assert reply_to(follower, data()) == [Append()]
@@ -263,7 +296,7 @@ def test_an_unclean_leader_takes_the_high_watermark_back() -> None:
     assert reply_to(follower, diverging(1, 2)) == [TruncateTo(offset=Offset(2))]
     log.truncate_to(Offset(2))
     effects = follower.on_truncated(
-        log_start=Offset(0), log_end=Offset(2), last_epoch=LeaderEpoch(1)
+        log_start=Offset(0), log_end=Offset(2), durable_end=Offset(2), last_epoch=LeaderEpoch(1)
     )
     assert effects == [HighWatermarkMoved(high_watermark=Offset(2))]
 
@@ -272,7 +305,7 @@ def test_what_lies_below_the_leaders_start_cannot_be_compared_and_goes() -> None
     follower = follower_of(log_of(1, 1, 1, 1))
     assert reply_to(follower, diverging(1, 3, log_start=3)) == [StartAnewAt(offset=Offset(3))]
     effects = follower.on_truncated(
-        log_start=Offset(3), log_end=Offset(3), last_epoch=LeaderEpoch(-1)
+        log_start=Offset(3), log_end=Offset(3), durable_end=Offset(3), last_epoch=LeaderEpoch(-1)
     )
     assert effects == [HighWatermarkMoved(high_watermark=Offset(3))]
 
@@ -300,7 +333,9 @@ def test_a_follower_that_was_away_for_too_long_begins_at_the_leaders_start() -> 
     out_of_range(follower)
     effects = follower.on_leader_range(EPOCH, log_start=Offset(50), log_end=Offset(90))
     assert effects == [StartAnewAt(offset=Offset(50))]
-    follower.on_truncated(log_start=Offset(50), log_end=Offset(50), last_epoch=LeaderEpoch(-1))
+    follower.on_truncated(
+        log_start=Offset(50), log_end=Offset(50), durable_end=Offset(50), last_epoch=LeaderEpoch(-1)
+    )
     asked = asked_by(follower)
     assert (asked.offset, asked.last_fetched_epoch, asked.log_start) == (50, -1, 50)
 

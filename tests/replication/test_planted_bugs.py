@@ -15,7 +15,7 @@ from replication.sim_stories import Settings
 from respool.replication.rules import Rules
 
 # How many seeds may be needed. Most bugs show within ten.
-SEEDS = 150
+SEEDS = 400
 
 STORIES = {
     "holds_below_min_isr": sim_stories.committed_with_too_few,

@@ -27,7 +27,7 @@ def sent_is_taken_for_received(patch: pytest.MonkeyPatch) -> None:
     heard = Leader.on_follower_fetch
 
     def on_follower_fetch(self: Leader, broker: BrokerId, **said: Any) -> list[LeaderEffect]:
-        return heard(self, broker, **{**said, "offset": self._log_end})
+        return heard(self, broker, **{**said, "durable_end": self._log_end})
 
     patch.setattr(Leader, "on_follower_fetch", on_follower_fetch)
 

@@ -26,7 +26,7 @@ RULES = (
     "truncates_by_epoch",
     "joins_at_high_watermark",
     "answers_when_committed",
-    "fetches_from_durable_end",
+    "tells_durable_end",
     "caps_high_watermark",
     "counts_leavers",
 )

@@ -14,7 +14,8 @@ from kio.serial import entity_reader
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.codec import Request, api_versions_fallback, decode_request, encode_reply
 from respool.wire.errors import ProtocolViolation, RequestMalformed, UnsupportedApi
-from respool.wire.schema import request_class, response_class
+from respool.wire.mended_schema import request_class
+from respool.wire.schema import response_class
 from wire.entities import (
     SERVED,
     encode,

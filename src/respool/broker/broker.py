@@ -291,6 +291,7 @@ class Broker:
             offload=self.offload,
             clock=self.clock,
             lag_ms_max=self.settings.replica_lag_max_ms,
+            hurry_bytes=self.settings.replica_hurry_bytes,
             rules=self.world.rules,
             member=self.member,
             link=self.link,

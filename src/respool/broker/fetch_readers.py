@@ -136,7 +136,7 @@ class FollowerReader:
                     self._follower,
                     broker_epoch=self._broker_epoch,
                     leader_epoch=LeaderEpoch(target.leader_epoch),
-                    offset=Offset(target.fetch_offset),
+                    durable_end=_durable_end(target),
                     log_start=Offset(target.log_start),
                     now_ms=now_ms,
                 )
@@ -169,6 +169,13 @@ class FollowerReader:
         self, partition: Partition, target: FetchTarget, fetched: FetchedPartition
     ) -> bool:
         return not fetched.records and partition.log.log_end > target.fetch_offset
+
+
+def _durable_end(target: FetchTarget) -> Offset:
+    """Who does not say what it has for good means all before what it asks for."""
+    if 0 <= target.durable_end < target.fetch_offset:
+        return Offset(target.durable_end)
+    return Offset(target.fetch_offset)
 
 
 def diverging_epoch(log: PartitionLog, target: FetchTarget) -> tuple[int, int] | None:

@@ -45,8 +45,9 @@ class FetchTarget:
     bytes_max: int
     leader_epoch: int = -1
     last_fetched_epoch: int = -1
-    # Where a follower's log starts.
+    # Where a follower's log starts, and up to where it has it for good, if it says so.
     log_start: int = -1
+    durable_end: int = -1
     told_high_watermark: int = -1
     told_log_start: int = -1
 

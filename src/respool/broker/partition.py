@@ -244,7 +244,7 @@ class Partition:
 
     # -- as a follower -----------------------------------------------------------------------------------------------
 
-    def append_fetched(self, records: bytes, *, now_ms: int) -> list[FollowerEffect]:
+    def append_fetched(self, records: bytes | memoryview, *, now_ms: int) -> list[FollowerEffect]:
         """Append what the leader sent, as it is, and start what makes it durable; return what follows from it.
 
         Raises:

@@ -122,7 +122,7 @@ class PartitionRole:
         *,
         broker_epoch: int,
         leader_epoch: LeaderEpoch,
-        offset: Offset,
+        durable_end: Offset,
         log_start: Offset,
         now_ms: int,
     ) -> None:
@@ -132,7 +132,7 @@ class PartitionRole:
                 broker,
                 broker_epoch=broker_epoch,
                 leader_epoch=leader_epoch,
-                offset=offset,
+                durable_end=durable_end,
                 log_start=log_start,
                 now_ms=now_ms,
             )

@@ -1,11 +1,14 @@
 """Requests from this broker to others, in Kafka's protocol: what is asked, by its fields, and what was answered."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from respool.model.ids import BrokerId
 from respool.ports.peers import Peers, PeerUnreachable
+from respool.wire.api_table import Api
 from respool.wire.client_codec import decode_reply, encode_request
 from respool.wire.errors import RequestMalformed
+from respool.wire.fetch_reply import FetchReplyView, read_fetch_reply
 
 _SIZE_BYTES = 4
 
@@ -24,14 +27,35 @@ class PeerLink:
         Raises:
             PeerUnreachable: no reply came, or none that can be read; what became of the request is unknown.
         """
+        reply = await self._request(broker, key, version, fields, lane)
+        try:
+            return decode_reply(key, version, reply)
+        except RequestMalformed as error:
+            raise _unreadable(broker, error) from error
+
+    async def fetch(
+        self, broker: BrokerId, version: int, *, lane: int, **fields: Any
+    ) -> FetchReplyView:
+        """The same for Fetch: the records of the reply are not copied.
+
+        Raises:
+            PeerUnreachable: as `ask`.
+        """
+        reply = await self._request(broker, Api.FETCH, version, fields, lane)
+        try:
+            return read_fetch_reply(memoryview(reply), version)
+        except RequestMalformed as error:
+            raise _unreadable(broker, error) from error
+
+    async def _request(
+        self, broker: BrokerId, key: int, version: int, fields: Mapping[str, Any], lane: int
+    ) -> bytes | memoryview:
         self._correlation_id = (self._correlation_id + 1) % 2**31
         frame = encode_request(
             key, version, fields, correlation_id=self._correlation_id, client_id=self._client_id
         )
-        reply = await self._peers.request(broker, frame[_SIZE_BYTES:], lane=lane)
-        try:
-            return decode_reply(key, version, reply)
-        except RequestMalformed as error:
-            raise PeerUnreachable(
-                f"broker {broker} answered what cannot be read: {error}"
-            ) from error
+        return await self._peers.request(broker, frame[_SIZE_BYTES:], lane=lane)
+
+
+def _unreadable(broker: BrokerId, error: RequestMalformed) -> PeerUnreachable:
+    return PeerUnreachable(f"broker {broker} answered what cannot be read: {error}")

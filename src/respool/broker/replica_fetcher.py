@@ -1,8 +1,13 @@
 """A follower at work: fetches from one leader what it has of it, round after round, and does to the logs what follows.
 
 ```
-   every partition's next fetch -> one request -> append, cut off, raise -> all of it on the disk -> next round
+   every partition's next fetch -> one request -> append, cut off, raise --+--> much came: next round at once
+                                                                           +--> else when all of it is on the disk
 ```
+What is on the disk counts, and the leader hears of it with the next request. Where much comes, it is worth one more
+request to fetch on while the disk is at work; that one does not wait at the leader for records. Where little comes, the
+request waits for the disk, so that there is one for what comes and for what counts.
+
 One request is under way. A partition that comes while it waits at the leader for records does not wait with it: such
 newcomers are fetched in a lane of their own until the next round takes them in.
 """
@@ -43,10 +48,13 @@ class ReplicaFetcher:
         work: ReplicaWork,
         turns: CopyTurns,
         clock: Clock,
+        hurry_bytes: int,
         broker_epoch: Callable[[], int | None],
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
     ) -> None:
+        """`hurry_bytes` in a round is much: it takes the disk about as long as a request takes."""
         self.leader = leader
+        self._hurry_bytes = hurry_bytes
         self._requests = requests
         self._work = work
         self._turns = turns
@@ -63,6 +71,8 @@ class ReplicaFetcher:
         self._is_polling = False
         self._greeting: asyncio.Task[Any] | None = None
         self._wait_for_commit_ms = WAIT_FOR_COMMIT_MS
+        # Much came with the last round.
+        self._is_much = False
 
     def add(self, partition: Partition) -> None:
         if partition not in self._partitions:
@@ -87,20 +97,24 @@ class ReplicaFetcher:
         while True:
             # Before anything is looked at: what changes meanwhile must be noticed.
             self._woken.clear()
-            if any(_awaits_disk(one) for one in self._partitions):
+            awaits_disk = any(_awaits_disk(one) for one in self._partitions)
+            if awaits_disk and not self._is_much:
                 await self._woken.wait()
                 continue
             asked = self._next_fetches(self._partitions)
             if not asked:
+                self._is_much = False
                 await self._wait_for_work()
                 continue
             for partition in asked:
                 self._newcomers.pop(partition, None)
             self._is_polling = True
             try:
-                replies = await self._ask(asked, wait_ms=self._wait_ms(), lane=STEADY_LANE)
+                wait_ms = 0 if awaits_disk else self._wait_ms()
+                replies = await self._ask(asked, wait_ms=wait_ms, lane=STEADY_LANE)
             finally:
                 self._is_polling = False
+            self._is_much = sum(len(one.records) for one in replies) >= self._hurry_bytes
             await self._take(replies, STEADY_LANE)
 
     async def _greet(self) -> None:

@@ -23,6 +23,7 @@ class ReplicaFetchers:
         work: ReplicaWork,
         turns: CopyTurns,
         clock: Clock,
+        hurry_bytes: int,
         broker_epoch: Callable[[], int | None],
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
     ) -> None:
@@ -32,6 +33,7 @@ class ReplicaFetchers:
         self._turns = turns
         turns.on_changed = self._wake_all
         self._clock = clock
+        self._hurry_bytes = hurry_bytes
         self._broker_epoch = broker_epoch
         self._spawn = spawn
         # One for each leader there ever was.
@@ -64,6 +66,7 @@ class ReplicaFetchers:
                 work=self._work,
                 turns=self._turns,
                 clock=self._clock,
+                hurry_bytes=self._hurry_bytes,
                 broker_epoch=self._broker_epoch,
                 spawn=self._spawn,
             )

@@ -13,14 +13,16 @@ from respool.ports.peers import PeerUnreachable
 from respool.replication.divergence import EndOfEpoch
 from respool.replication.follower import Fetched, FetchFrom
 from respool.wire.api_table import Api
+from respool.wire.fetch_reply import FetchedPart
+from respool.wire.mended_schema import REPLICA_FETCH_VERSION
 
-FETCH_VERSION = 16
 LIST_OFFSETS_VERSION = 8
 READ_UNCOMMITTED = 0
 LATEST, EARLIEST = -1, -2
 # A partition's share of a reply: large enough that catching up is not slowed by asking.
 PARTITION_BYTES_MAX = 4 * 1024 * 1024
 REPLY_BYTES_MAX = 16 * 1024 * 1024
+NO_RECORDS = memoryview(b"")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,7 @@ class FetchReply:
     partition: Partition
     asked: FetchFrom
     fetched: Fetched
-    records: bytes
+    records: memoryview
 
 
 class ReplicaRequests:
@@ -57,10 +59,9 @@ class ReplicaRequests:
         session = self._sessions.setdefault(lane, ReplicaSession())
         request = session.next_request(asked)
         try:
-            reply = await self._link.ask(
+            reply = await self._link.fetch(
                 self._leader,
-                Api.FETCH,
-                FETCH_VERSION,
+                REPLICA_FETCH_VERSION,
                 lane=lane,
                 cluster_id=None,
                 replica_state={"replica_id": self._me, "replica_epoch": broker_epoch},
@@ -80,21 +81,22 @@ class ReplicaRequests:
         if reply.error_code:
             session.reset()
             raise PeerUnreachable(f"broker {self._leader} refused a fetch: {reply.error_code}")
-        by_place = {(one.topic_id, one.name.partition): one for one in asked}
+        by_place: dict[tuple[object, int], Partition] = {
+            (one.topic_id, one.name.partition): one for one in asked
+        }
         told: dict[Partition, Fetched] = {}
-        records: dict[Partition, bytes] = {}
-        for topic in reply.responses:
-            for data in topic.partitions:
-                partition = by_place.get((topic.topic_id, data.partition_index))
-                if partition is not None:
-                    told[partition] = _fetched(data)
-                    records[partition] = data.records or b""
+        records: dict[Partition, memoryview] = {}
+        for part in reply.parts:
+            partition = by_place.get((part.topic, part.partition))
+            if partition is not None:
+                told[partition] = _fetched(part)
+                records[partition] = part.records
         return [
             FetchReply(
                 partition=partition,
                 asked=asked[partition],
                 fetched=fetched,
-                records=records.get(partition, b""),
+                records=records.get(partition, NO_RECORDS),
             )
             for partition, fetched in session.on_reply(reply.session_id, told).items()
         ]
@@ -145,6 +147,7 @@ def _topics(asked: Mapping[Partition, FetchFrom]) -> list[dict[str, Any]]:
                 "fetch_offset": fetch.offset,
                 "last_fetched_epoch": fetch.last_fetched_epoch,
                 "log_start_offset": fetch.log_start,
+                "durable_end": fetch.durable_end,
                 "partition_max_bytes": PARTITION_BYTES_MAX,
             }
         )
@@ -158,17 +161,15 @@ def _forgotten(partitions: Iterable[Partition]) -> list[dict[str, Any]]:
     return [{"topic_id": one, "partitions": numbers} for one, numbers in topics.items()]
 
 
-def _fetched(data: Any) -> Fetched:
+def _fetched(part: FetchedPart) -> Fetched:
     diverging = None
-    if data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0:
-        diverging = EndOfEpoch(
-            epoch=LeaderEpoch(data.diverging_epoch.epoch),
-            end=Offset(data.diverging_epoch.end_offset),
-        )
+    if part.diverging is not None:
+        epoch, end = part.diverging
+        diverging = EndOfEpoch(epoch=LeaderEpoch(epoch), end=Offset(end))
     return Fetched(
-        error=int(data.error_code),
-        has_records=bool(data.records),
+        error=part.error_code,
+        has_records=len(part.records) > 0,
         diverging=diverging,
-        high_watermark=Offset(data.high_watermark),
-        log_start=Offset(data.log_start_offset),
+        high_watermark=Offset(part.high_watermark),
+        log_start=Offset(part.log_start),
     )

@@ -65,7 +65,7 @@ class ReplicaWork:
         return left
 
     def _append(
-        self, partition: Partition, follower: Follower, records: bytes
+        self, partition: Partition, follower: Follower, records: memoryview
     ) -> list[FollowerEffect]:
         log_end = partition.log.log_end
         try:
@@ -122,8 +122,14 @@ class ReplicaWork:
                     partition.on_high_watermark(max(high_watermark, log.log_start))
                 return []
             effects = follower.on_truncated(
-                log_start=log.log_start, log_end=log.log_end, last_epoch=log.latest_epoch
+                log_start=log.log_start,
+                log_end=log.log_end,
+                durable_end=partition.durable_end,
+                last_epoch=log.latest_epoch,
             )
+            if follower.awaits_disk:
+                # Where no record was cut off, what was to be synced is not yet.
+                self._syncs.request_sync(partition)
             return await self.carry_out(partition, effects)
 
 

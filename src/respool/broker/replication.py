@@ -36,6 +36,7 @@ class Replication:
         offload: Offload,
         clock: Clock,
         lag_ms_max: int,
+        hurry_bytes: int,
         rules: Rules,
         member: ClusterMember | None,
         link: PeerLink | None,
@@ -53,6 +54,7 @@ class Replication:
                 work=ReplicaWork(folder=folder, syncs=syncs, offload=offload, clock=clock),
                 turns=member.turns,
                 clock=clock,
+                hurry_bytes=hurry_bytes,
                 broker_epoch=lambda: member.epoch,
                 spawn=spawn,
             )

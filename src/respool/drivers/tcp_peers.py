@@ -19,6 +19,8 @@ Address = tuple[str, int]
 _Way = tuple[BrokerId, int]
 
 _SIZE_BYTES = 4
+# Most replies are small. Small ones are copied once more, large ones are not.
+_LANDING_BYTES = 64 * 1024
 
 
 class TcpPeers:
@@ -56,7 +58,7 @@ class TcpPeers:
             if addresses.get(connection.broker) != connection.address:
                 connection.drop("it is not there any more")
 
-    async def request(self, broker: BrokerId, frame: bytes, *, lane: int = 0) -> bytes:
+    async def request(self, broker: BrokerId, frame: bytes, *, lane: int = 0) -> memoryview:
         sent_on: _Connection | None = None
         try:
             async with asyncio.timeout(self._request_timeout_ms / 1000):
@@ -137,8 +139,11 @@ class TcpPeers:
         return connection
 
 
-class _Connection(asyncio.Protocol):
-    """One connection: requests out, replies in, matched by their order."""
+class _Connection(asyncio.BufferedProtocol):
+    """One connection: requests out, replies in, matched by their order.
+
+    Bytes land in a small buffer. A reply that does not fit gets memory of its own, and its rest lands there.
+    """
 
     def __init__(
         self,
@@ -157,8 +162,13 @@ class _Connection(asyncio.Protocol):
         self._reply_bytes_max = reply_bytes_max
         self._requests_in_flight_max = requests_in_flight_max
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[asyncio.Future[bytes]] = deque()
-        self._received = bytearray()
+        self._waiting: deque[asyncio.Future[memoryview]] = deque()
+        self._landing = memoryview(bytearray(_LANDING_BYTES))
+        # How many bytes lie there, not yet looked at.
+        self._landed = 0
+        # The large reply that is coming in, and how many bytes of it are there.
+        self._large: memoryview | None = None
+        self._large_received = 0
         self._paused = False
         self._room = asyncio.Event()
 
@@ -180,10 +190,10 @@ class _Connection(asyncio.Protocol):
         if self.ended:
             raise PeerUnreachable(f"{self}: {self.ended}")
 
-    def send(self, frame: bytes) -> "asyncio.Future[bytes]":
+    def send(self, frame: bytes) -> "asyncio.Future[memoryview]":
         assert self._transport is not None
         self._transport.writelines((len(frame).to_bytes(_SIZE_BYTES), frame))
-        reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        reply: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         # One who is cancelled stays in the queue: the reply still comes, and is thrown away.
         self._waiting.append(reply)
         return reply
@@ -194,32 +204,60 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- asyncio.Protocol --------------------------------------------------------------------------------------------
+    # -- asyncio.BufferedProtocol ----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not asserted: uvloop's transports are none of asyncio's classes.
         self._transport = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:
-        received = self._received
-        received += data
-        while len(received) >= _SIZE_BYTES and not self.ended:
-            size = int.from_bytes(received[:_SIZE_BYTES], signed=True)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint
+        if self._large is not None:
+            return self._large[self._large_received :]
+        return self._landing[self._landed :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._large is None:
+            self._landed += nbytes
+            self._look_at_landed()
+            return
+        self._large_received += nbytes
+        if self._large_received == len(self._large):
+            reply, self._large = self._large, None
+            self._hand_over(reply)
+
+    def _look_at_landed(self) -> None:
+        """Hand over the replies that are whole; a large one takes what came of it, the rest of a small one stays."""
+        landing, end = self._landing, self._landed
+        begin = 0
+        while end - begin >= _SIZE_BYTES and not self.ended:
+            size = int.from_bytes(landing[begin : begin + _SIZE_BYTES], signed=True)
             if not 0 <= size <= self._reply_bytes_max:
                 self.drop(f"reply of {size} bytes, limit {self._reply_bytes_max}")
                 return
             if not self._waiting:
                 self.drop("it sent a reply that nobody asked for")
                 return
-            end = _SIZE_BYTES + size
-            if len(received) < end:
-                return
-            reply = bytes(memoryview(received)[_SIZE_BYTES:end])
-            del received[:end]
-            waiting = self._waiting.popleft()
-            if not waiting.done():
-                waiting.set_result(reply)
-            self._room.set()
+            body = begin + _SIZE_BYTES
+            if size > end - body:
+                if size > len(landing) - _SIZE_BYTES:
+                    self._large = memoryview(bytearray(size))
+                    self._large_received = end - body
+                    self._large[: end - body] = landing[body:end]
+                    begin = end
+                break
+            begin = body + size
+            # A copy: others land here.
+            self._hand_over(memoryview(bytes(landing[body:begin])))
+        if begin:
+            self._landed = end - begin
+            landing[: self._landed] = landing[begin:end]
+
+    def _hand_over(self, reply: memoryview) -> None:
+        waiting = self._waiting.popleft()
+        if not waiting.done():
+            waiting.set_result(reply.toreadonly())
+        self._room.set()
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -237,7 +275,7 @@ class _Connection(asyncio.Protocol):
         if self.ended:
             return
         self.ended = why
-        self._received.clear()
+        self._large = None
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_exception(PeerUnreachable(f"{self}: {why}"))

@@ -94,6 +94,12 @@ class Settings:
         default=10_000,
         metadata=_setting("A follower that has not caught up for so long is not in sync."),
     )
+    replica_hurry_bytes: int = field(
+        default=256 * 1024,
+        metadata=_setting(
+            "A follower that is sent so much at once fetches on while that is being synced."
+        ),
+    )
     dead_after_ms: int = field(
         default=600_000,
         metadata=_setting("Replicas of a broker that is missing for so long are made elsewhere."),
@@ -394,6 +400,7 @@ _ONLY_WITH_ETCD = {
         "session_ttl_ms",
         "dead_after_refused_ms",
         "replica_lag_max_ms",
+        "replica_hurry_bytes",
         "dead_after_ms",
         "unclean_wait_ms",
         "copies_per_broker_max",
@@ -411,6 +418,7 @@ _LOWEST = {
     "session_ttl_ms": 2_000,
     "dead_after_refused_ms": 0,
     "replica_lag_max_ms": 500,
+    "replica_hurry_bytes": 1,
     "dead_after_ms": 1_000,
     "unclean_wait_ms": 0,
     "copies_per_broker_max": 1,

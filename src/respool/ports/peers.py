@@ -19,8 +19,8 @@ class Peers(Protocol):
         """These are the brokers there are, and where. What is under way to other addresses fails."""
         ...
 
-    async def request(self, broker: BrokerId, frame: bytes, *, lane: int = 0) -> bytes:
-        """Send one request frame (without its size) and return the reply frame to it.
+    async def request(self, broker: BrokerId, frame: bytes, *, lane: int = 0) -> bytes | memoryview:
+        """Send one request frame (without its size) and return the reply frame to it, which nobody changes any more.
 
         Requests to one peer in one lane are sent in the order of the calls and answered in that order. Lanes do not
         wait for each other: what is answered late goes in one of its own.

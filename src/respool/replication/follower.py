@@ -6,8 +6,9 @@
        |                                          +-- AskLeaderRange -> on_leader_range            |
        +-------------------------------------------------------------------------------------------+
 ```
-One thing at a time: nothing is asked for while something is under way. A fetch from an offset says that everything
-before it is here for good. So it goes from where the log is durable, and waits until that is the log's end.
+One thing at a time: nothing is asked for while something is under way. But what was appended need not be durable before
+more is asked for: a fetch says where the log ends and, apart from that, up to where it is here for good. Within a leader
+epoch that never goes back, since the first fetch waits until all that the log has is durable.
 """
 
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ class FetchFrom:
     leader: BrokerId
     leader_epoch: LeaderEpoch
     offset: Offset
+    # Everything before it is here for good; not after `offset`.
+    durable_end: Offset
     # Of the last record before `offset`; -1 where there is none.
     last_fetched_epoch: LeaderEpoch
     log_start: Offset
@@ -98,6 +101,8 @@ class Follower:
         self._awaits_range = False
         # An append or a truncation is under way.
         self._is_busy = False
+        # In which all there was at its beginning is durable.
+        self._settled_epoch: LeaderEpoch | None = None
         # Only for `compares_in_every_epoch`: who was last compared with, and when.
         self._compared: tuple[BrokerId, LeaderEpoch] | None = None
 
@@ -108,12 +113,15 @@ class Follower:
             return None
         if leader is None or leader == self.me:
             return None
-        if self._durable_end < self._log_end and self._rules.fetches_from_durable_end:
+        if self.awaits_disk and self._settled_epoch != self.image.leader_epoch:
             return None
+        self._settled_epoch = self.image.leader_epoch
+        is_told = self._rules.tells_durable_end
         self._asked = FetchFrom(
             leader=leader,
             leader_epoch=self.image.leader_epoch,
             offset=self._log_end,
+            durable_end=self._durable_end if is_told else self._log_end,
             last_fetched_epoch=self._epoch_to_compare(leader),
             log_start=self._log_start,
         )
@@ -121,7 +129,7 @@ class Follower:
 
     @property
     def awaits_disk(self) -> bool:
-        """Whether it fetches nothing because something has to be synced first."""
+        """Whether there is something here that has to be synced before it counts."""
         return self._durable_end < self._log_end
 
     @property
@@ -214,12 +222,13 @@ class Follower:
         self._durable_end = max(self._durable_end, min(end, self._log_end))
 
     def on_truncated(
-        self, *, log_start: Offset, log_end: Offset, last_epoch: LeaderEpoch
+        self, *, log_start: Offset, log_end: Offset, durable_end: Offset, last_epoch: LeaderEpoch
     ) -> list[FollowerEffect]:
-        """The log is cut off, durably; or, after `StartAnewAt`, begun again."""
+        """The log is cut off; or, after `StartAnewAt`, begun again."""
+        assert durable_end <= log_end
         self._is_busy = False
         self._log_start = log_start
-        self._log_end = self._durable_end = log_end
+        self._log_end, self._durable_end = log_end, durable_end
         self._last_epoch = last_epoch
         high_watermark = max(log_start, min(self.high_watermark, log_end))
         if high_watermark == self.high_watermark:

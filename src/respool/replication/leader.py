@@ -214,11 +214,11 @@ class Leader:
         *,
         broker_epoch: int,
         leader_epoch: LeaderEpoch,
-        offset: Offset,
+        durable_end: Offset,
         log_start: Offset,
         now_ms: int,
     ) -> list[LeaderEffect]:
-        """A follower asked from `offset`, and the logs agree up to there: so it has everything before.
+        """A follower asks for more, and the logs agree up to there: so it has everything before `durable_end`.
 
         Not to be called where the reply has an error or a diverging epoch: such a fetch says nothing.
 
@@ -226,13 +226,13 @@ class Leader:
             as `check_fetch`; nothing has changed then.
         """
         self.check_fetch(broker, broker_epoch=broker_epoch, leader_epoch=leader_epoch)
-        assert offset <= self._log_end or not self._rules.counts_agreeing_fetches_only
+        assert durable_end <= self._log_end or not self._rules.counts_agreeing_fetches_only
         self._followers.on_time(now_ms)
         follower = self._followers[broker]
         has_log_start_moved = follower.log_start != log_start
         follower.on_fetch(
             broker_epoch=broker_epoch,
-            offset=offset,
+            log_end=durable_end,
             log_start=log_start,
             leader_end=self._log_end,
             now_ms=now_ms,
@@ -241,7 +241,7 @@ class Leader:
         if has_log_start_moved:
             effects += self._raise_low_watermark()
         # In the ISR with less than what is committed: it has lost something.
-        if broker not in self.image.isr or offset < self.high_watermark:
+        if broker not in self.image.isr or durable_end < self.high_watermark:
             effects += self._propose()
         return effects
 

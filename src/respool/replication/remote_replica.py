@@ -11,7 +11,8 @@ class RemoteReplica:
     __slots__ = (
         "_fetched_at_ms",
         "_has_fetched",
-        "_leader_end_at_fetch",
+        "_mark",
+        "_marked_at_ms",
         "broker_epoch",
         "caught_up_at_ms",
         "log_end",
@@ -28,7 +29,9 @@ class RemoteReplica:
         # to find the new leader.
         self.caught_up_at_ms = now_ms if is_in_sync else NEVER_MS
         self._fetched_at_ms = NEVER_MS
-        self._leader_end_at_fetch = UNKNOWN_OFFSET
+        # Where the leader's log ended at some fetch, and when. Once it has come that far, it was caught up then.
+        self._mark = UNKNOWN_OFFSET
+        self._marked_at_ms = NEVER_MS
         # Since it left the ISR, or since this leader began.
         self._has_fetched = False
 
@@ -36,23 +39,24 @@ class RemoteReplica:
         self,
         *,
         broker_epoch: int,
-        offset: Offset,
+        log_end: Offset,
         log_start: Offset,
         leader_end: Offset,
         now_ms: int,
     ) -> None:
-        if offset >= leader_end:
+        """`log_end` is what it has for good, `leader_end` what the leader has by now."""
+        if log_end >= leader_end:
             self.caught_up_at_ms = max(self.caught_up_at_ms, now_ms)
-        elif offset >= self._leader_end_at_fetch:
-            # It has what the leader had at its last fetch. Without this, a follower of a busy leader would never be
-            # caught up: there is always something new by the time it asks.
-            self.caught_up_at_ms = max(self.caught_up_at_ms, self._fetched_at_ms)
+        if log_end >= self._mark:
+            # Without this, a follower of a busy leader would never be caught up: there is always something new by the
+            # time it asks.
+            self.caught_up_at_ms = max(self.caught_up_at_ms, self._marked_at_ms)
+            self._mark, self._marked_at_ms = leader_end, now_ms
         self.broker_epoch = broker_epoch
         # It may be less than before: the broker crashed and lost what it had not synced.
-        self.log_end = offset
+        self.log_end = log_end
         self.log_start = log_start
         self._fetched_at_ms = now_ms
-        self._leader_end_at_fetch = leader_end
         self._has_fetched = True
 
     def on_joined(self, now_ms: int) -> None:

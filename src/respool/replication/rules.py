@@ -66,8 +66,8 @@ class Rules:
     trims_epochs_at_the_end: bool = True
     # 10: the reply to a fetch of an earlier epoch is dropped.
     drops_replies_of_other_epochs: bool = True
-    # 20: it asks from where its log is durable.
-    fetches_from_durable_end: bool = True
+    # 20: it says what is durable, not what it has appended.
+    tells_durable_end: bool = True
     # 20: its high watermark is never above its own log's end.
     caps_high_watermark: bool = True
     # 21: an offset out of the leader's range is nothing special.

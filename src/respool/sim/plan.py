@@ -19,6 +19,7 @@ class Plan:
     flush: str | None = None
     session_ttl_ms: int = 9_000
     replica_lag_max_ms: int = 10_000
+    replica_hurry_bytes: int = 256 * 1024
     # By machine; "" for none.
     racks: tuple[str, ...] = ("",)
     # How fast each machine's monotonic clock goes.
@@ -49,6 +50,7 @@ def draw_plan(seed: int, *, broker_count: int | None = None) -> Plan:
         flush=flush,
         session_ttl_ms=dice.choice((2_000, 3_000, 6_000)),
         replica_lag_max_ms=dice.choice((500, 2_000, 6_000)),
+        replica_hurry_bytes=dice.choice((1, 500, 256 * 1024)),
         racks=tuple(dice.choice("abc") if has_racks else "" for _ in range(count)),
         clock_rates=tuple(1 + DRIFT_MAX * dice.uniform(-1, 1) for _ in range(count)),
     )

@@ -82,6 +82,7 @@ class Stage:
             etcd="127.0.0.99:2379" if plan.is_cluster else "",
             session_ttl_ms=plan.session_ttl_ms,
             replica_lag_max_ms=plan.replica_lag_max_ms,
+            replica_hurry_bytes=plan.replica_hurry_bytes,
             rack=plan.racks[number - 1],
             offsets_topic_partitions=2,
             transactions_topic_partitions=2,

@@ -17,8 +17,8 @@ from kio.serial import entity_writer
 
 from respool.wire.decode import decoder_of
 from respool.wire.errors import RequestMalformed
-from respool.wire.mended_schema import reply_class
-from respool.wire.schema import Entity, is_flexible, request_class
+from respool.wire.mended_schema import reply_class, request_class
+from respool.wire.schema import Entity, is_flexible
 from respool.wire.shape import shape
 from respool.wire.walk import skip_tagged_fields
 
@@ -49,7 +49,7 @@ def encode_request(
     return buffer.getvalue()
 
 
-def correlation_id_of(frame: bytes) -> int:
+def correlation_id_of(frame: bytes | memoryview) -> int:
     """Which request a reply's frame, without its size, answers.
 
     Raises:
@@ -61,7 +61,7 @@ def correlation_id_of(frame: bytes) -> int:
     return int(correlation_id)
 
 
-def decode_reply(key: int, version: int, frame: bytes) -> Entity:
+def decode_reply(key: int, version: int, frame: bytes | memoryview) -> Entity:
     """The body of a reply's frame, given without its size.
 
     Raises:

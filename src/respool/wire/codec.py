@@ -23,8 +23,9 @@ from respool.model.errors import UnsupportedVersion
 from respool.wire.api_table import API_TABLE, Api, ApiSpec
 from respool.wire.decode import EntityDecoder, decoder_of
 from respool.wire.errors import RequestMalformed, UnsupportedApi
+from respool.wire.mended_schema import request_class
 from respool.wire.reply_errors import codes_of, with_errors
-from respool.wire.schema import Entity, EntityClass, is_flexible, request_class, response_class
+from respool.wire.schema import Entity, EntityClass, is_flexible, response_class
 from respool.wire.shape import shape
 from respool.wire.walk import skip_tagged_fields
 

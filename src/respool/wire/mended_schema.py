@@ -1,7 +1,11 @@
-"""Where kio's classes refuse what brokers send: our own tools read replies with these instead.
+"""Where kio's classes are not what goes over the wire: these are used instead.
 
-DescribeTransactions. A transactional id that has begun no transaction has the start time -1. To Kafka's definition that
-is an int64 like any other; kio takes the field for a time, and finds no such time. Here it may be None.
+DescribeTransactions, the reply. A transactional id that has begun no transaction has the start time -1. To Kafka's
+definition that is an int64 like any other; kio takes the field for a time, and finds no such time. Here it may be None.
+
+Fetch, the request, in the version that our brokers follow each other with. Kafka's followers say with the offset they
+fetch from that they have all before it. Ours have it when it is on the disk, and go on fetching meanwhile: so each
+partition has one more tagged field, `durable_end`. Who does not know it passes over it, as over any other (KIP-482).
 """
 
 from collections.abc import Mapping
@@ -9,12 +13,35 @@ from dataclasses import MISSING, field, fields, make_dataclass
 from functools import cache
 from typing import Any
 
-from kio.static.primitive import TZAware
+from kio.static.primitive import TZAware, i64
 
 from respool.wire.api_table import Api
-from respool.wire.schema import EntityClass, response_class, schema_of
+from respool.wire.schema import EntityClass, load_request_class, response_class, schema_of
+
+# Only clients of the newest version read this one's partitions with it, and they have a tagged field already.
+REPLICA_FETCH_VERSION = 17
+# Far from those that Kafka has given out.
+_DURABLE_END_TAG = 5_000
 
 _MARKS = ("__type__", "__version__", "__flexible__", "__api_key__", "__header_schema__")
+
+
+@cache
+def request_class(key: int, version: int) -> EntityClass:
+    """What to read and write a request with."""
+    loaded = load_request_class(key, version)
+    if (key, version) != (Api.FETCH, REPLICA_FETCH_VERSION):
+        return loaded
+    topic = _struct(loaded, "topics")
+    durable_end = (
+        "durable_end",
+        i64,
+        field(metadata={"kafka_type": "int64", "tag": _DURABLE_END_TAG}, default=i64(-1)),
+    )
+    partition: Any = _with_types(_struct(topic, "partitions"), {}, durable_end)
+    array: Any = tuple
+    topic = _with_types(topic, {"partitions": array[partition, ...]})
+    return _with_types(loaded, {"topics": array[topic, ...]})
 
 
 @cache
@@ -23,16 +50,24 @@ def reply_class(key: int, version: int) -> EntityClass:
     loaded = response_class(key, version)
     if key != Api.DESCRIBE_TRANSACTIONS:
         return loaded
-    (states,) = (item for item in schema_of(loaded) if item.name == "transaction_states")
-    assert states.struct is not None
-    state: Any = _with_types(states.struct, {"transaction_start_time": TZAware | None})
+    states = _struct(loaded, "transaction_states")
+    state: Any = _with_types(states, {"transaction_start_time": TZAware | None})
     # Two steps, since mypy takes what is in the brackets for a type that it must know.
     array: Any = tuple
     return _with_types(loaded, {"transaction_states": array[state, ...]})
 
 
-def _with_types(entity_class: EntityClass, types: Mapping[str, Any]) -> EntityClass:
-    """The same class, but for the types of these fields."""
+def _struct(entity_class: EntityClass, name: str) -> EntityClass:
+    """The class of a field's items."""
+    (found,) = (item.struct for item in schema_of(entity_class) if item.name == name)
+    assert found is not None
+    return found
+
+
+def _with_types(
+    entity_class: EntityClass, types: Mapping[str, Any], *added: tuple[str, Any, Any]
+) -> EntityClass:
+    """The same class, but for the types of these fields, and with those at its end."""
     return make_dataclass(
         entity_class.__name__,
         [
@@ -44,7 +79,8 @@ def _with_types(entity_class: EntityClass, types: Mapping[str, Any]) -> EntityCl
                 else field(metadata=item.metadata, default=item.default),
             )
             for item in fields(entity_class)
-        ],
+        ]
+        + list(added),
         namespace={mark: getattr(entity_class, mark) for mark in _MARKS},
         frozen=True,
         slots=True,

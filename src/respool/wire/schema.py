@@ -45,7 +45,7 @@ def is_flexible(entity_class: EntityClass) -> bool:
     return bool(entity_class.__flexible__)
 
 
-def request_class(key: int, version: int) -> EntityClass:
+def load_request_class(key: int, version: int) -> EntityClass:
     return load_request_schema(key, version)
 
 

@@ -76,6 +76,7 @@ def _scope(request: Request, broker: Broker) -> FetchScope:
             leader_epoch=getattr(one, "current_leader_epoch", -1),
             last_fetched_epoch=getattr(one, "last_fetched_epoch", -1),
             log_start=getattr(one, "log_start_offset", -1),
+            durable_end=getattr(one, "durable_end", -1),
         )
         for topic in body.topics
         for one in topic.partitions
