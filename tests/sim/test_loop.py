@@ -167,6 +167,24 @@ def test_a_run_that_can_never_end_is_stopped() -> None:
             SimLoop(1).run(story)
 
 
+def test_callbacks_and_timers_have_all_that_asyncios_own_have() -> None:
+    """They are made without asking asyncio, so a version that wants more of them must be noticed."""
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        callback, timer = loop.call_soon(print), loop.call_later(5, print)
+        wanted = {*asyncio.Handle.__slots__, *asyncio.TimerHandle.__slots__}
+        assert all(hasattr(timer, one) for one in wanted)
+        assert all(hasattr(callback, one) for one in asyncio.Handle.__slots__)
+        assert timer.when() == 5
+        for one in (callback, timer):
+            one.cancel()
+            assert one.cancelled()
+            assert "cancelled" in repr(one)
+
+    loop.run(story)
+
+
 def test_there_are_no_threads() -> None:
     loop = SimLoop(1)
 

@@ -11,9 +11,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from respool.ports.record_scan import Buffer
+
 # What kernels work on.
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
+# Where things end in a column, as Arrow counts.
+Places = NDArray[np.int32]
 Words = NDArray[np.uint64]
 # A number of Python's or numpy's; in a kernel both are 64 bits of the machine's.
 Word: TypeAlias = Any
@@ -31,3 +35,10 @@ def kernel(function: F) -> F:
         # There is nowhere to keep the result: no folder that we may write to.
         compiled = njit(**options)(function)
     return compiled
+
+
+def readable(data: Buffer) -> Bytes:
+    """The bytes for a kernel, not copied. Always read-only: else each kernel would be compiled for two kinds."""
+    array: Bytes = np.frombuffer(data, dtype=np.uint8)
+    array.flags.writeable = False
+    return array

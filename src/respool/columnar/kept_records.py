@@ -3,6 +3,7 @@
 import numpy as np
 
 from respool.columnar.compiled import Bytes, Numbers, Word, kernel
+from respool.columnar.memory_copy import copy_bytes
 from respool.columnar.record_table import (
     ROW_BEGIN,
     ROW_BODY,
@@ -13,13 +14,6 @@ from respool.columnar.record_table import (
 
 # How much longer a record can get by another timestamp delta: that number, and its own length.
 RECORD_GROWTH_MAX = 15
-
-
-@kernel
-def copy_bytes(source: Bytes, begin: int, end: int, target: Bytes, at: int) -> int:
-    for offset in range(end - begin):
-        target[at + offset] = source[begin + offset]
-    return at + end - begin
 
 
 @kernel

@@ -1,7 +1,7 @@
 """Records of many batches -> one table: a row per record, with where its parts lie. `records/record.py` draws them.
 
 Only what compaction needs is looked at; headers are passed over unseen. A section that is not what its batch's header
-says gets no rows and is marked so.
+says gets no rows and is marked so. `read_varint` and `read_record` serve `record_columns.py` too.
 """
 
 import numpy as np
@@ -20,14 +20,14 @@ ROW_COLUMNS = 9
 # Every field of a record takes a byte at least.
 RECORD_BYTES_MIN = 7
 
-_INT_BITS = 32
-_LONG_BITS = 64
-_BROKEN = -1
+INT_BITS = 32
+LONG_BITS = 64
+BROKEN = -1
 
 
 @kernel
 def read_varint(data: Bytes, at: int, end: int, bits: int) -> tuple[Word, int]:
-    """The number at `at` and where the next thing begins; that is _BROKEN when it is cut off or too large."""
+    """The number at `at` and where the next thing begins; that is BROKEN when it is cut off or too large."""
     folded = np.uint64(0)
     shift = 0
     while at < end:
@@ -36,45 +36,53 @@ def read_varint(data: Bytes, at: int, end: int, bits: int) -> tuple[Word, int]:
         low = np.uint64(byte & 0x7F)
         # What does not fit is either shifted out of 64 bits, or above the 32 that an int has.
         if shift == 63 and low > np.uint64(1):
-            return 0, _BROKEN
+            return 0, BROKEN
         folded |= low << np.uint64(shift)
         if byte < 0x80:
-            if bits == _INT_BITS and folded >> np.uint64(32):
-                return 0, _BROKEN
+            if bits == INT_BITS and folded >> np.uint64(32):
+                return 0, BROKEN
             return np.int64(folded >> np.uint64(1)) ^ -np.int64(folded & np.uint64(1)), at
         shift += 7
         if shift >= bits:
-            return 0, _BROKEN
-    return 0, _BROKEN
+            return 0, BROKEN
+    return 0, BROKEN
 
 
 @kernel
 def read_record(
     data: Bytes, begin: int, section_end: int
-) -> tuple[int, int, int, int, int, int, int, bool]:
-    """The record at `begin`: its end (_BROKEN when there is none), then as in a row, with an offset delta."""
-    broken = (_BROKEN, 0, 0, 0, 0, 0, 0, False)
-    length, body = read_varint(data, begin, section_end, _INT_BITS)
+) -> tuple[int, int, int, int, int, int, int, int, int]:
+    """The record at `begin`: its end (BROKEN when there is none), then as in a row, with an offset delta.
+
+    Last come the value's bounds. Key and value begin at -1 where they are null; the headers follow the value's end.
+    """
+    broken = (BROKEN, 0, 0, 0, 0, 0, 0, 0, 0)
+    length, body = read_varint(data, begin, section_end, INT_BITS)
     if body < 0 or length < 1 or length > section_end - body:
         return broken
     end = body + length
-    timestamp_delta, tail = read_varint(data, body + 1, end, _LONG_BITS)
+    timestamp_delta, tail = read_varint(data, body + 1, end, LONG_BITS)
     if tail < 0:
         return broken
-    offset_delta, at = read_varint(data, tail, end, _INT_BITS)
+    offset_delta, at = read_varint(data, tail, end, INT_BITS)
     if at < 0:
         return broken
-    key_length, key_begin = read_varint(data, at, end, _INT_BITS)
+    key_length, key_begin = read_varint(data, at, end, INT_BITS)
     if key_begin < 0 or key_length < -1 or key_length > end - key_begin:
         return broken
     key_end = key_begin + max(key_length, 0)
-    value_length, at = read_varint(data, key_end, end, _INT_BITS)
+    value_length, value_begin = read_varint(data, key_end, end, INT_BITS)
     # The headers' number takes a byte behind it.
-    if at < 0 or value_length < -1 or max(value_length, 0) >= end - at:
+    if value_begin < 0 or value_length < -1 or max(value_length, 0) >= end - value_begin:
         return broken
+    value_end = value_begin + max(value_length, 0)
     if key_length < 0:
         key_begin = -1
-    return end, body, tail, timestamp_delta, offset_delta, key_begin, key_end, value_length >= 0
+    if value_length < 0:
+        value_begin = -1
+    return (
+        end, body, tail, timestamp_delta, offset_delta, key_begin, key_end, value_begin, value_end
+    )  # fmt: skip
 
 
 @kernel
@@ -99,7 +107,7 @@ def read_section(data: Bytes, sections: Numbers, index: int, rows: Numbers, firs
         rows[number, OFFSET] = sections[index, BASE_OFFSET] + delta
         rows[number, KEY_BEGIN] = record[5]
         rows[number, KEY_END] = record[6]
-        rows[number, HAS_VALUE] = record[7]
+        rows[number, HAS_VALUE] = record[7] >= 0
         delta_last = delta
         at = record[0]
     return count if at == end else -1

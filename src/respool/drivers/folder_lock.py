@@ -39,6 +39,9 @@ class FolderLock:
         self.release()
 
     def release(self) -> None:
+        if self._descriptor is not None:
+            # Not only closed: a process that was forked off meanwhile has the same lock in hand.
+            fcntl.flock(self._descriptor.fd, fcntl.LOCK_UN)
         self._descriptor = None
 
 

@@ -43,8 +43,8 @@ class TcpPeers:
         self._reply_bytes_max = reply_bytes_max
         self._requests_in_flight_max = requests_in_flight_max
         self._connections: dict[_Way, _Connection] = {}
-        # Those that nothing is asked on.
-        self._held: set[_Connection] = set()
+        # Those that nothing is asked on, in the order they were made: a simulated run is to be the same each time.
+        self._held: dict[_Connection, None] = {}
         # One sender at a time for each peer and lane, in the order of the calls.
         self._turns: dict[_Way, asyncio.Lock] = {}
         self._closed = False
@@ -77,7 +77,7 @@ class TcpPeers:
 
     async def hold(self, broker: BrokerId, *, on_reached: Callable[[], None], ms_max: int) -> None:
         connection = await self._connect(broker, self._address_of(broker))
-        self._held.add(connection)
+        self._held[connection] = None
         try:
             on_reached()
             async with asyncio.timeout(ms_max / 1000):
@@ -85,7 +85,7 @@ class TcpPeers:
         except TimeoutError:
             pass
         finally:
-            self._held.discard(connection)
+            self._held.pop(connection, None)
             connection.drop("not held any longer")
 
     async def close(self) -> None:

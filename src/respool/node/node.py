@@ -8,15 +8,16 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
 
 import uvloop
 
 from respool import __version__
 from respool.broker.broker import Broker, World
+from respool.broker.dispatch import Handler, handle
 from respool.drivers.allocator import keep_freed_memory
 from respool.drivers.clock import SystemClock
 from respool.drivers.dice import SystemDice
@@ -31,7 +32,10 @@ from respool.model.errors import DataFolderMismatch, RespoolError
 from respool.model.settings import Settings
 from respool.node.etcd import connect_to_etcd
 from respool.node.record_scanner import ScannerOnDemand
+from respool.ports.clock import Clock
+from respool.ports.disk import Disk
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
+from respool.ports.offload import Offload
 from respool.server.listener import Listener
 
 logger = logging.getLogger(__name__)
@@ -44,6 +48,25 @@ EXIT_BROKEN_INVARIANT = 70
 EXIT_UNREACHABLE = 4
 # Python's own is 700, which is a few requests.
 COLLECT_AFTER_OBJECTS = 20_000
+
+
+class Threads(Offload, Protocol):
+    """Blocking work elsewhere, for as long as the node lives."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drivers:
+    """What a node stands on. A broker inside tests (`respool.testing`) puts something of its own in between."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    # Made of the data folder's path.
+    disk: Callable[[str], Disk] = LocalDisk
+    # Made of the number of threads.
+    offload: Callable[[int], Threads] = ThreadOffload
+    # What requests are answered by.
+    handle: Handler = handle
 
 
 def run(settings: Settings) -> int:
@@ -67,24 +90,43 @@ async def _serve(settings: Settings) -> int:
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop.set)
+
+    def on_serving(broker: Broker, listener: Listener) -> None:
+        _collect_seldom()
+        _say_that_it_serves(broker, *listener.address)
+
+    return await serve(settings, asked_to_stop, on_serving=on_serving)
+
+
+async def serve(
+    settings: Settings,
+    asked_to_stop: asyncio.Event,
+    *,
+    on_serving: Callable[[Broker, Listener], None],
+    drivers: Drivers | None = None,
+) -> int:
+    """Serve until asked to stop, and return the exit code. Whoever calls has the loop, the signals and the log.
+
+    Cancelled, it lets go of everything without the clean stop's last words on the disk: as a crash would.
+    """
+    drivers = drivers or Drivers()
     with ExitStack() as stack:
         os.makedirs(settings.data, exist_ok=True)
         lock = FolderLock(settings.data)
         stack.callback(lock.release)
-        clock = SystemClock()
-        disk = LocalDisk(settings.data)
-        opening = _open_store(settings, disk, clock)
+        disk = drivers.disk(settings.data)
+        opening = _open_store(settings, disk, drivers, stack)
         store = await _unless_stopped(opening, asked_to_stop)
         if store is None:
             return 0
-        offload = ThreadOffload(settings.io_threads)
+        offload = drivers.offload(settings.io_threads)
         stack.callback(offload.close)
         metrics = PrometheusMetrics()
         stack.callback(metrics.close)
         if settings.metrics_address is not None:
             metrics.serve(*settings.metrics_address)
         world = World(
-            clock=clock,
+            clock=drivers.clock,
             disk=disk,
             store=store,
             offload=offload,
@@ -96,14 +138,18 @@ async def _serve(settings: Settings) -> int:
         try:
             if not settings.etcd and not (await store.snapshot("")).revision:
                 _refuse_partitions_of_no_topic(disk, "a new and empty")
-            return await _serve_until_stopped(Broker(settings, world), asked_to_stop)
+            broker = Broker(settings, world)
+            listener = Listener(broker, handle=drivers.handle)
+            return await _serve_until_stopped(broker, listener, asked_to_stop, on_serving)
         finally:
             if world.peers is not None:
                 await world.peers.close()
             await store.close()
 
 
-async def _open_store(settings: Settings, disk: LocalDisk, clock: SystemClock) -> MetadataStore:
+async def _open_store(
+    settings: Settings, disk: Disk, drivers: Drivers, stack: ExitStack
+) -> MetadataStore:
     """The cluster's metadata store, or one for this broker alone."""
     if settings.etcd:
         if disk.exists(METADATA_FILE):
@@ -115,20 +161,26 @@ async def _open_store(settings: Settings, disk: LocalDisk, clock: SystemClock) -
     # Before it is made: an operator who brings the old one back must find nothing in its place.
     if not disk.exists(METADATA_FILE):
         _refuse_partitions_of_no_topic(disk, "no")
-    return SqliteStore(os.path.join(settings.data, METADATA_FILE), clock=clock)
+    writer = drivers.offload(1)
+    stack.callback(writer.close)
+    path = os.path.join(settings.data, METADATA_FILE)
+    return SqliteStore(path, clock=drivers.clock, offload=writer)
 
 
-async def _serve_until_stopped(broker: Broker, asked_to_stop: asyncio.Event) -> int:
+async def _serve_until_stopped(
+    broker: Broker,
+    listener: Listener,
+    asked_to_stop: asyncio.Event,
+    on_serving: Callable[[Broker, Listener], None],
+) -> int:
     await broker.start()
-    _collect_seldom()
-    listener = Listener(broker)
     host, port = await listener.start()
     broker.on_listening(host, port)
     broker.failed.add_done_callback(lambda _: asked_to_stop.set())
     if broker.member is not None:
         await _unless_stopped(broker.join_cluster(), asked_to_stop)
     if not asked_to_stop.is_set():
-        _say_that_it_serves(broker, host, port)
+        on_serving(broker, listener)
     await asked_to_stop.wait()
     if broker.failed.done():
         # No clean stop: the next start must look at the logs again.
@@ -170,7 +222,7 @@ async def _unless_stopped(
         await asyncio.gather(working, stopping, return_exceptions=True)
 
 
-def _refuse_partitions_of_no_topic(disk: LocalDisk, which: str) -> None:
+def _refuse_partitions_of_no_topic(disk: Disk, which: str) -> None:
     """Without the topics every partition would be one that is not wanted any more."""
     names = PartitionFolders(disk).names()
     if names:

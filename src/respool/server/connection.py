@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any, Protocol, cast
 
 from respool.broker.broker import Broker
-from respool.broker.dispatch import handle
+from respool.broker.dispatch import Handler, handle
 from respool.broker.outcome import CloseConnection, Pipelined, Reply
 from respool.wire.api_table import Api, ApiSpec
 from respool.wire.codec import Request, api_versions_fallback, decode_request
@@ -54,9 +54,13 @@ class TrafficCounter(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, *, broker: Broker, owner: ConnectionOwner) -> None:
+    def __init__(
+        self, *, broker: Broker, owner: ConnectionOwner, handler: Handler | None = None
+    ) -> None:
         self._broker = broker
         self._owner = owner
+        # None: the broker's own.
+        self._handler = handler
         self._traffic = owner.traffic
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(frame_bytes_max=broker.settings.frame_bytes_max)
@@ -79,6 +83,8 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_seen = 0
         self._stalled_since = self._loop.time()
         self.peer = "unknown"
+        # As its last request named it.
+        self.client_id: str | None = None
         # When it last sent anything, when its buffer last grew, and when its last whole request was taken.
         self.last_active = self.last_grown = self.last_taken = self._loop.time()
 
@@ -245,10 +251,11 @@ class Connection(asyncio.BufferedProtocol):
     def _start(self, request: Request) -> None:
         began = perf_counter()
         request.client_host = f"/{self.peer}"
+        self.client_id = request.client_id
         self._traffic.on_request(request)
         slot = self._session.open_reply()
         try:
-            outcome = handle(request, self._broker)
+            outcome = (self._handler or handle)(request, self._broker)
         except CloseConnection as error:
             self.close(str(error))
             return

@@ -3,10 +3,12 @@
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
 from respool.broker.broker import Broker
+from respool.broker.dispatch import Handler
 from respool.broker.outcome import Reply
 from respool.server.connection import Connection
 from respool.server.gauges import Gauges
@@ -21,8 +23,10 @@ BACKLOG = 1024
 
 
 class Listener:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, *, handle: Handler | None = None) -> None:
+        """`handle` answers the requests; None: the broker itself."""
         self._broker = broker
+        self._handle = handle
         self._settings = broker.settings
         # In the order they came, so that a simulated run is the same each time.
         self._connections: dict[Connection, None] = {}
@@ -31,6 +35,7 @@ class Listener:
         # When each connection's unfinished frame was first seen unfinished.
         self._mid_frame_since: dict[Connection, float] = {}
         self._server: asyncio.Server | None = None
+        self._is_sweeping = False
         # Set whenever the last connection has gone; waited for only while stopping.
         self._all_gone = asyncio.Event()
         metrics = broker.world.metrics
@@ -41,25 +46,43 @@ class Listener:
             "respool_connections_refused_total", "Connections closed because a limit was reached."
         )
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens, once it does."""
+        return self._address
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        """Those that are open, in the order they came."""
+        return tuple(self._connections)
+
     async def start(self) -> tuple[str, int]:
-        """Listen, and return the address that was bound."""
-        host, port = self._settings.listen_address
+        """Listen, and return the address that was bound. After `stop_accepting`: listen there again."""
+        host, port = self._address if self._is_sweeping else self._settings.listen_address
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: Connection(broker=self._broker, owner=self),
+            lambda: Connection(broker=self._broker, owner=self, handler=self._handle),
             host,
             port,
             backlog=BACKLOG,
             reuse_address=True,
         )
-        self._broker.spawn(self._sweep_forever())
+        if not self._is_sweeping:
+            self._is_sweeping = True
+            self._broker.spawn(self._sweep_forever())
         bound = self._server.sockets[0].getsockname()
-        return bound[0], bound[1]
+        self._address: tuple[str, int] = (bound[0], bound[1])
+        return self._address
+
+    def stop_accepting(self) -> None:
+        """Let nobody in any more; those who are in stay."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
 
     async def stop(self) -> None:
         """Accept nobody, finish what is under way within the grace time, then close the rest."""
-        if self._server is not None:
-            self._server.close()
+        self.stop_accepting()
         for connection in tuple(self._connections):
             connection.stop_taking_requests()
         if self._connections:

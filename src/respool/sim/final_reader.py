@@ -27,7 +27,7 @@ class FinalReader:
         self._history = history
         self._casting = casting
         self._names = names
-        self._patience_s = patience_s
+        self.patience_s = patience_s
 
     async def read_all(self, cast: Cast) -> FinalReads:
         final = FinalReads()
@@ -48,7 +48,7 @@ class FinalReader:
     ) -> dict[str, int]:
         offsets: dict[str, int] = {}
         for group, producer in groups.items():
-            until_s = self._loop.time() + self._patience_s
+            until_s = self._loop.time() + self.patience_s
             while producer not in offsets and self._loop.time() < until_s:
                 try:
                     offset = await watcher.look(group, is_stable=True)
@@ -69,7 +69,7 @@ class FinalReader:
         for name in self._names:
             seen = reads.setdefault(name, {})
             position = 0
-            until_s = self._loop.time() + self._patience_s
+            until_s = self._loop.time() + self.patience_s
             while True:
                 try:
                     polled = await reader.poll(name, position)

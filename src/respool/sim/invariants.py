@@ -2,18 +2,34 @@
 
 C3   log start <= last stable offset <= high watermark <= log end
 C11  what a partition knows of its producers is what its log says, however it is read
+D    a transaction that its client has left is ended by its coordinator, also where it wrote nothing that a reader
+     would have to wait for
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from respool.broker.broker import Broker
+from respool.coordination.decision import Ticket
+from respool.coordination.transaction_requests import ListTransactions, TransactionState
 from respool.log.producer_state import ProducerState
 from respool.model.ids import TopicPartition
 from respool.sim.history import History
 
 # A partition on a machine.
 Replica = tuple[str, TopicPartition]
+
+# A coordinator has something to write yet for these.
+UNDER_WAY = ListTransactions(
+    states=frozenset(
+        one.kafka_name
+        for one in (
+            TransactionState.ONGOING,
+            TransactionState.PREPARE_COMMIT,
+            TransactionState.PREPARE_ABORT,
+        )
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +69,21 @@ def look_inside(
     return found
 
 
+def transactions_under_way(broker: Broker) -> Iterator[str]:
+    """What this broker's coordinators have not ended, or not yet written to all partitions."""
+    for number, shard in broker.transactions.shards:
+        if not shard.is_active:
+            yield f"coordinator {number} is not at work"
+            continue
+        # It is only looked at: nothing is written for this request, and no timer set.
+        for answer in shard.machine.decide(UNDER_WAY, ticket=Ticket(-1), now_ms=0).answers:
+            yield from (str(one) for one in answer.reply.transactions)
+
+
 def compare(
     before: Mapping[Replica, Inside], after: Mapping[Replica, Inside], history: History
 ) -> None:
-    """No client wrote in between, so a restart must not tell.
+    """Nobody wrote in between, neither clients nor coordinators, so a restart must not tell.
 
     That a transaction's end is written need not be known after a crash: it is written again then, by a newer
     coordinator, and changes nothing else.

@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from respool.sim.handles import Callback, Timer
     from respool.sim.loop import SimLoop
 
 _current: contextvars.ContextVar["Process"] = contextvars.ContextVar("process")
@@ -29,7 +30,7 @@ class Process:
         # Let its ready tasks overtake each other. asyncio would not; code should not mind.
         self.shuffles_tasks = False
         # Callbacks that are due, in the order asyncio promises.
-        self.ready: deque[asyncio.Handle] = deque()
+        self.ready: deque[Callback | Timer] = deque()
         # Those under way, and some that are done, in the order of starting: asyncio itself knows them as a set.
         self.tasks: list[asyncio.Task[Any]] = []
         self._tasks_max = 64

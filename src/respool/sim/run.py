@@ -25,7 +25,7 @@ from respool.sim.disk_faults import ProcessGone
 from respool.sim.ears import Ears
 from respool.sim.final_reader import FinalReader
 from respool.sim.history import History, Violation
-from respool.sim.invariants import Inside, compare, look_inside
+from respool.sim.invariants import Inside, compare, look_inside, transactions_under_way
 from respool.sim.loop import SimLoop, SimulationStuck
 from respool.sim.plan import Plan, draw_plan
 from respool.sim.replica_agreement import ReplicaAgreement
@@ -236,6 +236,7 @@ class Run:
 
     async def _read_after_power_cut(self, reader: FinalReader, before: FinalReads) -> None:
         """All was quiet, so nothing may be lost."""
+        await self._wait_for_coordinators(reader.patience_s)
         known = self._look_inside()
         for machine in self._machines:
             if self._flush == "always":
@@ -258,6 +259,20 @@ class Run:
                 self.history.violate(
                     "A19", f"{name} is not the same after a power cut in a quiet time"
                 )
+
+    async def _wait_for_coordinators(self, patience_s: float) -> None:
+        """Readers wait for transactions that wrote something; a coordinator may have to end others, too."""
+        until_s = self._loop.time() + patience_s
+        while left := [
+            one
+            for machine in self._machines
+            if machine.broker is not None
+            for one in transactions_under_way(machine.broker)
+        ]:
+            if self._loop.time() > until_s:
+                self.history.violate("D", f"not ended though all is well: {left}")
+                return
+            await asyncio.sleep(0.25)
 
     def _look_inside(self) -> dict[tuple[str, TopicPartition], Inside]:
         inside: dict[tuple[str, TopicPartition], Inside] = {}

@@ -1,0 +1,389 @@
+"""A cluster as a client sees it: its brokers, who leads what, and requests to them. Usable from many threads.
+
+Small requests (metadata, offsets, coordinators) share one connection per broker, one at a time. Who moves many bytes,
+or keeps several requests on their way, takes a connection of its own: `connect`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from threading import Event, Lock
+from types import MappingProxyType
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+from respool.client.arrow.connection import FRAME_BYTES_MAX, Connection, LinkSettings
+from respool.client.arrow.errors import (
+    BadArgument,
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientClosed,
+    UnknownPartition,
+    UnknownTopic,
+)
+from respool.client.arrow.patience import Patience
+from respool.model.errors import SettingsError
+from respool.model.settings import parse_address
+from respool.wire.api_table import Api
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+RETRY_MS = 60_000
+
+# Topic ids came with 10; Kafka 4.x speaks 0 to 13.
+METADATA_VERSION = 10
+# Many keys in one request; before it a request had one.
+FIND_COORDINATOR_VERSION = 4
+
+_UNKNOWN_TOPIC = 3
+_LEADER_NOT_AVAILABLE = 5
+_INVALID_TOPIC = 17
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leader:
+    broker: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMap:
+    """A topic as metadata show it."""
+
+    name: str
+    # None with brokers that do not have ids.
+    id: UUID | None
+    # Partition number -> who leads it; None while nobody does.
+    leaders: Mapping[int, Leader | None]
+
+    @property
+    def partitions(self) -> int:
+        return len(self.leaders)
+
+    def leader_of(self, partition: int) -> Leader | None:
+        """
+        Raises:
+            UnknownPartition: there is none of this number.
+        """
+        if partition not in self.leaders:
+            raise UnknownPartition(self.name, partition, self.partitions)
+        return self.leaders[partition]
+
+
+@dataclass(slots=True)
+class _Door:
+    """The shared way to one address."""
+
+    lock: Lock = field(default_factory=Lock)
+    connection: Connection | None = None
+
+
+class Cluster:
+    """Use it as a context, or `close` it."""
+
+    def __init__(
+        self,
+        bootstrap: str = DEFAULT_BOOTSTRAP,
+        *,
+        client_id: str = "respool-arrow",
+        connect_timeout_ms: int = 10_000,
+        request_timeout_ms: int = 30_000,
+        retry_ms: int = RETRY_MS,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+    ) -> None:
+        """`bootstrap` is HOST:PORT of one broker or of several, with commas. Nothing is connected yet.
+
+        `retry_ms` is how long what may pass (a broker restarts, a leader changes) is tried again.
+
+        Raises:
+            BadArgument: the address cannot be one.
+        """
+        self.bootstrap = bootstrap
+        self.retry_ms = retry_ms
+        self._first = _addresses(bootstrap)
+        self._links = LinkSettings(
+            client_id=client_id,
+            connect_timeout_ms=connect_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+            frame_bytes_max=frame_bytes_max,
+        )
+        self._closed = Event()
+        # Guards the fields below. Never held while waiting for a broker.
+        self._lock = Lock()
+        self._brokers: Mapping[int, tuple[str, int]] = {}
+        self._topics: dict[str, TopicMap] = {}
+        self._doors: dict[tuple[str, int], _Door] = {}
+        self._connections: set[Connection] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed.is_set()
+
+    @property
+    def brokers(self) -> Mapping[int, tuple[str, int]]:
+        """Broker number -> its address, as far as they are known."""
+        return MappingProxyType(dict(self._brokers))
+
+    def interrupt(self) -> None:
+        """Wake every thread that waits for a broker; it gets `ClientClosed`. `close` is still to be called."""
+        self._closed.set()
+        with self._lock:
+            connections = list(self._connections)
+        for connection in connections:
+            connection.interrupt()
+
+    def close(self) -> None:
+        """End all connections, also those handed out. Threads that use those must have ended, or are ended by this."""
+        self.interrupt()
+        with self._lock:
+            doors = list(self._doors.values())
+        for door in doors:
+            with door.lock:
+                if door.connection is not None:
+                    self._drop(door.connection)
+        with self._lock:
+            self._doors.clear()
+
+    def patience(self, limit_ms: int | None = None) -> Patience:
+        """For attempts that end when this is closed."""
+        return Patience(self.retry_ms if limit_ms is None else limit_ms, sleep=self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        """
+        Raises:
+            ClientClosed: it was closed meanwhile.
+        """
+        if self._closed.wait(seconds):
+            raise ClientClosed("the client is closed")
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def connect(self, broker: int) -> Connection:
+        """A new connection to this broker, the caller's own: to be given back with `release`.
+
+        Raises:
+            BrokerUnreachable: it is not known, or does not answer.
+        """
+        return self._open(self.address_of(broker))
+
+    def release(self, connection: Connection) -> None:
+        """End a connection that `connect` made. Only the thread that uses it may."""
+        self._drop(connection)
+
+    def address_of(self, broker: int) -> tuple[str, int]:
+        with self._lock:
+            address = self._brokers.get(broker)
+        if address is None:
+            raise BrokerUnreachable(f"broker {broker} is not in the metadata; it may be down")
+        return address
+
+    def request(
+        self, broker: int, api: Api, version: int, fields: Mapping[str, Any], *, wait_ms: int = 0
+    ) -> Any:
+        """Ask one broker over the shared connection; others who ask it meanwhile wait.
+
+        `wait_ms` is how long the request itself allows the broker to wait.
+
+        Raises:
+            BrokerUnreachable: no reply came; what became of the request is unknown.
+            VersionUnsupported: the broker does not speak this version.
+        """
+        return self._ask(self.address_of(broker), api, version, fields, wait_ms=wait_ms)
+
+    def request_any(self, api: Api, version: int, fields: Mapping[str, Any]) -> Any:
+        """Ask whichever broker answers first, those of the metadata before those of the bootstrap address.
+
+        Raises:
+            BrokerUnreachable: none answers.
+        """
+        with self._lock:
+            addresses = list(dict.fromkeys([*self._brokers.values(), *self._first]))
+        failure: BrokerUnreachable | None = None
+        for address in addresses:
+            try:
+                return self._ask(address, api, version, fields)
+            except BrokerUnreachable as error:
+                failure = error
+        assert failure is not None
+        raise BrokerUnreachable(
+            f"no broker answers at {', '.join(f'{host}:{port}' for host, port in addresses)}; the last said: {failure}"
+        ) from failure
+
+    # -- metadata ------------------------------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> TopicMap:
+        """The topic as it was seen last; asked for when it was never seen. Tried again for `retry_ms`.
+
+        Raises:
+            UnknownTopic: there is none.
+            BrokerUnreachable: nobody answers.
+        """
+        known = self._topics.get(name)
+        return self.retrying(lambda: self.refresh(name)) if known is None else known
+
+    def refresh(self, name: str) -> TopicMap:
+        """Ask for a topic's metadata now, once. Topics are never made by asking.
+
+        Raises:
+            UnknownTopic, BrokerRefused, BrokerUnreachable
+        """
+        fields = {
+            "topics": [{"topic_id": None, "name": name}],
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": False,
+            "include_topic_authorized_operations": False,
+        }
+        reply = self.request_any(Api.METADATA, METADATA_VERSION, fields)
+        brokers = {one.node_id: (str(one.host), one.port) for one in reply.brokers}
+        (answer,) = reply.topics
+        with self._lock:
+            if brokers:
+                self._brokers = brokers
+        code = answer.error_code
+        if code in {_UNKNOWN_TOPIC, _INVALID_TOPIC}:
+            with self._lock:
+                self._topics.pop(name, None)
+            raise UnknownTopic(name)
+        if code and code != _LEADER_NOT_AVAILABLE:
+            raise refused(f"metadata of topic {name!r}", code)
+        seen = TopicMap(
+            name=name,
+            id=answer.topic_id,
+            leaders=MappingProxyType(
+                {
+                    one.partition_index: _leader(one)
+                    for one in sorted(answer.partitions, key=lambda one: int(one.partition_index))
+                }
+            ),
+        )
+        with self._lock:
+            seen = _newer(self._topics.get(name), seen)
+            self._topics[name] = seen
+        return seen
+
+    def by_leader(self, topic: str, partitions: Iterable[int]) -> dict[int, list[int]]:
+        """Broker -> those of the partitions that it leads; those that nobody leads are left out."""
+        seen = self.topic(topic)
+        found: dict[int, list[int]] = {}
+        for partition in partitions:
+            leader = seen.leader_of(partition)
+            if leader is not None:
+                found.setdefault(leader.broker, []).append(partition)
+        return found
+
+    def coordinator(self, key: str, *, is_transaction: bool) -> int:
+        """The broker that coordinates a transactional id, or a group. Asked anew each time, once.
+
+        Raises:
+            BrokerRefused, BrokerUnreachable
+        """
+        fields = {"key_type": int(is_transaction), "coordinator_keys": [key]}
+        reply = self.request_any(Api.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, fields)
+        (answer,) = reply.coordinators
+        if answer.error_code:
+            raise refused(f"the coordinator of {key!r}", answer.error_code)
+        broker = int(answer.node_id)
+        with self._lock:
+            self._brokers = {**self._brokers, broker: (str(answer.host), int(answer.port))}
+        return broker
+
+    def retrying(self, attempt: Callable[[], T], *, limit_ms: int | None = None) -> T:
+        """Do it until it works; what may pass is tried again for `retry_ms`.
+
+        Raises:
+            BrokerUnreachable, BrokerRefused: it did not pass.
+        """
+        patience = self.patience(limit_ms)
+        while True:
+            try:
+                return attempt()
+            except BrokerUnreachable as error:
+                patience.after(error)
+            except BrokerRefused as error:
+                if not error.retriable:
+                    raise
+                patience.after(error)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _ask(
+        self,
+        address: tuple[str, int],
+        api: Api,
+        version: int,
+        fields: Mapping[str, Any],
+        *,
+        wait_ms: int = 0,
+    ) -> Any:
+        with self._lock:
+            door = self._doors.setdefault(address, _Door())
+        with door.lock:
+            if door.connection is None or not door.connection.is_fresh:
+                if door.connection is not None:
+                    self._drop(door.connection)
+                door.connection = self._open(address)
+            try:
+                door.connection.version(api, version, version)
+                return door.connection.request(api, version, fields, wait_ms=wait_ms)
+            except (BrokerUnreachable, ClientClosed):
+                self._drop(door.connection)
+                raise
+
+    def _open(self, address: tuple[str, int]) -> Connection:
+        connection = Connection(address, self._links)
+        with self._lock:
+            if self.is_closed:
+                raise ClientClosed("the client is closed")
+            self._connections.add(connection)
+        try:
+            connection.open()
+        except BaseException:
+            self._drop(connection)
+            raise
+        return connection
+
+    def _drop(self, connection: Connection) -> None:
+        connection.close()
+        with self._lock:
+            self._connections.discard(connection)
+
+
+def refused(doing: str, code: Any) -> BrokerRefused:
+    """An error code of a reply as an exception."""
+    return BrokerRefused(doing, int(code), str(code.name), retriable=bool(code.retriable))
+
+
+def _leader(partition: Any) -> Leader | None:
+    if partition.leader_id < 0:
+        return None
+    return Leader(broker=int(partition.leader_id), epoch=int(partition.leader_epoch))
+
+
+def _newer(known: TopicMap | None, seen: TopicMap) -> TopicMap:
+    """What was just seen, but no leader older than one that is known: brokers learn of changes one after the other."""
+    if known is None or known.id != seen.id:
+        return seen
+    leaders = dict(seen.leaders)
+    for partition, leader in seen.leaders.items():
+        before = known.leaders.get(partition)
+        if before is not None and leader is not None and leader.epoch < before.epoch:
+            leaders[partition] = before
+    # A topic's partitions never become fewer; a broker that shows fewer has not heard yet.
+    for partition in known.leaders.keys() - seen.leaders.keys():
+        leaders[partition] = known.leaders[partition]
+    return TopicMap(
+        name=seen.name, id=seen.id, leaders=MappingProxyType(dict(sorted(leaders.items())))
+    )
+
+
+def _addresses(bootstrap: str) -> list[tuple[str, int]]:
+    try:
+        return [parse_address("bootstrap", one.strip()) for one in bootstrap.split(",")]
+    except SettingsError as error:
+        raise BadArgument(str(error)) from None

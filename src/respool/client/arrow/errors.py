@@ -1,0 +1,134 @@
+"""What reading and writing tables can end with. One class each, with the numbers inside; all are `ClientError`.
+
+Three kinds, by who can do something about it:
+
+- the caller: `BadArgument`, `UnknownTopic`, `UnknownPartition`, `OutsideRetention`, `OffsetBeyondEnd`, `MissingExtra`;
+- nobody, but it may pass: `BrokerUnreachable`, `ConnectionLost`, `PartitionUnavailable`. They come after the client has
+  tried again for as long as it was told to (`retry_ms`);
+- the history itself changed while it was read: `TopicRecreated`, `LogTruncated`, `RetentionOvertook`.
+"""
+
+from respool.model.errors import RespoolError
+
+
+class ClientError(RespoolError):
+    """Everything the columnar client raises on purpose."""
+
+
+class BadArgument(ClientError, ValueError):
+    """An argument cannot be; the message says what would be right."""
+
+
+class MissingExtra(ClientError, ImportError):
+    """A library is missing that tables need."""
+
+    def __init__(self, cause: ImportError) -> None:
+        super().__init__(
+            f"tables need {cause.name or cause}, which is not installed: pip install 'respool[arrow]'",
+            name=cause.name,
+        )
+
+
+class ClientClosed(ClientError):
+    """It was closed, maybe by another thread, so there is nothing more to be had from it."""
+
+
+# -- the way to the brokers --------------------------------------------------------------------------------------------
+
+
+class BrokerUnreachable(ClientError):
+    """No connection could be made, or no broker that is known answers."""
+
+
+class ConnectionLost(BrokerUnreachable):
+    """A connection ended, or was silent for too long, before its reply came; what became of the request is unknown."""
+
+
+class ProtocolBroken(ConnectionLost):
+    """What came is no reply to what was asked; the connection was closed."""
+
+
+class VersionUnsupported(ClientError):
+    """The broker does not speak a version of a request that this client does."""
+
+
+class BrokerRefused(ClientError):
+    """A broker answered with an error."""
+
+    def __init__(self, doing: str, code: int, name: str, *, retriable: bool) -> None:
+        super().__init__(f"{doing}: {name.replace('_', ' ')} (Kafka's error {code})")
+        self.code = code
+        self.name = name
+        self.retriable = retriable
+
+
+class UnknownTopic(ClientError):
+    """There is no such topic."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"there is no topic {topic!r}: create it, or ask which there are with `respool topic list`"
+        )
+        self.topic = topic
+
+
+class UnknownPartition(ClientError):
+    """The topic has no such partition."""
+
+    def __init__(self, topic: str, partition: int, count: int) -> None:
+        super().__init__(
+            f"topic {topic!r} has no partition {partition}; it has {count}: 0 to {count - 1}"
+        )
+        self.topic = topic
+        self.partition = partition
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+class ReadError(ClientError):
+    """A read cannot begin or go on. `offset` is the first one of this partition that was not read."""
+
+    def __init__(self, message: str, *, topic: str, partition: int, offset: int | None) -> None:
+        super().__init__(f"{topic}/{partition}: {message}")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+class OutsideRetention(ReadError):
+    """What was asked for has been deleted. `first_offset` and `first_time_ms` say what there still is."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic: str,
+        partition: int,
+        offset: int | None,
+        first_offset: int,
+        first_time_ms: int | None = None,
+    ) -> None:
+        super().__init__(message, topic=topic, partition=partition, offset=offset)
+        self.first_offset = first_offset
+        self.first_time_ms = first_time_ms
+
+
+class RetentionOvertook(OutsideRetention):
+    """Messages were deleted while they were being read: the reader was too slow, or someone deleted them."""
+
+
+class OffsetBeyondEnd(ReadError):
+    """The read should begin where the log has not come yet."""
+
+
+class LogTruncated(ReadError):
+    """Messages that were handed out are in the log no more: a leader took over that did not have them."""
+
+
+class TopicRecreated(ReadError):
+    """The topic was deleted and made again while it was read; its offsets now mean other messages."""
+
+
+class PartitionUnavailable(ReadError):
+    """Nobody could be read from for `retry_ms`. Everything before `offset` was handed out."""

@@ -1,0 +1,201 @@
+"""Open batches -> one Arrow batch: room for the kernels, and Arrow arrays made of what they filled."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from respool.columnar import record_columns as kernels
+from respool.columnar.arrow_columns import (
+    ALL_COLUMNS,
+    HEADER_TYPE,
+    HEADERS,
+    KEY,
+    OFFSET,
+    TIMESTAMP,
+    TIMESTAMP_TYPE,
+    TYPES,
+    VALUE,
+)
+from respool.columnar.compiled import Bytes, Numbers, Places, readable
+from respool.columnar.errors import CorruptBatch
+from respool.columnar.fetched_batches import OpenBatch
+from respool.columnar.record_table import BEGIN, END, RECORD_BYTES_MIN
+
+_WANTED = dict(
+    zip(
+        ALL_COLUMNS,
+        (
+            kernels.WANT_KEY,
+            kernels.WANT_VALUE,
+            kernels.WANT_OFFSET,
+            kernels.WANT_TIMESTAMP,
+            kernels.WANT_TIMESTAMP_TYPE,
+            kernels.WANT_HEADERS,
+        ),
+        strict=True,
+    )
+)
+_FAULTS = {
+    kernels.FAULT_COUNT: "it announces more records than its bytes can hold",
+    kernels.FAULT_RECORD: "a record's fields do not fit its length",
+    kernels.FAULT_DELTA: "its records' offsets do not rise, or go beyond its last",
+    kernels.FAULT_TIME: "a record's timestamp does not fit 64 bits",
+    kernels.FAULT_HEADERS: "a record's headers do not fit its length",
+    kernels.FAULT_END: "its records do not end where it ends",
+}
+
+
+class ColumnBuilder:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        *,
+        offset_first: int,
+        offset_last: int,
+        time_first: int,
+        time_last: int,
+    ) -> None:
+        self._schema = schema
+        self._wanted = sum(_WANTED[name] for name in schema.names)
+        self._bounds: Numbers = np.array(
+            [offset_first, offset_last, time_first, time_last], dtype=np.int64
+        )
+
+    def build(self, fetched: memoryview, group: Sequence[OpenBatch]) -> tuple[pa.RecordBatch, int]:
+        """The rows of all these batches within bounds, and how many there are.
+
+        Raises:
+            CorruptBatch: a batch's records are not what its header says.
+        """
+        data, sections = _sections(fetched, group)
+        rows_max = sum(
+            max(0, min(one.header.record_count, (one.end - one.begin) // RECORD_BYTES_MIN))
+            for one in group
+        )
+        columns = _Columns(rows_max, self._wanted)
+        rows, fault, index = kernels.locate(
+            data, sections, self._bounds, self._wanted, columns.room
+        )
+        if fault != kernels.NO_FAULT:
+            raise CorruptBatch(offset=group[index].header.base_offset, why=_FAULTS[fault])
+        arrays = [columns.array(name, data, rows) for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema), rows
+
+
+class _Columns:
+    """Room for so many rows, in the columns that are wanted; the others have none."""
+
+    def __init__(self, rows_max: int, wanted: int) -> None:
+        def room(bit: int, dtype: type[Any], extra: int = 0) -> NDArray[Any]:
+            array = np.empty(rows_max + extra if wanted & bit else extra, dtype=dtype)
+            array[:extra] = 0
+            return array
+
+        self.room = kernels.ColumnRoom(
+            offsets=room(kernels.WANT_OFFSET, np.int64),
+            timestamps=room(kernels.WANT_TIMESTAMP, np.int64),
+            timestamp_types=room(kernels.WANT_TIMESTAMP_TYPE, np.uint8),
+            key_begins=room(kernels.WANT_KEY, np.int64),
+            key_ends=room(kernels.WANT_KEY, np.int32, 1),
+            value_begins=room(kernels.WANT_VALUE, np.int64),
+            value_ends=room(kernels.WANT_VALUE, np.int32, 1),
+            header_begins=room(kernels.WANT_HEADERS, np.int64),
+            header_ends=room(kernels.WANT_HEADERS, np.int32, 1),
+        )
+
+    def array(self, name: str, data: Bytes, rows: int) -> pa.Array:
+        room = self.room
+        if name == KEY:
+            return binary_array(TYPES[KEY], data, room.key_begins, room.key_ends, rows)
+        if name == VALUE:
+            return binary_array(TYPES[VALUE], data, room.value_begins, room.value_ends, rows)
+        if name == HEADERS:
+            return self._header_lists(data, rows)
+        numbers: dict[str, NDArray[Any]] = {
+            OFFSET: room.offsets,
+            TIMESTAMP: room.timestamps,
+            TIMESTAMP_TYPE: room.timestamp_types,
+        }
+        buffers = [None, pa.py_buffer(numbers[name][:rows])]
+        return pa.Array.from_buffers(TYPES[name], rows, buffers)
+
+    def _header_lists(self, data: Bytes, rows: int) -> pa.Array:
+        begins, ends = self.room.header_begins, self.room.header_ends
+        count = int(ends[rows])
+        key_begins: Numbers = np.empty(count, dtype=np.int64)
+        value_begins: Numbers = np.empty(count, dtype=np.int64)
+        key_ends: Places = np.zeros(count + 1, dtype=np.int32)
+        value_ends: Places = np.zeros(count + 1, dtype=np.int32)
+        if count:
+            kernels.locate_headers(
+                data, begins, ends, rows, key_begins, key_ends, value_begins, value_ends
+            )
+        key_type, value_type = (HEADER_TYPE.field(index).type for index in range(2))
+        keys = _as_text(binary_array(pa.binary(), data, key_begins, key_ends, count), key_type)
+        values = binary_array(value_type, data, value_begins, value_ends, count)
+        pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE))
+        buffers = [None, pa.py_buffer(ends[: rows + 1])]
+        return pa.Array.from_buffers(TYPES[HEADERS], rows, buffers, children=[pairs])
+
+
+def binary_array(
+    kind: pa.DataType, data: Bytes, begins: Numbers, ends: Places, rows: int
+) -> pa.Array:
+    """The bytes that begin there, as a column in memory of its own."""
+    target: Bytes = np.empty(int(ends[rows]), dtype=np.uint8)
+    if len(target):
+        kernels.gather(data, begins, ends, rows, target)
+    bitmap = None
+    nulls = int(np.count_nonzero(begins[:rows] < 0))
+    if nulls:
+        bits: Bytes = np.zeros((rows + 7) // 8, dtype=np.uint8)
+        kernels.mark_valid(begins, rows, bits)
+        bitmap = pa.py_buffer(bits)
+    buffers = [bitmap, pa.py_buffer(ends[: rows + 1]), pa.py_buffer(target)]
+    return pa.Array.from_buffers(kind, rows, buffers, null_count=nulls)
+
+
+def _as_text(keys: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        # It checks, and copies nothing.
+        return keys.cast(kind)
+    except pa.ArrowInvalid:
+        # Java's client shows what is not UTF-8 this way too; it is no reason to lose the record.
+        text = [key.decode("utf-8", errors="replace") for key in keys.to_pylist()]
+        return pa.array(text, type=kind)
+
+
+def _sections(fetched: memoryview, group: Sequence[OpenBatch]) -> tuple[Bytes, Numbers]:
+    """One piece of data and where each batch's records lie in it: what was fetched, if nothing was compressed."""
+    sections = np.array(
+        [
+            (
+                one.begin,
+                one.end,
+                one.header.record_count,
+                one.header.base_offset,
+                one.header.last_offset_delta,
+                one.header.base_timestamp,
+                one.header.max_timestamp,
+                one.header.is_log_append_time,
+            )
+            for one in group
+        ],
+        dtype=np.int64,
+    )
+    if all(one.opened is None for one in group):
+        return readable(fetched), sections
+    if len(group) == 1:
+        data = group[0].opened
+        assert data is not None
+    else:
+        data = b"".join(
+            fetched[one.begin : one.end] if one.opened is None else one.opened for one in group
+        )
+    ends = np.cumsum(sections[:, END] - sections[:, BEGIN])
+    sections[:, BEGIN] += ends - sections[:, END]
+    sections[:, END] = ends
+    return readable(data), sections

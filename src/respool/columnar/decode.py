@@ -1,0 +1,104 @@
+"""Record batches -> Arrow: what a Fetch reply holds of one partition becomes columns, without an object per record."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from respool.columnar.arrow_columns import ALL_COLUMNS, schema_of
+from respool.columnar.column_builder import ColumnBuilder
+from respool.columnar.fetched_batches import AbortedTransactions, FetchedBatches, OpenBatch
+from respool.ports.record_scan import Buffer
+
+DECOMPRESSED_MAX = 256 * 1024 * 1024
+# A column of bytes ends below 2 GiB, and a batch's records may take nearly that alone.
+GROUP_BYTES_MAX = 2**31 - 1
+
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    # None where no record is left; one, unless that would reach 2 GiB.
+    batches: Sequence[pa.RecordBatch]
+    # How many rows these have, also where no column was asked for.
+    rows: int
+    # Where to fetch next. It goes beyond every whole batch that was looked at, whether its records are shown or not.
+    next_offset: int
+    # How many those are. With none, and data, the first batch is larger than what was fetched.
+    whole_batches: int
+    # The size of a batch that is cut off at the end, where it can be told: a fetch must be as large to get on.
+    cut_batch_bytes: int | None
+
+
+def decode(
+    data: Buffer,
+    *,
+    begin: int,
+    end: int | None = None,
+    columns: Sequence[str] = ALL_COLUMNS,
+    since_ms: int | None = None,
+    until_ms: int | None = None,
+    aborted: Sequence[tuple[int, int]] = (),
+    decompressed_max: int = DECOMPRESSED_MAX,
+    check_crc: bool = True,
+) -> Decoded:
+    """The records with begin <= offset < end and since <= timestamp < until, in the order of their offsets.
+
+    Args:
+        data: The records field of one partition in a Fetch reply.
+        aborted: Producer id and first offset of each aborted transaction in that reply. Their records are left out.
+        decompressed_max: The most bytes that a compressed batch may hold. When this many have been decompressed, the
+            rest of the data is left for the next fetch, which `next_offset` tells.
+
+    Raises:
+        CorruptBatch: bytes do not fit together. There is no gap: nothing is returned.
+        BatchTooLarge: a batch holds more than `decompressed_max` bytes.
+        BatchFormatUnknown: a batch is older than Kafka 0.11, or its codec is unknown.
+        UnknownColumn: there is no such column.
+    """
+    builder = ColumnBuilder(
+        schema_of(columns),
+        offset_first=begin,
+        offset_last=_INT64_MAX if end is None else end - 1,
+        time_first=_INT64_MIN if since_ms is None else since_ms,
+        time_last=_INT64_MAX if until_ms is None else until_ms - 1,
+    )
+    view = memoryview(data).cast("B")
+    fetched = FetchedBatches(
+        data=view,
+        begin=begin,
+        end=end,
+        aborted=AbortedTransactions(aborted),
+        decompressed_max=decompressed_max,
+        check_crc=check_crc,
+    )
+    batches: list[pa.RecordBatch] = []
+    rows = 0
+    for group in _groups(fetched):
+        built, built_rows = builder.build(view, group)
+        rows += built_rows
+        if built_rows:
+            batches.append(built)
+    return Decoded(
+        batches=batches,
+        rows=rows,
+        next_offset=fetched.next_offset,
+        whole_batches=fetched.whole_batches,
+        cut_batch_bytes=fetched.cut_batch_bytes,
+    )
+
+
+def _groups(fetched: FetchedBatches) -> Iterator[list[OpenBatch]]:
+    """As many batches together as fit one Arrow batch."""
+    group: list[OpenBatch] = []
+    group_bytes = 0
+    for batch in fetched.opened():
+        size = batch.end - batch.begin
+        if group and group_bytes + size > GROUP_BYTES_MAX:
+            yield group
+            group, group_bytes = [], 0
+        group.append(batch)
+        group_bytes += size
+    if group:
+        yield group

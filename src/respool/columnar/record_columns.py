@@ -1,0 +1,232 @@
+"""Sections of records -> columns, in two steps: where everything lies, then the bytes of each column that is wanted.
+
+The first step reads every record once and checks it; it fills what has a fixed width, and for keys and values where
+they begin, and where they will end in the column. So the second step knows exactly how much room it needs.
+
+Kernels check no bounds. What keeps them inside: a section lies within the data; `read_varint` stops at the end it is
+given; every length is compared with what is left before anything steps over it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from respool.columnar.compiled import Bytes, Numbers, Places, Word, kernel
+from respool.columnar.memory_copy import copy_bytes
+from respool.columnar.record_table import (
+    BASE_OFFSET,
+    BEGIN,
+    END,
+    INT_BITS,
+    LAST_OFFSET_DELTA,
+    RECORD_BYTES_MIN,
+    RECORD_COUNT,
+    read_record,
+    read_varint,
+)
+
+# Further columns of a section. The first five are those of `record_table`.
+BASE_TIMESTAMP, MAX_TIMESTAMP, IS_LOG_APPEND_TIME = range(5, 8)
+SECTION_COLUMNS = 8
+
+# Which records are wanted: offsets and times, both ends included.
+OFFSET_FIRST, OFFSET_LAST, TIME_FIRST, TIME_LAST = range(4)
+
+# What is wanted of them, as bits.
+WANT_KEY, WANT_VALUE, WANT_OFFSET, WANT_TIMESTAMP, WANT_TIMESTAMP_TYPE, WANT_HEADERS = (
+    1 << bit for bit in range(6)
+)
+
+# What can be wrong with a section.
+NO_FAULT, FAULT_COUNT, FAULT_RECORD, FAULT_DELTA, FAULT_TIME, FAULT_HEADERS, FAULT_END = range(7)
+
+# A header takes two bytes at least: the lengths of its key and value.
+_HEADER_BYTES_MIN = 2
+
+
+@kernel
+def read_header(data: Bytes, at: int, end: int) -> tuple[int, int, int, int]:
+    """One header at `at`: where its key begins and ends, where its value (-1 for none) begins and ends.
+
+    The value's end is -1 when this is no header.
+    """
+    broken = (0, 0, 0, -1)
+    key_length, key_begin = read_varint(data, at, end, INT_BITS)
+    if key_begin < 0 or key_length < 0 or key_length > end - key_begin:
+        return broken
+    key_end = key_begin + key_length
+    value_length, value_begin = read_varint(data, key_end, end, INT_BITS)
+    if value_begin < 0 or value_length < -1 or value_length > end - value_begin:
+        return broken
+    if value_length < 0:
+        return key_begin, key_end, -1, value_begin
+    return key_begin, key_end, value_begin, value_begin + value_length
+
+
+@kernel
+def count_headers(data: Bytes, begin: int, end: int) -> int:
+    """How many headers lie in data[begin:end], their number first; -1 when they do not fill it exactly."""
+    count, at = read_varint(data, begin, end, INT_BITS)
+    if at < 0 or count < 0 or count > (end - at) // _HEADER_BYTES_MIN:
+        return -1
+    for _ in range(count):
+        at = read_header(data, at, end)[3]
+        if at < 0:
+            return -1
+    return count if at == end else -1
+
+
+class ColumnRoom(NamedTuple):
+    """Where rows go. A column that is not wanted has no room.
+
+    `*_begins` are places in the data, -1 for null; `*_ends` are places in the column, the first of them 0.
+    """
+
+    offsets: Numbers
+    timestamps: Numbers
+    timestamp_types: Bytes
+    key_begins: Numbers
+    key_ends: Places
+    value_begins: Numbers
+    value_ends: Places
+    header_begins: Numbers
+    header_ends: Places
+
+
+@kernel
+def locate(
+    data: Bytes, sections: Numbers, bounds: Numbers, wanted: int, room: ColumnRoom
+) -> tuple[int, int, int]:
+    """Read all records of all sections; fill a row for each one within bounds.
+
+    Returns how many rows, NO_FAULT and 0; or what is wrong with the first section that is not what its batch's header
+    says, and which that is.
+    """
+    row = 0
+    for index in range(sections.shape[0]):
+        row, fault = locate_section(data, sections[index], bounds, wanted, room, row)
+        if fault != NO_FAULT:
+            return row, fault, index
+    return row, NO_FAULT, 0
+
+
+@kernel
+def locate_section(
+    data: Bytes, section: Numbers, bounds: Numbers, wanted: int, room: ColumnRoom, row: Word
+) -> tuple[Word, int]:
+    """Fill rows from `row` on; return where they end, and the fault."""
+    # Once for all records: the arrays of a tuple are counted as used, and as given back, each time they are taken out.
+    offsets, timestamps, timestamp_types = room.offsets, room.timestamps, room.timestamp_types
+    key_begins, key_ends = room.key_begins, room.key_ends
+    value_begins, value_ends = room.value_begins, room.value_ends
+    header_begins, header_ends = room.header_begins, room.header_ends
+
+    at, section_end, count = section[BEGIN], section[END], section[RECORD_COUNT]
+    if count < 0 or count > (section_end - at) // RECORD_BYTES_MIN:
+        return row, FAULT_COUNT
+    delta_last: Word = np.int64(-1)
+    for _ in range(count):
+        record = read_record(data, at, section_end)
+        at, time_delta, delta, value_end = record[0], record[3], record[4], record[8]
+        if at < 0:
+            return row, FAULT_RECORD
+        if delta <= delta_last or delta > section[LAST_OFFSET_DELTA]:
+            return row, FAULT_DELTA
+        delta_last = delta
+        offset = section[BASE_OFFSET] + delta
+        timestamp, fits = time_of(section, time_delta)
+        if not fits:
+            return row, FAULT_TIME
+        headers: Word = 0
+        # Nearly always there are none.
+        if wanted & WANT_HEADERS and (value_end + 1 != at or data[value_end] != 0):
+            headers = count_headers(data, value_end, at)
+            if headers < 0:
+                return row, FAULT_HEADERS
+        if is_within(bounds, offset, timestamp):
+            put_number(wanted & WANT_OFFSET, offsets, row, offset)
+            put_number(wanted & WANT_TIMESTAMP, timestamps, row, timestamp)
+            put_number(
+                wanted & WANT_TIMESTAMP_TYPE, timestamp_types, row, section[IS_LOG_APPEND_TIME]
+            )
+            put_place(wanted & WANT_KEY, key_begins, key_ends, row, record[5], record[6])
+            put_place(wanted & WANT_VALUE, value_begins, value_ends, row, record[7], value_end)
+            if wanted & WANT_HEADERS:
+                header_begins[row] = value_end
+                header_ends[row + 1] = header_ends[row] + headers
+            row += 1
+    return row, NO_FAULT if at == section_end else FAULT_END
+
+
+@kernel
+def time_of(section: Numbers, delta: Word) -> tuple[Word, bool]:
+    """A record's time, and whether it fits 64 bits."""
+    if section[IS_LOG_APPEND_TIME]:
+        return section[MAX_TIMESTAMP], True
+    base = section[BASE_TIMESTAMP]
+    timestamp = base + delta
+    # It did not if the sum's sign differs from that of both.
+    return timestamp, ((base ^ timestamp) & (delta ^ timestamp)) >= 0
+
+
+@kernel
+def is_within(bounds: Numbers, offset: int, timestamp: int) -> Word:
+    return (
+        bounds[OFFSET_FIRST] <= offset <= bounds[OFFSET_LAST]
+        and bounds[TIME_FIRST] <= timestamp <= bounds[TIME_LAST]
+    )
+
+
+@kernel
+def put_number(is_wanted: int, column: Numbers | Bytes, row: int, number: int) -> None:
+    if is_wanted:
+        column[row] = number
+
+
+@kernel
+def put_place(
+    is_wanted: int, begins: Numbers, ends: Places, row: int, begin: int, end: int
+) -> None:
+    """Where this row's bytes lie, and where they will end in the column; null, at -1, has none."""
+    if is_wanted:
+        begins[row] = begin
+        ends[row + 1] = ends[row] + (end - begin if begin >= 0 else 0)
+
+
+@kernel
+def locate_headers(
+    data: Bytes,
+    header_begins: Numbers,
+    header_ends: Places,
+    rows: int,
+    key_begins: Numbers,
+    key_ends: Places,
+    value_begins: Numbers,
+    value_ends: Places,
+) -> None:
+    """The same for the headers of rows that `locate` has checked."""
+    for row in range(rows):
+        if header_ends[row] == header_ends[row + 1]:
+            continue
+        # Checked: the data's end cannot be reached.
+        _, at = read_varint(data, header_begins[row], len(data), INT_BITS)
+        for header in range(header_ends[row], header_ends[row + 1]):
+            key_begin, key_end, value_begin, at = read_header(data, at, len(data))
+            put_place(1, key_begins, key_ends, header, key_begin, key_end)
+            put_place(1, value_begins, value_ends, header, value_begin, at)
+
+
+@kernel
+def gather(data: Bytes, begins: Numbers, ends: Places, rows: int, target: Bytes) -> None:
+    """Copy the bytes of each row to its place in the column."""
+    for row in range(rows):
+        # A null row is empty in the column, so nothing is copied.
+        copy_bytes(data, begins[row], begins[row] + ends[row + 1] - ends[row], target, ends[row])
+
+
+@kernel
+def mark_valid(begins: Numbers, rows: int, bitmap: Bytes) -> None:
+    """Set the bit of each row that is not null; the bitmap comes with zeros."""
+    for row in range(rows):
+        if begins[row] >= 0:
+            bitmap[row >> 3] |= np.uint8(1 << (row & 7))
