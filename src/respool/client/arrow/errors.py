@@ -130,5 +130,9 @@ class TopicRecreated(ReadError):
     """The topic was deleted and made again while it was read; its offsets now mean other messages."""
 
 
+class BatchDamaged(ReadError):
+    """A batch cannot be opened; everything before `offset` was handed out. The cause tells what is wrong with it."""
+
+
 class PartitionUnavailable(ReadError):
     """Nobody could be read from for `retry_ms`. Everything before `offset` was handed out."""
