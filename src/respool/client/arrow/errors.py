@@ -2,7 +2,7 @@
 
 Three kinds, by who can do something about it:
 
-- the caller: `BadArgument`, `UnknownTopic`, `UnknownPartition`, `OutsideRetention`, `OffsetBeyondEnd`, `MissingExtra`;
+- the caller: `BadArgument`, `UnknownTopic`, `UnknownPartition`, `OutsideRetention`, `OffsetBeyondEnd`;
 - nobody, but it may pass: `BrokerUnreachable`, `ConnectionLost`, `PartitionUnavailable`. They come after the client has
   tried again for as long as it was told to (`retry_ms`);
 - the history itself changed while it was read: `TopicRecreated`, `LogTruncated`, `RetentionOvertook`.
@@ -17,16 +17,6 @@ class ClientError(RespoolError):
 
 class BadArgument(ClientError, ValueError):
     """An argument cannot be; the message says what would be right."""
-
-
-class MissingExtra(ClientError, ImportError):
-    """A library is missing that tables need."""
-
-    def __init__(self, cause: ImportError) -> None:
-        super().__init__(
-            f"tables need {cause.name or cause}, which is not installed: pip install 'respool[arrow]'",
-            name=cause.name,
-        )
 
 
 class ClientClosed(ClientError):
