@@ -34,7 +34,8 @@ if not TYPE_CHECKING:
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] == "respool":
                 raise
-    X ImportError(message, name=error.name) from error
+            message = f"respool.{name} needs {error.name}, which is not installed: pip install 'respool[{extra}]'"
+            raise ImportError(message, name=error.name) from error
         # Next time it is found without asking here.
         globals()[name] = door
         return door
