@@ -1,3 +1,45 @@
-"""Respool: a message broker that can replay history."""
+"""Respool: a message broker that can replay history.
+
+The doors of the Python client are here, and are opened when they are first used: `import respool` alone brings nothing.
+
+    respool.read_table, respool.stream_batches      topics as Arrow tables      pip install 'respool[arrow]'
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from respool.client.arrow.read import read_table, stream_batches
 
 __version__ = "0.1.0"
+
+__all__ = ["__version__", "read_table", "stream_batches"]
+
+# Door -> the module it is in, and the extra that brings what this needs.
+_DOORS = {
+    "read_table": ("respool.client.arrow.read", "arrow"),
+    "stream_batches": ("respool.client.arrow.read", "arrow"),
+}
+
+
+if not TYPE_CHECKING:
+    # Type checkers see the imports above, and nothing that is not there.
+    def __getattr__(name: str) -> Any:
+        if name not in _DOORS:
+            raise AttributeError(f"module 'respool' has no attribute {name!r}")
+        from importlib import import_module
+
+        module, extra = _DOORS[name]
+        try:
+            door = getattr(import_module(module), name)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] == "respool":
+                raise
+            message = f"respool.{name} needs {error.name}, which is not installed: pip install 'respool[{extra}]'"
+            raise ImportError(message, name=error.name) from error
+        # Next time it is found without asking here.
+        globals()[name] = door
+        return door
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_DOORS})

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from respool.columnar.compiled import Bytes, Numbers, Word, kernel
+from respool.columnar.compiled import Bytes, Numbers, kernel
 from respool.columnar.memory_copy import copy_bytes
 from respool.columnar.record_table import (
     ROW_BEGIN,
@@ -11,30 +11,10 @@ from respool.columnar.record_table import (
     ROW_TAIL,
     TIMESTAMP_DELTA,
 )
+from respool.columnar.varint import varint_bytes, write_varint
 
 # How much longer a record can get by another timestamp delta: that number, and its own length.
 RECORD_GROWTH_MAX = 15
-
-
-@kernel
-def write_varint(target: Bytes, at: int, value: Word) -> int:
-    rest = (np.uint64(value) << np.uint64(1)) ^ np.uint64(np.int64(value) >> np.int64(63))
-    while rest > np.uint64(0x7F):
-        target[at] = np.uint8((rest & np.uint64(0x7F)) | np.uint64(0x80))
-        rest >>= np.uint64(7)
-        at += 1
-    target[at] = np.uint8(rest)
-    return at + 1
-
-
-@kernel
-def varint_bytes(value: Word) -> int:
-    rest = (np.uint64(value) << np.uint64(1)) ^ np.uint64(np.int64(value) >> np.int64(63))
-    size = 1
-    while rest > np.uint64(0x7F):
-        rest >>= np.uint64(7)
-        size += 1
-    return size
 
 
 @kernel

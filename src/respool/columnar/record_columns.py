@@ -17,13 +17,12 @@ from respool.columnar.record_table import (
     BASE_OFFSET,
     BEGIN,
     END,
-    INT_BITS,
     LAST_OFFSET_DELTA,
     RECORD_BYTES_MIN,
     RECORD_COUNT,
     read_record,
-    read_varint,
 )
+from respool.columnar.varint import INT_BITS, read_varint
 
 # Further columns of a section. The first five are those of `record_table`.
 BASE_TIMESTAMP, MAX_TIMESTAMP, IS_LOG_APPEND_TIME = range(5, 8)

@@ -1,12 +1,13 @@
 """Records of many batches -> one table: a row per record, with where its parts lie. `records/record.py` draws them.
 
 Only what compaction needs is looked at; headers are passed over unseen. A section that is not what its batch's header
-says gets no rows and is marked so. `read_varint` and `read_record` serve `record_columns.py` too.
+says gets no rows and is marked so. `read_record` serves `record_columns.py` too.
 """
 
 import numpy as np
 
 from respool.columnar.compiled import Bytes, Numbers, Word, kernel
+from respool.columnar.varint import BROKEN, INT_BITS, LONG_BITS, read_varint
 
 # Columns of a section.
 BEGIN, END, RECORD_COUNT, BASE_OFFSET, LAST_OFFSET_DELTA, DROP_TOMBSTONES = range(6)
@@ -19,33 +20,6 @@ ROW_COLUMNS = 9
 
 # Every field of a record takes a byte at least.
 RECORD_BYTES_MIN = 7
-
-INT_BITS = 32
-LONG_BITS = 64
-BROKEN = -1
-
-
-@kernel
-def read_varint(data: Bytes, at: int, end: int, bits: int) -> tuple[Word, int]:
-    """The number at `at` and where the next thing begins; that is BROKEN when it is cut off or too large."""
-    folded = np.uint64(0)
-    shift = 0
-    while at < end:
-        byte = data[at]
-        at += 1
-        low = np.uint64(byte & 0x7F)
-        # What does not fit is either shifted out of 64 bits, or above the 32 that an int has.
-        if shift == 63 and low > np.uint64(1):
-            return 0, BROKEN
-        folded |= low << np.uint64(shift)
-        if byte < 0x80:
-            if bits == INT_BITS and folded >> np.uint64(32):
-                return 0, BROKEN
-            return np.int64(folded >> np.uint64(1)) ^ -np.int64(folded & np.uint64(1)), at
-        shift += 7
-        if shift >= bits:
-            return 0, BROKEN
-    return 0, BROKEN
 
 
 @kernel

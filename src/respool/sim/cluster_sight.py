@@ -1,5 +1,7 @@
 """The cluster as somebody sees it who may look into the metadata store at any time, without asking any broker."""
 
+from collections.abc import Mapping
+
 from respool.cluster import keys
 from respool.cluster.view import ClusterView, TopicRules, read_view
 from respool.model.cluster import PartitionImage
@@ -11,6 +13,8 @@ class ClusterSight:
     def __init__(self, store: SimStore) -> None:
         self._store = store
         self._seen: tuple[int, ClusterView] | None = None
+        # Of the same revision.
+        self._partitions: dict[TopicPartition, PartitionImage] | None = None
 
     def view(self) -> ClusterView:
         """Everything, as an operator's command sees it."""
@@ -23,14 +27,17 @@ class ClusterSight:
                 controller_revision=0 if controller is None else controller.revision,
                 rules_of=lambda _: TopicRules(),
             )
-            self._seen = (revision, view)
+            self._seen, self._partitions = (revision, view), None
         return self._seen[1]
 
-    def partitions(self) -> dict[TopicPartition, PartitionImage]:
-        return {
-            TopicPartition(topic.name, number): image
-            for topic, number, image in self.view().partitions()
-        }
+    def partitions(self) -> Mapping[TopicPartition, PartitionImage]:
+        view = self.view()
+        if self._partitions is None:
+            self._partitions = {
+                TopicPartition(topic.name, number): image
+                for topic, number, image in view.partitions()
+            }
+        return self._partitions
 
     def epoch_of(self, broker: BrokerId) -> int | None:
         """The broker epoch it is registered with; None while it is not."""

@@ -11,7 +11,7 @@ below it are written down here, and from then on every log is measured by them.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from respool.broker.partition import Partition
@@ -74,29 +74,31 @@ class ReplicaWatch:
             self.look()
 
     def look(self) -> None:
+        online: dict[tuple[BrokerId, TopicPartition], Partition] = {}
+        # Of others nobody can say what they have: they do not run, or have just crashed and have not said so.
+        trusted = {one for one in self._machines if self._restarter.has_everything(one)}
         for machine in self._machines.values():
             if machine.broker is not None and machine.process is not None:
                 for partition in machine.broker.partitions:
                     if partition.is_online:
                         self._look_at(machine.process.name, partition)
+                        if machine.id in trusted:
+                            online[machine.id, partition.name] = partition
         for name, image in self._sight.partitions().items():
-            self._check_complete(name, image)
+            self._check_complete(name, image, online)
 
     # -- one replica -------------------------------------------------------------------------------------------------
 
     def _look_at(self, process: str, partition: Partition) -> None:
-        name = partition.name
-        marks = (partition.log_start, partition.high_watermark, partition.log.log_end)
-        if list(marks) != sorted(marks):
+        name, log, high_watermark = partition.name, partition.log, partition.high_watermark
+        if not log.log_start <= high_watermark <= log.log_end:
+            marks = (log.log_start, high_watermark, log.log_end)
             self._violate("C3", name, f"{process}: start, watermark, end are {marks}")
         key = (partition, partition.leader_epoch)
-        if partition.high_watermark < self._marks.get(key, 0):
-            self._violate(
-                "C3",
-                name,
-                f"{process}: watermark from {self._marks[key]} to {partition.high_watermark}",
-            )
-        self._marks[key] = partition.high_watermark
+        before = self._marks.get(key, START)
+        if high_watermark < before:
+            self._violate("C3", name, f"{process}: watermark from {before} to {high_watermark}")
+        self._marks[key] = high_watermark
         if partition.is_leading:
             self._check_sole_leader(process, partition)
             self._write_down(process, partition)
@@ -149,29 +151,26 @@ class ReplicaWatch:
 
     # -- the store ---------------------------------------------------------------------------------------------------
 
-    def _check_complete(self, name: TopicPartition, image: PartitionImage) -> None:
+    def _check_complete(
+        self,
+        name: TopicPartition,
+        image: PartitionImage,
+        online: Mapping[tuple[BrokerId, TopicPartition], Partition],
+    ) -> None:
         ledger = self._ledgers.get(name)
         if ledger is None:
             return
         for broker in (*image.isr, *image.elr):
-            log_end = self._end_at(broker, name)
-            if log_end is not None and log_end < ledger.end:
+            partition = online.get((broker, name))
+            if partition is None:
+                continue
+            log_end = partition.log.synced_end if self._is_synced else partition.log.log_end
+            if log_end < ledger.end:
                 self._violate(
                     "C6",
                     name,
                     f"broker {broker} ends at {log_end}, {ledger.end} is committed, the store has {image}",
                 )
-
-    def _end_at(self, broker: BrokerId, name: TopicPartition) -> Offset | None:
-        """None where nobody can say: it does not run, or has just crashed and has not said so."""
-        machine = self._machines[broker]
-        if machine.broker is None or not self._restarter.has_everything(broker):
-            return None
-        for partition in machine.broker.partitions.of_topic(name.topic):
-            if partition.name == name and partition.is_online:
-                log = partition.log
-                return log.synced_end if self._is_synced else log.log_end
-        return None
 
     def _on_written(self, changes: Sequence[KeyChanged]) -> None:
         for change in changes:

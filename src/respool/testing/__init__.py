@@ -1,0 +1,37 @@
+"""A real broker inside a test: `with Broker() as broker:`. See docs/testing.md.
+
+Importing this is cheap. The broker itself is imported when the first one starts.
+"""
+
+from respool.testing.broker import Broker
+from respool.testing.clock import BrokerClock
+from respool.testing.errors import (
+    BrokerClosed,
+    BrokerDidNotStart,
+    BrokerFailed,
+    BrokerForked,
+    BrokerNotRunning,
+    BrokerRunning,
+    BrokerUnresponsive,
+    PortTaken,
+    TestBrokerError,
+    UnknownFault,
+)
+from respool.testing.faults import Fault, Faults
+
+__all__ = [
+    "Broker",
+    "BrokerClock",
+    "BrokerClosed",
+    "BrokerDidNotStart",
+    "BrokerFailed",
+    "BrokerForked",
+    "BrokerNotRunning",
+    "BrokerRunning",
+    "BrokerUnresponsive",
+    "Fault",
+    "Faults",
+    "PortTaken",
+    "TestBrokerError",
+    "UnknownFault",
+]

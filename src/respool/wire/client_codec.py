@@ -49,6 +49,16 @@ def encode_request(
     return buffer.getvalue()
 
 
+def request_head(
+    key: int, version: int, *, correlation_id: int, client_id: str, body_bytes: int
+) -> bytes:
+    """What stands before a body of that many bytes, which somebody else writes."""
+    client = client_id.encode()
+    tags = b"\0" if is_flexible(request_class(key, version).__header_schema__) else b""
+    head = _HEAD.pack(key, version, correlation_id, len(client)) + client + tags
+    return _SIZE.pack(len(head) + body_bytes) + head
+
+
 def correlation_id_of(frame: bytes | memoryview) -> int:
     """Which request a reply's frame, without its size, answers.
 

@@ -38,6 +38,12 @@ def error_name(code: int) -> str:
         return str(code)
 
 
+def error_code_named(name: str) -> int | None:
+    """The code that Kafka has under this name, in whatever case; None when there is none."""
+    found = next((one for one in ErrorCode if one.name.upper() == name.upper()), None)
+    return None if found is None else int(found)
+
+
 Find = Callable[[Entity, list[int]], None]
 
 

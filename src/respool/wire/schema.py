@@ -45,10 +45,13 @@ def is_flexible(entity_class: EntityClass) -> bool:
     return bool(entity_class.__flexible__)
 
 
+# kio finds them by their names in its modules each time, which takes longer than to write a small request.
+@cache
 def load_request_class(key: int, version: int) -> EntityClass:
     return load_request_schema(key, version)
 
 
+@cache
 def response_class(key: int, version: int) -> EntityClass:
     return load_response_schema(key, version)
 

@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
+from kio.schema.errors import ErrorCode
+
 from respool.client.arrow.connection import FRAME_BYTES_MAX, Connection, LinkSettings
 from respool.client.arrow.errors import (
     BadArgument,
@@ -124,6 +126,26 @@ class Cluster:
     @property
     def is_closed(self) -> bool:
         return self._closed.is_set()
+
+    @property
+    def request_timeout_ms(self) -> int:
+        return self._links.request_timeout_ms
+
+    def twin(self) -> "Cluster":
+        """Another one to the same brokers, knowing what this one does; closing one leaves the other alone."""
+        links = self._links
+        other = Cluster(
+            self.bootstrap,
+            client_id=links.client_id,
+            connect_timeout_ms=links.connect_timeout_ms,
+            request_timeout_ms=links.request_timeout_ms,
+            retry_ms=self.retry_ms,
+            frame_bytes_max=links.frame_bytes_max,
+        )
+        with self._lock:
+            other._brokers = self._brokers
+            other._topics = dict(self._topics)
+        return other
 
     @property
     def brokers(self) -> Mapping[int, tuple[str, int]]:
@@ -354,9 +376,13 @@ class Cluster:
             self._connections.discard(connection)
 
 
-def refused(doing: str, code: Any) -> BrokerRefused:
+def refused(doing: str, code: int) -> BrokerRefused:
     """An error code of a reply as an exception."""
-    return BrokerRefused(doing, int(code), str(code.name), retriable=bool(code.retriable))
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return BrokerRefused(doing, code, "an error newer than this client", retriable=False)
+    return BrokerRefused(doing, code, known.name, retriable=known.retriable)
 
 
 def _leader(partition: Any) -> Leader | None:

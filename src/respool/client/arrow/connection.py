@@ -5,7 +5,7 @@
 Several requests may be on their way: `send` them, then `receive` as often. One thread may send while another receives.
 A reply's bytes can go straight into a buffer that the caller keeps, since those of a fetch are many megabytes.
 
-After any error the connection is closed for good: what would come next is unknown. `interrupt` may be called from any
+After any error nothing more goes through: what would come next is unknown. `interrupt` may be called from any
 thread and wakes whoever waits here; `close` is for the one that uses it, since the system gives a closed socket's
 number to the next one, and a thread that still reads from it would take another connection's bytes.
 """
@@ -13,12 +13,12 @@ number to the next one, and a thread that still reads from it would take another
 import select
 import socket
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
 from threading import Lock
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from respool.client.arrow.errors import (
     BrokerUnreachable,
@@ -28,11 +28,21 @@ from respool.client.arrow.errors import (
     VersionUnsupported,
 )
 from respool.wire.api_table import API_TABLE, Api
-from respool.wire.client_codec import correlation_id_of, decode_reply, encode_request
+from respool.wire.client_codec import (
+    correlation_id_of,
+    decode_reply,
+    encode_request,
+    request_head,
+)
 from respool.wire.errors import ProtocolViolation
 
 # A fetch may ask for 2 GiB at most, and a batch that is larger than what was asked for comes whole.
 FRAME_BYTES_MAX = 256 * 1024 * 1024
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+# The kernel takes this many pieces at once (IOV_MAX).
+_PIECES_MAX = 1_024
 
 _SIZE = Struct(">i")
 _ERROR_AT = 4
@@ -61,6 +71,23 @@ class _Asked:
     correlation_id: int
 
 
+class ReplyBuffer:
+    """Memory for one reply after the other: many megabytes are not asked of the system for each."""
+
+    def __init__(self, keep_bytes_max: int = 64 * 1024 * 1024) -> None:
+        self._bytes = bytearray()
+        self._keep_bytes_max = keep_bytes_max
+
+    def room(self, size: int) -> memoryview:
+        if size > self._keep_bytes_max:
+            # Larger than usual: it goes when it was read.
+            return memoryview(bytearray(size))
+        if size > len(self._bytes):
+            # A new one, not the old one enlarged: somebody may still look into that.
+            self._bytes = bytearray(size)
+        return memoryview(self._bytes)[:size]
+
+
 class Connection:
     def __init__(self, address: tuple[str, int], settings: LinkSettings) -> None:
         """Not connected yet: `open` does that, and `interrupt` may already be called."""
@@ -73,6 +100,8 @@ class Connection:
         self._asked: deque[_Asked] = deque()
         self._last_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
+        # What the whole cluster has agreed on, by name: "transaction.version" and such.
+        self.features: Mapping[str, int] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -162,29 +191,40 @@ class Connection:
 
     def send(
         self, api: Api, version: int, fields: Mapping[str, Any], *, has_reply: bool = True
-    ) -> None:
-        """Send a request. `has_reply` is False for Produce with acks=0, which brokers do not answer.
+    ) -> int:
+        """Send a request, and return its number. `has_reply` is False for Produce with acks=0: brokers do not answer.
 
         Raises:
             ConnectionLost: it could not be sent, or only a part of it.
         """
         with self._sending:
-            self._last_id = (self._last_id + 1) % 2**31
+            asked = self._next(api, version)
             frame = encode_request(
                 api,
                 version,
                 fields,
-                correlation_id=self._last_id,
+                correlation_id=asked.correlation_id,
                 client_id=self._settings.client_id,
             )
-            asked = _Asked(api=api, version=version, correlation_id=self._last_id)
-            if has_reply:
-                # Before the bytes leave: the reply may be there before `sendall` returns.
-                self._asked.append(asked)
-            try:
-                self._live().sendall(frame)
-            except OSError as error:
-                raise self._lost(f"while sending {API_TABLE[api].name}", error) from error
+            self._send_all(asked, [memoryview(frame)], has_reply=has_reply)
+        return asked.correlation_id
+
+    def send_parts(
+        self, api: Api, version: int, parts: Sequence[Buffer], *, has_reply: bool = True
+    ) -> int:
+        """Send a request whose body is given in pieces, already encoded; they are not joined. Else as `send`."""
+        with self._sending:
+            asked = self._next(api, version)
+            views = [memoryview(part).cast("B") for part in parts]
+            head = request_head(
+                api,
+                version,
+                correlation_id=asked.correlation_id,
+                client_id=self._settings.client_id,
+                body_bytes=sum(view.nbytes for view in views),
+            )
+            self._send_all(asked, [memoryview(head), *views], has_reply=has_reply)
+        return asked.correlation_id
 
     def receive_reply(self, *, wait_ms: int = 0) -> Any:
         """The reply to the oldest request, decoded.
@@ -197,14 +237,13 @@ class Connection:
         try:
             return decode_reply(asked.api, asked.version, bytes(frame))
         except ProtocolViolation as error:
-            self.close()
+            self.interrupt()
             raise ProtocolBroken(f"{self._name}: {error}") from error
 
-    def receive(self, into: bytearray | None = None, *, wait_ms: int = 0) -> memoryview:
+    def receive(self, into: "ReplyBuffer | None" = None, *, wait_ms: int = 0) -> memoryview:
         """The frame of the reply to the oldest request, without its size: header and body, as they came.
 
-        With `into` the bytes lie in that buffer, which grows when it must; else in one of their own. A buffer must not
-        be given again while somebody still looks into it.
+        With `into` the bytes lie in that buffer until it is given again; else in memory of their own.
 
         Raises:
             ConnectionLost: there is none.
@@ -215,21 +254,16 @@ class Connection:
         self._fill(memoryview(head))
         (size,) = _SIZE.unpack(head)
         if not _SIZE.size <= size <= self._settings.frame_bytes_max:
-            self.close()
+            self.interrupt()
             raise ProtocolBroken(
                 f"{self._name} announced a reply of {size} bytes; from {_SIZE.size} to "
                 f"{self._settings.frame_bytes_max} are taken"
             )
-        if into is None:
-            into = bytearray(size)
-        elif len(into) < size:
-            # At once to the size needed, not byte by byte.
-            into.extend(bytes(size - len(into)))
-        frame = memoryview(into)[:size]
+        frame = (into or ReplyBuffer()).room(size)
         self._fill(frame)
         answered = correlation_id_of(bytes(frame[: _SIZE.size]))
         if answered != asked.correlation_id:
-            self.close()
+            self.interrupt()
             raise ProtocolBroken(
                 f"{self._name} answered request {answered}, not {asked.correlation_id} as is its turn"
             )
@@ -281,6 +315,24 @@ class Connection:
         except ProtocolViolation as error:
             raise ProtocolBroken(f"{self._name} is no Kafka broker: {error}") from error
         self._versions = {one.api_key: (one.min_version, one.max_version) for one in reply.api_keys}
+        self.features = {
+            str(one.name): int(one.max_version_level)
+            for one in getattr(reply, "finalized_features", None) or ()
+        }
+
+    def _next(self, api: Api, version: int) -> _Asked:
+        self._last_id = (self._last_id + 1) % 2**31
+        return _Asked(api=api, version=version, correlation_id=self._last_id)
+
+    def _send_all(self, asked: _Asked, views: list[memoryview], *, has_reply: bool) -> None:
+        line = self._live()
+        if has_reply:
+            # Before the bytes leave: the reply may be there before the last of them is sent.
+            self._asked.append(asked)
+        try:
+            _send_all(line, views)
+        except OSError as error:
+            raise self._lost(f"while {API_TABLE[asked.api].name} was sent", error) from error
 
     def _oldest(self) -> _Asked:
         try:
@@ -315,9 +367,22 @@ class Connection:
 
     def _lost(self, when: str, error: OSError | None) -> ConnectionLost | ClientClosed:
         was_interrupted = self._is_closed
-        self.close()
+        # One thread may be sending while another receives: both must learn of it. Whoever owns it closes it.
+        self.interrupt()
         if was_interrupted:
             return ClientClosed(f"the connection to {self._name} is closed")
         return ConnectionLost(
             f"{self._name} {'closed the connection' if error is None else f'is lost: {error}'}; {when}"
         )
+
+
+def _send_all(line: socket.socket, views: list[memoryview]) -> None:
+    while views:
+        sent = line.sendmsg(views[:_PIECES_MAX])
+        done = 0
+        while done < len(views) and sent >= views[done].nbytes:
+            sent -= views[done].nbytes
+            done += 1
+        views = views[done:]
+        if sent:
+            views[0] = views[0][sent:]

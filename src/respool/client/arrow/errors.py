@@ -2,7 +2,7 @@
 
 Three kinds, by who can do something about it:
 
-- the caller: `BadArgument`, `UnknownTopic`, `UnknownPartition`, `OutsideRetention`, `OffsetBeyondEnd`, `MissingExtra`;
+- the caller: `BadArgument`, `UnknownTopic`, `UnknownPartition`, `OutsideRetention`, `OffsetBeyondEnd`;
 - nobody, but it may pass: `BrokerUnreachable`, `ConnectionLost`, `PartitionUnavailable`. They come after the client has
   tried again for as long as it was told to (`retry_ms`);
 - the history itself changed while it was read: `TopicRecreated`, `LogTruncated`, `RetentionOvertook`.
@@ -17,16 +17,6 @@ class ClientError(RespoolError):
 
 class BadArgument(ClientError, ValueError):
     """An argument cannot be; the message says what would be right."""
-
-
-class MissingExtra(ClientError, ImportError):
-    """A library is missing that tables need."""
-
-    def __init__(self, cause: ImportError) -> None:
-        super().__init__(
-            f"tables need {cause.name or cause}, which is not installed: pip install 'respool[arrow]'",
-            name=cause.name,
-        )
 
 
 class ClientClosed(ClientError):
@@ -128,6 +118,10 @@ class LogTruncated(ReadError):
 
 class TopicRecreated(ReadError):
     """The topic was deleted and made again while it was read; its offsets now mean other messages."""
+
+
+class BatchDamaged(ReadError):
+    """A batch cannot be opened; everything before `offset` was handed out. The cause tells what is wrong with it."""
 
 
 class PartitionUnavailable(ReadError):

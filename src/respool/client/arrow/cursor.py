@@ -1,0 +1,127 @@
+"""One partition while it is read: which offset comes next, and what a broker's answer means for it. Pure.
+
+```
+            begin ... position ... end          position: the next offset to fetch; everything before it was taken
+```
+It says what to do (`Step`), and others do it. What must stay true: offsets are taken without a gap and never twice,
+whoever answers: the position moves only behind whole batches that came from it on, and an answer from a log that does
+not hold what was taken before is refused (KIP-320: the last taken batch's leader epoch goes with each fetch).
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from struct import Struct
+
+from respool.client.arrow.errors import LogTruncated, RetentionOvertook
+from respool.records.batch import HEADER_BYTES, LENGTH_BYTES
+from respool.wire.fetch_reply import FetchedPart
+
+OFFSET_OUT_OF_RANGE = 1
+NO_EPOCH = -1
+# What a message is taken to be as large as, until some have been seen.
+MESSAGE_BYTES_GUESS = 1_024
+FETCH_BYTES_MIN = 64 * 1024
+
+_OFFSET_LENGTH_EPOCH = Struct(">qii").unpack_from
+_LAST_OFFSET_DELTA = Struct(">i").unpack_from
+_LAST_OFFSET_DELTA_AT = 23
+
+
+class Step(Enum):
+    TAKE = "there are records; the position has moved behind them"
+    WAIT = "nothing yet"
+    ASK_BOUNDS = (
+        "the position is not in the log, as this broker sees it: ask where it begins and ends"
+    )
+    RETRY = "refused; whether it may be asked again is in its error code"
+
+
+@dataclass(slots=True, kw_only=True)
+class Cursor:
+    topic: str
+    partition: int
+    position: int
+    # None: followed for ever.
+    end: int | None
+    # The leader epoch of the last batch that was taken.
+    last_epoch: int = NO_EPOCH
+    # Bytes that an offset took in the last answer.
+    bytes_per_offset: float = MESSAGE_BYTES_GUESS
+
+    @property
+    def is_done(self) -> bool:
+        return self.end is not None and self.position >= self.end
+
+    def bytes_wanted(self, limit: int) -> int:
+        """How much to fetch: not more than what is left of the range takes, as far as one can tell."""
+        if self.end is None:
+            return limit
+        left = (self.end - self.position) * self.bytes_per_offset * 1.1
+        return min(limit, max(FETCH_BYTES_MIN, int(left)))
+
+    def on_answer(self, part: FetchedPart) -> Step:
+        """
+        Raises:
+            LogTruncated: the broker's log does not have what was taken.
+            RetentionOvertook: messages from the position on have been deleted.
+        """
+        if part.error_code == OFFSET_OUT_OF_RANGE:
+            return Step.ASK_BOUNDS
+        if part.error_code:
+            return Step.RETRY
+        if part.diverging is not None:
+            raise self._truncated(part.diverging[1])
+        if part.log_start > self.position:
+            raise self._overtaken(part.log_start)
+        return self._advance(part.records)
+
+    def on_bounds(self, log_start: int, log_end: int) -> None:
+        """The position was out of range; this is what the log has.
+
+        Raises:
+            RetentionOvertook, LogTruncated: what it means. If neither, it is in range again: a new leader answered.
+        """
+        if self.position < log_start:
+            raise self._overtaken(log_start)
+        if self.position > log_end:
+            raise self._truncated(log_end)
+
+    def _advance(self, records: memoryview) -> Step:
+        at, size = 0, len(records)
+        position, epoch = self.position, self.last_epoch
+        while size - at >= HEADER_BYTES:
+            base_offset, length, leader_epoch = _OFFSET_LENGTH_EPOCH(records, at)
+            following = at + LENGTH_BYTES + length
+            if length < 0 or following > size:
+                break
+            next_offset = (
+                base_offset + _LAST_OFFSET_DELTA(records, at + _LAST_OFFSET_DELTA_AT)[0] + 1
+            )
+            position, epoch = max(position, next_offset), leader_epoch
+            at = following
+        if position == self.position:
+            # A batch that is cut off, or none: the next fetch asks for this partition first, and then it comes whole.
+            return Step.WAIT
+        self.bytes_per_offset = at / (position - self.position)
+        self.position, self.last_epoch = position, epoch
+        return Step.TAKE
+
+    def _truncated(self, log_end: int) -> LogTruncated:
+        return LogTruncated(
+            f"messages up to offset {self.position - 1} were read, and the log of the leader now ends or differs from "
+            f"offset {log_end} on: it was elected without having them all (unclean election). What was read from there "
+            f"on is no longer in the log; to go on with what is, begin at {log_end}",
+            topic=self.topic,
+            partition=self.partition,
+            offset=log_end,
+        )
+
+    def _overtaken(self, log_start: int) -> RetentionOvertook:
+        return RetentionOvertook(
+            f"messages from offset {self.position} on were deleted before they were read; the log now begins at "
+            f"{log_start}: begin there, read faster, or keep messages longer (retention.ms, retention.bytes)",
+            topic=self.topic,
+            partition=self.partition,
+            offset=self.position,
+            first_offset=log_start,
+        )

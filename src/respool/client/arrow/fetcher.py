@@ -1,0 +1,443 @@
+"""One thread that reads some partitions: asks their leaders, decodes what comes, and hands it on, until all are read.
+
+```
+   send to each leader -> wait for the first reply -> cursors move -> send the next fetch -> decode -> outlet
+                                                                       while this decodes, the broker already works
+```
+A partition stays with its thread wherever its leader goes, so its pieces come in order. The next fetch is sent before
+the last one is decoded only when there is room for more: replies that nobody takes would wait in the broker's memory.
+"""
+
+import select
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from respool.client.arrow.cluster import Cluster, TopicMap, refused
+from respool.client.arrow.connection import Connection, ReplyBuffer
+from respool.client.arrow.cursor import Cursor, Step
+from respool.client.arrow.errors import (
+    BatchDamaged,
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientClosed,
+    ClientError,
+    ConnectionLost,
+    PartitionUnavailable,
+    ProtocolBroken,
+    TopicRecreated,
+    UnknownTopic,
+    VersionUnsupported,
+)
+from respool.client.arrow.offsets import (
+    EARLIEST,
+    LATEST,
+    Isolation,
+    isolation_level,
+    offsets_for,
+)
+from respool.client.arrow.outlet import Outlet, Piece
+from respool.client.arrow.patience import Patience
+from respool.client.arrow.projection import Projection
+from respool.columnar.decode import DECOMPRESSED_MAX, decode
+from respool.columnar.errors import BatchTooLarge, BatchUnreadable
+from respool.wire.api_table import Api
+from respool.wire.errors import RequestMalformed
+from respool.wire.fetch_reply import TOPIC_IDS_FROM, FetchedPart, read_fetch_reply
+
+# 12 has names, 13 ids: asked by id, a topic that was made again is not taken for the one before. Kafka 4.x: 4 to 17.
+FETCH_VERSIONS = (12, 13)
+WAIT_MAX_MS = 500
+# When so much has been decompressed it is handed on, and the rest of what was fetched comes after it.
+DECOMPRESSED_AT_ONCE = 32 * 1024 * 1024
+DISCOVER_EVERY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    isolation: Isolation
+    fetch_bytes: int
+    retry_ms: int
+    since_ms: int | None = None
+    until_ms: int | None = None
+    # The most bytes that one compressed batch may hold.
+    decompressed_max: int = DECOMPRESSED_MAX
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reading:
+    """A cursor, and how its luck with brokers has been."""
+
+    cursor: Cursor
+    patience: Patience
+    # Not asked before.
+    due_at: float = 0.0
+
+    @property
+    def place(self) -> str:
+        return f"{self.cursor.topic}/{self.cursor.partition}"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Line:
+    """The way to one leader, and what it was asked for that has no answer yet."""
+
+    connection: Connection
+    version: int
+    asked: Sequence[_Reading] = ()
+    # The broker is given up if it has not answered by then.
+    silent_until: float = 0.0
+
+
+class Fetcher:
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        topic_id: UUID | None,
+        cursors: Sequence[Cursor],
+        *,
+        projection: Projection,
+        settings: FetchSettings,
+        outlet: Outlet,
+        known_partitions: int | None = None,
+    ) -> None:
+        """The cluster is this read's own: it is interrupted when the read is closed.
+
+        With `known_partitions` it also reads those that the topic gets meanwhile: all from this number on.
+        """
+        self._cluster = cluster
+        self._topic = topic
+        self._topic_id = topic_id
+        self._settings = settings
+        self._outlet = outlet
+        self._columns = projection.decoded
+        self._shape = projection.new_shaper().shape
+        # Those that got something go to the end, so that each has its turn.
+        self._readings = [self._reading(cursor) for cursor in cursors]
+        self._lines: dict[int, _Line] = {}
+        self._buffer = ReplyBuffer()
+        self._is_stale = False
+        self._known_partitions = known_partitions
+        self._discover_at = time.monotonic() + DISCOVER_EVERY_S
+
+    def run(self) -> None:
+        """The thread's whole life."""
+        try:
+            while self._readings:
+                self._turn()
+        except ClientClosed as error:
+            if not self._outlet.is_closed:
+                self._outlet.fail(error)
+        except BaseException as error:  # noqa: BLE001  It is raised where the pieces are taken.
+            self._outlet.fail(error)
+        finally:
+            for line in self._lines.values():
+                self._cluster.release(line.connection)
+            self._outlet.finish()
+
+    def _turn(self) -> None:
+        self._readings = [one for one in self._readings if not one.cursor.is_done]
+        if self._known_partitions is not None and time.monotonic() >= self._discover_at:
+            self._discover()
+        if self._is_stale:
+            self._refresh()
+        self._send_where_idle()
+        busy = {broker: line for broker, line in self._lines.items() if line.asked}
+        if busy:
+            self._receive(busy)
+        elif self._readings:
+            self._outlet.wait(self._until_due_s())
+
+    def _until_due_s(self) -> float:
+        """When the next one that waits after a failure may be asked for."""
+        now = time.monotonic()
+        asked = {id(one) for line in self._lines.values() for one in line.asked}
+        waits = [one.due_at - now for one in self._readings if id(one) not in asked]
+        return min(max(0.001, min(waits, default=1.0)), WAIT_MAX_MS / 1000)
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    def _send_where_idle(self) -> None:
+        now = time.monotonic()
+        seen = self._cluster.topic(self._topic)
+        asked = {id(one) for line in self._lines.values() for one in line.asked}
+        wanted: dict[int, list[_Reading]] = {}
+        for one in self._readings:
+            if id(one) in asked or one.due_at > now:
+                continue
+            leader = seen.leaders.get(one.cursor.partition)
+            if leader is None:
+                self._fail(one, BrokerUnreachable(f"nobody leads {one.place} now"))
+            else:
+                wanted.setdefault(leader.broker, []).append(one)
+        for broker, readings in wanted.items():
+            line = self._lines.get(broker)
+            if line is None or not line.asked:
+                self._send(broker, readings, seen)
+
+    def _send(self, broker: int, readings: Sequence[_Reading], seen: TopicMap) -> None:
+        try:
+            line = self._line(broker)
+            line.connection.send(Api.FETCH, line.version, self._fields(line, readings, seen))
+        except BrokerUnreachable as error:
+            self._lose(broker, error, also=readings)
+        else:
+            line.asked = readings
+            wait_ms = WAIT_MAX_MS + self._cluster.request_timeout_ms
+            line.silent_until = time.monotonic() + wait_ms / 1000
+
+    def _line(self, broker: int) -> _Line:
+        line = self._lines.get(broker)
+        if line is None:
+            connection = self._cluster.connect(broker)
+            newest = FETCH_VERSIONS[1] if self._topic_id is not None else FETCH_VERSIONS[0]
+            try:
+                version = connection.version(Api.FETCH, FETCH_VERSIONS[0], newest)
+            except VersionUnsupported:
+                self._cluster.release(connection)
+                raise
+            line = self._lines[broker] = _Line(connection=connection, version=version)
+        return line
+
+    def _fields(self, line: _Line, readings: Sequence[_Reading], seen: TopicMap) -> dict[str, Any]:
+        limit = self._settings.fetch_bytes
+        partitions = []
+        for one in readings:
+            cursor, leader = one.cursor, seen.leaders[one.cursor.partition]
+            assert leader is not None
+            partitions.append(
+                {
+                    "partition": cursor.partition,
+                    "current_leader_epoch": leader.epoch,
+                    "fetch_offset": cursor.position,
+                    "last_fetched_epoch": cursor.last_epoch,
+                    "partition_max_bytes": cursor.bytes_wanted(limit),
+                }
+            )
+        name = (
+            {"topic_id": self._topic_id}
+            if line.version >= TOPIC_IDS_FROM
+            else {"topic": self._topic}
+        )
+        return {
+            "max_wait": WAIT_MAX_MS,
+            "min_bytes": 1,
+            "max_bytes": limit,
+            "isolation_level": isolation_level(self._settings.isolation),
+            "topics": [{**name, "partitions": partitions}],
+            "forgotten_topics_data": [],
+        }
+
+    # -- hearing -------------------------------------------------------------------------------------------------------
+
+    def _receive(self, busy: Mapping[int, _Line]) -> None:
+        """Take the replies that are there; wait a moment for the first."""
+        poll = select.poll()
+        brokers = {line.connection.fileno(): broker for broker, line in busy.items()}
+        for number in brokers:
+            poll.register(number, select.POLLIN)
+        ready = [brokers[number] for number, _ in poll.poll(self._until_due_s() * 1000)]
+        now = time.monotonic()
+        for broker, line in busy.items():
+            if broker in ready:
+                self._hear(broker, line)
+            elif now > line.silent_until:
+                self._lose(broker, ConnectionLost(f"broker {broker} does not answer"))
+
+    def _hear(self, broker: int, line: _Line) -> None:
+        try:
+            frame = line.connection.receive(self._buffer)
+            reply = read_fetch_reply(frame, line.version)
+        except BrokerUnreachable as error:
+            self._lose(broker, error)
+            return
+        except RequestMalformed as error:
+            self._lose(broker, ProtocolBroken(f"broker {broker}: {error}"))
+            return
+        if reply.error_code:
+            error = refused(f"a fetch from broker {broker}", reply.error_code)
+            if not error.retriable:
+                raise error
+            self._lose(broker, error)
+            return
+        self._take(broker, line, reply.parts)
+
+    def _take(self, broker: int, line: _Line, parts: Sequence[FetchedPart]) -> None:
+        asked = {one.cursor.partition: one for one in line.asked}
+        line.asked = ()
+        has_records = any(part.records for part in parts)
+        taken: list[tuple[_Reading, int, FetchedPart]] = []
+        try:
+            for part in parts:
+                one = asked.pop(part.partition, None)
+                if one is None:
+                    raise ProtocolBroken(f"broker {broker} sent {part.partition}, unasked")
+                begin = one.cursor.position
+                if self._on_answer(one, part, has_records=has_records):
+                    taken.append((one, begin, part))
+            for one in asked.values():
+                self._fail(
+                    one, BrokerUnreachable(f"broker {broker} did not answer for {one.place}")
+                )
+            got = {id(one) for one, _, _ in taken}
+            self._readings.sort(key=lambda one: id(one) in got)
+            if self._outlet.has_room and not self._is_stale:
+                self._readings = [one for one in self._readings if not one.cursor.is_done]
+                self._send_where_idle()
+        finally:
+            # Also when another partition ends the read: positions have moved behind these.
+            for one, begin, part in taken:
+                self._show(one.cursor, begin, part)
+
+    def _on_answer(self, one: _Reading, part: FetchedPart, *, has_records: bool) -> bool:
+        """Whether there are records of it. `has_records`: whether the reply has any, of any partition."""
+        step = one.cursor.on_answer(part)
+        match step:
+            case Step.TAKE:
+                one.patience.calm()
+                return True
+            case Step.WAIT if one.cursor.end is None or has_records:
+                # Who follows has nothing to do at the end of the log but to wait, and others may have had their turn.
+                one.patience.calm()
+            case Step.WAIT:
+                self._fail(
+                    one,
+                    ClientError(f"its leader shows nothing up to offset {one.cursor.end}"),
+                    waits=False,
+                )
+            case Step.ASK_BOUNDS:
+                self._on_out_of_range(one)
+            case Step.RETRY:
+                error = refused(f"a fetch of {one.place}", part.error_code)
+                if not error.retriable:
+                    raise error
+                self._fail(one, error)
+        return False
+
+    def _on_out_of_range(self, one: _Reading) -> None:
+        self._refresh()
+        place = [one.cursor.partition]
+        starts = offsets_for(self._cluster, self._topic, place, EARLIEST)
+        ends = offsets_for(self._cluster, self._topic, place, LATEST, isolation="read_uncommitted")
+        start, end = starts[one.cursor.partition], ends[one.cursor.partition]
+        if start is not None and end is not None:
+            one.cursor.on_bounds(start.offset, end.offset)
+        self._fail(one, ClientError(f"offset {one.cursor.position} was out of range for a moment"))
+
+    def _show(self, cursor: Cursor, begin: int, part: FetchedPart) -> None:
+        """Decode what was fetched from `begin` on, and hand it on."""
+        # The cursor has moved behind all of it; another one may end within.
+        stop = cursor.position if cursor.end is None else min(cursor.position, cursor.end)
+        limit = min(DECOMPRESSED_AT_ONCE, self._settings.decompressed_max)
+        while begin < stop:
+            try:
+                begin = self._show_some(cursor, begin, stop, part, limit)
+            except BatchTooLarge as error:
+                if limit == self._settings.decompressed_max:
+                    raise self._damaged(cursor, begin, part, error) from error
+                # One batch alone holds more than is handed on at once.
+                limit = self._settings.decompressed_max
+            except BatchUnreadable as error:
+                raise self._damaged(cursor, begin, part, error) from error
+
+    def _show_some(
+        self, cursor: Cursor, begin: int, stop: int, part: FetchedPart, limit: int
+    ) -> int:
+        decoded = decode(
+            part.records,
+            begin=begin,
+            end=stop,
+            columns=self._columns,
+            since_ms=self._settings.since_ms,
+            until_ms=self._settings.until_ms,
+            aborted=part.aborted,
+            decompressed_max=limit,
+        )
+        next_offset = max(begin, decoded.next_offset)
+        assert next_offset > begin, (cursor, begin, decoded.next_offset)
+        shaped = [self._shape(batch, cursor.partition) for batch in decoded.batches]
+        kept = [batch for batch in shaped if batch is not None]
+        for batch in kept[:-1]:
+            # Not all of these offsets yet: only the last piece says so.
+            self._outlet.put(Piece(partition=cursor.partition, batch=batch, next_offset=begin))
+        last = kept[-1] if kept else None
+        self._outlet.put(Piece(partition=cursor.partition, batch=last, next_offset=next_offset))
+        return next_offset
+
+    def _damaged(
+        self, cursor: Cursor, begin: int, part: FetchedPart, error: BatchUnreadable
+    ) -> BatchDamaged:
+        """Hand on what comes before the batch, and say what is wrong with it."""
+        while begin < error.offset:
+            begin = self._show_some(
+                cursor, begin, error.offset, part, self._settings.decompressed_max
+            )
+        return BatchDamaged(str(error), topic=self._topic, partition=cursor.partition, offset=begin)
+
+    # -- trouble -------------------------------------------------------------------------------------------------------
+
+    def _fail(self, one: _Reading, error: Exception, *, waits: bool = True) -> None:
+        """
+        Raises:
+            PartitionUnavailable: it has failed for too long.
+        """
+        wait_ms = one.patience.next_wait_ms()
+        if wait_ms is None:
+            raise PartitionUnavailable(
+                f"cannot be read on from offset {one.cursor.position}, tried for {one.patience.limit_ms} ms: {error}. "
+                f"Everything before it was handed out; begin there when the brokers are well "
+                f"(`respool cluster status`), or give them longer with retry_ms",
+                topic=self._topic,
+                partition=one.cursor.partition,
+                offset=one.cursor.position,
+            ) from error
+        if waits:
+            one.due_at = time.monotonic() + wait_ms / 1000
+            self._is_stale = True
+
+    def _lose(self, broker: int, error: Exception, *, also: Sequence[_Reading] = ()) -> None:
+        """The way to a broker is gone; what it was asked for is asked again, of whoever leads then."""
+        line = self._lines.pop(broker, None)
+        if line is not None:
+            self._cluster.release(line.connection)
+        for one in [*(line.asked if line is not None else ()), *also]:
+            self._fail(one, error)
+
+    def _refresh(self) -> TopicMap | None:
+        """
+        Raises:
+            TopicRecreated: another topic has the name now.
+        """
+        self._is_stale = False
+        try:
+            seen = self._cluster.refresh(self._topic)
+        except (BrokerUnreachable, BrokerRefused, UnknownTopic):
+            # The fetches fail too, and have their patience. A topic just made or moved is not known to all at once.
+            return None
+        if self._topic_id is not None and seen.id != self._topic_id:
+            first = self._readings[0].cursor
+            raise TopicRecreated(
+                f"the topic was deleted and made again (id {self._topic_id} before, {seen.id} now), its messages are "
+                "others: read it from its start",
+                topic=self._topic,
+                partition=first.partition,
+                offset=first.position,
+            )
+        return seen
+
+    def _discover(self) -> None:
+        """Partitions that the topic got meanwhile are read from their start."""
+        self._discover_at = time.monotonic() + DISCOVER_EVERY_S
+        seen = self._refresh()
+        if seen is None or self._known_partitions is None:
+            return
+        for partition in range(self._known_partitions, seen.partitions):
+            cursor = Cursor(topic=self._topic, partition=partition, position=0, end=None)
+            self._readings.append(self._reading(cursor))
+        self._known_partitions = max(self._known_partitions, seen.partitions)
+
+    def _reading(self, cursor: Cursor) -> _Reading:
+        return _Reading(cursor=cursor, patience=Patience(self._settings.retry_ms))

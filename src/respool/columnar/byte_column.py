@@ -1,0 +1,93 @@
+"""Any Arrow column of bytes or text -> where each row's bytes begin and how many they are."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from respool.columnar.compiled import Bytes, Numbers, readable
+from respool.columnar.errors import ColumnTypeMismatch
+
+NULL = -1
+
+
+class ByteColumn(NamedTuple):
+    """What kernels read. All of it lies within `data`, as Arrow's own check has told."""
+
+    data: Bytes
+    begins: Numbers
+    # NULL where the row has none.
+    lengths: Numbers
+
+
+def byte_column(array: pa.Array, name: str) -> ByteColumn:
+    """Its bytes are not copied, unless it is a view; a dictionary stays one.
+
+    Raises:
+        ColumnTypeMismatch: it holds neither bytes nor text.
+    """
+    array.validate()
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return byte_column(array.storage, name)
+    if pa.types.is_null(kind):
+        rows = len(array)
+        return _column(b"", np.zeros(rows, dtype=np.int64), np.full(rows, NULL, dtype=np.int64))
+    if pa.types.is_dictionary(kind):
+        return _from_dictionary(array, name)
+    if pa.types.is_binary_view(kind) or pa.types.is_string_view(kind):
+        return byte_column(array.cast(pa.large_binary()), name)
+    if pa.types.is_fixed_size_binary(kind):
+        begins = np.arange(array.offset, array.offset + len(array), dtype=np.int64)
+        begins *= kind.byte_width
+        lengths = np.full(len(array), kind.byte_width, dtype=np.int64)
+        return _column(array.buffers()[1], begins, _without_nulls(lengths, array))
+    offset_type = _OFFSET_TYPES.get(kind)
+    if offset_type is None:
+        raise ColumnTypeMismatch(
+            f"the column {name} is {kind}: cast it to binary or string, for a record has only bytes"
+        )
+    _, places, data = array.buffers()
+    ends: NDArray[Any] = np.frombuffer(places or bytes(8), dtype=offset_type)
+    ends = ends[array.offset : array.offset + len(array) + 1].astype(np.int64, copy=False)
+    return _column(data, ends[:-1], _without_nulls(np.diff(ends), array))
+
+
+_OFFSET_TYPES = {
+    pa.binary(): np.int32,
+    pa.string(): np.int32,
+    pa.large_binary(): np.int64,
+    pa.large_string(): np.int64,
+}
+
+
+def _from_dictionary(array: pa.Array, name: str) -> ByteColumn:
+    words = byte_column(array.dictionary, name)
+    numbers = array.indices
+    if numbers.null_count:
+        numbers = numbers.fill_null(0)
+    if not len(words.lengths):
+        # Then all are null.
+        return byte_column(pa.nulls(len(array)), name)
+    chosen = numbers.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    # Numpy checks the bounds.
+    lengths = _without_nulls(words.lengths[chosen], array)
+    return _column(words.data, words.begins[chosen], lengths)
+
+
+def _without_nulls(lengths: Numbers, array: pa.Array) -> Numbers:
+    """The lengths with NULL where Arrow's bitmap has a zero."""
+    if array.null_count:
+        bitmap = np.frombuffer(array.buffers()[0], dtype=np.uint8)
+        first = array.offset // 8
+        bits = np.unpackbits(bitmap[first:], count=array.offset % 8 + len(array), bitorder="little")
+        lengths[bits[array.offset % 8 :] == 0] = NULL
+    return lengths
+
+
+def _column(data: Any, begins: Numbers, lengths: Numbers) -> ByteColumn:
+    # One kind of array, so that kernels are compiled once.
+    begins, lengths = np.ascontiguousarray(begins), np.ascontiguousarray(lengths)
+    begins.flags.writeable = lengths.flags.writeable = False
+    return ByteColumn(readable(b"" if data is None else data), begins, lengths)

@@ -1,0 +1,260 @@
+"""A real broker for a test: `with Broker() as broker:`, and any Kafka client connects to `broker.bootstrap`."""
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import count
+from types import TracebackType
+from typing import Any, Literal, Self
+from weakref import WeakSet
+
+from respool.testing.clock import BrokerClock
+from respool.testing.errors import (
+    BrokerClosed,
+    BrokerDidNotStart,
+    BrokerForked,
+    BrokerNotRunning,
+    BrokerRunning,
+)
+from respool.testing.faults import Faults
+from respool.testing.home import Home, with_log
+from respool.testing.plan import HOST, Plan, settings_from, topic_settings, topics_from
+
+Mode = Literal["thread", "process"]
+
+
+class Broker:
+    """One broker, started by its `with` block (or `start`) and gone at its end (or `close`)."""
+
+    def __init__(
+        self,
+        *,
+        topics: Mapping[str, int | Mapping[str, Any]] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        mode: Mode = "thread",
+        data: str | os.PathLike[str] | None = None,
+        port: int = 0,
+    ) -> None:
+        """Nothing is started yet.
+
+        `topics`: by name, how many partitions; or a mapping with `partitions` and settings under Kafka's names.
+        `settings`: as in `respool serve`'s file, such as `{"num_partitions": 3, "topic": {"retention.ms": "1d"}}`.
+        `mode`: a thread of this process, or a process of its own.
+        `data`: a folder to use and to keep; without one, a temporary one that is removed at the end.
+        `port`: without one, a free one.
+        """
+        if mode not in ("thread", "process"):
+            raise ValueError(f"mode={mode!r} is neither 'thread' nor 'process'")
+        self._topics = topics_from(topics or {})
+        self._settings = settings_from(settings or {})
+        self._mode = mode
+        self._given_data = None if data is None else os.path.abspath(os.fspath(data))
+        self._temporary: str | None = None
+        self._wanted_port = port
+        self._port: int | None = None
+        self._home: Home | None = None
+        self._pid = os.getpid()
+        self._is_up = False
+        self._is_closed = False
+        self._topic_numbers = count(1)
+        # Moves the broker's time.
+        self.clock = BrokerClock(self._call)
+        # What the broker is to suffer.
+        self.faults = Faults(self._call)
+
+    # Life and death.
+
+    def start(self) -> Self:
+        """Start it, or start it again after `stop` or `crash`, on the same port and data.
+
+        Raises:
+            BrokerRunning: it runs already.
+            PortTaken: something else listens on the port.
+            BrokerDidNotStart: anything else; the message has the end of the broker's log.
+        """
+        self._check_mine()
+        if self._is_up:
+            raise BrokerRunning(
+                f"this broker runs already, at {self.bootstrap}; for another one make another Broker()"
+            )
+        if self._home is None:
+            self._pid = os.getpid()
+            self._home = self._new_home()
+            _open.add(self)
+        try:
+            self._port = self._home.call("start")
+        except BrokerDidNotStart as error:
+            if self._port is None:
+                log = self._home.log
+                self._give_up()
+                raise type(error)(f"{error}{with_log(log)}") from error
+            raise
+        self._is_up = True
+        return self
+
+    def stop(self) -> None:
+        """Stop cleanly, as `respool serve` does on SIGTERM. Its data, port, time and faults stay for the next start."""
+        self._call("stop")
+        self._is_up = False
+
+    def restart(self) -> None:
+        """Stop cleanly and start again."""
+        self.stop()
+        self.start()
+
+    def crash(self, *, lose_unsynced: bool = True) -> int:
+        """End it from one moment to the next; return how many bytes of messages were lost.
+
+        As when the power goes: what was appended and not synced is gone. Without `lose_unsynced`, as when the
+        process is killed (`kill -9`): all that was written stays.
+        """
+        lost = int(self._call("crash", lose_unsynced=lose_unsynced))
+        self._is_up = False
+        return lost
+
+    def close(self) -> None:
+        """End it for good, and remove its data unless a folder was given. A second time does nothing.
+
+        Raises:
+            BrokerFailed: it had stopped by itself.
+        """
+        if self._is_closed or os.getpid() != self._pid:
+            # In a process that was forked off it is somebody else's to end.
+            return
+        self._give_up(and_tell=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        # What went wrong first is what the test is to show.
+        with suppress(Exception):
+            self.close()
+
+    # What a test needs to know.
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT for clients. It stays the same over restarts, and is known also in processes forked off."""
+        if self._port is None:
+            raise BrokerNotRunning("the broker was not started yet, so it has no address")
+        return f"{HOST}:{self._port}"
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap.rpartition(":")[2])
+
+    @property
+    def is_running(self) -> bool:
+        return self._is_up
+
+    @property
+    def data(self) -> str:
+        """The data folder."""
+        folder = self._given_data or self._temporary
+        if folder is None:
+            raise BrokerNotRunning("the broker was not started yet, so it has no data folder")
+        return folder
+
+    @property
+    def log(self) -> str:
+        """What it logged: in a process of its own from INFO on, in a thread as far as logging is turned on for it."""
+        return "" if self._home is None else self._home.log
+
+    # Topics.
+
+    def create_topic(self, name: str, partitions: int = 1, **settings: Any) -> str:
+        """Make a topic and return its name. Settings have Kafka's names, with `_` or `.`: `retention_ms=1000`."""
+        plain = {key.replace("_", "."): value for key, value in settings.items()}
+        self._call("create_topic", name=name, partitions=partitions, settings=topic_settings(plain))
+        return name
+
+    def new_topic(self, name: str = "topic", partitions: int = 1, **settings: Any) -> str:
+        """Make a topic with a name that no other has, for tests that share a broker; return its name."""
+        return self.create_topic(
+            f"{name}-{next(self._topic_numbers)}", partitions=partitions, **settings
+        )
+
+    def __repr__(self) -> str:
+        where = "" if self._port is None else f" at {self.bootstrap}"
+        state = "closed" if self._is_closed else "running" if self._is_up else "down"
+        return f"<respool.testing.Broker{where}, {state}, mode={self._mode!r}>"
+
+    # Inside.
+
+    def _call(self, name: str, /, **arguments: Any) -> Any:
+        self._check_mine()
+        if self._home is None:
+            raise BrokerNotRunning("the broker was not started: use it inside its `with` block")
+        return self._home.call(name, **arguments)
+
+    def _check_mine(self) -> None:
+        if self._is_closed:
+            raise BrokerClosed("this broker is closed; make another Broker()")
+        if self._home is not None and os.getpid() != self._pid:
+            raise BrokerForked(
+                f"the broker belongs to process {self._pid}, from which this one ({os.getpid()}) was forked off; "
+                "here only its address is of use"
+            )
+
+    def _new_home(self) -> Home:
+        if self._given_data is None:
+            self._temporary = tempfile.mkdtemp(prefix="respool-test-")
+        plan = Plan(
+            data=self.data,
+            port=self._wanted_port,
+            settings=self._settings,
+            topics=self._topics,
+            waits_for_disk=self._given_data is not None,
+        )
+        try:
+            # Here, because a thread's home brings the whole broker along.
+            if self._mode == "thread":
+                from respool.testing.thread_home import ThreadHome
+
+                return ThreadHome(plan)
+            from respool.testing.child_home import ChildHome
+
+            return ChildHome(plan)
+        except BaseException:
+            self._remove_temporary()
+            raise
+
+    def _give_up(self, *, and_tell: bool = False) -> None:
+        self._is_closed = True
+        self._is_up = False
+        _open.discard(self)
+        try:
+            if self._home is not None:
+                self._home.close()
+        except Exception:
+            if and_tell:
+                raise
+        finally:
+            self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+# Those that nobody closed are closed at the end of the process.
+_open: WeakSet[Broker] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for broker in tuple(_open):
+        with suppress(Exception):
+            broker.close()

@@ -1,0 +1,107 @@
+"""A broker in a process of its own, and the one channel to it: a socket pair that nobody else can reach.
+
+```
+order    {"name": "advance", "arguments": {"ms": 1000}}\n
+answer   {"result": null}\n   or   {"error": "PortTaken", "message": "..."}\n
+```
+The first order is `open`, with the plan. When the other end closes, however that comes, the child stops its broker and
+ends.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import asdict
+from typing import IO, Any
+
+from respool.testing.errors import BY_NAME, BrokerFailed, BrokerUnresponsive, TestBrokerError
+from respool.testing.home import ORDER_S_MAX, with_log
+from respool.testing.plan import Plan
+
+# The child finds the modules that this process finds.
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "from respool.testing.child import main; main(int(sys.argv[1]))"
+)
+END_S_MAX = 20.0
+
+
+class ChildHome:
+    """A `Home`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._lock = threading.Lock()
+        # Without a name: gone with the last who has it open.
+        self._log_file = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - closed in `close`
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - this Python, and a text of ours
+                [sys.executable, "-c", _START, str(theirs.fileno()), json.dumps(sys.path)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._log_file,
+            )
+        # A little longer than the child itself waits.
+        ours.settimeout(ORDER_S_MAX + 10)
+        self._channel = ours
+        self._lines: IO[str] = ours.makefile("r", encoding="utf-8")
+        try:
+            self.call("open", plan=asdict(plan))
+        except BaseException:
+            self._end()
+            raise
+
+    def call(self, name: str, /, **arguments: Any) -> Any:
+        order = json.dumps({"name": name, "arguments": arguments}) + "\n"
+        try:
+            with self._lock:
+                self._channel.sendall(order.encode())
+                answer = self._lines.readline()
+        except TimeoutError:
+            raise BrokerUnresponsive(
+                f"{name}: the broker's process does not answer{with_log(self.log)}"
+            ) from None
+        except OSError:
+            answer = ""
+        if not answer:
+            code = self._process.wait(END_S_MAX)
+            raise BrokerFailed(
+                f"{name}: the broker's process ended with {code}{with_log(self.log)}"
+            )
+        fields = json.loads(answer)
+        if "error" in fields:
+            raise BY_NAME.get(fields["error"], TestBrokerError)(fields["message"])
+        return fields["result"]
+
+    def close(self) -> None:
+        try:
+            if self._process.poll() is None:
+                self.call("close")
+        finally:
+            self._end()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        if self._log_file.closed:
+            return ""
+        size = os.fstat(self._log_file.fileno()).st_size
+        return os.pread(self._log_file.fileno(), size, 0).decode(errors="replace")
+
+    def _end(self) -> None:
+        self._lines.close()
+        self._channel.close()
+        try:
+            self._process.wait(END_S_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log_file.close()

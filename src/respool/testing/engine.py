@@ -1,0 +1,246 @@
+"""The broker of a test, on its loop: started, stopped, crashed, and told what to suffer. Reached through a `Home`.
+
+Everything is the broker of `respool serve`: its rooms, its server, its drivers. Between them and the machine stand the
+loop's time, the disk that can lose its power, and the faults in answering. Those outlive restarts.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from typing import Any
+
+from respool.broker.broker import Broker
+from respool.model.errors import RequestError, RespoolError
+from respool.node.config import load_settings
+from respool.node.node import Drivers, serve
+from respool.ports.metadata_store import StoreUnavailable
+from respool.server.listener import Listener
+from respool.testing.clock import MovedClock
+from respool.testing.disk import TroubledDisk
+from respool.testing.errors import (
+    BrokerDidNotStart,
+    BrokerFailed,
+    BrokerNotRunning,
+    PortTaken,
+    TestBrokerError,
+)
+from respool.testing.loop import MovableLoop
+from respool.testing.plan import HOST, Plan
+from respool.testing.request_faults import RequestFaults
+from respool.testing.threads import CountedThreads, Tally
+
+
+class Engine:
+    def __init__(self, plan: Plan, loop: MovableLoop) -> None:
+        self._plan = plan
+        self._loop = loop
+        self._clock = MovedClock(loop)
+        self._tally = Tally()
+        self._faults = RequestFaults()
+        self._is_disk_full = False
+        self._is_refusing = False
+        # Bound but not listening: the port stays ours, and refuses, while the broker is down.
+        self._port_holder: socket.socket | None = None
+        self._disk: TroubledDisk | None = None
+        self._broker: Broker | None = None
+        self._listener: Listener | None = None
+        self._serving: asyncio.Task[int] | None = None
+        self._asked_to_stop = asyncio.Event()
+
+    async def do(self, name: str, arguments: dict[str, Any]) -> Any:
+        """One order by its name: what a `Home` passes on."""
+        return await getattr(self, f"do_{name}")(**arguments)
+
+    # Life and death.
+
+    async def do_start(self) -> int:
+        """Serve, and return the port."""
+        port = self._hold_port()
+        try:
+            await self._start(port)
+            for name, topic in self._plan.topics.items():
+                if name not in self._running().image.topics:
+                    await self.do_create_topic(name, topic.partitions, dict(topic.settings))
+        except BaseException:
+            await self._end_without_words()
+            raise
+        if self._is_refusing:
+            await self.do_refuse_connections(refuse=True)
+        return port
+
+    async def do_stop(self) -> None:
+        """Stop cleanly; what is held back leaves first."""
+        self._running()
+        assert self._serving is not None
+        self._faults.let_go()
+        self._asked_to_stop.set()
+        serving, self._serving = self._serving, None
+        self._broker = self._listener = None
+        code = await serving
+        if code:
+            raise BrokerFailed(f"the broker ended with exit code {code} when it was stopped")
+
+    async def do_crash(self, *, lose_unsynced: bool) -> int:
+        """End from one moment to the next, and return how many bytes were lost."""
+        self._running()
+        assert self._disk is not None
+        # From here on nothing reaches the disk, and, in the same turn of the loop, nothing reaches a client.
+        self._disk.cut_power()
+        await self._end_without_words()
+        return self._disk.lose_unsynced() if lose_unsynced else 0
+
+    async def do_close(self) -> None:
+        try:
+            if self._serving is not None:
+                await self.do_stop()
+        finally:
+            if self._port_holder is not None:
+                self._port_holder.close()
+
+    # Time.
+
+    async def do_now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    async def do_advance(self, ms: int) -> None:
+        await self._loop.move_on(ms, is_busy=self._tally.is_busy)
+        if self._serving is not None:
+            self._running()
+
+    # Topics.
+
+    async def do_create_topic(self, name: str, partitions: int, settings: dict[str, str]) -> None:
+        broker = self._running()
+        try:
+            await broker.topics.create(name, partition_count=partitions, overrides=settings)
+        except RequestError as error:
+            raise TestBrokerError(f"the topic {name!r} cannot be made: {error}") from error
+
+    # Faults.
+
+    async def do_drop_connections(self, client_id: str | None) -> int:
+        if self._listener is None:
+            return 0
+        dropped = [
+            one
+            for one in self._listener.connections
+            if client_id is None or one.client_id == client_id
+        ]
+        for connection in dropped:
+            connection.close("the test wants it", level=logging.INFO)
+        return len(dropped)
+
+    async def do_refuse_connections(self, refuse: bool) -> None:
+        self._is_refusing = refuse
+        if self._listener is None:
+            return
+        self._listener.stop_accepting()
+        if not refuse:
+            await self._listener.start()
+
+    async def do_fill_disk(self, is_full: bool) -> None:
+        self._is_disk_full = is_full
+        if self._disk is not None:
+            self._disk.is_full = is_full
+
+    async def do_order_fault(self, **order: Any) -> int:
+        return self._faults.order(**order)
+
+    async def do_clear_fault(self, number: int) -> None:
+        self._faults.clear(number)
+
+    async def do_fault_struck(self, number: int) -> int:
+        return self._faults.struck(number)
+
+    async def do_clear_faults(self) -> None:
+        self._faults.clear_all()
+        await self.do_fill_disk(is_full=False)
+        if self._is_refusing:
+            await self.do_refuse_connections(refuse=False)
+
+    # Inside.
+
+    def _running(self) -> Broker:
+        if self._serving is not None and self._serving.done():
+            raise BrokerFailed(f"the broker stopped by itself: {_end_of(self._serving)}")
+        if self._broker is None:
+            raise BrokerNotRunning(
+                "the broker does not run: start it, or use it inside its `with` block"
+            )
+        return self._broker
+
+    def _hold_port(self) -> int:
+        if self._port_holder is None:
+            holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            try:
+                holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                holder.bind((HOST, self._plan.port))
+            except OSError as error:
+                holder.close()
+                raise self._not_started(error) from error
+            self._port_holder = holder
+        port: int = self._port_holder.getsockname()[1]
+        return port
+
+    async def _start(self, port: int) -> None:
+        flags = {**self._plan.settings, "data": self._plan.data, "listen": f"{HOST}:{port}"}
+        serving: asyncio.Future[None] = self._loop.create_future()
+
+        def on_serving(broker: Broker, listener: Listener) -> None:
+            self._broker, self._listener = broker, listener
+            serving.set_result(None)
+
+        self._asked_to_stop = asyncio.Event()
+        drivers = Drivers(
+            clock=self._clock,
+            disk=self._new_disk,
+            offload=lambda threads: CountedThreads(threads, self._tally),
+            handle=self._faults.handle,
+        )
+        try:
+            settings = load_settings(file=None, environ={}, flags=flags)
+            self._serving = self._loop.create_task(
+                serve(settings, self._asked_to_stop, on_serving=on_serving, drivers=drivers)
+            )
+            either: list[asyncio.Future[Any]] = [self._serving, serving]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not serving.done():
+                code = self._serving.result()
+                raise BrokerDidNotStart(f"the broker ended with {code} while it started")
+        except (RespoolError, StoreUnavailable, OSError) as error:
+            if isinstance(error, TestBrokerError):
+                raise
+            raise self._not_started(error) from error
+
+    def _new_disk(self, root: str) -> TroubledDisk:
+        self._disk = TroubledDisk(root, waits_for_disk=self._plan.waits_for_disk)
+        self._disk.is_full = self._is_disk_full
+        return self._disk
+
+    async def _end_without_words(self) -> None:
+        if self._listener is not None:
+            self._listener.stop_accepting()
+            for connection in self._listener.connections:
+                connection.close("the broker crashes, as the test wants it", level=logging.INFO)
+        self._broker = self._listener = self._serving = None
+        # All that runs here is the broker's, but for whoever told it to end.
+        mine = asyncio.current_task()
+        others = [task for task in asyncio.all_tasks() if task is not mine]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    def _not_started(self, error: Exception) -> BrokerDidNotStart:
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            return PortTaken(
+                f"something listens on {HOST}:{self._plan.port} already; without port=... a free one is found"
+            )
+        return BrokerDidNotStart(f"the broker did not start: {error}")
+
+
+def _end_of(task: "asyncio.Task[int]") -> str:
+    if task.cancelled():
+        return "cancelled"
+    error = task.exception()
+    return f"exit code {task.result()}" if error is None else repr(error)

@@ -1,0 +1,112 @@
+"""Faults, as a test orders them: `broker.faults.lose_replies(topic="rides")`.
+
+Each order returns a `Fault`: it counts how often it struck, and ends with `clear()` or with its `with` block.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+
+class Fault:
+    """One that was ordered. As a context manager it lasts for the block."""
+
+    def __init__(self, clear: Callable[[], object], struck: Callable[[], Any]) -> None:
+        self._clear = clear
+        self._struck = struck
+
+    @property
+    def struck(self) -> int:
+        """How often it struck so far."""
+        return int(self._struck())
+
+    def clear(self) -> None:
+        """No more of it. Replies it holds leave now."""
+        self._clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.clear()
+
+
+class Faults:
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+
+    # Connections.
+
+    def drop_connections(self, client_id: str | None = None) -> int:
+        """Break the open connections, all or those of one client id; return how many. Clients may connect again."""
+        return int(self._call("drop_connections", client_id=client_id))
+
+    def refuse_connections(self) -> Fault:
+        """Let nobody connect: the port refuses. Connections that are open stay; drop them too if they should not."""
+        self._call("refuse_connections", refuse=True)
+        return Fault(clear=lambda: self._call("refuse_connections", refuse=False), struck=lambda: 0)
+
+    # Replies.
+
+    def delay_replies(
+        self,
+        api: str = "Produce",
+        *,
+        seconds: float | None = None,
+        topic: str | None = None,
+        client_id: str | None = None,
+        times: int | None = None,
+    ) -> Fault:
+        """Do what is asked, and answer so much later, by the broker's clock. Without `seconds`: when it is cleared.
+
+        The connection's later requests wait behind it.
+        """
+        return self._order(
+            "delay", api, topic=topic, client_id=client_id, times=times, seconds=seconds
+        )
+
+    def lose_replies(
+        self,
+        api: str = "Produce",
+        *,
+        topic: str | None = None,
+        client_id: str | None = None,
+        times: int | None = 1,
+    ) -> Fault:
+        """Do what is asked, and break the connection where the answer would have come: the client cannot know."""
+        return self._order("lose", api, topic=topic, client_id=client_id, times=times)
+
+    def answer_with_error(
+        self,
+        error: str | int,
+        api: str = "Produce",
+        *,
+        topic: str | None = None,
+        client_id: str | None = None,
+        times: int | None = 1,
+    ) -> Fault:
+        """Do nothing of what is asked, and answer with an error of Kafka's, such as NOT_LEADER_OR_FOLLOWER."""
+        return self._order("error", api, topic=topic, client_id=client_id, times=times, error=error)
+
+    # The disk.
+
+    def fill_disk(self) -> Fault:
+        """No room on the disk: nothing can be appended until it is cleared."""
+        self._call("fill_disk", is_full=True)
+        return Fault(clear=lambda: self._call("fill_disk", is_full=False), struck=lambda: 0)
+
+    def clear(self) -> None:
+        """No more faults of any kind."""
+        self._call("clear_faults")
+
+    def _order(self, kind: str, api: str, **rule: Any) -> Fault:
+        number = self._call("order_fault", kind=kind, api=api, **rule)
+        return Fault(
+            clear=lambda: self._call("clear_fault", number=number),
+            struck=lambda: self._call("fault_struck", number=number),
+        )

@@ -1,0 +1,76 @@
+"""An event loop whose time can be moved on, and that knows when it has nothing left to do.
+
+All waiting in the broker goes through its loop: `call_later`, `asyncio.sleep`, `asyncio.timeout`. They all ask
+`loop.time()`, so a loop that adds a shift to it wakes, at once and in the order they are due, everything that would
+have been woken meanwhile. uvloop keeps its timers in C and cannot be told, so a broker inside tests runs on asyncio's
+own loop.
+"""
+
+import asyncio
+import selectors
+import time
+from collections.abc import Callable
+
+# However much clients keep the broker busy: who moved the time on waits no longer than this for it to settle.
+SETTLE_S_MAX = 10.0
+
+
+class MovableLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        # Before the loop is set up: that asks for the time.
+        self.shift_ms = 0
+        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self.selector = _TellingSelector(self._on_idle)
+        super().__init__(self.selector)
+
+    def time(self) -> float:
+        return super().time() + self.shift_ms / 1000
+
+    async def move_on(self, ms: int, *, is_busy: Callable[[], bool]) -> bool:
+        """Let so much time have passed, and return when what became due is done: whether that came in time.
+
+        `is_busy` tells of work elsewhere that this loop waits for: syncs and deletions on other threads.
+        """
+        assert ms >= 0
+        self.shift_ms += ms
+        return await self.settle(is_busy=is_busy)
+
+    async def settle(self, *, is_busy: Callable[[], bool]) -> bool:
+        """Return when nothing is ready to run and no work is under way elsewhere."""
+        settled: asyncio.Future[None] = self.create_future()
+        self._waiting.append((is_busy, settled))
+        # Not `asyncio.timeout`: that goes by the time that is moved.
+        give_up_at = time.monotonic() + SETTLE_S_MAX
+        try:
+            while not settled.done() and time.monotonic() < give_up_at:
+                await asyncio.wait([settled], timeout=0.5)
+            return settled.done()
+        finally:
+            self._waiting = [one for one in self._waiting if one[1] is not settled]
+
+    def _on_idle(self) -> bool:
+        """Nothing is ready, and no timer is due. Whether that woke somebody."""
+        settled = [future for is_busy, future in self._waiting if not is_busy()]
+        for future in settled:
+            if not future.done():
+                future.set_result(None)
+        self._waiting = [one for one in self._waiting if not one[1].done()]
+        return bool(settled)
+
+
+class _TellingSelector(selectors.DefaultSelector):
+    """Tells when the loop is about to wait: it asks with a time-out of 0 while there is something to run."""
+
+    def __init__(self, on_idle: Callable[[], bool]) -> None:
+        super().__init__()
+        self._on_idle = on_idle
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None or timeout > 0:
+            # What clients sent already comes first: an answer to it may be part of what is waited for.
+            ready = super().select(0)
+            if ready:
+                return ready
+            if self._on_idle():
+                timeout = 0
+        return super().select(timeout)

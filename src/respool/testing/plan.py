@@ -1,0 +1,87 @@
+"""What a broker of a test is to be: plain values, so that they reach a child process as they are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+HOST = "127.0.0.1"
+# Longer than any test moves the time.
+_NEVER_MS = 1000 * 365 * 24 * 3600 * 1000
+# Where a test's broker differs from `respool serve`; `Broker(settings=...)` wins over it.
+DEFAULT_SETTINGS: Mapping[str, Any] = {
+    # Groups form at once, instead of waiting three seconds for more members.
+    "group_initial_rebalance_delay_ms": 0,
+    # Tests of sessions need not wait for six seconds.
+    "group_min_session_timeout_ms": 100,
+    # Few partitions are made quickly.
+    "offsets_topic_partitions": 1,
+    "transactions_topic_partitions": 1,
+    # Time that is moved on is no silence of a client's: connections outlive it.
+    "connection_idle_ms": _NEVER_MS,
+    "frame_arrival_ms": _NEVER_MS,
+    "reply_stall_ms": _NEVER_MS,
+    # A test that ends does not wait for clients it has forgotten.
+    "stop_grace_ms": 1_000,
+}
+# What has an argument of its own, or cannot be.
+_NOT_HERE = {
+    "data": "give the folder as Broker(data=...)",
+    "listen": "give the port as Broker(port=...); a test's broker listens on 127.0.0.1",
+    "advertised": "a test's broker is reached where it listens",
+    "insecure": "a test's broker listens on 127.0.0.1 only",
+    "etcd": "a test's broker is alone; for several, see `respool cluster up`",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    partitions: int
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    data: str
+    # 0: any that is free.
+    port: int
+    settings: Mapping[str, Any]
+    topics: Mapping[str, TopicPlan]
+    # Whether a sync waits for the disk: where the folder is kept.
+    waits_for_disk: bool
+
+
+def settings_from(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a test's broker.
+
+    Raises:
+        ValueError: one of them is not given here.
+    """
+    for name in given:
+        if name in _NOT_HERE:
+            raise ValueError(f"settings: {name}: {_NOT_HERE[name]}")
+    return {**DEFAULT_SETTINGS, **given}
+
+
+def topics_from(given: Mapping[str, "int | Mapping[str, Any]"]) -> dict[str, TopicPlan]:
+    """`{"rides": 6}`, or with settings under Kafka's names: `{"rides": {"partitions": 6, "retention.ms": 1000}}`.
+
+    Raises:
+        ValueError: that is neither.
+    """
+    return {name: _topic_from(name, one) for name, one in given.items()}
+
+
+def _topic_from(name: str, given: "int | Mapping[str, Any]") -> TopicPlan:
+    settings = {"partitions": given} if isinstance(given, int) else dict(given)
+    partitions = settings.pop("partitions", 1)
+    if not isinstance(partitions, int) or isinstance(partitions, bool) or partitions < 1:
+        raise ValueError(f"topic {name!r}: {partitions!r} is no number of partitions")
+    return TopicPlan(partitions=partitions, settings=topic_settings(settings))
+
+
+def topic_settings(given: Mapping[str, Any]) -> dict[str, str]:
+    """Values as Kafka writes them: true, 1000."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in given.items()
+    }

@@ -1,0 +1,63 @@
+"""pytest's side: fixtures that hand a test a broker. pytest loads this wherever Respool is installed, so it is light.
+
+def test_rides(respool_broker): ...                      # a broker of its own, in a thread
+
+@pytest.mark.respool(topics={"rides": 6}, mode="process")
+def test_fares(respool_broker): ...                      # with arguments for `respool.testing.Broker`
+
+def test_many(respool_session_broker, respool_topic): ...  # one broker for all tests, a topic for this one
+"""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from respool.testing import Broker
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "respool(**arguments): arguments for the respool.testing.Broker of the fixture respool_broker",
+    )
+
+
+@pytest.fixture
+def respool_broker(request: pytest.FixtureRequest) -> Iterator["Broker"]:
+    """A broker of the test's own. Its arguments come from the marker `respool`, the nearest one winning."""
+    from respool.testing import Broker
+
+    arguments: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers("respool"))):
+        arguments |= marker.kwargs
+    with Broker(**arguments) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def respool_session_arguments() -> dict[str, Any]:
+    """Arguments for the broker that all tests share: override this fixture in a conftest.py."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def respool_session_broker(respool_session_arguments: dict[str, Any]) -> Iterator["Broker"]:
+    """One broker for all tests. Give each test topics and groups of its own; leave its time and its life alone."""
+    from respool.testing import Broker
+
+    with Broker(**respool_session_arguments) as broker:
+        yield broker
+
+
+@pytest.fixture
+def respool_topic(request: pytest.FixtureRequest, respool_session_broker: "Broker") -> str:
+    """A new topic on the shared broker, with one partition, named after the test.
+
+    For others there is `respool_session_broker.new_topic(...)`.
+    """
+    # Kafka takes letters, digits, dots, dashes and underscores, 249 of them.
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name).strip("-.")[:200]
+    return respool_session_broker.new_topic(name or "topic")

@@ -1,0 +1,189 @@
+"""Faults in answering: replies that come late, never, or say an error. They strike on the broker's loop.
+
+Which requests: those of one API, and, where that is asked for, those that name a topic or come from a client id; a
+number of times, or until the fault is cleared.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Literal
+
+from respool.broker.broker import Broker
+from respool.broker.dispatch import handle
+from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined, Reply
+from respool.testing.errors import UnknownFault
+from respool.wire.api_table import API_TABLE, Api, ApiSpec
+from respool.wire.codec import Request
+from respool.wire.error_reply import NoPlaceForError, encode_error_reply
+from respool.wire.reply_errors import error_code_named
+
+Kind = Literal["delay", "lose", "error"]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Rule:
+    number: int
+    kind: Kind
+    api: ApiSpec
+    topic: str | None
+    client_id: str | None
+    # How often it still strikes; None: until it is cleared.
+    times: int | None
+    # For a delay: how long; None: until it is cleared.
+    seconds: float | None
+    # For an error.
+    code: int
+    struck: int = 0
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class RequestFaults:
+    def __init__(self) -> None:
+        self._rules: dict[int, _Rule] = {}
+        self._numbers = count(1)
+
+    def order(
+        self,
+        kind: Kind,
+        *,
+        api: str,
+        topic: str | None,
+        client_id: str | None,
+        times: int | None,
+        seconds: float | None = None,
+        error: str | int = 0,
+    ) -> int:
+        """Let a fault strike from now on, and return its number.
+
+        Raises:
+            UnknownFault: there is no such API or error.
+        """
+        spec = _api_named(api)
+        if topic is not None and spec.key == Api.FETCH:
+            raise UnknownFault(
+                "a Fetch names its topics once and then goes on without: leave topic out, or name a client_id"
+            )
+        rule = _Rule(
+            number=next(self._numbers),
+            kind=kind,
+            api=spec,
+            topic=topic,
+            client_id=client_id,
+            times=times,
+            seconds=seconds,
+            code=_code_of(error) if kind == "error" else 0,
+        )
+        self._rules[rule.number] = rule
+        return rule.number
+
+    def clear(self, number: int) -> None:
+        """It strikes no more, and replies it holds leave."""
+        self._rules[number].times = 0
+        self._rules[number].released.set()
+
+    def clear_all(self) -> None:
+        for number in self._rules:
+            self.clear(number)
+
+    def struck(self, number: int) -> int:
+        return self._rules[number].struck
+
+    def let_go(self) -> None:
+        """Replies held now leave; a broker that stops would wait for them."""
+        for rule in self._rules.values():
+            rule.released.set()
+            if rule.times != 0:
+                rule.released = asyncio.Event()
+
+    def handle(self, request: Request, broker: Broker) -> Outcome:
+        """What the broker answers by: itself, unless a fault strikes."""
+        for rule in self._rules.values():
+            if _matches(rule, request, broker):
+                rule.struck += 1
+                if rule.times is not None:
+                    rule.times -= 1
+                return _strike(rule, request, broker)
+        return handle(request, broker)
+
+
+def _matches(rule: _Rule, request: Request, broker: Broker) -> bool:
+    if rule.times == 0 or request.api.key != rule.api.key:
+        return False
+    if rule.client_id is not None and request.client_id != rule.client_id:
+        return False
+    return rule.topic is None or rule.topic in _topics_of(request.body, broker)
+
+
+def _strike(rule: _Rule, request: Request, broker: Broker) -> Outcome:
+    if rule.kind == "error":
+        if getattr(request.body, "acks", None) == 0:
+            raise CloseConnection("the test wants an error, and the client takes no reply")
+        try:
+            return [encode_error_reply(request, rule.code)]
+        except NoPlaceForError as error:
+            raise CloseConnection(str(error)) from error
+    outcome = handle(request, broker)
+    return _lose(outcome) if rule.kind == "lose" else _delay(rule, outcome)
+
+
+async def _lose(outcome: Outcome) -> Reply:
+    """Do all that was asked for, and say nothing: the connection breaks where the answer would have been."""
+    await _reply_of(outcome)
+    raise CloseConnection("the reply is lost, as the test wants it")
+
+
+async def _delay(rule: _Rule, outcome: Outcome) -> Reply:
+    reply = await _reply_of(outcome)
+    try:
+        # By the broker's time: moving it on brings the reply.
+        async with asyncio.timeout(rule.seconds):
+            await rule.released.wait()
+    except TimeoutError:
+        pass
+    return reply
+
+
+async def _reply_of(outcome: Outcome) -> Reply:
+    if isinstance(outcome, Pipelined):
+        return await outcome.wait()
+    if isinstance(outcome, Coroutine):
+        found: Reply = await outcome
+        return found
+    return outcome or NO_REPLY
+
+
+def _topics_of(body: Any, broker: Broker) -> set[str]:
+    """The topics a request names, by name or by id."""
+    by_id: dict[Any, str] | None = None
+    names = set()
+    for one in (*(getattr(body, "topic_data", None) or ()), *(getattr(body, "topics", None) or ())):
+        name = one if isinstance(one, str) else getattr(one, "name", getattr(one, "topic", None))
+        if name is None:
+            by_id = by_id or {topic.id: topic.name for topic in broker.image.topics.values()}
+            name = by_id.get(one.topic_id)
+        if name is not None:
+            names.add(name)
+    return names
+
+
+def _api_named(name: str) -> ApiSpec:
+    wanted = name.replace("_", "").replace("-", "").lower()
+    for spec in API_TABLE.values():
+        if spec.name.lower() == wanted:
+            return spec
+    known = ", ".join(sorted(spec.name for spec in API_TABLE.values()))
+    raise UnknownFault(f"there is no API {name!r}; there are {known}")
+
+
+def _code_of(error: str | int) -> int:
+    if isinstance(error, int):
+        code: int | None = error
+    else:
+        code = error_code_named(error)
+    if not code:
+        raise UnknownFault(
+            f"{error!r} is no error of Kafka's; they have names such as NOT_LEADER_OR_FOLLOWER"
+        )
+    return code
