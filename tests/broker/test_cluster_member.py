@@ -156,7 +156,7 @@ async def test_a_follower_asks_a_dead_leader_no_more_than_now_and_then(cluster: 
     assert peers is not None
     request = peers.request
 
-    async def count(*args: Any, **more: Any) -> bytes:
+    async def count(*args: Any, **more: Any) -> bytes | memoryview:
         asked.append(args)
         return await request(*args, **more)
 

@@ -49,7 +49,9 @@ class Leader:
         records, more = waiting.pop(0) if waiting else (b"", {})
         fields: dict[str, Any] = {"high_watermark": Offset(self.high_watermark), **more}
         fetched = Fetched(has_records=bool(records), log_start=Offset(0), **fields)
-        return FetchReply(partition=partition, asked=asked, fetched=fetched, records=records)
+        return FetchReply(
+            partition=partition, asked=asked, fetched=fetched, records=memoryview(records)
+        )
 
     async def log_range(
         self, partition: Partition, leader_epoch: LeaderEpoch, **_: Any
@@ -62,6 +64,10 @@ class Leader:
             raise self.range
         start, end = self.range
         return Offset(start), Offset(end)
+
+
+# More than comes at once here.
+HURRY_BYTES = 256 * 1024
 
 
 class Turns:
@@ -91,6 +97,7 @@ class World:
             work=bench.work,
             turns=cast("CopyTurns", self.turns),
             clock=NodeClock(loop),
+            hurry_bytes=HURRY_BYTES,
             broker_epoch=lambda: self.broker_epoch,
             spawn=loop.create_task,
         )

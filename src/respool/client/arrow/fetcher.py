@@ -258,10 +258,10 @@ class Fetcher:
             self._lose(broker, ProtocolBroken(f"broker {broker}: {error}"))
             return
         if reply.error_code:
-            error = refused(f"a fetch from broker {broker}", reply.error_code)
-            if not error.retriable:
-                raise error
-            self._lose(broker, error)
+            refusal = refused(f"a fetch from broker {broker}", reply.error_code)
+            if not refusal.retriable:
+                raise refusal
+            self._lose(broker, refusal)
             return
         self._take(broker, line, reply.parts)
 
