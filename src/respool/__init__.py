@@ -3,19 +3,39 @@
 The doors of the Python client are here, and are opened when they are first used: `import respool` alone brings nothing.
 
     respool.read_table, respool.stream_batches      topics as Arrow tables      pip install 'respool[arrow]'
+    respool.write_table, respool.ArrowProducer      Arrow tables into topics    the same
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from respool.client.arrow.prepared import PreparedTransaction
+    from respool.client.arrow.producer import ArrowProducer
     from respool.client.arrow.read import read_table, stream_batches
+    from respool.client.arrow.write_errors import WriteFailed
+    from respool.client.arrow.write_result import WriteResult
+    from respool.client.arrow.write_table import write_table
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "read_table", "stream_batches"]
+__all__ = [
+    "ArrowProducer",
+    "PreparedTransaction",
+    "WriteFailed",
+    "WriteResult",
+    "__version__",
+    "read_table",
+    "stream_batches",
+    "write_table",
+]
 
 # Door -> the module it is in, and the extra that brings what this needs.
 _DOORS = {
+    "ArrowProducer": ("respool.client.arrow.producer", "arrow"),
+    "PreparedTransaction": ("respool.client.arrow.prepared", "arrow"),
+    "WriteFailed": ("respool.client.arrow.write_errors", "arrow"),
+    "WriteResult": ("respool.client.arrow.write_result", "arrow"),
+    "write_table": ("respool.client.arrow.write_table", "arrow"),
     "read_table": ("respool.client.arrow.read", "arrow"),
     "stream_batches": ("respool.client.arrow.read", "arrow"),
 }

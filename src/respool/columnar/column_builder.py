@@ -1,6 +1,5 @@
-"""Open batches -> one Arrow batch: room for the kernels, and Arrow arrays made of what they filled."""
+"""Sections of records -> one Arrow batch: room for the kernels, and Arrow arrays made of what they filled."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,10 @@ from respool.columnar.arrow_columns import (
     TYPES,
     VALUE,
 )
-from respool.columnar.compiled import Bytes, Numbers, Places, readable
+from respool.columnar.batch_headers import BASE_OFFSET, BEGIN, END, RECORD_COUNT
+from respool.columnar.compiled import Bytes, Numbers, Places
 from respool.columnar.errors import CorruptBatch
-from respool.columnar.fetched_batches import OpenBatch
-from respool.columnar.record_table import BEGIN, END, RECORD_BYTES_MIN
+from respool.columnar.record_table import RECORD_BYTES_MIN
 
 _WANTED = dict(
     zip(
@@ -64,23 +63,23 @@ class ColumnBuilder:
             [offset_first, offset_last, time_first, time_last], dtype=np.int64
         )
 
-    def build(self, fetched: memoryview, group: Sequence[OpenBatch]) -> tuple[pa.RecordBatch, int]:
-        """The rows of all these batches within bounds, and how many there are.
+    def build(self, data: Bytes, sections: Numbers) -> tuple[pa.RecordBatch, int]:
+        """The rows of all these sections within bounds, and how many there are.
 
         Raises:
             CorruptBatch: a batch's records are not what its header says.
         """
-        data, sections = _sections(fetched, group)
-        rows_max = sum(
-            max(0, min(one.header.record_count, (one.end - one.begin) // RECORD_BYTES_MIN))
-            for one in group
+        sizes = sections[:, END] - sections[:, BEGIN]
+        # What a header announces is not to be trusted with memory.
+        rows_max = (
+            np.minimum(sections[:, RECORD_COUNT], sizes // RECORD_BYTES_MIN).clip(min=0).sum()
         )
-        columns = _Columns(rows_max, self._wanted)
+        columns = _Columns(int(rows_max), self._wanted)
         rows, fault, index = kernels.locate(
             data, sections, self._bounds, self._wanted, columns.room
         )
         if fault != kernels.NO_FAULT:
-            raise CorruptBatch(offset=group[index].header.base_offset, why=_FAULTS[fault])
+            raise CorruptBatch(offset=int(sections[index, BASE_OFFSET]), why=_FAULTS[fault])
         arrays = [columns.array(name, data, rows) for name in self._schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema), rows
 
@@ -166,36 +165,3 @@ def _as_text(keys: pa.Array, kind: pa.DataType) -> pa.Array:
         # Java's client shows what is not UTF-8 this way too; it is no reason to lose the record.
         text = [key.decode("utf-8", errors="replace") for key in keys.to_pylist()]
         return pa.array(text, type=kind)
-
-
-def _sections(fetched: memoryview, group: Sequence[OpenBatch]) -> tuple[Bytes, Numbers]:
-    """One piece of data and where each batch's records lie in it: what was fetched, if nothing was compressed."""
-    sections = np.array(
-        [
-            (
-                one.begin,
-                one.end,
-                one.header.record_count,
-                one.header.base_offset,
-                one.header.last_offset_delta,
-                one.header.base_timestamp,
-                one.header.max_timestamp,
-                one.header.is_log_append_time,
-            )
-            for one in group
-        ],
-        dtype=np.int64,
-    )
-    if all(one.opened is None for one in group):
-        return readable(fetched), sections
-    if len(group) == 1:
-        data = group[0].opened
-        assert data is not None
-    else:
-        data = b"".join(
-            fetched[one.begin : one.end] if one.opened is None else one.opened for one in group
-        )
-    ends = np.cumsum(sections[:, END] - sections[:, BEGIN])
-    sections[:, BEGIN] += ends - sections[:, END]
-    sections[:, END] = ends
-    return readable(data), sections

@@ -5,7 +5,10 @@ the user's cache folder, and later processes load it in a fraction of a second.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numba import njit
@@ -27,14 +30,33 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def kernel(function: F) -> F:
     """Compile at the first call. Kernels see nothing but their arguments, so they give the interpreter free."""
-    # error_model: a division by zero need not become an exception, for kernels do not divide.
+    # error_model: a division by zero need not become an exception, for kernels divide by nothing that may be one.
     options = {"nogil": True, "error_model": "numpy"}
     try:
         compiled: F = njit(cache=True, **options)(function)
     except RuntimeError:
         # There is nowhere to keep the result: no folder that we may write to.
-        compiled = njit(**options)(function)
+        return cast("F", njit(**options)(function))
+    _watch_the_room(compiled)
     return compiled
+
+
+def _watch_the_room(compiled: Any) -> None:
+    """Have a kept kernel compiled anew when any file of this room has changed.
+
+    Numba goes by the file that the kernel stands in; but what it calls is compiled into it, and stands in others.
+    """
+    # Numba has no door for this. Where one day it is not to be found, kernels are kept as numba does it.
+    with suppress(AttributeError):
+        kept = compiled._cache._cache_file  # noqa: SLF001
+        kept._source_stamp = (kept._source_stamp, room_stamp())  # noqa: SLF001
+
+
+@cache
+def room_stamp(folder: Path = Path(__file__).parent) -> tuple[tuple[str, int, int], ...]:
+    """Changes whenever one of the folder's source files does."""
+    found = [(path.name, path.stat()) for path in sorted(folder.glob("*.py"))]
+    return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in found)
 
 
 def readable(data: Buffer) -> Bytes:

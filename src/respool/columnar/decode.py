@@ -3,10 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from respool.columnar.arrow_columns import ALL_COLUMNS, schema_of
+from respool.columnar.batch_headers import BEGIN, END, SECTION_COLUMNS
 from respool.columnar.column_builder import ColumnBuilder
+from respool.columnar.compiled import Bytes, Numbers, readable
 from respool.columnar.fetched_batches import AbortedTransactions, FetchedBatches, OpenBatch
 from respool.ports.record_scan import Buffer
 
@@ -76,7 +79,7 @@ def decode(
     batches: list[pa.RecordBatch] = []
     rows = 0
     for group in _groups(fetched):
-        built, built_rows = builder.build(view, group)
+        built, built_rows = builder.build(*_joined(fetched, group))
         rows += built_rows
         if built_rows:
             batches.append(built)
@@ -94,11 +97,29 @@ def _groups(fetched: FetchedBatches) -> Iterator[list[OpenBatch]]:
     group: list[OpenBatch] = []
     group_bytes = 0
     for batch in fetched.opened():
-        size = batch.end - batch.begin
-        if group and group_bytes + size > GROUP_BYTES_MAX:
+        if group and group_bytes + batch.size > GROUP_BYTES_MAX:
             yield group
             group, group_bytes = [], 0
         group.append(batch)
-        group_bytes += size
+        group_bytes += batch.size
     if group:
         yield group
+
+
+def _joined(fetched: FetchedBatches, group: Sequence[OpenBatch]) -> tuple[Bytes, Numbers]:
+    """The records of these batches in one piece, and where in it: what was fetched, if nothing was compressed."""
+    sections = fetched.headers[[batch.row for batch in group], :SECTION_COLUMNS]
+    if all(batch.opened is None for batch in group):
+        return readable(fetched.data), sections
+    if len(group) == 1 and group[0].opened is not None:
+        data = group[0].opened
+    else:
+        bounds = sections[:, [BEGIN, END]].tolist()
+        data = b"".join(
+            fetched.data[begin:end] if batch.opened is None else batch.opened
+            for batch, (begin, end) in zip(group, bounds, strict=True)
+        )
+    sizes = np.array([batch.size for batch in group], dtype=np.int64)
+    sections[:, END] = np.cumsum(sizes)
+    sections[:, BEGIN] = sections[:, END] - sizes
+    return readable(data), sections

@@ -7,36 +7,60 @@ A reply may begin with a batch that holds `begin` in its middle, and end with a 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 from crc32c import crc32c
 
-from respool.columnar.errors import BatchFormatUnknown, BatchTooLarge, CorruptBatch
+from respool.columnar.batch_headers import (
+    ATTRIBUTES,
+    BAD_OFFSETS,
+    BASE_OFFSET,
+    BEGIN,
+    CRC,
+    CUT_OFF,
+    END,
+    ENDED,
+    HEADER_COLUMNS,
+    LAST_OFFSET_DELTA,
+    OTHER_FORMAT,
+    PRODUCER_ID,
+    RECORD_COUNT,
+    walk_headers,
+)
+from respool.columnar.compiled import Numbers, readable
+from respool.columnar.errors import (
+    BatchFormatUnknown,
+    BatchTooLarge,
+    BatchUnreadable,
+    CorruptBatch,
+)
 from respool.model.errors import CorruptMessage, MessageTooLarge, UnsupportedCompressionType
 from respool.records.batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
     CRC_COVERS_FROM,
     HEADER_BYTES,
     LENGTH_BYTES,
     MAGIC,
     MAGIC_AT,
-    BatchHeader,
-    Codec,
+    TRANSACTIONAL_BIT,
     RecordBatch,
     read_header,
 )
 from respool.records.compress import codec_of, decompress
 from respool.records.markers import read_marker
-from respool.records.seal import LENGTH_MIN
 
-OFFSET_MAX = 2**63 - 1
+# From a batch's records back to where its checksum begins.
+_CRC_COVERS_BEFORE = HEADER_BYTES - CRC_COVERS_FROM
 
 
 class OpenBatch(NamedTuple):
-    header: BatchHeader
-    # Where the records lie: in what was fetched, or in bytes of their own if they were compressed.
-    begin: int
-    end: int
+    # Its row in the table of headers.
+    row: int
+    size: int
+    # The records, if they were compressed; else they lie where the table says.
     opened: bytes | None
 
 
@@ -48,12 +72,25 @@ class FetchedBatches:
     aborted: "AbortedTransactions"
     decompressed_max: int
     check_crc: bool
+    # The headers of all whole batches in the data.
+    headers: Numbers = field(init=False)
     # From here on nothing has been looked at.
-    next_offset: int = 0
+    next_offset: int = field(init=False)
     whole_batches: int = 0
     # The whole size of a batch that is cut off at the end, once that can be told.
     cut_batch_bytes: int | None = None
-    decompressed: int = 0
+    _decompressed: int = 0
+    # What comes after the whole batches, and why it is none.
+    _rest_at: int = field(init=False)
+    _rest_why: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        data = readable(self.data)
+        none = np.empty((0, HEADER_COLUMNS), dtype=np.int64)
+        count, self._rest_at, self._rest_why = walk_headers(data, none)
+        self.headers = np.empty((count, HEADER_COLUMNS), dtype=np.int64)
+        walk_headers(data, self.headers)
+        self.next_offset = self.begin
 
     def opened(self) -> Iterator[OpenBatch]:
         """Batch after batch, until the data or the range ends, or enough has been decompressed for once.
@@ -61,85 +98,84 @@ class FetchedBatches:
         Raises:
             BatchUnreadable: one of its kinds; the fields above then tell of what comes before.
         """
-        self.next_offset = self.begin
-        for at, header in self._whole():
-            if self.end is not None and header.base_offset >= self.end:
+        for row, header in enumerate(self.headers.tolist()):
+            base_offset: int = header[BASE_OFFSET]
+            if self.end is not None and base_offset >= self.end:
                 # There is nothing between the batch before and this one.
-                self.next_offset = max(self.next_offset, header.base_offset)
+                self.next_offset = max(self.next_offset, base_offset)
                 return
-            if header.codec_bits and self.decompressed >= self.decompressed_max:
+            attributes: int = header[ATTRIBUTES]
+            if attributes & CODEC_MASK and self._decompressed >= self.decompressed_max:
                 return
-            if header.last_offset >= self.begin:
-                self._check(at, header)
-            if self._is_shown(at, header):
-                yield self._open(at, header)
+            last_offset: int = base_offset + header[LAST_OFFSET_DELTA]
+            is_needed = last_offset >= self.begin
+            if is_needed and self.check_crc:
+                self._check(header)
+            is_shown = self._is_shown(header, last_offset)
+            if is_needed and is_shown:
+                yield self._open(row, header)
             self.whole_batches += 1
-            self.next_offset = max(self.next_offset, header.next_offset)
+            self.next_offset = max(self.next_offset, last_offset + 1)
+        self._end()
 
-    def _whole(self) -> Iterator[tuple[int, BatchHeader]]:
-        data, at, offset_min = self.data, 0, 0
-        while len(data) - at >= LENGTH_BYTES:
-            size = LENGTH_BYTES + int.from_bytes(data[at + 8 : at + LENGTH_BYTES], signed=True)
-            offset = int.from_bytes(data[at : at + 8], signed=True)
-            if len(data) - at > MAGIC_AT and data[at + MAGIC_AT] != MAGIC:
-                raise BatchFormatUnknown(
-                    offset=offset, why=f"its format is {data[at + MAGIC_AT]}, we know {MAGIC}"
-                )
-            if size < LENGTH_BYTES + LENGTH_MIN:
-                raise CorruptBatch(offset=offset, why=f"it is {size} bytes long")
-            if size > len(data) - at:
-                self.cut_batch_bytes = size
-                return
-            header = read_header(data, at)
-            last = header.last_offset
-            if not 0 <= offset_min <= offset <= last < OFFSET_MAX:
-                raise CorruptBatch(
-                    offset=offset, why=f"it ends at {last}, and comes after {offset_min - 1}"
-                )
-            offset_min = last + 1
-            yield at, header
-            at += size
-
-    def _check(self, at: int, header: BatchHeader) -> None:
-        if not self.check_crc:
-            return
-        crc = crc32c(self.data[at + CRC_COVERS_FROM : at + header.size])
-        if crc != header.crc:
+    def _check(self, header: list[int]) -> None:
+        crc = crc32c(self.data[header[BEGIN] - _CRC_COVERS_BEFORE : header[END]])
+        if crc != header[CRC]:
             raise CorruptBatch(
-                offset=header.base_offset,
-                why=f"its checksum is {crc:08x}, where {header.crc:08x} is written",
+                offset=header[BASE_OFFSET],
+                why=f"its checksum is {crc:08x}, where {header[CRC]:08x} is written",
             )
 
-    def _is_shown(self, at: int, header: BatchHeader) -> bool:
-        self.aborted.begin_up_to(header.last_offset)
-        if header.is_control:
-            marker = read_marker(RecordBatch(header, self.data[at : at + header.size]))
-            if marker is not None:
-                self.aborted.on_marker(header.producer_id)
+    def _is_shown(self, header: list[int], last_offset: int) -> bool:
+        attributes = header[ATTRIBUTES]
+        self.aborted.begin_up_to(last_offset)
+        if attributes & CONTROL_BIT:
+            batch = self.data[header[BEGIN] - HEADER_BYTES : header[END]]
+            if read_marker(RecordBatch(read_header(batch), batch)) is not None:
+                self.aborted.on_marker(header[PRODUCER_ID])
             return False
-        if header.last_offset < self.begin:
-            return False
-        return not (header.is_transactional and self.aborted.holds(header.producer_id))
+        return not (attributes & TRANSACTIONAL_BIT and self.aborted.holds(header[PRODUCER_ID]))
 
-    def _open(self, at: int, header: BatchHeader) -> OpenBatch:
-        begin, end = at + HEADER_BYTES, at + header.size
-        if header.codec_bits == Codec.NONE:
-            return OpenBatch(header, begin, end, None)
-        if header.record_count == 0 and begin == end:
-            # Compaction removed every record; it does not leave an empty compressed stream behind.
-            return OpenBatch(header, begin, end, None)
-        offset = header.base_offset
-        limit = self.decompressed_max
+    def _open(self, row: int, header: list[int]) -> OpenBatch:
+        begin, end, codec = header[BEGIN], header[END], header[ATTRIBUTES] & CODEC_MASK
+        # Compaction may remove every record; it does not leave an empty compressed stream behind.
+        if not codec or (begin == end and header[RECORD_COUNT] == 0):
+            return OpenBatch(row, end - begin, None)
+        offset, limit = header[BASE_OFFSET], self.decompressed_max
         try:
-            opened = decompress(codec_of(header.codec_bits), self.data[begin:end], limit=limit)
+            opened = decompress(codec_of(codec), self.data[begin:end], limit=limit)
         except CorruptMessage as error:
             raise CorruptBatch(offset=offset, why=str(error)) from error
         except MessageTooLarge as error:
             raise BatchTooLarge(offset=offset, limit=limit) from error
         except UnsupportedCompressionType as error:
             raise BatchFormatUnknown(offset=offset, why=str(error)) from error
-        self.decompressed += len(opened)
-        return OpenBatch(header, 0, len(opened), opened)
+        self._decompressed += len(opened)
+        return OpenBatch(row, len(opened), opened)
+
+    def _end(self) -> None:
+        """What comes after the whole batches may be the beginning of another; everything else is an error."""
+        if self._rest_why == ENDED:
+            return
+        size = LENGTH_BYTES + int.from_bytes(self._rest(8, LENGTH_BYTES), signed=True)
+        if self._rest_why != CUT_OFF:
+            raise self._rest_error(size)
+        self.cut_batch_bytes = size
+
+    def _rest_error(self, size: int) -> BatchUnreadable:
+        offset = int.from_bytes(self._rest(0, 8), signed=True)
+        if self._rest_why == OTHER_FORMAT:
+            magic = self._rest(MAGIC_AT, MAGIC_AT + 1)[0]
+            return BatchFormatUnknown(offset=offset, why=f"its format is {magic}, we know {MAGIC}")
+        if self._rest_why == BAD_OFFSETS:
+            last = read_header(self._rest(0, HEADER_BYTES)).last_offset
+            ends = self.headers[:, BASE_OFFSET] + self.headers[:, LAST_OFFSET_DELTA]
+            before = int(ends[-1]) if len(ends) else -1
+            return CorruptBatch(offset=offset, why=f"it ends at {last}, and comes after {before}")
+        return CorruptBatch(offset=offset, why=f"it is {size} bytes long")
+
+    def _rest(self, begin: int, end: int) -> memoryview:
+        return self.data[self._rest_at + begin : self._rest_at + end]
 
 
 class AbortedTransactions:

@@ -11,22 +11,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from respool.columnar.compiled import Bytes, Numbers, Places, Word, kernel
-from respool.columnar.memory_copy import copy_bytes
-from respool.columnar.record_table import (
+from respool.columnar.batch_headers import (
     BASE_OFFSET,
+    BASE_TIMESTAMP,
     BEGIN,
     END,
+    IS_LOG_APPEND_TIME,
     LAST_OFFSET_DELTA,
-    RECORD_BYTES_MIN,
+    MAX_TIMESTAMP,
     RECORD_COUNT,
-    read_record,
 )
+from respool.columnar.compiled import Bytes, Numbers, Places, Word, kernel
+from respool.columnar.memory_copy import copy_bytes
+from respool.columnar.record_table import RECORD_BYTES_MIN, read_record
 from respool.columnar.varint import INT_BITS, read_varint
-
-# Further columns of a section. The first five are those of `record_table`.
-BASE_TIMESTAMP, MAX_TIMESTAMP, IS_LOG_APPEND_TIME = range(5, 8)
-SECTION_COLUMNS = 8
 
 # Which records are wanted: offsets and times, both ends included.
 OFFSET_FIRST, OFFSET_LAST, TIME_FIRST, TIME_LAST = range(4)

@@ -13,7 +13,7 @@ number to the next one, and a thread that still reads from it would take another
 import select
 import socket
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
@@ -48,8 +48,8 @@ _SIZE = Struct(">i")
 _ERROR_AT = 4
 _ERROR = Struct(">h")
 _UNSUPPORTED_VERSION = 35
-# The oldest that names the client to the broker; brokers that do not know it answer with version 0.
-_API_VERSIONS_VERSION = 3
+# It names the client and tells all features; in 3 some are left out (KAFKA-17011). Who does not know it is asked again.
+_API_VERSIONS_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,9 +210,18 @@ class Connection:
         return asked.correlation_id
 
     def send_parts(
-        self, api: Api, version: int, parts: Sequence[Buffer], *, has_reply: bool = True
+        self,
+        api: Api,
+        version: int,
+        parts: Sequence[Buffer],
+        *,
+        has_reply: bool = True,
+        on_begin: Callable[[], None] | None = None,
     ) -> int:
-        """Send a request whose body is given in pieces, already encoded; they are not joined. Else as `send`."""
+        """Send a request whose body is given in pieces, already encoded; they are not joined. Else as `send`.
+
+        `on_begin` is called before the first byte leaves: from then on another thread may wait for the reply.
+        """
         with self._sending:
             asked = self._next(api, version)
             views = [memoryview(part).cast("B") for part in parts]
@@ -223,7 +232,9 @@ class Connection:
                 client_id=self._settings.client_id,
                 body_bytes=sum(view.nbytes for view in views),
             )
-            self._send_all(asked, [memoryview(head), *views], has_reply=has_reply)
+            self._send_all(
+                asked, [memoryview(head), *views], has_reply=has_reply, on_begin=on_begin
+            )
         return asked.correlation_id
 
     def receive_reply(self, *, wait_ms: int = 0) -> Any:
@@ -308,8 +319,10 @@ class Connection:
         frame = bytes(self.receive())
         version = _API_VERSIONS_VERSION
         if len(frame) >= 6 and _ERROR.unpack_from(frame, _ERROR_AT)[0] == _UNSUPPORTED_VERSION:
-            # KIP-511: an older broker says so in the oldest form, with its versions.
+            # KIP-511: an older broker says so in the oldest form, which each can read, and is asked again in that.
             version = 0
+            self.send(Api.API_VERSIONS, version, {})
+            frame = bytes(self.receive())
         try:
             reply = decode_reply(Api.API_VERSIONS, version, frame)
         except ProtocolViolation as error:
@@ -324,11 +337,20 @@ class Connection:
         self._last_id = (self._last_id + 1) % 2**31
         return _Asked(api=api, version=version, correlation_id=self._last_id)
 
-    def _send_all(self, asked: _Asked, views: list[memoryview], *, has_reply: bool) -> None:
+    def _send_all(
+        self,
+        asked: _Asked,
+        views: list[memoryview],
+        *,
+        has_reply: bool,
+        on_begin: Callable[[], None] | None = None,
+    ) -> None:
         line = self._live()
         if has_reply:
             # Before the bytes leave: the reply may be there before the last of them is sent.
             self._asked.append(asked)
+        if on_begin is not None:
+            on_begin()
         try:
             _send_all(line, views)
         except OSError as error:

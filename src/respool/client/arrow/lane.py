@@ -1,4 +1,4 @@
-"""One partition's batches on their way, in order: which may be sent next, with which sequence, and what an answer means.
+"""One partition's batches on their way, in order: which may be sent next, by which sequence, and what an answer means.
 
 ```
    queued ──► sent ──► settled
@@ -8,8 +8,8 @@
 ```
 The rules are the Java client's, for an idempotent producer:
 
-1. A batch's sequence is its first record's; after 2^31-1 comes 0. The broker takes only the next one, and knows its last
-   five batches again, so at most five may be under way.
+1. A batch's sequence is its first record's; after 2^31-1 comes 0. The broker takes only the next one, and knows its
+   last five batches again, so at most five may be under way.
 2. After a failed try, one batch at a time is sent, the oldest first, until all that were tried before are settled.
 3. OUT_OF_ORDER_SEQUENCE for any but the oldest only says that an older one is not in yet: it is tried again. For the
    oldest it says that the broker has lost what it had: the lane begins anew, with the next epoch and sequence 0.
@@ -65,7 +65,9 @@ class Verdict(Enum):
     UNCERTAIN = "uncertain"
 
 
-class _State(Enum):
+class Step(Enum):
+    """Where a batch stands in the drawing above."""
+
     QUEUED = 1
     SENT = 2
     WAITING = 3
@@ -94,7 +96,7 @@ class Parcel:
     is_doomed: bool = False
     verdict: Verdict | None = None
     base_offset: int = NO_OFFSET
-    _state: _State = _State.QUEUED
+    step: Step = Step.QUEUED
 
 
 class Failure(NamedTuple):
@@ -186,10 +188,10 @@ class Lane:
         parcel = self._head_to_send()
         if parcel is None or now_ms < self._retry_at_ms:
             return None
-        if parcel._state is _State.QUEUED:
+        if parcel.step is Step.QUEUED:
             assert self._queued[0] is parcel
             self._tried.append(self._queued.popleft())
-        parcel._state = _State.SENT
+        parcel.step = Step.SENT
         parcel.tries += 1
         self._sent_count += 1
         return parcel
@@ -218,21 +220,11 @@ class Lane:
         if parcel.is_doomed:
             # The error is only what the failed one drew after it.
             return self._give_up(parcel)
-        is_oldest = self._tried[0] is parcel
-        match meaning:
-            case Meaning.SEQUENCE_GAP if not is_oldest:
-                return self._retry(parcel, retry_at_ms)
-            case Meaning.SEQUENCE_GAP if self._may_restart:
-                # It is no repeat of what is in, so it is not in.
-                parcel.may_be_in = False
-                self._must_restart = True
-                return self._retry(parcel, retry_at_ms)
-            case Meaning.PRODUCER_FORGOTTEN if self._may_restart and not parcel.may_be_in:
-                self._must_restart = True
-                return self._retry(parcel, retry_at_ms)
-            case Meaning.RETRY | Meaning.MOVED | Meaning.RETRY_MAY_BE_IN:
-                parcel.may_be_in |= meaning is Meaning.RETRY_MAY_BE_IN
-                return self._retry(parcel, retry_at_ms, wants_metadata=meaning is Meaning.MOVED)
+        if meaning in {Meaning.RETRY, Meaning.MOVED, Meaning.RETRY_MAY_BE_IN}:
+            parcel.may_be_in |= meaning is Meaning.RETRY_MAY_BE_IN
+            return self._retry(parcel, retry_at_ms, wants_metadata=meaning is Meaning.MOVED)
+        if self._is_cured_by_another_try(parcel, meaning):
+            return self._retry(parcel, retry_at_ms)
         parcel.may_be_in |= meaning is Meaning.FAIL_MAY_BE_IN
         return self._fail_from(parcel, Failure(code, message))
 
@@ -289,25 +281,37 @@ class Lane:
         # In a transaction the epoch is the coordinator's: it must be aborted.
         return self.identity is not None and not self._is_transactional
 
+    def _is_cured_by_another_try(self, parcel: Parcel, meaning: Meaning) -> bool:
+        """Whether a wrong sequence, or a producer that nobody knows, is right the next time."""
+        if meaning is Meaning.SEQUENCE_GAP:
+            if self._tried[0] is not parcel:
+                return True
+            # It is no repeat of what is in, so it is not in.
+            parcel.may_be_in = False
+        elif meaning is not Meaning.PRODUCER_FORGOTTEN or parcel.may_be_in:
+            return False
+        self._must_restart = self._may_restart
+        return self._must_restart
+
     def _head_to_send(self) -> Parcel | None:
         if self._must_restart and not self.is_quiet:
             return None
-        if any(one._state is _State.WAITING for one in self._tried):
+        if any(one.step is Step.WAITING for one in self._tried):
             if self.identity is None:
-                return next(one for one in self._tried if one._state is _State.WAITING)
+                return next(one for one in self._tried if one.step is Step.WAITING)
             oldest = self._tried[0]
-            return oldest if oldest._state is _State.WAITING else None
+            return oldest if oldest.step is Step.WAITING else None
         if self._queued and len(self._tried) < self._in_flight_max:
             return self._queued[0]
         return None
 
     def _arrived(self, parcel: Parcel) -> None:
-        assert parcel._state is _State.SENT, parcel
+        assert parcel.step is Step.SENT, parcel
         self._sent_count -= 1
-        parcel._state = _State.WAITING
+        parcel.step = Step.WAITING
 
     def _retry(self, parcel: Parcel, retry_at_ms: int, *, wants_metadata: bool = False) -> Reaction:
-        parcel._state = _State.WAITING
+        parcel.step = Step.WAITING
         self._retry_at_ms = max(self._retry_at_ms, retry_at_ms)
         return Reaction(wants_metadata=wants_metadata)
 
@@ -322,7 +326,7 @@ class Lane:
         at = self._tried.index(parcel) if parcel in self._tried else len(self._tried)
         kept = self._tried[:at]
         for one in self._tried[at:]:
-            if one._state is _State.SENT:
+            if one.step is Step.SENT:
                 one.is_doomed = True
                 kept.append(one)
             else:
@@ -357,7 +361,7 @@ def _after(sequence: int, rows: int) -> int:
 
 def _settle(parcel: Parcel, verdict: Verdict) -> Parcel:
     parcel.verdict = verdict
-    parcel._state = _State.SETTLED
+    parcel.step = Step.SETTLED
     return parcel
 
 

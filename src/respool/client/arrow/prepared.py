@@ -1,0 +1,201 @@
+"""A transaction that was written, to be ended by whoever holds this: also in another process, also more than once.
+
+All rows are in, none is visible. A job can have many workers write, each in a transaction of its own, and commit them
+all when every worker is done. When whoever commits dies half-way, the next one commits them all again: those that are
+committed stay so, and say so.
+
+How one is known to have ended already, from what its coordinator says of the transactional id (`judge`):
+
+| epoch there | state there                     | then it is                                               |
+|-------------|---------------------------------|----------------------------------------------------------|
+| the same    | ongoing, or empty               | open                                                     |
+| the same    | prepare or complete commit      | committed (clusters without an epoch per transaction)    |
+| one more    | prepare or complete commit      | committed                                                |
+| the same or one more | prepare or complete abort | aborted                                                |
+| any other, or another producer id |           | unknown: the id was used again since                     |
+
+So commit or abort it before the next transaction of the same transactional id begins.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+from respool.client.arrow.cluster import DEFAULT_BOOTSTRAP, RETRY_MS, Cluster
+from respool.client.arrow.coordinator import Coordinator
+from respool.client.arrow.errors import BadArgument, BrokerRefused, BrokerUnreachable
+from respool.client.arrow.lane import Identity
+from respool.client.arrow.produce_errors import FENCED_CODES
+from respool.client.arrow.write_errors import (
+    TransactionFenced,
+    TransactionLost,
+    TransactionUncertain,
+)
+from respool.wire.api_table import Api
+
+END_WITH_EPOCH_VERSION = 5
+END_VERSION = 3
+_DESCRIBE_VERSION = 0
+_INVALID_STATE = 48
+_ID_UNKNOWN = 105
+
+
+class Found(Enum):
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A transaction has ended as asked for."""
+
+    is_commit: bool
+    # It had ended so before it was asked for this time.
+    was_before: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedTransaction:
+    """Small, immutable, and made of plain values: pickle it, or send its `to_json`."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "PreparedTransaction":
+        """
+        Raises:
+            BadArgument: this is not what `to_json` wrote.
+        """
+        try:
+            fields: Any = json.loads(text)
+            made = cls(
+                transactional_id=str(fields["transactional_id"]),
+                producer_id=int(fields["producer_id"]),
+                epoch=int(fields["epoch"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadArgument(f"no prepared transaction: {text[:100]!r}") from error
+        return made
+
+    def commit(self, bootstrap: str = DEFAULT_BOOTSTRAP, *, retry_ms: int = RETRY_MS) -> Ended:
+        """Make it visible. Doing it again is fine.
+
+        Raises:
+            TransactionLost: it was aborted, maybe because it took longer than its timeout.
+            TransactionFenced: the transactional id was used again since; nobody knows any more what became of this.
+            TransactionUncertain: no answer came within `retry_ms`; do it again.
+        """
+        return self._end(bootstrap, retry_ms, is_commit=True)
+
+    def abort(self, bootstrap: str = DEFAULT_BOOTSTRAP, *, retry_ms: int = RETRY_MS) -> Ended:
+        """Take it back. Doing it again is fine.
+
+        Raises:
+            TransactionLost: it was committed.
+            TransactionFenced, TransactionUncertain: as for `commit`.
+        """
+        return self._end(bootstrap, retry_ms, is_commit=False)
+
+    def _end(self, bootstrap: str, retry_ms: int, *, is_commit: bool) -> Ended:
+        with Cluster(bootstrap, retry_ms=retry_ms) as cluster:
+            coordinator = Coordinator(cluster, self.transactional_id, is_transaction=True)
+            try:
+                found = self._look(coordinator)
+                if found is Found.OPEN:
+                    end_transaction(coordinator, self, is_commit=is_commit)
+                    return Ended(is_commit=is_commit, was_before=False)
+            except BrokerUnreachable as error:
+                raise TransactionUncertain(
+                    f"{self.transactional_id}: no answer within {retry_ms} ms: {error}", self
+                ) from error
+        if found is Found.UNKNOWN:
+            raise TransactionFenced(
+                f"{self.transactional_id} has been used again since epoch {self.epoch}; "
+                "what became of this transaction is not known any more"
+            )
+        if is_commit != (found is Found.COMMITTED):
+            raise TransactionLost(
+                f"{self.transactional_id} epoch {self.epoch} was {found.value} before, "
+                f"so it cannot be {'committed' if is_commit else 'aborted'}"
+            )
+        return Ended(is_commit=is_commit, was_before=True)
+
+    def _look(self, coordinator: Coordinator) -> Found:
+        try:
+            reply = coordinator.ask(
+                Api.DESCRIBE_TRANSACTIONS,
+                _DESCRIBE_VERSION,
+                {"transactional_ids": [self.transactional_id]},
+                doing=f"the state of transaction {self.transactional_id}",
+                code_of=lambda reply: reply.transaction_states[0].error_code,
+            )
+        except BrokerRefused as error:
+            if error.code == _ID_UNKNOWN:
+                return Found.UNKNOWN
+            raise
+        (seen,) = reply.transaction_states
+        there = Identity(int(seen.producer_id), int(seen.producer_epoch))
+        return judge(self, there, str(seen.transaction_state))
+
+
+def judge(transaction: PreparedTransaction, there: Identity, state: str) -> Found:
+    """What became of it, by the table above."""
+    is_same = there == (transaction.producer_id, transaction.epoch)
+    is_next = there == (transaction.producer_id, transaction.epoch + 1)
+    if is_same and state in {"Ongoing", "Empty"}:
+        return Found.OPEN
+    if is_same or is_next:
+        if state in {"PrepareCommit", "CompleteCommit"}:
+            return Found.COMMITTED
+        if state in {"PrepareAbort", "CompleteAbort"}:
+            return Found.ABORTED
+    return Found.UNKNOWN
+
+
+def end_transaction(
+    coordinator: Coordinator, transaction: PreparedTransaction, *, is_commit: bool
+) -> Identity:
+    """Commit or abort an open one; return who goes on writing under its name.
+
+    Raises:
+        TransactionFenced: another has its name.
+        TransactionLost: it has ended otherwise.
+        BrokerUnreachable: no answer came.
+    """
+    has_epoch = coordinator.has_epoch_per_transaction()
+    fields = {
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.epoch,
+        "committed": is_commit,
+    }
+    doing = f"{'committing' if is_commit else 'aborting'} {transaction.transactional_id}"
+    try:
+        reply = coordinator.ask(
+            Api.END_TXN,
+            END_WITH_EPOCH_VERSION if has_epoch else END_VERSION,
+            fields,
+            doing=doing,
+        )
+    except BrokerRefused as error:
+        if error.code in FENCED_CODES:
+            raise TransactionFenced(
+                f"{error}: another producer has the id, or the transaction took longer than its timeout"
+            ) from error
+        if error.code == _INVALID_STATE:
+            raise TransactionLost(f"{error}: it has ended already, or was never begun") from error
+        if error.retriable:
+            # It was tried for as long as it may.
+            raise BrokerUnreachable(str(error)) from error
+        raise
+    if has_epoch:
+        return Identity(int(reply.producer_id), int(reply.producer_epoch))
+    return Identity(transaction.producer_id, transaction.epoch)

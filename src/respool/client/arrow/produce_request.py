@@ -1,0 +1,104 @@
+"""A Produce request in pieces, so that a socket can send the batches from where they lie.
+
+```
+body (versions 9 to 12)
+ | transactional id | acks 2 | timeout 4 | topics n+1 | ... | tags 0 |
+ topic      | name | partitions n+1 | ... | tags 0 |
+ partition  | index 4 | records, length+1 | the batch | tags 0 |
+```
+Lengths and counts are unsigned varints of one more than there are; 0 stands for null. A request has one batch for each
+partition at most: that is all that brokers take.
+"""
+
+from collections.abc import Mapping, Sequence
+from struct import Struct
+from typing import Any, NamedTuple, TypeAlias
+
+# The first version with these forms, and the last that names topics instead of their ids.
+VERSION_MIN = 9
+VERSION_MAX = 12
+# From this one on a transaction's partitions are added to it by writing to them (KIP-890).
+IMPLICIT_ADD_VERSION = 12
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+_HEAD = Struct(">hi")
+_INDEX = Struct(">i")
+_NO_TAGS = b"\0"
+
+
+class Answer(NamedTuple):
+    """What a broker says of one partition's batch."""
+
+    topic: str
+    partition: int
+    code: int
+    message: str
+    base_offset: int
+    # The row of the batch that it is about, where it is one.
+    row: int | None
+
+
+def produce_body(
+    batches: Mapping[str, Sequence[tuple[int, Buffer]]],
+    *,
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None,
+) -> list[Buffer]:
+    """The body's pieces: topic -> (partition, batch)."""
+    parts: list[Buffer] = []
+    text = bytearray(_string(transactional_id))
+    text += _HEAD.pack(acks, timeout_ms)
+    text += uvarint(len(batches) + 1)
+    for topic, of_topic in batches.items():
+        text += _string(topic)
+        text += uvarint(len(of_topic) + 1)
+        for partition, batch in of_topic:
+            text += _INDEX.pack(partition)
+            text += uvarint(memoryview(batch).nbytes + 1)
+            parts += (text, batch)
+            text = bytearray(_NO_TAGS)
+        text += _NO_TAGS
+    text += _NO_TAGS
+    parts.append(text)
+    return parts
+
+
+def answers_of(reply: Any) -> list[Answer]:
+    """A decoded reply, by partition."""
+    return [
+        Answer(
+            topic=str(topic.name),
+            partition=int(one.index),
+            code=int(one.error_code),
+            message=_message(one),
+            base_offset=int(one.base_offset),
+            row=int(one.record_errors[0].batch_index) if one.record_errors else None,
+        )
+        for topic in reply.responses
+        for one in topic.partition_responses
+    ]
+
+
+def uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _string(text: str | None) -> bytes:
+    if text is None:
+        return _NO_TAGS
+    data = text.encode()
+    return uvarint(len(data) + 1) + data
+
+
+def _message(one: Any) -> str:
+    if not int(one.error_code):
+        return ""
+    name = str(one.error_code.name).replace("_", " ")
+    return f"{name}: {one.error_message}" if one.error_message else name

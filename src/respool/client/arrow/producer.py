@@ -1,0 +1,501 @@
+"""`ArrowProducer`: tables into topics, without a Python object per row.
+
+```
+write()   columns ─► sizes ─► routes ─► cuts ─► encoded batches ─► lanes ─► senders, one for each broker
+          the caller's thread; kernels let others run               delivery.py     sender.py
+```
+What is buffered is bounded (`buffer_bytes`): `write` waits when brokers are slower than the caller.
+"""
+
+import random
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from threading import RLock
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from respool.client.arrow.cluster import DEFAULT_BOOTSTRAP, Cluster, TopicMap
+from respool.client.arrow.delivery import ACKS_ALL, Delivery, DeliverySettings
+from respool.client.arrow.errors import BadArgument, ClientClosed
+from respool.client.arrow.gathering import Gathering, Routed
+from respool.client.arrow.lane import IN_FLIGHT_MAX
+from respool.client.arrow.packing import Packer, row_sizes
+from respool.client.arrow.prepared import PreparedTransaction
+from respool.client.arrow.producer_ids import new_identity
+from respool.client.arrow.routing import Partitioner, Router
+from respool.client.arrow.topic_limits import batch_bytes_max
+from respool.client.arrow.transactions import Transactions
+from respool.client.arrow.write_columns import Columns, Named, batches_of
+from respool.client.arrow.write_errors import RecordTooLarge, WriteFailed
+from respool.client.arrow.write_result import WriteResult
+from respool.columnar.row_buffers import RowBuffers
+from respool.records.batch import HEADER_BYTES, Codec
+
+Acks = Literal["all", -1, 0, 1]
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+# With its header it still fits a topic's usual limit, 1 MiB and 12 bytes.
+BATCH_BYTES = 1024 * 1024
+BUFFER_BYTES = 64 * 1024 * 1024
+# Of a table as much is looked at in one go; memory beside the encoded batches is in proportion to it.
+PIECE_BYTES = 16 * 1024 * 1024
+BATCH_BYTES_MIN = 1_024
+
+
+class ArrowProducer:
+    """Writes tables. Use it as a context: at its end everything is in, or `WriteFailed` says what is.
+
+    Any thread may call it; writes happen one after the other.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str = DEFAULT_BOOTSTRAP,
+        *,
+        acks: Acks = "all",
+        idempotent: bool | None = None,
+        compression: Compression | None = None,
+        compression_level: int | None = None,
+        batch_bytes: int = BATCH_BYTES,
+        linger_ms: int = 5,
+        partitioner: Partitioner = "murmur2",
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        buffer_bytes: int = BUFFER_BYTES,
+        in_flight_max: int = IN_FLIGHT_MAX,
+        request_timeout_ms: int = 30_000,
+        delivery_timeout_ms: int = 120_000,
+        client_id: str = "respool-arrow",
+    ) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            acks: "all" waits until every in-sync replica has a batch (on disk, with Respool's default flush); 1 for
+                the leader alone; 0 for nobody: then nothing is known of what was written.
+            idempotent: Whether repeats are recognised, so that nothing is in twice or out of order. Needs acks="all",
+                and is the default there.
+            batch_bytes: The most of one record batch, before compression; less where the topic takes less.
+            linger_ms: How long rows of a small `write` wait for others to share a batch with.
+            partitioner: See `routing.py`.
+            transactional_id: A name under which transactions are written; whoever takes it later fences this producer.
+            buffer_bytes: The most memory for batches that are not acknowledged yet; then `write` waits.
+            in_flight_max: Batches of one partition on their way at the same time.
+            delivery_timeout_ms: How long a batch is tried before it is given up.
+
+        Raises:
+            BadArgument: a setting cannot be, or not together with another.
+        """
+        self._acks = _acks(acks)
+        is_idempotent = self._acks == ACKS_ALL if idempotent is None else idempotent
+        _check_settings(
+            acks=self._acks,
+            is_idempotent=is_idempotent,
+            in_flight_max=in_flight_max,
+            batch_bytes=batch_bytes,
+            buffer_bytes=buffer_bytes,
+            linger_ms=linger_ms,
+            transactional_id=transactional_id,
+        )
+        self._is_idempotent = is_idempotent
+        self._batch_bytes = batch_bytes
+        self._partitioner = partitioner
+        # A wrong one is told of now, not at the first write.
+        Router("", partitioner, batch_bytes=batch_bytes)
+        self._cluster = Cluster(
+            bootstrap,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            retry_ms=delivery_timeout_ms,
+        )
+        self._delivery = Delivery(
+            self._cluster,
+            DeliverySettings(
+                acks=self._acks,
+                in_flight_max=in_flight_max,
+                request_timeout_ms=request_timeout_ms,
+                delivery_timeout_ms=delivery_timeout_ms,
+                buffer_bytes=buffer_bytes,
+                transactional_id=transactional_id,
+            ),
+        )
+        self._packer = Packer(self._delivery, codec=_codec(compression), level=compression_level)
+        self._transactions = (
+            None
+            if transactional_id is None
+            else Transactions(
+                self._cluster,
+                self._delivery,
+                transactional_id=transactional_id,
+                timeout_ms=transaction_timeout_ms,
+            )
+        )
+        # One write at a time; also those that waited for company.
+        self._writing = RLock()
+        self._gathering = Gathering(linger_ms, self._writing, self._pack)
+        self._routers: dict[str, Router] = {}
+        self._limits: dict[str, int] = {}
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close(wait=error is None)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What is encoded and not acknowledged; at most `buffer_bytes`, unless a single batch is larger."""
+        return self._delivery.buffered_bytes
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def write(
+        self,
+        data: Any,
+        topic: str,
+        *,
+        key: Named = None,
+        value: Named = None,
+        timestamp: Named = None,
+        headers: Named = None,
+        partition: str | None = None,
+    ) -> int:
+        """Take a table, or anything that becomes one, and return its rows. They are on their way, not yet in: `flush`.
+
+        Columns are named as `write_columns.py` says: `key="ride_id"`, `value="payload"`.
+
+        Raises:
+            WrongColumn: a column is missing or cannot be written. Nothing was taken.
+            RecordTooLarge: a row is larger than the topic takes. Nothing was taken, unless `data` is a stream.
+            UnknownTopic, UnknownPartition: there is none.
+            WriteFailed: earlier rows, or some of these, will not be in.
+            BufferFull: brokers took nothing for the delivery timeout.
+        """
+        schema, batches, rows = batches_of(data)
+        columns = Columns.of(
+            schema,
+            key=key,
+            value=value,
+            timestamp=timestamp,
+            headers=headers,
+            partition=partition,
+        )
+        with self._writing:
+            self._check_open()
+            seen = self._prepare(topic)
+            if self._delivery.has_failed:
+                self.flush()
+            if rows is not None:
+                # All of it is looked at before any of it is taken.
+                whole = list(batches)
+                self._check_all(whole, columns, seen.name)
+                self._delivery.tally.handed_over += rows
+                batches = iter(whole)
+            taken = 0
+            for piece in (piece for batch in batches for piece in _pieces(batch)):
+                if rows is None:
+                    self._delivery.tally.handed_over += piece.num_rows
+                self._write_piece(piece, columns, seen, first_row=taken)
+                taken += piece.num_rows
+            return taken
+
+    def flush(self) -> WriteResult:
+        """Wait until all that was written is in, and say where.
+
+        Raises:
+            WriteFailed: not all is. Writing may go on after it; in a transaction it must be aborted first.
+        """
+        with self._writing:
+            self._check_open()
+            self._gathering.drain()
+            self._delivery.wait_until_settled()
+            result, failures = self._delivery.take_result()
+            if self._transactions is not None:
+                self._transactions.on_flushed(failures)
+        if failures or result.rows_not_in or result.rows_uncertain:
+            raise WriteFailed(_failure_text(result), result)
+        return result
+
+    def close(self, *, wait: bool = True) -> None:
+        """End it. With `wait` everything is flushed first; an open transaction is aborted, a prepared one stays.
+
+        Raises:
+            WriteFailed: not everything is in. It is closed all the same.
+        """
+        with self._writing:
+            if self._is_closed:
+                return
+            try:
+                if self._transactions is not None:
+                    self._gathering.forget()
+                    self._transactions.abort_if_open()
+                elif wait:
+                    self.flush()
+            finally:
+                self._is_closed = True
+                self._gathering.stop()
+                self._cluster.interrupt()
+                self._delivery.stop()
+                self._cluster.close()
+
+    # -- transactions --------------------------------------------------------------------------------------------------
+
+    def init(self) -> None:
+        """Take the transactional id over: whoever had it is fenced, and what it had open is aborted.
+
+        `begin` does this when it was not done before.
+
+        Raises:
+            TransactionFenced, BrokerUnreachable, BrokerRefused
+        """
+        with self._writing:
+            self._check_open()
+            self._transactional.init()
+
+    def begin(self) -> None:
+        """Begin a transaction; all writes up to `commit` or `abort` are part of it."""
+        with self._writing:
+            self._check_open()
+            self._transactional.begin()
+
+    def commit(self) -> WriteResult:
+        """Flush, and make all of the transaction visible at once.
+
+        Raises:
+            WriteFailed: not all is in; `abort` is all that can follow.
+            TransactionFenced: it was aborted, and another producer has the id.
+            TransactionUncertain: no answer came; it has the transaction, to be committed again.
+        """
+        with self._writing:
+            transactions = self._transactional
+            transactions.check_open()
+            result = self.flush()
+            transactions.end(is_commit=True)
+        return result
+
+    def abort(self) -> None:
+        """Take back all of the transaction."""
+        with self._writing:
+            self._check_open()
+            self._gathering.forget()
+            self._transactional.abort()
+
+    def prepare(self) -> tuple[PreparedTransaction, WriteResult]:
+        """Flush, and hand the transaction out: any process may commit or abort it with what is returned.
+
+        This producer writes nothing more until `init`. The transaction's timeout goes on.
+        """
+        with self._writing:
+            self._transactional.check_open()
+            result = self.flush()
+            return self._transactional.prepare(), result
+
+    def transaction(self) -> AbstractContextManager["ArrowProducer"]:
+        """`with producer.transaction():` commits at its end, and aborts on an exception."""
+        return _OneTransaction(self)
+
+    def send_offsets(
+        self,
+        group: str,
+        offsets: Mapping[tuple[str, int], int],
+        *,
+        member_id: str = "",
+        generation_id: int = -1,
+        group_instance_id: str | None = None,
+    ) -> None:
+        """Commit a consumer group's offsets with the transaction: `{(topic, partition): next offset to read}`.
+
+        With the member's id and generation a member that was replaced meanwhile is refused.
+        """
+        with self._writing:
+            self._check_open()
+            self._transactional.send_offsets(
+                group,
+                offsets,
+                member_id=member_id,
+                generation_id=generation_id,
+                group_instance_id=group_instance_id,
+            )
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _transactional(self) -> Transactions:
+        if self._transactions is None:
+            raise BadArgument("transactions need a name: ArrowProducer(transactional_id='...')")
+        return self._transactions
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("the producer is closed")
+
+    def _prepare(self, topic: str) -> TopicMap:
+        """What must be known before the first row."""
+        if self._transactions is not None:
+            self._transactions.check_open()
+        elif self._is_idempotent and self._delivery.identity is None:
+            self._delivery.identity = self._cluster.retrying(lambda: new_identity(self._cluster))
+        seen = self._cluster.topic(topic)
+        if topic not in self._limits:
+            limit = self._cluster.retrying(lambda: batch_bytes_max(self._cluster, topic))
+            self._limits[topic] = limit or 2**31 - 1
+            self._routers[topic] = Router(
+                topic,
+                self._partitioner,
+                batch_bytes=min(self._batch_bytes, self._limits[topic]),
+                # Producers that all began with the first partition would fill it before the others.
+                first=random.randrange(max(1, seen.partitions)),  # noqa: S311
+            )
+        return seen
+
+    def _check_all(self, batches: list[pa.RecordBatch], columns: Columns, topic: str) -> None:
+        pieces = [piece for batch in batches for piece in _pieces(batch)]
+        if len(pieces) <= 1:
+            # Writing it looks at it first.
+            return
+        first_row = 0
+        for piece in pieces:
+            records, _ = columns.records_of(piece)
+            self._check_sizes(row_sizes(RowBuffers.of(records)), topic, first_row)
+            first_row += piece.num_rows
+
+    def _write_piece(
+        self, piece: pa.RecordBatch, columns: Columns, topic: TopicMap, *, first_row: int
+    ) -> None:
+        records, chosen = columns.records_of(piece)
+        sizes = row_sizes(RowBuffers.of(records))
+        self._check_sizes(sizes, topic.name, first_row)
+        partitions = self._routers[topic.name].route(
+            records.column("key") if columns.key is not None else None,
+            records.column("value") if columns.value is not None else None,
+            chosen,
+            sizes,
+            partitions=topic.partitions,
+        )
+        routed = Routed(topic.name, records, partitions, sizes, _wall_ms())
+        self._gathering.add(routed, alone_from=self._batch_bytes)
+
+    def _check_sizes(self, sizes: NDArray[np.int64], topic: str, first_row: int) -> None:
+        limit = self._limits[topic]
+        if not len(sizes) or self._packer.is_compressing:
+            return
+        row = int(sizes.argmax())
+        if int(sizes[row]) + HEADER_BYTES > limit:
+            raise RecordTooLarge(
+                topic, row=first_row + row, size=int(sizes[row]) + HEADER_BYTES, limit=limit
+            )
+
+    def _pack(self, routed: Routed) -> None:
+        """Cut, encode and send; called by the gathering with the lock held."""
+        limit = min(self._batch_bytes, self._limits[routed.topic])
+        if self._transactions is not None:
+            self._transactions.on_writing(routed.topic, routed.partitions)
+        if not self._packer.pack(routed, batch_bytes=limit):
+            self.flush()
+
+
+class _OneTransaction(AbstractContextManager["ArrowProducer"]):
+    def __init__(self, producer: ArrowProducer) -> None:
+        self._producer = producer
+
+    def __enter__(self) -> ArrowProducer:
+        self._producer.begin()
+        return self._producer
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._producer.abort()
+            return
+        try:
+            self._producer.commit()
+        except WriteFailed:
+            self._producer.abort()
+            raise
+
+
+def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Slices of about `PIECE_BYTES`, without copying."""
+    if batch.nbytes <= PIECE_BYTES or batch.num_rows <= 1:
+        return [batch] if batch.num_rows else []
+    rows = max(1, batch.num_rows * PIECE_BYTES // batch.nbytes)
+    return [batch.slice(at, rows) for at in range(0, batch.num_rows, rows)]
+
+
+def _acks(acks: Acks) -> int:
+    if acks == "all":
+        return ACKS_ALL
+    if acks not in {-1, 0, 1}:
+        raise BadArgument(f"acks={acks!r} is not 'all', 1 or 0")
+    return acks
+
+
+def _codec(compression: str | None) -> Codec:
+    try:
+        return Codec[(compression or "none").upper()]
+    except KeyError:
+        names = ", ".join(one.name.lower() for one in Codec)
+        raise BadArgument(f"compression {compression!r} is not one of {names}") from None
+
+
+def _check_settings(
+    *,
+    acks: int,
+    is_idempotent: bool,
+    in_flight_max: int,
+    batch_bytes: int,
+    buffer_bytes: int,
+    linger_ms: int,
+    transactional_id: str | None,
+) -> None:
+    if is_idempotent and acks != ACKS_ALL:
+        raise BadArgument(f"idempotent=True needs acks='all', not {acks}")
+    if transactional_id is not None and not is_idempotent:
+        raise BadArgument("transactions need acks='all' and idempotent=True")
+    if transactional_id is not None and not transactional_id:
+        raise BadArgument("the transactional id is empty")
+    if in_flight_max < 1 or (is_idempotent and in_flight_max > IN_FLIGHT_MAX):
+        raise BadArgument(
+            f"in_flight_max={in_flight_max}: at least 1, and with idempotence at most {IN_FLIGHT_MAX}, "
+            "which is as many as brokers know again"
+        )
+    if not BATCH_BYTES_MIN <= batch_bytes <= buffer_bytes:
+        raise BadArgument(
+            f"batch_bytes={batch_bytes}: from {BATCH_BYTES_MIN} to buffer_bytes={buffer_bytes}"
+        )
+    if linger_ms < 0:
+        raise BadArgument(f"linger_ms={linger_ms} is negative")
+
+
+def _failure_text(result: WriteResult) -> str:
+    troubled = {
+        place: one
+        for place, one in result.partitions.items()
+        if one.error or one.not_in_rows or one.uncertain_rows
+    }
+    lines = "; ".join(
+        f"{topic}/{number}: {one}" for (topic, number), one in list(troubled.items())[:5]
+    )
+    more = f"; and {len(troubled) - 5} partitions more" if len(troubled) > 5 else ""
+    return (
+        f"of {result.rows} rows {result.rows_in} are in, {result.rows_uncertain} are uncertain, "
+        f"{result.rows_not_in} are not in: {lines}{more}"
+    )
+
+
+def _wall_ms() -> int:
+    return int(time.time() * 1000)
