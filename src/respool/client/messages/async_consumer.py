@@ -1,0 +1,254 @@
+"""Receive messages in asyncio: `AsyncConsumer`.
+
+One thread per consumer talks to librdkafka. It is asked for some messages at a time, when those before are used up: no
+thread and no switch per message, and no more in memory than was asked for. A task that is cancelled while it waits
+loses nothing: what came meanwhile is handed to whoever asks next.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Literal, Self, TypeVar
+
+from respool.client.messages.async_producer import AsyncProducer
+from respool.client.messages.consumed_transaction import (
+    Attempts,
+    ConsumedTransaction,
+    check_pair,
+)
+from respool.client.messages.consumer import make_reader
+from respool.client.messages.errors import ClientClosed, ClientError, NoTransaction
+from respool.client.messages.group_reader import GroupReader
+from respool.client.messages.guarantee import Delivery
+from respool.client.messages.message import Message, Place
+from respool.client.messages.pace import Pace, pace_settings
+from respool.client.messages.producer import DEFAULT_BOOTSTRAP
+from respool.client.messages.rewind import Missing, To, parse
+
+_WAIT_SECONDS = 1.0
+Result = TypeVar("Result")
+
+
+class AsyncConsumer:
+    """A `Consumer` for asyncio, with the same arguments. Use it as `async with`, or `start` and `close` it."""
+
+    def __init__(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str,
+        bootstrap: str = DEFAULT_BOOTSTRAP,
+        delivery: Delivery = "at-least-once",
+        start: Literal["earliest", "latest"] = "earliest",
+        commit: Literal["auto", "manual"] = "auto",
+        commit_every_ms: int = 1_000,
+        pace: Pace = "balanced",
+        instance: str | None = None,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        def make() -> GroupReader:
+            return make_reader(
+                topics,
+                group=group,
+                bootstrap=bootstrap,
+                delivery=delivery,
+                start=start,
+                commit=commit,
+                commit_every_ms=commit_every_ms,
+                pace=pace,
+                instance=instance,
+                settings=settings or {},
+            )
+
+        self.delivery = delivery
+        self._pace = pace_settings(pace)
+        self._make: Callable[[], GroupReader] = make
+        self._reader_or_none: GroupReader | None = None
+        self._is_closed = False
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="respool-consumer")
+        # Held while the reader is used, by its thread or, when it has messages at hand, by the loop.
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leaving without an error says that all that was handed over is done; with one, that the last is not."""
+        try:
+            await self._close(is_done=error is None)
+        except ClientError as also:
+            if error is None:
+                raise
+            error.add_note(f"and when the consumer was closed: {also}")
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self.messages()
+
+    async def start(self) -> None:
+        """Join the group. Raises what `Consumer` does."""
+        if self._reader_or_none is None and not self._is_closed:
+            self._reader_or_none = await self._in_thread(self._make)
+
+    @property
+    def assignment(self) -> frozenset[Place]:
+        """The partitions this member has now; empty until the first `poll` that joined the group."""
+        return self.reader.assigned
+
+    async def poll(self, timeout_s: float = _WAIT_SECONDS) -> Message | None:
+        """The next message, or None when none came in time. What was handed over before is thereby done."""
+        found = await self.poll_batch(1, timeout_s)
+        return found[0] if found else None
+
+    async def poll_batch(
+        self, messages_max: int | None = None, timeout_s: float = _WAIT_SECONDS
+    ) -> list[Message]:
+        """As many messages as there are, up to a maximum; waits only for the first."""
+        if self.delivery == "exactly-once":
+            raise NoTransaction(
+                "an exactly-once consumer hands messages over in transactions: `async for transaction in"
+                " consumer.transactions(producer):`"
+            )
+        return await self._take(messages_max or self._pace.messages_at_once, timeout_s)
+
+    async def messages(self, *, idle_s: float | None = None) -> AsyncIterator[Message]:
+        """One after the other, for ever; or until none has come for `idle_s` seconds."""
+        last_at = time.monotonic()
+        while True:
+            wait_s = _WAIT_SECONDS if idle_s is None else min(idle_s, _WAIT_SECONDS)
+            message = await self.poll(wait_s)
+            if message is not None:
+                yield message
+                last_at = time.monotonic()
+            elif idle_s is not None and time.monotonic() - last_at >= idle_s:
+                return
+
+    async def transactions(
+        self,
+        producer: AsyncProducer,
+        *,
+        messages_max: int | None = None,
+        idle_s: float | None = None,
+    ) -> AsyncIterator["AsyncConsumedTransaction"]:
+        """As `Consumer.transactions`: `async with transaction:` around the handling of its messages."""
+        if not isinstance(producer, AsyncProducer):
+            raise NoTransaction(f"this needs an AsyncProducer, not {type(producer).__name__}")
+        check_pair(producer.producer, self.delivery)
+        count = messages_max or self._pace.transaction_messages
+        attempts = Attempts()
+        last_at = time.monotonic()
+        while True:
+            wait_s = _WAIT_SECONDS if idle_s is None else min(idle_s, _WAIT_SECONDS)
+            messages = await self._take(count, wait_s)
+            if messages:
+                inner = ConsumedTransaction(self.reader, producer.producer, messages)
+                yield AsyncConsumedTransaction(self, inner)
+                attempts.on_over(inner)
+                last_at = time.monotonic()
+            elif idle_s is not None and time.monotonic() - last_at >= idle_s:
+                return
+
+    async def commit(self, message: Message | None = None) -> None:
+        """Write down that everything handed over is done, or everything of this message's partition up to it."""
+        if self.delivery == "exactly-once":
+            raise NoTransaction("exactly once commits in the producer's transactions only")
+        if self.delivery == "at-least-once":
+            reader = self.reader
+            await self.alone(lambda: reader.commit(message))
+
+    async def rewind(self, to: To, *, missing: Missing = "error") -> None:
+        """As `Consumer.rewind`."""
+        wish = parse(to, now=datetime.now(UTC), missing=missing)
+        reader = self.reader
+        await self.alone(lambda: reader.rewind(wish))
+
+    async def close(self) -> None:
+        """Leave the group. Commits what is known to be done: not the last message, unless `commit` said so."""
+        await self._close(is_done=False)
+
+    # -- for this room
+
+    @property
+    def reader(self) -> GroupReader:
+        if self._is_closed:
+            raise ClientClosed("the consumer was closed: make a new one of the same group")
+        if self._reader_or_none is None:
+            raise ClientClosed(
+                "the consumer was not started: say `async with AsyncConsumer(...) as consumer:`"
+            )
+        return self._reader_or_none
+
+    async def alone(self, act: Callable[[], Result]) -> Result:
+        """In the consumer's thread, to its end also when the caller is cancelled, and nobody else meanwhile."""
+        async with self._lock:
+            running = asyncio.ensure_future(self._in_thread(act))
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                # The lock is kept until the thread is out of it.
+                await asyncio.wait([running])
+                raise
+
+    # -- inside
+
+    async def _take(self, count: int, wait_s: float) -> list[Message]:
+        reader = self.reader
+        if reader.can_hand_over and not self._lock.locked():
+            return reader.take(count, 0)
+        # What comes stays in the reader until it is taken here, so that who is cancelled loses nothing.
+        await self.alone(lambda: reader.prepare(count, wait_s))
+        return reader.take_prepared(count)
+
+    async def _in_thread(self, act: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, act)
+
+    async def _close(self, *, is_done: bool) -> None:
+        if self._is_closed:
+            return
+        reader, self._is_closed = self._reader_or_none, True
+        try:
+            if reader is not None:
+                reader.stopping.set()
+                await self.alone(lambda: reader.close(is_done=is_done))
+        finally:
+            self._worker.shutdown(wait=False)
+
+
+class AsyncConsumedTransaction:
+    """Some messages, and the transaction in which they are handled: `async with transaction:`, once."""
+
+    def __init__(self, consumer: AsyncConsumer, inner: ConsumedTransaction) -> None:
+        self._consumer = consumer
+        self._inner = inner
+        self.messages = inner.messages
+
+    @property
+    def is_committed(self) -> bool:
+        """Set at the end: whether all of it counts."""
+        return self._inner.is_committed
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    async def __aenter__(self) -> Self:
+        await self._consumer.alone(self._inner.__enter__)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        return await self._consumer.alone(lambda: self._inner.__exit__(kind, error, trace))

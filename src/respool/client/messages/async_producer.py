@@ -1,0 +1,256 @@
+"""Send messages from asyncio: `AsyncProducer`.
+
+One thread per producer serves librdkafka's callbacks, however many messages there are; what they say is handed to the
+event loop in one go. `send` awaits only while the bounded buffer is full.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from types import TracebackType
+from typing import Self, TypeVar
+
+from respool.client.messages.errors import ClientClosed, ClientError
+from respool.client.messages.failures import OnDelivery
+from respool.client.messages.guarantee import Delivery
+from respool.client.messages.message import Data, Headers, Receipt
+from respool.client.messages.outgoing import Outgoing
+from respool.client.messages.pace import Pace
+from respool.client.messages.partitioner import Choose
+from respool.client.messages.producer import DEFAULT_BOOTSTRAP, BufferFull, Producer
+from respool.client.messages.transaction import Transaction
+
+_SERVE_SECONDS = 0.1
+Result = TypeVar("Result")
+Outcome = tuple["asyncio.Future[Receipt]", Receipt | ClientError]
+
+
+class AsyncProducer:
+    """A `Producer` for asyncio, with the same arguments. Use it as `async with`, or `start` and `close` it."""
+
+    def __init__(
+        self,
+        bootstrap: str = DEFAULT_BOOTSTRAP,
+        *,
+        delivery: Delivery = "at-least-once",
+        pace: Pace = "balanced",
+        partitioner: str | Choose = "key",
+        transactional_id: str | None = None,
+        compression: str = "none",
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        def make() -> Producer:
+            return Producer(
+                bootstrap,
+                delivery=delivery,
+                pace=pace,
+                partitioner=partitioner,
+                transactional_id=transactional_id,
+                compression=compression,
+                settings=settings,
+            )
+
+        self._make: Callable[[], Producer] = make
+        self._producer: Producer | None = None
+        self._is_closed = False
+        # For what blocks: connecting, flushing, transactions. One at a time.
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="respool-producer")
+        self._server: threading.Thread | None = None
+        self._stopping = threading.Event()
+        # Filled by the serving thread, emptied by the event loop.
+        self._outcomes: deque[Outcome] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._room = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self.close()
+        except ClientError as also:
+            if error is None:
+                raise
+            error.add_note(f"and when the producer was closed: {also}")
+
+    async def start(self) -> None:
+        """Connect. Raises what `Producer` does."""
+        if self._producer is not None or self._is_closed:
+            return
+        self._loop = asyncio.get_running_loop()
+        self._producer = await self.in_thread(self._make)
+        self._server = threading.Thread(target=self._serve, name="respool-deliveries", daemon=True)
+        self._server.start()
+
+    async def send(
+        self,
+        topic: str,
+        value: Data = None,
+        key: Data = None,
+        *,
+        partition: int | None = None,
+        timestamp: datetime | int | None = None,
+        headers: Headers = (),
+    ) -> None:
+        """Have a message sent. Waits only while the buffer is full, and once for a topic's first message.
+
+        Raises:
+            DeliveryFailed: messages sent earlier were not delivered; this one was not sent.
+            UnknownTopic, UnknownPartition, BadArgument: this one was not sent.
+            NoTransaction: exactly once, and no transaction is open.
+        """
+        producer = self.producer
+        producer.raise_failures()
+        await self._know(topic)
+        made = producer.prepare(
+            topic, value, key, partition=partition, timestamp=timestamp, headers=headers
+        )
+        await self._put(made, producer.failures.on_delivery)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Data = None,
+        key: Data = None,
+        *,
+        partition: int | None = None,
+        timestamp: datetime | int | None = None,
+        headers: Headers = (),
+    ) -> Receipt:
+        """Send one message and wait until it is confirmed. Many at once: `asyncio.gather`.
+
+        Raises:
+            DeliveryFailed: it was not, and why.
+        """
+        producer = self.producer
+        producer.raise_failures()
+        await self._know(topic)
+        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        made = producer.prepare(
+            topic, value, key, partition=partition, timestamp=timestamp, headers=headers
+        )
+        await self._put(made, producer.telling(lambda outcome: self._tell(future, outcome)))
+        return await future
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until everything sent so far is confirmed.
+
+        Raises:
+            DeliveryFailed: something was not, or not yet.
+        """
+        producer = self.producer
+        await self.in_thread(lambda: producer.flush(timeout_s))
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Deliver what is left, and end. An open transaction is aborted. Closing twice does nothing.
+
+        Raises:
+            DeliveryFailed: something could not be delivered.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            producer = self._producer
+            if producer is not None:
+                await self.in_thread(lambda: producer.close(timeout_s))
+        finally:
+            self._stopping.set()
+            if self._server is not None:
+                await self.in_thread(self._server.join)
+            self._hand_out()
+            self._worker.shutdown(wait=False)
+
+    def transaction(self) -> "AsyncTransaction":
+        """`async with producer.transaction():`, as `Producer.transaction`."""
+        return AsyncTransaction(self, self.producer.transaction())
+
+    # -- for this room
+
+    @property
+    def producer(self) -> Producer:
+        if self._is_closed:
+            raise ClientClosed("the producer was closed: make a new one to send more")
+        if self._producer is None:
+            raise ClientClosed(
+                "the producer was not started: say `async with AsyncProducer(...) as producer:`"
+            )
+        return self._producer
+
+    async def in_thread(self, act: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, act)
+
+    # -- inside
+
+    async def _know(self, topic: str) -> None:
+        self.producer.check_may_send()
+        counts = self.producer.counts
+        if topic not in counts:
+            await self.in_thread(lambda: counts.learn(topic))
+
+    async def _put(self, made: Outgoing, on_delivery: OnDelivery) -> None:
+        while True:
+            try:
+                return self.producer.put(made, on_delivery)
+            except BufferFull:
+                # The serving thread sets it whenever librdkafka is done with something.
+                self._room.clear()
+                await self._room.wait()
+
+    def _serve(self) -> None:
+        assert self._producer is not None
+        while not self._stopping.is_set():
+            if self._producer.kafka.poll(_SERVE_SECONDS):
+                self._call_loop(self._room.set)
+            self._producer.refresh_counts()
+
+    def _tell(self, future: "asyncio.Future[Receipt]", outcome: Receipt | ClientError) -> None:
+        """From a thread. The loop is called once for all that gather until it comes."""
+        is_first = not self._outcomes
+        self._outcomes.append((future, outcome))
+        if is_first:
+            self._call_loop(self._hand_out)
+
+    def _hand_out(self) -> None:
+        while self._outcomes:
+            future, outcome = self._outcomes.popleft()
+            if future.done():
+                continue
+            if isinstance(outcome, ClientError):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+    def _call_loop(self, act: Callable[[], None]) -> None:
+        assert self._loop is not None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(act)
+
+
+class AsyncTransaction:
+    """`async with producer.transaction():`"""
+
+    def __init__(self, producer: AsyncProducer, transaction: Transaction) -> None:
+        self._producer = producer
+        self._transaction = transaction
+
+    async def __aenter__(self) -> Self:
+        await self._producer.in_thread(self._transaction.__enter__)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._producer.in_thread(lambda: self._transaction.__exit__(kind, error, trace))

@@ -1,0 +1,287 @@
+"""Receive messages: `Consumer`.
+
+Consumers pull: each takes messages at its own speed, and a slow one slows nobody down. Asking for the next message says
+that the last one is done; when that is written down is what `delivery` decides.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Literal, Self
+
+from respool.client.messages.consumed_transaction import (
+    Attempts,
+    ConsumedTransaction,
+    check_pair,
+)
+from respool.client.messages.errors import (
+    BadArgument,
+    ClientClosed,
+    ClientError,
+    NoTransaction,
+    UsedByTwoThreads,
+)
+from respool.client.messages.group_reader import GroupReader
+from respool.client.messages.guarantee import Delivery, consumer_settings
+from respool.client.messages.message import Message, Place
+from respool.client.messages.pace import Pace, pace_settings
+from respool.client.messages.producer import DEFAULT_BOOTSTRAP, Producer
+from respool.client.messages.rewind import Missing, To, parse
+
+# How long a loop waits at a time; it goes on waiting.
+_WAIT_SECONDS = 1.0
+
+
+class Consumer:
+    """Reads topics as a member of a group, with a promise about how often each message is handed over.
+
+    Members of one group share the partitions, so that each message goes to one of them (point to point). Every group
+    reads everything (publish and subscribe).
+
+    Args:
+        topics: one name, or several.
+        group: whose place is kept. A new name begins at `start`.
+        delivery: "at-most-once" commits before it hands over, "at-least-once" after the message is done,
+            "exactly-once" in the transactions of a producer, see `transactions`.
+        start: "earliest" or "latest", for a group that has no place yet.
+        commit: "auto", or "manual" where messages are handled elsewhere and `commit` says what is done.
+        commit_every_ms: at least once: a crash repeats what was handled since; 0 commits after every message.
+        pace: "latency", "balanced" or "throughput".
+        instance: a name for this member that it has again after a restart, to take its partitions back at once.
+        settings: librdkafka's own, for all that is not said above.
+
+    Raises:
+        BadArgument: what was asked for cannot be, or contradicts itself.
+        UnknownTopic, BrokerUnreachable.
+    """
+
+    def __init__(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str,
+        bootstrap: str = DEFAULT_BOOTSTRAP,
+        delivery: Delivery = "at-least-once",
+        start: Literal["earliest", "latest"] = "earliest",
+        commit: Literal["auto", "manual"] = "auto",
+        commit_every_ms: int = 1_000,
+        pace: Pace = "balanced",
+        instance: str | None = None,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        self.delivery = delivery
+        self._pace = pace_settings(pace)
+        self._busy = threading.Lock()
+        self._is_closed = False
+        self._reader = make_reader(
+            topics,
+            group=group,
+            bootstrap=bootstrap,
+            delivery=delivery,
+            start=start,
+            commit=commit,
+            commit_every_ms=commit_every_ms,
+            pace=pace,
+            instance=instance,
+            settings=settings or {},
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leaving without an error says that all that was handed over is done; with one, that the last is not."""
+        try:
+            self._close(is_done=error is None)
+        except ClientError as also:
+            if error is None:
+                raise
+            error.add_note(f"and when the consumer was closed: {also}")
+
+    def __iter__(self) -> Iterator[Message]:
+        return self.messages()
+
+    @property
+    def assignment(self) -> frozenset[Place]:
+        """The partitions this member has now; empty until the first `poll` that joined the group."""
+        return self._reader.assigned
+
+    def poll(self, timeout_s: float = _WAIT_SECONDS) -> Message | None:
+        """The next message, or None when none came in time. What was handed over before is thereby done."""
+        found = self.poll_batch(1, timeout_s)
+        return found[0] if found else None
+
+    def poll_batch(
+        self, messages_max: int | None = None, timeout_s: float = _WAIT_SECONDS
+    ) -> list[Message]:
+        """As many messages as there are, up to a maximum; waits only for the first."""
+        if self.delivery == "exactly-once":
+            raise NoTransaction(
+                "an exactly-once consumer hands messages over in transactions: `for transaction in"
+                " consumer.transactions(producer):`. Where the result is not in topics, keep the offset with it, and"
+                " read at-least-once"
+            )
+        with self._alone():
+            count = messages_max or self._pace.messages_at_once
+            return self._reader.take(count, timeout_s)
+
+    def messages(self, *, idle_s: float | None = None) -> Iterator[Message]:
+        """One after the other, for ever; or until none has come for `idle_s` seconds, or `stop`."""
+        last_at = time.monotonic()
+        while not self._reader.stopping.is_set():
+            wait_s = _WAIT_SECONDS if idle_s is None else min(idle_s, _WAIT_SECONDS)
+            message = self.poll(wait_s)
+            if message is not None:
+                yield message
+                last_at = time.monotonic()
+            elif idle_s is not None and time.monotonic() - last_at >= idle_s:
+                return
+
+    def transactions(
+        self,
+        producer: Producer,
+        *,
+        messages_max: int | None = None,
+        idle_s: float | None = None,
+    ) -> Iterator[ConsumedTransaction]:
+        """Messages in transactions of an exactly-once producer, for ever or until none has come for `idle_s` seconds.
+
+        Raises:
+            NoTransaction: not both sides are exactly-once.
+            TransactionAborted: the same messages failed several times in a row.
+            Fenced, TransactionUnsure: end this instance; the next one goes on from the last commit.
+        """
+        check_pair(producer, self.delivery)
+        count = messages_max or self._pace.transaction_messages
+        attempts = Attempts()
+        last_at = time.monotonic()
+        while not self._reader.stopping.is_set():
+            with self._alone():
+                wait_s = _WAIT_SECONDS if idle_s is None else min(idle_s, _WAIT_SECONDS)
+                messages = self._reader.take(count, wait_s)
+            if messages:
+                transaction = ConsumedTransaction(self._reader, producer, messages)
+                yield transaction
+                attempts.on_over(transaction)
+                last_at = time.monotonic()
+            elif idle_s is not None and time.monotonic() - last_at >= idle_s:
+                return
+
+    def commit(self, message: Message | None = None) -> None:
+        """Write down that everything handed over is done, or everything of this message's partition up to it.
+
+        Raises:
+            CommitFailed: it may come again.
+            NoTransaction: exactly once commits in transactions only.
+        """
+        if self.delivery == "exactly-once":
+            raise NoTransaction("exactly once commits in the producer's transactions only")
+        if self.delivery == "at-most-once":
+            return
+        with self._alone():
+            self._reader.commit(message)
+
+    def rewind(self, to: To, *, missing: Missing = "error") -> None:
+        """Read again from a time, an offset or an end: `datetime`, `timedelta` (so long ago), offset, "earliest",
+        "latest", or any of these by partition: `{0: 17}`, `{("rides", 0): 17}`.
+
+        Moves the partitions this member has, or, before it has any, those it gets first; and tells the group, so that
+        whoever has a partition next goes on from there.
+
+        Raises:
+            OutsideRetention: part of it has been deleted; `missing="available"` begins where there is something.
+            BadArgument, OffsetBeyondEnd: nothing was moved.
+        """
+        with self._alone():
+            self._reader.rewind(parse(to, now=datetime.now(UTC), missing=missing))
+
+    def stop(self) -> None:
+        """End the loops over this consumer after the message in hand. From any thread, or a signal's handler."""
+        self._reader.stopping.set()
+
+    def close(self) -> None:
+        """Leave the group. Commits what is known to be done: not the last message, unless `commit` said so.
+
+        Raises:
+            CommitFailed: what is done could not be written down, and comes again.
+        """
+        self._close(is_done=False)
+
+    def _close(self, *, is_done: bool) -> None:
+        if self._is_closed:
+            return
+        with self._alone():
+            self._is_closed = True
+            self._reader.close(is_done=is_done)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._busy.acquire(blocking=False):
+            raise UsedByTwoThreads(
+                "a consumer is used by one thread at a time: give each thread its own, of the same group. To end one"
+                " from another thread, call stop()"
+            )
+        try:
+            if self._is_closed:
+                raise ClientClosed("the consumer was closed: make a new one of the same group")
+            yield
+        finally:
+            self._busy.release()
+
+
+def make_reader(
+    topics: str | Sequence[str],
+    *,
+    group: str,
+    bootstrap: str,
+    delivery: Delivery,
+    start: str,
+    commit: str,
+    commit_every_ms: int,
+    pace: Pace,
+    instance: str | None,
+    settings: Mapping[str, object],
+) -> GroupReader:
+    """Check what was asked for, and join the group."""
+    names = [topics] if isinstance(topics, str) else list(topics)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise BadArgument(f"topics is a name, or several, not {topics!r}")
+    if not isinstance(group, str) or not group:
+        raise BadArgument(f"a consumer needs group=, whose place is kept, not {group!r}")
+    if start not in {"earliest", "latest"}:
+        raise BadArgument(
+            f"start is 'earliest' or 'latest', not {start!r}; for a time, rewind(to=)"
+        )
+    if commit not in {"auto", "manual"}:
+        raise BadArgument(f"commit is 'auto' or 'manual', not {commit!r}")
+    if commit == "manual" and delivery != "at-least-once":
+        raise BadArgument(f"commit='manual' is for at-least-once; {delivery} says itself when")
+    if commit_every_ms < 0:
+        raise BadArgument(f"commit_every_ms is 0 or more, not {commit_every_ms}")
+    chosen = pace_settings(pace)
+    made = {
+        "socket.nagle.disable": True,
+        **chosen.consumer,
+        **consumer_settings(delivery, settings),
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+    }
+    if instance is not None:
+        made["group.instance.id"] = instance
+    return GroupReader(
+        names,
+        made,
+        delivery=delivery,
+        start=start,
+        commits_by_itself=commit == "auto" and delivery == "at-least-once",
+        commit_every_ms=commit_every_ms,
+        messages_at_once=chosen.messages_at_once,
+    )

@@ -1,0 +1,480 @@
+"""A member of a group at work: takes messages from librdkafka, commits when the guarantee says so, moves its place.
+
+Both consumers stand on it, the blocking one and the async one. It is not thread-safe: its owner calls it from one
+thread at a time. When commits happen:
+
+    at-most-once    in `take`, before messages are handed over; nothing is handed over whose commit was not confirmed
+    at-least-once   in `take`, when it was asked for more, at most every `commit_every_ms`; when partitions are taken
+                    away; at the end
+    exactly-once    never here: the producer's transaction does it
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from respool.client.messages import library, rewind
+from respool.client.messages.errors import (
+    ClientError,
+    CommitFailed,
+    Fenced,
+    OutsideRetention,
+    ReceiveFailed,
+    UnknownTopic,
+)
+from respool.client.messages.library import KafkaException, TopicPartition, log
+from respool.client.messages.message import Message, Place, as_datetime
+from respool.client.messages.progress import Progress
+
+# librdkafka is left so often while nothing comes, to hear Ctrl-C and `stop`.
+_SLICE_SECONDS = 0.25
+_ASK_SECONDS = 10.0
+
+
+class GroupReader:
+    def __init__(
+        self,
+        topics: Sequence[str],
+        settings: Mapping[str, object],
+        *,
+        delivery: str,
+        start: str,
+        commits_by_itself: bool,
+        commit_every_ms: int,
+        messages_at_once: int,
+    ) -> None:
+        self._delivery = delivery
+        self._start = start
+        self._commits_by_itself = commits_by_itself
+        self._commit_every_s = commit_every_ms / 1000
+        self._messages_at_once = messages_at_once
+        self._is_incremental = _is_incremental(settings)
+        # Taken from librdkafka and not yet handed over.
+        self._buffer: deque[Message] = deque()
+        self._progress = Progress()
+        self._committed_at = time.monotonic()
+        self._assigned: set[Place] = set()
+        # Places for which librdkafka knows no offset to begin at: nothing was committed, or it has been deleted.
+        self._unplaced: set[Place] = set()
+        # Messages here were deleted before they were read; until somebody rewinds, every `take` says so.
+        self._lost: dict[Place, ClientError] = {}
+        # A rewind for whatever is assigned next.
+        self._pending: rewind.Wish | None = None
+        self._trouble: ClientError | None = None
+        self.stopping = threading.Event()
+        self.kafka: Any = library.make(library.KafkaConsumer, settings)
+        bootstrap = str(settings["bootstrap.servers"])
+        try:
+            for topic in topics:
+                library.partitions_of(self.kafka, topic, bootstrap, seconds=library.CONNECT_SECONDS)
+        except ClientError:
+            self.kafka.close()
+            raise
+        self.kafka.subscribe(
+            list(topics),
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
+
+    @property
+    def assigned(self) -> frozenset[Place]:
+        return frozenset(self._assigned)
+
+    @property
+    def can_hand_over(self) -> bool:
+        """The next `take` will not touch the network."""
+        return bool(self._buffer) and not self._is_commit_due()
+
+    # -- messages
+
+    def take(self, count: int, wait_s: float) -> list[Message]:
+        """Up to `count` messages; what was handed over before is thereby done. Empty when none came in time."""
+        self.prepare(count, wait_s)
+        return self.take_prepared(count)
+
+    def prepare(self, count: int, wait_s: float) -> None:
+        """What was handed over before is done; have messages at hand, if any come in time."""
+        if self._commits_by_itself:
+            self._progress.on_done()
+            if self._is_commit_due():
+                self._commit_done()
+        if not self._buffer:
+            self._fill(wait_s, max(count, self._messages_at_once))
+
+    def take_prepared(self, count: int) -> list[Message]:
+        """Hand over what is at hand; touches nothing else."""
+        taken = [self._buffer.popleft() for _ in range(min(count, len(self._buffer)))]
+        for message in taken:
+            self._progress.on_handed(message.place, message.offset)
+        return taken
+
+    def _fill(self, wait_s: float, count: int) -> None:
+        deadline = time.monotonic() + wait_s
+        while not self._buffer:
+            self._raise_trouble()
+            left = deadline - time.monotonic()
+            batch = self._receive(max(0.0, min(left, _SLICE_SECONDS)), count)
+            try:
+                self._buffer.extend(self._settle(batch))
+            except ClientError:
+                # None of it was handed over, so it comes again when whoever is told goes on.
+                self.go_back(batch)
+                raise
+            if (left <= 0 or self.stopping.is_set()) and not self._buffer:
+                self._raise_trouble()
+                return
+
+    def _settle(self, batch: list[Message]) -> list[Message]:
+        """What may be handed over of what came, after what came with it has been seen to."""
+        if self._unplaced:
+            self._place()
+        if self._pending is not None and self._assigned:
+            batch = self._apply_pending(batch)
+        if batch and self._delivery == "at-most-once":
+            batch = self._committed_first(batch)
+        return batch
+
+    def _receive(self, wait_s: float, count: int) -> list[Message]:
+        """What librdkafka has, and no wait for more than the first. Its callbacks run in here."""
+        found = self.kafka.consume(1, wait_s)
+        if found and count > 1:
+            found += self.kafka.consume(count - 1, 0)
+        made = [_message(one) for one in found if one.error() is None or self._on_error(one)]
+        # Whose partition was taken away meanwhile is another's to read.
+        return [one for one in made if one.place in self._assigned]
+
+    def _on_error(self, found: Any) -> bool:
+        """Never a message. What passes by itself is logged, what does not is raised by the next `take`."""
+        error = found.error()
+        code = error.code()
+        if code == library.PARTITION_EOF:
+            return False
+        if code == library.OFFSET_GONE:
+            self._unplaced.add((found.topic(), found.partition()))
+            return False
+        cause = KafkaException(error)
+        if code == library.MAX_POLL_EXCEEDED:
+            log.warning(
+                "no message was asked for within max.poll.interval.ms, so the group has given this consumer's"
+                " partitions to others; what was in hand will come again there. Handle messages faster, or raise it"
+            )
+        elif library.is_fencing(error):
+            self._trouble = library.fenced("a consumer cannot go on", cause)
+        elif code in library.UNKNOWN_TOPIC:
+            self._trouble = UnknownTopic(found.topic() or "?")
+        elif code in library.PASSING | library.REBALANCED and not error.fatal():
+            log.info("%s", library.reason(cause))
+        else:
+            self._trouble = ReceiveFailed(
+                f"messages cannot be read: {library.reason(cause)}. What was committed is kept; start again from there"
+            )
+        if self._trouble is not None:
+            self._trouble.__cause__ = cause
+        return False
+
+    def _raise_trouble(self) -> None:
+        if self._trouble is not None:
+            trouble = self._trouble
+            if not isinstance(trouble, Fenced):
+                self._trouble = None
+            raise trouble
+        for error in self._lost.values():
+            raise error
+
+    def _committed_first(self, batch: list[Message]) -> list[Message]:
+        """At most once: what cannot be committed is not handed over, but read again."""
+        try:
+            self._commit({one.place: one.offset + 1 for one in batch})
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code not in library.PASSING | library.REBALANCED:
+                raise self._commit_failed(error) from error
+            log.info("nothing is handed over before it is committed: %s", library.reason(error))
+            # In a group whose members give up everything to be dealt anew, that is about to happen.
+            if code not in library.REBALANCED or self._is_incremental:
+                self._go_to(_firsts(batch))
+            return []
+        return batch
+
+    # -- commits
+
+    def commit(self, message: Message | None) -> None:
+        """What is done so far, or all of this message's partition up to it.
+
+        Raises:
+            CommitFailed, Fenced.
+        """
+        if message is None:
+            self._progress.on_done()
+        elif message.place in self._assigned:
+            self._progress.on_done_up_to(message.place, message.offset)
+        else:
+            raise CommitFailed(
+                f"{message.topic}/{message.partition} is no longer this consumer's: the group has given it to another,"
+                " where this message comes again"
+            )
+        try:
+            self._commit(self._progress.to_commit())
+        except KafkaException as error:
+            raise self._commit_failed(error) from error
+
+    def _is_commit_due(self) -> bool:
+        return (
+            self._commits_by_itself
+            and time.monotonic() - self._committed_at >= self._commit_every_s
+        )
+
+    def _commit_done(self) -> None:
+        """As far as that is possible now; what is not is tried again."""
+        self._committed_at = time.monotonic()
+        try:
+            self._commit(self._progress.to_commit())
+        except KafkaException as error:
+            if error.args[0].code() not in library.PASSING | library.REBALANCED:
+                raise self._commit_failed(error) from error
+            log.info("a commit is tried again later: %s", library.reason(error))
+
+    def _commit(self, offsets: Mapping[Place, int]) -> None:
+        """Raises KafkaException: of some or all of it, nobody knows whether it is committed."""
+        if not offsets:
+            return
+        wish = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        for told in self.kafka.commit(offsets=wish, asynchronous=False):
+            if told.error is not None:
+                raise KafkaException(told.error)
+        self._progress.on_committed(offsets)
+
+    def _commit_failed(self, error: Any) -> ClientError:
+        if library.is_fencing(error.args[0]):
+            return library.fenced("a consumer cannot commit", error)
+        return CommitFailed(
+            f"the group's place was not written down: {library.reason(error)}. What was read since the last commit"
+            " may come again"
+        )
+
+    # -- partitions come and go
+
+    def _on_assign(self, _: Any, partitions: list[Any]) -> None:
+        self._assigned |= _places(partitions)
+
+    def _on_revoke(self, _: Any, partitions: list[Any]) -> None:
+        places = _places(partitions)
+        leaving = self._to_commit_when_leaving(places)
+        try:
+            self._commit(leaving)
+        except KafkaException as error:
+            log.info("partitions are given up without a commit: %s", library.reason(error))
+        self._forget(places)
+
+    def _on_lost(self, _: Any, partitions: list[Any]) -> None:
+        # Somebody else may be reading there already.
+        self._forget(_places(partitions))
+
+    def _to_commit_when_leaving(self, places: Iterable[Place]) -> dict[Place, int]:
+        if self._delivery == "at-most-once":
+            # Committed, but never handed over: the next one may have them, and nobody has them twice.
+            firsts = _firsts(self._buffer)
+            return {place: firsts[place] for place in places if place in firsts}
+        return self._progress.to_commit(places)
+
+    def _forget(self, places: set[Place]) -> None:
+        self._assigned -= places
+        self._unplaced -= places
+        for place in places:
+            self._lost.pop(place, None)
+        self._progress.forget(places)
+        self._buffer = deque(one for one in self._buffer if one.place not in places)
+
+    # -- moving
+
+    def rewind(self, wish: rewind.Wish) -> None:
+        """Move what is assigned, or, before anything is, what will be.
+
+        Raises:
+            BadArgument, OutsideRetention, OffsetBeyondEnd: nothing was moved.
+            ReceiveFailed: the broker did not answer; nothing was moved.
+            CommitFailed: this consumer has moved, but the group was not told.
+        """
+        if not self._assigned:
+            self._pending = wish
+            return
+        try:
+            targets = rewind.resolve(self.kafka, wish.targets(self._assigned), missing=wish.missing)
+        except KafkaException as error:
+            raise ReceiveFailed(
+                f"the broker does not say where to rewind to: {library.reason(error)}"
+            ) from error
+        self._move(targets)
+
+    def go_back(self, messages: Sequence[Message]) -> None:
+        """Read these again: they were handed over, and nothing of it counts. The group was told nothing."""
+        here = {
+            place: offset for place, offset in _firsts(messages).items() if place in self._assigned
+        }
+        self._drop(here)
+        self._go_to(here)
+
+    def _move(self, targets: Mapping[Place, int]) -> None:
+        """To other offsets, and have the group know: whoever has the partition next goes on from there."""
+        self._drop(targets)
+        self._go_to(targets)
+        for place in targets:
+            self._lost.pop(place, None)
+        try:
+            self._commit(targets)
+        except KafkaException as error:
+            if error.args[0].code() not in library.REBALANCED:
+                raise self._commit_failed(error) from error
+            # It is being dealt anew this moment; what comes back to us is moved then.
+            self._pending = rewind.Wish(
+                places={(topic, number): offset for (topic, number), offset in targets.items()},
+                must_be_assigned=False,
+            )
+
+    def _drop(self, places: Iterable[Place]) -> None:
+        gone = set(places)
+        self._progress.forget(gone)
+        self._buffer = deque(one for one in self._buffer if one.place not in gone)
+
+    def _go_to(self, targets: Mapping[Place, int]) -> None:
+        """Have librdkafka read on from there."""
+        stuck: dict[Place, int] = {}
+        for place, offset in targets.items():
+            try:
+                self.kafka.seek(TopicPartition(*place, offset))
+            except KafkaException:
+                # It does not read there yet, or no longer, and only takes an offset together with an assignment.
+                stuck[place] = offset
+        if stuck:
+            self._assign_at(stuck)
+
+    def _assign_at(self, targets: Mapping[Place, int]) -> None:
+        moved = [TopicPartition(*place, offset) for place, offset in targets.items()]
+        if self._is_incremental:
+            self.kafka.incremental_unassign(moved)
+            self.kafka.incremental_assign(moved)
+            return
+        others = self.kafka.position(
+            [TopicPartition(*place) for place in self._assigned - set(targets)]
+        )
+        for one in others:
+            if one.offset < 0:
+                one.offset = library.OFFSET_STORED
+        self.kafka.assign(moved + others)
+
+    def _place(self) -> None:
+        """Begin where a new group begins; or say that what the group wants to read has been deleted."""
+        told, self._unplaced = self._unplaced & self._assigned, set()
+        if not told:
+            return
+        new: dict[Place, int] = {}
+        again: dict[Place, int] = {}
+        try:
+            wanted = self._wanted()
+            for place, (low, high) in rewind.bounds(self.kafka, wanted).items():
+                offset = wanted[place]
+                if offset is None:
+                    # All at once, also those of which librdkafka has not told yet.
+                    new[place] = low if self._start == "earliest" else high
+                elif place in told and low <= offset <= high:
+                    # Told before it was moved to where it is now. What was taken since stays taken: this is after it.
+                    again[place] = offset
+                elif place in told:
+                    self._lost[place] = _deleted(place, offset, low, high)
+        except KafkaException as error:
+            # Nobody answers now: asked again with the next `take`.
+            log.info("where to begin is asked again later: %s", library.reason(error))
+            self._unplaced |= told
+            return
+        self._go_to(again)
+        if new:
+            self._move(new)
+
+    def _wanted(self) -> dict[Place, int | None]:
+        """The next offset of each place: after what was taken, else what the group has committed, else None."""
+        places = [TopicPartition(*place) for place in self._assigned]
+        wanted = {(one.topic, one.partition): one.offset for one in self.kafka.position(places)}
+        unread = [one for one in places if wanted[one.topic, one.partition] < 0]
+        if unread:
+            for one in self.kafka.committed(unread, timeout=_ASK_SECONDS):
+                if one.error is not None:
+                    raise KafkaException(one.error)
+                wanted[one.topic, one.partition] = one.offset
+        return {place: offset if offset >= 0 else None for place, offset in wanted.items()}
+
+    def _apply_pending(self, batch: list[Message]) -> list[Message]:
+        wish, self._pending = self._pending, None
+        assert wish is not None
+        self.rewind(wish)
+        # None of it has been handed over; where it was moved it comes again.
+        moved = set(wish.targets(self._assigned))
+        return [one for one in batch if one.place not in moved]
+
+    # -- the end
+
+    def close(self, *, is_done: bool) -> None:
+        """Leave the group, with what is done committed.
+
+        Raises:
+            CommitFailed: it could not be.
+        """
+        if is_done and self._commits_by_itself:
+            self._progress.on_done()
+        try:
+            self._commit(self._to_commit_when_leaving(self._assigned))
+        except KafkaException as error:
+            if error.args[0].code() in library.REBALANCED:
+                log.info("closed without a commit: %s", library.reason(error))
+            else:
+                raise self._commit_failed(error) from error
+        finally:
+            # Leaving calls back for what is given up, with nothing left to commit.
+            self._drop(self._assigned)
+            with suppress(KafkaException):
+                self.kafka.close()
+
+
+def _is_incremental(settings: Mapping[str, object]) -> bool:
+    return "cooperative" in str(settings.get("partition.assignment.strategy", "")) or (
+        settings.get("group.protocol") == "consumer"
+    )
+
+
+def _places(partitions: Iterable[Any]) -> set[Place]:
+    return {(one.topic, one.partition) for one in partitions}
+
+
+def _firsts(messages: Iterable[Message]) -> dict[Place, int]:
+    firsts: dict[Place, int] = {}
+    for one in messages:
+        firsts.setdefault(one.place, one.offset)
+    return firsts
+
+
+def _deleted(place: Place, offset: int, low: int, high: int) -> OutsideRetention:
+    return OutsideRetention(
+        f"messages were deleted before they were read. The next to read is {offset}; there is {low} up to {high}. To"
+        " go on with what there is: consumer.rewind('earliest')",
+        topic=place[0],
+        partition=place[1],
+        offset=offset,
+        first_offset=low,
+    )
+
+
+def _message(found: Any) -> Message:
+    kind, timestamp_ms = found.timestamp()
+    headers = found.headers()
+    return Message(
+        topic=found.topic(),
+        partition=found.partition(),
+        offset=found.offset(),
+        timestamp=as_datetime(timestamp_ms) if kind and timestamp_ms >= 0 else None,
+        key=found.key(),
+        value=found.value(),
+        headers=tuple(headers) if headers else (),
+    )

@@ -1,0 +1,172 @@
+"""The one place that imports confluent-kafka, and turns its errors into ours."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from respool.client.messages.errors import (
+    BadArgument,
+    BrokerUnreachable,
+    ClientError,
+    Fenced,
+    MessagesNeedExtra,
+    UnknownTopic,
+)
+
+try:
+    import confluent_kafka
+except ImportError as error:
+    raise MessagesNeedExtra(error) from error
+
+KafkaError = confluent_kafka.KafkaError
+KafkaException = confluent_kafka.KafkaException
+KafkaProducer = confluent_kafka.Producer
+KafkaConsumer = confluent_kafka.Consumer
+TopicPartition = confluent_kafka.TopicPartition
+OFFSET_STORED = confluent_kafka.OFFSET_STORED
+
+log = logging.getLogger("respool.client.messages")
+Made = TypeVar("Made")
+
+# A broker that is not there is waited for so long at the start; later librdkafka comes back to it by itself.
+CONNECT_SECONDS = 10.0
+# A topic just made is not known to every broker at once.
+TOPIC_SECONDS = 3.0
+_RETRY_SECONDS = 0.1
+
+# librdkafka's own codes begin with an underscore.
+PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001
+OFFSET_GONE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
+MAX_POLL_EXCEEDED = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001
+STATE = KafkaError._STATE  # noqa: SLF001
+NO_OFFSET = KafkaError._NO_OFFSET  # noqa: SLF001
+PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
+TIMED_OUT = frozenset({KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})  # noqa: SLF001
+UNKNOWN_TOPIC = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    }
+)
+# Nobody needs to be told: librdkafka comes back to it.
+PASSING = frozenset(
+    {
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._WAIT_COORD,  # noqa: SLF001
+        KafkaError._DESTROY_BROKER,  # noqa: SLF001
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+# This member's share is being dealt anew, or was dealt to another.
+REBALANCED = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001
+        KafkaError._WAIT_COORD,  # noqa: SLF001
+    }
+)
+FENCED = frozenset(
+    {
+        KafkaError._FENCED,  # noqa: SLF001
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.FENCED_MEMBER_EPOCH,
+    }
+)
+
+
+def make(kind: Callable[..., Made], settings: Mapping[str, object]) -> Made:
+    """A librdkafka client of this kind; its log goes to Python's.
+
+    Raises:
+        BadArgument: there is no such setting, or no such value of it.
+    """
+    try:
+        return kind(dict(settings), logger=log)
+    except (KafkaException, TypeError, ValueError) as error:
+        raise BadArgument(
+            f"librdkafka refuses a setting: {reason(error)}; its CONFIGURATION.md lists them all"
+        ) from error
+
+
+def reason(error: BaseException) -> str:
+    """What librdkafka says, without its codes' spelling."""
+    if isinstance(error, KafkaException):
+        kafka_error = error.args[0]
+        return f"{kafka_error.str()} ({kafka_error.name()})"
+    return str(error)
+
+
+def partitions_of(client: Any, topic: str, bootstrap: str, *, seconds: float) -> int:
+    """How many partitions the topic has.
+
+    Raises:
+        BrokerUnreachable: nobody answers there.
+        UnknownTopic: it is not there, and did not come to be within a moment.
+    """
+    began = time.monotonic()
+    while True:
+        found = metadata_of(client, topic, bootstrap, seconds=seconds).topics[topic]
+        if found.error is None and found.partitions:
+            return len(found.partitions)
+        passed = time.monotonic() - began
+        if passed > min(seconds, TOPIC_SECONDS):
+            # Only now are all topics asked for.
+            others = metadata_of(client, None, bootstrap, seconds=seconds).topics
+            raise _unknown_topic(topic, list(others)) from (
+                KafkaException(found.error) if found.error else None
+            )
+        time.sleep(_RETRY_SECONDS)
+
+
+def metadata_of(client: Any, topic: str | None, bootstrap: str, *, seconds: float) -> Any:
+    try:
+        arguments = () if topic is None else (topic,)
+        return client.list_topics(*arguments, timeout=seconds)
+    except KafkaException as error:
+        raise unreachable(bootstrap, seconds, error) from error
+
+
+def unreachable(bootstrap: str, seconds: float, error: Any) -> BrokerUnreachable:
+    return BrokerUnreachable(
+        f"no broker answers at {bootstrap} within {seconds:g} s: {reason(error)};"
+        " is it running, and is this the address it advertises?"
+    )
+
+
+def fenced(doing: str, error: Any) -> Fenced:
+    return Fenced(
+        f"{doing}: {reason(error)}. Another instance with the same id has started, or this one's transaction outlived"
+        " transaction.timeout.ms. Nothing of the open transaction counts. End this instance; if it was the only one,"
+        " start it again, with shorter transactions"
+    )
+
+
+def is_fencing(error: Any) -> bool:
+    """A `KafkaError` after which this client is of no more use because of another."""
+    return error.code() in FENCED or (error.fatal() and "fenced" in str(error).lower())
+
+
+def _unknown_topic(topic: str, others: list[str]) -> ClientError:
+    unknown = UnknownTopic(topic)
+    close = get_close_matches(topic, others, n=3)
+    if close:
+        unknown.args = (f"{unknown.args[0]}; did you mean {' or '.join(close)}?",)
+    return unknown

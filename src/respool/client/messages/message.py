@@ -1,0 +1,83 @@
+"""The values that go in and come out: `Message`, `Receipt`, and what may be given for a key, a value, a header."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from respool.client.messages.errors import BadArgument
+
+# What a caller may give. Text becomes UTF-8; everything else is serialised by the caller.
+Data = bytes | bytearray | memoryview | str | None
+Headers = Mapping[str, Data] | Iterable[tuple[str, Data]]
+# A partition of a topic.
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message as it lies in the log."""
+
+    topic: str
+    partition: int
+    offset: int
+    # When it was made, or when the broker got it, as the topic's `message.timestamp.type` says. None: it has none.
+    timestamp: datetime | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def place(self) -> Place:
+        return self.topic, self.partition
+
+    def header(self, name: str) -> bytes | None:
+        """The last header of that name, as Kafka's clients take it; None when there is none."""
+        return next((value for key, value in reversed(self.headers) if key == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """Where a message lies. With acks=0 nobody says at which offset."""
+
+    topic: str
+    partition: int
+    offset: int | None
+
+
+def as_bytes(data: object, what: str) -> bytes | None:
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise BadArgument(
+        f"a message's {what} is bytes or text, not {type(data).__name__}: serialise it first, as with json.dumps"
+    )
+
+
+def as_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    made = []
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise BadArgument(f"headers are pairs of a name and a value, not {pair!r}")
+        made.append((pair[0], as_bytes(pair[1], f"header {pair[0]!r}")))
+    return made
+
+
+def as_timestamp_ms(when: datetime | int | None) -> int:
+    """For librdkafka, to whom 0 is now."""
+    if when is None:
+        return 0
+    if isinstance(when, datetime):
+        if when.tzinfo is None:
+            raise BadArgument(f"{when!r} has no time zone: say datetime(..., tzinfo=UTC)")
+        when = round(when.timestamp() * 1000)
+    if isinstance(when, bool) or not isinstance(when, int) or when <= 0:
+        raise BadArgument(f"a timestamp is a datetime or milliseconds after 1970, not {when!r}")
+    return when
+
+
+def as_datetime(timestamp_ms: int) -> datetime:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC)

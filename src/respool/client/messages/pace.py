@@ -1,0 +1,60 @@
+"""Batch size versus latency as one choice, for both sides.
+
+A message that waits for others travels cheaper and later. `pace` says how long it may wait:
+
+    pace         a message waits to be sent    a batch is at most    a reply waits for    handed over at once
+    latency      not at all                    16 KiB                1 byte               1 message
+    balanced     5 ms                          256 KiB               1 byte               100 messages
+    throughput   100 ms                        1 MB                  256 KiB or 500 ms    1,000 messages
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from respool.client.messages.errors import BadArgument
+
+Pace = Literal["latency", "balanced", "throughput"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaceSettings:
+    producer: Mapping[str, object]
+    consumer: Mapping[str, object]
+    # How many messages are taken from librdkafka at once. At most once commits them at once, so that a crash may lose
+    # as many; and one that is asked for its next message only after `max.poll.interval.ms` is out of the group.
+    messages_at_once: int
+    # How many messages of a consume-transform-produce loop share one transaction.
+    transaction_messages: int
+
+
+# A fetch that waits for a first message holds up what is asked after it on the same connection, as for a rewind.
+_WAIT_MS = 100
+
+
+PACES: Mapping[str, PaceSettings] = {
+    "latency": PaceSettings(
+        producer={"linger.ms": 0, "batch.size": 16 * 1024},
+        consumer={"fetch.min.bytes": 1, "fetch.wait.max.ms": _WAIT_MS},
+        messages_at_once=1,
+        transaction_messages=50,
+    ),
+    "balanced": PaceSettings(
+        producer={"linger.ms": 5, "batch.size": 256 * 1024},
+        consumer={"fetch.min.bytes": 1, "fetch.wait.max.ms": _WAIT_MS},
+        messages_at_once=100,
+        transaction_messages=500,
+    ),
+    "throughput": PaceSettings(
+        producer={"linger.ms": 100, "batch.size": 1_000_000, "batch.num.messages": 100_000},
+        consumer={"fetch.min.bytes": 256 * 1024, "fetch.wait.max.ms": 500},
+        messages_at_once=1_000,
+        transaction_messages=5_000,
+    ),
+}
+
+
+def pace_settings(pace: str) -> PaceSettings:
+    if pace not in PACES:
+        raise BadArgument(f"pace is one of {', '.join(PACES)}, not {pace!r}")
+    return PACES[pace]

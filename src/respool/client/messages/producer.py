@@ -1,0 +1,347 @@
+"""Send messages: `Producer`.
+
+`send` puts a message into a bounded buffer and returns; librdkafka sends it in the background. What could not be
+delivered is never passed over in silence: it raises at the next `send`, at `flush` or at `close`, whichever is first.
+A producer may be used by several threads.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+from respool.client.messages import library
+from respool.client.messages.errors import (
+    BadArgument,
+    ClientClosed,
+    ClientError,
+    DeliveryFailed,
+    NoTransaction,
+    Undelivered,
+)
+from respool.client.messages.failures import Failures, OnDelivery, telling
+from respool.client.messages.guarantee import Delivery, check_delivery, producer_settings
+from respool.client.messages.library import KafkaException
+from respool.client.messages.message import Data, Headers, Receipt
+from respool.client.messages.outgoing import Outgoing, prepare
+from respool.client.messages.pace import Pace, pace_settings
+from respool.client.messages.partitioner import LIBRARY_SETTING, Choose, Partitioner
+from respool.client.messages.topic_counts import TopicCounts
+from respool.client.messages.transaction import Transaction, Transactions
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+# librdkafka would buffer a gigabyte.
+_BOUNDS = {"queue.buffering.max.messages": 100_000, "queue.buffering.max.kbytes": 64 * 1024}
+_DELIVERY_TIMEOUT_MS = 120_000
+_TRANSACTION_TIMEOUT_MS = 60_000
+# How often callbacks are served while messages are only put in.
+_SENDS_PER_POLL = 32
+_POLL_SECONDS = 0.1
+
+
+class BufferFull(ClientError):
+    """As many messages wait to be sent as may. Only who must not wait sees this."""
+
+
+class Producer:
+    """Sends messages, with a promise about how often each arrives.
+
+    Args:
+        bootstrap: one or more addresses of brokers, `host:port,host:port`.
+        delivery: "at-most-once", "at-least-once" or "exactly-once". The last needs a `transactional_id`, and sends only
+            inside `with producer.transaction()` or a consumer's `transactions(producer)`.
+        pace: "latency", "balanced" or "throughput": how long a message may wait for others.
+        partitioner: "key" as Java's clients do it, "round-robin", or a function of key, value and number of partitions.
+        transactional_id: one per running instance, the same after its restart. It cannot be made up: who comes back
+            under another name does not end what it left open.
+        compression: "none", "gzip", "snappy", "lz4" or "zstd".
+        settings: librdkafka's own, for all that is not said above.
+
+    Raises:
+        BadArgument: what was asked for cannot be, or contradicts itself.
+        BrokerUnreachable: nobody answers; only "exactly-once" asks before the first message.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str = DEFAULT_BOOTSTRAP,
+        *,
+        delivery: Delivery = "at-least-once",
+        pace: Pace = "balanced",
+        partitioner: str | Choose = "key",
+        transactional_id: str | None = None,
+        compression: str = "none",
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        check_delivery(delivery)
+        _check_transactional_id(delivery, transactional_id)
+        self.delivery = delivery
+        self._partitioner = Partitioner(partitioner)
+        is_transactional = transactional_id is not None
+        made: dict[str, object] = {
+            **_BOUNDS,
+            # A transaction's messages do not outlive it.
+            "delivery.timeout.ms": _TRANSACTION_TIMEOUT_MS
+            if is_transactional
+            else _DELIVERY_TIMEOUT_MS,
+            "socket.nagle.disable": True,
+            # A name mistyped is an error, not a topic.
+            "allow.auto.create.topics": False,
+            "compression.type": compression,
+            **LIBRARY_SETTING,
+            **pace_settings(pace).producer,
+            **producer_settings(delivery, settings or {}),
+            "bootstrap.servers": bootstrap,
+        }
+        if is_transactional:
+            made = {"transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS, **made}
+            made["transactional.id"] = transactional_id
+        # librdkafka's producer, for this room.
+        self.kafka: Any = library.make(library.KafkaProducer, made)
+        self.counts = TopicCounts(self.kafka, bootstrap)
+        self.failures = Failures()
+        self.transactions: Transactions | None = None
+        self._has_acks = str(made["acks"]) != "0"
+        self._sends = 0
+        self._is_closed = False
+        if is_transactional:
+            timeout_ms = int(str(made["transaction.timeout.ms"]))
+            self.transactions = Transactions(self.kafka, timeout_s=timeout_ms / 1000)
+            self.transactions.take_place(bootstrap)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except ClientError as also:
+            if error is None:
+                raise
+            # What went wrong first must be seen.
+            error.add_note(f"and when the producer was closed: {also}")
+
+    def send(
+        self,
+        topic: str,
+        value: Data = None,
+        key: Data = None,
+        *,
+        partition: int | None = None,
+        timestamp: datetime | int | None = None,
+        headers: Headers = (),
+    ) -> None:
+        """Have a message sent. Waits only while the buffer is full.
+
+        Raises:
+            DeliveryFailed: messages sent earlier were not delivered; this one was not sent.
+            UnknownTopic, UnknownPartition, BadArgument: this one was not sent.
+            NoTransaction: exactly once, and no transaction is open.
+        """
+        self.raise_failures()
+        made = self._prepare(topic, value, key, partition, timestamp, headers)
+        self._put_patiently(made, self.failures.on_delivery)
+
+    def send_and_wait(
+        self,
+        topic: str,
+        value: Data = None,
+        key: Data = None,
+        *,
+        partition: int | None = None,
+        timestamp: datetime | int | None = None,
+        headers: Headers = (),
+    ) -> Receipt:
+        """Send one message and wait until it is confirmed.
+
+        Raises:
+            DeliveryFailed: it was not, and why.
+        """
+        self.raise_failures()
+        outcome: list[Receipt | ClientError] = []
+        made = self._prepare(topic, value, key, partition, timestamp, headers)
+        self._put_patiently(made, self.telling(outcome.append))
+        while not outcome:
+            # Bounded by delivery.timeout.ms, after which librdkafka gives up.
+            self.kafka.poll(_POLL_SECONDS)
+        if isinstance(outcome[0], ClientError):
+            raise outcome[0]
+        return outcome[0]
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until everything sent so far is confirmed; without a timeout, until librdkafka gives up.
+
+        Raises:
+            DeliveryFailed: something was not, or not yet.
+        """
+        self._check_open()
+        self._flush(timeout_s)
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Deliver what is left, and end. An open transaction is aborted. Closing twice does nothing.
+
+        Raises:
+            DeliveryFailed: something could not be delivered.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self.transactions is not None:
+            self.transactions.close()
+        else:
+            self._flush(timeout_s)
+
+    def transaction(self) -> Transaction:
+        """`with producer.transaction():` all messages sent inside count at its end, or none of them does.
+
+        Raises:
+            NoTransaction: this is not an exactly-once producer.
+            TransactionAborted: at the end; nothing of it counts, and it may be done again.
+            Fenced, TransactionUnsure: at the end; this producer is of no more use.
+        """
+        return Transaction(self.require_transactions(), self.failures)
+
+    # -- for this room
+
+    def require_transactions(self) -> Transactions:
+        self._check_open()
+        if self.transactions is None:
+            raise NoTransaction(
+                f"this producer is {self.delivery}: transactions need delivery='exactly-once' and a transactional_id"
+            )
+        return self.transactions
+
+    def raise_failures(self) -> None:
+        # Of a transaction its end tells, and nothing of it counts.
+        if self.transactions is None:
+            self.failures.raise_any()
+
+    def telling(self, tell: Any) -> OnDelivery:
+        return telling(tell, has_acks=self._has_acks)
+
+    def check_may_send(self) -> None:
+        self._check_open()
+        if self.transactions is not None and not self.transactions.is_open:
+            raise NoTransaction(
+                "an exactly-once producer sends inside `with producer.transaction():`,"
+                " or in a consumer's `transactions(producer)`"
+            )
+
+    def prepare(
+        self,
+        topic: str,
+        value: Data,
+        key: Data,
+        *,
+        partition: int | None,
+        timestamp: datetime | int | None,
+        headers: Headers,
+    ) -> Outgoing:
+        return prepare(
+            topic,
+            value,
+            key,
+            partition=partition,
+            timestamp=timestamp,
+            headers=headers,
+            counts=self.counts,
+            partitioner=self._partitioner,
+        )
+
+    def put(self, made: Outgoing, on_delivery: OnDelivery) -> None:
+        """Give one message to librdkafka, without waiting.
+
+        Raises:
+            BufferFull: there is no room now.
+        """
+        try:
+            self.kafka.produce(
+                made.topic,
+                made.value,
+                made.key,
+                made.partition,
+                on_delivery=on_delivery,
+                timestamp=made.timestamp_ms,
+                headers=made.headers,
+            )
+        except BufferError as error:
+            raise BufferFull("the buffer is full") from error
+        except KafkaException as error:
+            raise self._refused(made, error) from error
+
+    def refresh_counts(self) -> None:
+        if self._partitioner.needs_count:
+            self.counts.refresh()
+
+    # -- inside
+
+    def _prepare(  # noqa: PLR0917 - as `send` has them
+        self,
+        topic: str,
+        value: Data,
+        key: Data,
+        partition: int | None,
+        timestamp: datetime | int | None,
+        headers: Headers,
+    ) -> Outgoing:
+        self.check_may_send()
+        if topic not in self.counts:
+            self.counts.learn(topic)
+        return self.prepare(
+            topic, value, key, partition=partition, timestamp=timestamp, headers=headers
+        )
+
+    def _put_patiently(self, made: Outgoing, on_delivery: OnDelivery) -> None:
+        self._sends += 1
+        if self._sends % _SENDS_PER_POLL == 0:
+            self.kafka.poll(0)
+            self.refresh_counts()
+        while True:
+            try:
+                return self.put(made, on_delivery)
+            except BufferFull:
+                # What cannot be delivered leaves the buffer when delivery.timeout.ms is over.
+                self.kafka.poll(_POLL_SECONDS)
+
+    def _flush(self, timeout_s: float | None) -> None:
+        left = self.kafka.flush(-1 if timeout_s is None else timeout_s)
+        self.raise_failures()
+        if left:
+            raise DeliveryFailed(
+                (), left, hint=f"Not within {timeout_s:g} s; they are still being sent."
+            )
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("the producer was closed: make a new one to send more")
+
+    def _refused(self, made: Outgoing, error: Any) -> ClientError:
+        kafka_error = error.args[0]
+        if library.is_fencing(kafka_error):
+            return library.fenced("a message cannot be sent", error)
+        if self.transactions is not None and kafka_error.code() == library.STATE:
+            return self.transactions.aborted("a message cannot be sent", error)
+        refused = Undelivered(
+            topic=made.topic,
+            partition=made.partition if made.partition >= 0 else None,
+            key=made.key,
+            reason=library.reason(error),
+        )
+        return DeliveryFailed([refused], 1, hint="It was not sent.")
+
+
+def _check_transactional_id(delivery: str, transactional_id: str | None) -> None:
+    if delivery == "exactly-once" and not transactional_id:
+        raise BadArgument(
+            "delivery='exactly-once' needs transactional_id=: a name for this instance that it has again after"
+            " a restart, such as 'fares-1', and that no other running instance has"
+        )
+    if delivery != "exactly-once" and transactional_id is not None:
+        raise BadArgument(
+            f"transactional_id={transactional_id!r} is for delivery='exactly-once', not for {delivery!r}"
+        )

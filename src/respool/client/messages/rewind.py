@@ -1,0 +1,225 @@
+"""Where to rewind to: from what a caller says to an offset for each partition.
+
+`parse` is pure. `resolve` asks the broker, and refuses what is not there: a rewind never begins later than was asked
+for without saying so.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from respool.client.messages.errors import BadArgument, OffsetBeyondEnd, OutsideRetention
+from respool.client.messages.library import KafkaException, TopicPartition
+from respool.client.messages.message import Place, as_datetime
+
+Point = datetime | timedelta | int | str
+To = Point | Mapping[int, Point] | Mapping[Place, Point]
+Missing = Literal["error", "available"]
+
+EARLIEST = "earliest"
+LATEST = "latest"
+_ASK_SECONDS = 10.0
+# What ListOffsets takes for the ends instead of a time.
+_AT_LATEST = -1
+_AT_EARLIEST = -2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtTime:
+    """The first message that is as late as this, or later."""
+
+    timestamp_ms: int
+
+
+# An offset, a time, or one of the two ends.
+Target = int | AtTime | Literal["earliest", "latest"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """Where to go: all partitions to the same target, or those named to their own."""
+
+    everywhere: Target | None = None
+    # The topic is None where a consumer of one topic was given partition numbers alone.
+    places: Mapping[tuple[str | None, int], Target] | None = None
+    missing: Missing = "error"
+    # Otherwise those that are not are passed over.
+    must_be_assigned: bool = True
+
+    def targets(self, assigned: Collection[Place]) -> dict[Place, Target]:
+        """Raises BadArgument: a partition is meant that this consumer does not have."""
+        if self.places is None:
+            assert self.everywhere is not None
+            return dict.fromkeys(assigned, self.everywhere)
+        topics = {topic for topic, _ in assigned}
+        made: dict[Place, Target] = {}
+        for (topic, partition), target in self.places.items():
+            if topic is None and len(topics) > 1:
+                raise BadArgument(
+                    f"partition {partition} of which topic? Say {{('{min(topics)}', {partition}): ...}}"
+                )
+            place = topic or min(topics, default=""), partition
+            if place not in assigned:
+                if not self.must_be_assigned:
+                    continue
+                mine = ", ".join(f"{one}/{number}" for one, number in sorted(assigned)) or "none"
+                raise BadArgument(
+                    f"{place[0]}/{partition} is not this consumer's to rewind now; it has {mine}. To move a whole"
+                    " group: `respool group reset`"
+                )
+            made[place] = target
+        return made
+
+
+def parse(to: object, *, now: datetime, missing: str = "error") -> Wish:
+    """Raises BadArgument: it says neither a time, nor an offset, nor an end."""
+    if missing not in {"error", "available"}:
+        raise BadArgument(f"missing is 'error' or 'available', not {missing!r}")
+    told: Missing = "available" if missing == "available" else "error"
+    if not isinstance(to, Mapping):
+        return Wish(everywhere=_target(to, now), missing=told)
+    if not to:
+        raise BadArgument("rewind to {} moves nothing: name a partition, or say 'earliest'")
+    return Wish(
+        places={_place(key): _target(point, now) for key, point in to.items()}, missing=told
+    )
+
+
+def resolve(kafka: Any, targets: Mapping[Place, Target], *, missing: Missing) -> dict[Place, int]:
+    """Ask the broker for the offset of each.
+
+    Raises:
+        OutsideRetention: messages that were asked for have been deleted.
+        OffsetBeyondEnd: the log has not come so far.
+        KafkaException: no answer came.
+    """
+    log_bounds = bounds(kafka, targets)
+    times = {place: one.timestamp_ms for place, one in targets.items() if isinstance(one, AtTime)}
+    found = _offsets_at(kafka, times)
+    return {
+        place: _settle(place, target, found.get(place, -1), log_bounds[place], missing)
+        for place, target in targets.items()
+    }
+
+
+def bounds(kafka: Any, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
+    """For each, the first offset there is, and the one after the last."""
+    places = list(places)
+    lows = _offsets_at(kafka, dict.fromkeys(places, _AT_EARLIEST))
+    highs = _offsets_at(kafka, dict.fromkeys(places, _AT_LATEST))
+    return {place: (lows[place], highs[place]) for place in places}
+
+
+def _offsets_at(kafka: Any, times: Mapping[Place, int]) -> dict[Place, int]:
+    """One question for all: each would wait behind a fetch that waits for messages. -1 when nothing is so late."""
+    if not times:
+        return {}
+    asked = [TopicPartition(*place, time_ms) for place, time_ms in times.items()]
+    answered = kafka.offsets_for_times(asked, timeout=_ASK_SECONDS)
+    for one in answered:
+        if one.error is not None:
+            raise KafkaException(one.error)
+    return {(one.topic, one.partition): int(one.offset) for one in answered}
+
+
+def _settle(
+    place: Place, target: Target, found: int, log_bounds: tuple[int, int], missing: Missing
+) -> int:
+    low, high = log_bounds
+    if target == EARLIEST:
+        return low
+    if target == LATEST:
+        return high
+    topic, partition = place
+    if isinstance(target, AtTime):
+        # Nothing is so late: what comes next is.
+        offset = found if found >= 0 else high
+        if offset <= low and low > 0 and missing == "error":
+            raise OutsideRetention(
+                f"messages from {as_datetime(target.timestamp_ms).isoformat()} on may have been deleted: the log begins"
+                f" at offset {low}, which is later. Say missing='available' to begin there",
+                topic=topic,
+                partition=partition,
+                offset=None,
+                first_offset=low,
+            )
+        return offset
+    assert isinstance(target, int)
+    if target > high:
+        raise OffsetBeyondEnd(
+            f"there is no offset {target} yet; the log ends at {high}",
+            topic=topic,
+            partition=partition,
+            offset=target,
+        )
+    if target < low and missing == "error":
+        raise OutsideRetention(
+            f"offset {target} has been deleted; the log begins at {low}. Say missing='available' to begin there",
+            topic=topic,
+            partition=partition,
+            offset=target,
+            first_offset=low,
+        )
+    return max(low, target)
+
+
+def _place(key: object) -> tuple[str | None, int]:
+    match key:
+        case bool():
+            pass
+        case int() if key >= 0:
+            return None, key
+        case (str() as topic, int() as partition) if partition >= 0:
+            return topic, partition
+    raise BadArgument(f"a partition is a number or (topic, number), not {key!r}")
+
+
+def _target(point: object, now: datetime) -> Target:
+    match point:
+        case bool():
+            pass
+        case int():
+            if point < 0:
+                raise BadArgument(
+                    f"an offset is 0 or more, not {point}; for the ends say 'earliest', 'latest'"
+                )
+            return point
+        case "earliest":
+            return "earliest"
+        case "latest":
+            return "latest"
+        case str():
+            return _time(_parsed(point), now)
+        case timedelta():
+            if point < timedelta(0):
+                raise BadArgument(
+                    f"{point} ago would be in the future; say timedelta(days=3) for three days ago"
+                )
+            return _time(now - point, now)
+        case datetime():
+            return _time(point, now)
+    raise BadArgument(
+        f"rewind to a datetime, a timedelta (that long ago), an offset, 'earliest', 'latest' or {{partition: offset}},"
+        f" not to {point!r}"
+    )
+
+
+def _parsed(text: str) -> datetime:
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadArgument(
+            f"{text!r} is neither 'earliest', 'latest' nor a time such as '2026-01-31T08:00:00+00:00'"
+        ) from error
+    return when
+
+
+def _time(when: datetime, now: datetime) -> AtTime:
+    if when.tzinfo is None:
+        raise BadArgument(f"{when.isoformat()} has no time zone: say datetime(..., tzinfo=UTC)")
+    if when > now:
+        raise BadArgument(
+            f"{when.isoformat()} is in the future; it is {now.isoformat(timespec='seconds')}"
+        )
+    return AtTime(timestamp_ms=max(0, round(when.astimezone(UTC).timestamp() * 1000)))
