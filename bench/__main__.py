@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench import (
     cluster,
+    columnar,
     compaction,
     fetch,
     flood,
@@ -36,6 +37,7 @@ FAMILIES: dict[str, Callable[[Scale, Report], None]] = {
     "flood": flood.run,
     "latency": latency.run,
     "compaction": compaction.run,
+    "columnar": columnar.run,
     "groups": groups.run,
     "transactions": transactions.run,
     "cluster": cluster.run,

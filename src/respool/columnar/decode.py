@@ -64,8 +64,8 @@ def decode(
         schema_of(columns),
         offset_first=begin,
         offset_last=_INT64_MAX if end is None else end - 1,
-        time_first=_INT64_MIN if since_ms is None else since_ms,
-        time_last=_INT64_MAX if until_ms is None else until_ms - 1,
+        time_first=_INT64_MIN if since_ms is None else max(since_ms, _INT64_MIN),
+        time_last=_INT64_MAX if until_ms is None else min(until_ms - 1, _INT64_MAX),
     )
     view = memoryview(data).cast("B")
     fetched = FetchedBatches(
