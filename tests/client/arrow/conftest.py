@@ -1,4 +1,4 @@
-"""One real broker per test file, and topics on it."""
+"""One broker per test file."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,13 @@ from support.topics import Topics
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as running:
+    settings = {
+        "compaction_check_ms": 50,
+        "retention_check_ms": 50,
+        "transactions_topic_partitions": 3,
+        "offsets_topic_partitions": 3,
+    }
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data", settings) as running:
         yield running
 
 
