@@ -4,6 +4,8 @@ The doors of the Python client are here, and are opened when they are first used
 
     respool.read_table, respool.stream_batches      topics as Arrow tables      pip install 'respool[arrow]'
     respool.write_table, respool.ArrowProducer      Arrow tables into topics    the same
+    respool.Producer, respool.Consumer              one message at a time       pip install 'respool[client]'
+    respool.AsyncProducer, respool.AsyncConsumer    the same, for asyncio       the same
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,12 +17,23 @@ if TYPE_CHECKING:
     from respool.client.arrow.write_errors import WriteFailed
     from respool.client.arrow.write_result import WriteResult
     from respool.client.arrow.write_table import write_table
+    from respool.client.messages.async_consumer import AsyncConsumer
+    from respool.client.messages.async_producer import AsyncProducer
+    from respool.client.messages.consumer import Consumer
+    from respool.client.messages.message import Message, Receipt
+    from respool.client.messages.producer import Producer
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ArrowProducer",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "Consumer",
+    "Message",
     "PreparedTransaction",
+    "Producer",
+    "Receipt",
     "WriteFailed",
     "WriteResult",
     "__version__",
@@ -32,6 +45,12 @@ __all__ = [
 # Door -> the module it is in, and the extra that brings what this needs.
 _DOORS = {
     "ArrowProducer": ("respool.client.arrow.producer", "arrow"),
+    "AsyncConsumer": ("respool.client.messages.async_consumer", "client"),
+    "AsyncProducer": ("respool.client.messages.async_producer", "client"),
+    "Consumer": ("respool.client.messages.consumer", "client"),
+    "Message": ("respool.client.messages.message", "client"),
+    "Producer": ("respool.client.messages.producer", "client"),
+    "Receipt": ("respool.client.messages.message", "client"),
     "PreparedTransaction": ("respool.client.arrow.prepared", "arrow"),
     "WriteFailed": ("respool.client.arrow.write_errors", "arrow"),
     "WriteResult": ("respool.client.arrow.write_result", "arrow"),

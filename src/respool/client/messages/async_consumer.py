@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Literal, Self, TypeVar
@@ -193,8 +194,12 @@ class AsyncConsumer:
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
-                # The lock is kept until the thread is out of it.
-                await asyncio.wait([running])
+                # The lock is kept until the thread is out of it, however often we are cancelled.
+                while not running.done():
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.wait([running])
+                # Nobody is left to be told what came of it.
+                running.exception()
                 raise
 
     # -- inside

@@ -6,7 +6,6 @@ event loop in one go. `send` awaits only while the bounded buffer is full.
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -60,8 +59,10 @@ class AsyncProducer:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="respool-producer")
         self._server: threading.Thread | None = None
         self._stopping = threading.Event()
-        # Filled by the serving thread, emptied by the event loop.
-        self._outcomes: deque[Outcome] = deque()
+        # Filled by whichever thread serves callbacks, emptied by the event loop, which is called once for all of them.
+        self._outcomes: list[Outcome] = []
+        self._is_loop_called = False
+        self._outcomes_lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._room = asyncio.Event()
 
@@ -214,16 +215,20 @@ class AsyncProducer:
             self._producer.refresh_counts()
 
     def _tell(self, future: "asyncio.Future[Receipt]", outcome: Receipt | ClientError) -> None:
-        """From a thread. The loop is called once for all that gather until it comes."""
-        is_first = not self._outcomes
-        self._outcomes.append((future, outcome))
-        if is_first:
+        """From a thread."""
+        with self._outcomes_lock:
+            self._outcomes.append((future, outcome))
+            must_call, self._is_loop_called = not self._is_loop_called, True
+        if must_call:
             self._call_loop(self._hand_out)
 
     def _hand_out(self) -> None:
-        while self._outcomes:
-            future, outcome = self._outcomes.popleft()
+        with self._outcomes_lock:
+            outcomes, self._outcomes = self._outcomes, []
+            self._is_loop_called = False
+        for future, outcome in outcomes:
             if future.done():
+                # Its sender was cancelled.
                 continue
             if isinstance(outcome, ClientError):
                 future.set_exception(outcome)

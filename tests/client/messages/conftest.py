@@ -1,0 +1,26 @@
+"""One broker per test file; groups form at once."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.broker_process import BrokerProcess
+from support.topics import Topics
+
+SETTINGS = {
+    "group_initial_rebalance_delay_ms": 0,
+    "offsets_topic_partitions": 2,
+    "transactions_topic_partitions": 2,
+    "auto_create_topics": False,
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data", SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def topics(broker: BrokerProcess) -> Topics:
+    return Topics(broker.address)
