@@ -31,6 +31,7 @@ from respool.records.batch import HEADER_BYTES, Codec
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, build_marker
 from respool.records.seal import seal
+from respool.records.varint import append_varint
 
 
 def value_batch(base_offset: int, *values: bytes, **fields: Any) -> bytes:
@@ -371,13 +372,42 @@ def test_of_damaged_batches_it_says_what_plain_python_says(
     agree(bytes(broken), begin=begin, check_crc=False)
 
 
+def varint(value: int) -> bytes:
+    out = bytearray()
+    append_varint(out, value)
+    return bytes(out)
+
+
+# Lengths that are right now and then, and those at which arithmetic might break.
+EDGES = [-(2**63), -(2**31), -2, 2**31 - 8, 2**31 - 1, 2**31, 2**63 - 1]
+tokens = (
+    st.integers(-1, 12).map(varint) | st.sampled_from(EDGES).map(varint) | st.binary(max_size=4)
+)
+
+
+@st.composite
+def nearly_records(draw: st.DrawFn) -> bytes:
+    """Tokens where fields should be, behind a length that often fits them."""
+    data = b""
+    for _ in range(draw(st.integers(1, 3))):
+        body = b"\0" + b"".join(draw(st.lists(tokens, min_size=3, max_size=12)))
+        length = len(body) + draw(st.sampled_from([0, 0, 0, 0, -1, 1]))
+        data += varint(length) + body
+    return data
+
+
 @pytest.mark.long
-@given(records=st.binary(max_size=80), count=st.integers(0, 9), last=st.integers(0, 2**31 - 1))
+@given(
+    records=st.binary(max_size=80) | nearly_records(),
+    count=st.integers(0, 4),
+    last=st.integers(0, 20) | st.integers(0, 2**31 - 1),
+    base_timestamp=st.sampled_from([0, -(2**63), 2**63 - 1]),
+)
 @settings(max_examples=FUZZ_EXAMPLES)
 def test_of_any_records_it_says_what_plain_python_says(
-    records: bytes, count: int, last: int
+    records: bytes, count: int, last: int, base_timestamp: int
 ) -> None:
     header = batch_of(value_batch(0, b"")).header._replace(
-        record_count=count, last_offset_delta=last
+        record_count=count, last_offset_delta=last, base_timestamp=base_timestamp
     )
     agree(bytes(seal(header, records).data), begin=0)

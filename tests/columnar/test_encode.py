@@ -160,6 +160,30 @@ def test_no_rows_make_no_batch() -> None:
     assert len(encoded_size(columns_of(THREE), slice(0, 0))) == 0
 
 
+def test_a_mask_is_not_taken_for_numbers_of_rows() -> None:
+    with pytest.raises(AssertionError, match="not a mask"):
+        encoded(columns_of(THREE), np.array([True, False, True]))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.string(),
+        pa.large_binary(),
+        pa.string_view(),
+        pa.binary(4),
+        pa.dictionary(pa.int8(), pa.string()),
+    ],
+    ids=str,
+)
+def test_columns_without_rows_are_taken(kind: pa.DataType) -> None:
+    empty = columns_of(THREE)[:0].append_column("other", pa.array([], kind))
+    for batch in (empty, pa.record_batch({"key": pa.array([], kind)}), columns_of([])):
+        source = RowBuffers.of(batch)
+        assert source.rows == 0
+        assert encoded_size(source, None).tolist() == []
+
+
 def test_rows_of_more_bytes_than_a_batch_can_have_are_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -129,6 +129,7 @@ def _source(batch: pa.RecordBatch | RowBuffers) -> RowBuffers:
 def _row_numbers(rows: Rows, row_count: int) -> Numbers:
     if rows is None or isinstance(rows, slice):
         return np.arange(*(rows or slice(None)).indices(row_count), dtype=np.int64)
+    assert rows.dtype.kind in "iu", f"rows are {rows.dtype}: numbers of rows are wanted, not a mask"
     numbers: Numbers = np.ascontiguousarray(rows, dtype=np.int64)
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < row_count:
         raise RowOutOfRange(
