@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from respool.client.arrow.cluster import Cluster, TopicMap, refused
+from respool.client.arrow.cluster import Cluster, refused
 from respool.client.arrow.connection import Connection, ReplyBuffer
 from respool.client.arrow.cursor import Cursor, Step
 from respool.client.arrow.errors import (
@@ -119,6 +119,8 @@ class Fetcher:
         self._readings = [self._reading(cursor) for cursor in cursors]
         self._lines: dict[int, _Line] = {}
         self._buffer = ReplyBuffer()
+        # As it was seen last; while brokers do not know the topic it may still be the one it was.
+        self._seen = cluster.topic(topic)
         self._is_stale = False
         self._known_partitions = known_partitions
         self._discover_at = time.monotonic() + DISCOVER_EVERY_S
@@ -162,13 +164,12 @@ class Fetcher:
 
     def _send_where_idle(self) -> None:
         now = time.monotonic()
-        seen = self._cluster.topic(self._topic)
         asked = {id(one) for line in self._lines.values() for one in line.asked}
         wanted: dict[int, list[_Reading]] = {}
         for one in self._readings:
             if id(one) in asked or one.due_at > now:
                 continue
-            leader = seen.leaders.get(one.cursor.partition)
+            leader = self._seen.leaders.get(one.cursor.partition)
             if leader is None:
                 self._fail(one, BrokerUnreachable(f"nobody leads {one.place} now"))
             else:
@@ -176,12 +177,12 @@ class Fetcher:
         for broker, readings in wanted.items():
             line = self._lines.get(broker)
             if line is None or not line.asked:
-                self._send(broker, readings, seen)
+                self._send(broker, readings)
 
-    def _send(self, broker: int, readings: Sequence[_Reading], seen: TopicMap) -> None:
+    def _send(self, broker: int, readings: Sequence[_Reading]) -> None:
         try:
             line = self._line(broker)
-            line.connection.send(Api.FETCH, line.version, self._fields(line, readings, seen))
+            line.connection.send(Api.FETCH, line.version, self._fields(line, readings))
         except BrokerUnreachable as error:
             self._lose(broker, error, also=readings)
         else:
@@ -202,11 +203,11 @@ class Fetcher:
             line = self._lines[broker] = _Line(connection=connection, version=version)
         return line
 
-    def _fields(self, line: _Line, readings: Sequence[_Reading], seen: TopicMap) -> dict[str, Any]:
+    def _fields(self, line: _Line, readings: Sequence[_Reading]) -> dict[str, Any]:
         limit = self._settings.fetch_bytes
         partitions = []
         for one in readings:
-            cursor, leader = one.cursor, seen.leaders[one.cursor.partition]
+            cursor, leader = one.cursor, self._seen.leaders[one.cursor.partition]
             assert leader is not None
             partitions.append(
                 {
@@ -406,8 +407,9 @@ class Fetcher:
         for one in [*(line.asked if line is not None else ()), *also]:
             self._fail(one, error)
 
-    def _refresh(self) -> TopicMap | None:
-        """
+    def _refresh(self) -> None:
+        """Ask who leads what now.
+
         Raises:
             TopicRecreated: another topic has the name now.
         """
@@ -416,7 +418,7 @@ class Fetcher:
             seen = self._cluster.refresh(self._topic)
         except (BrokerUnreachable, BrokerRefused, UnknownTopic):
             # The fetches fail too, and have their patience. A topic just made or moved is not known to all at once.
-            return None
+            return
         if self._topic_id is not None and seen.id != self._topic_id:
             first = self._readings[0].cursor
             raise TopicRecreated(
@@ -426,18 +428,17 @@ class Fetcher:
                 partition=first.partition,
                 offset=first.position,
             )
-        return seen
+        self._seen = seen
 
     def _discover(self) -> None:
         """Partitions that the topic got meanwhile are read from their start."""
         self._discover_at = time.monotonic() + DISCOVER_EVERY_S
-        seen = self._refresh()
-        if seen is None or self._known_partitions is None:
-            return
-        for partition in range(self._known_partitions, seen.partitions):
+        self._refresh()
+        assert self._known_partitions is not None
+        for partition in range(self._known_partitions, self._seen.partitions):
             cursor = Cursor(topic=self._topic, partition=partition, position=0, end=None)
             self._readings.append(self._reading(cursor))
-        self._known_partitions = max(self._known_partitions, seen.partitions)
+        self._known_partitions = self._seen.partitions
 
     def _reading(self, cursor: Cursor) -> _Reading:
         return _Reading(cursor=cursor, patience=Patience(self._settings.retry_ms))

@@ -79,7 +79,6 @@ class BatchStream(Iterator[pa.RecordBatch]):
         self.schema: pa.Schema = projection.schema
         self._positions = {one.partition: one.begin for one in plan.ranges}
         shares = _shares(plan.ranges, settings.parallel)
-        own = cluster.twin()
         outlet = Outlet(bytes_max=settings.buffer_bytes, sources=len(shares))
         fetch = FetchSettings(
             isolation=settings.isolation,
@@ -89,6 +88,9 @@ class BatchStream(Iterator[pa.RecordBatch]):
             until_ms=plan.until_ms,
             decompressed_max=settings.decompressed_max,
         )
+        # Seen first, so that nothing is begun where there is no such topic.
+        cluster.topic(plan.topic)
+        own = cluster.twin()
         threads = []
         for number, share in enumerate(shares):
             fetcher = Fetcher(
