@@ -86,10 +86,13 @@ class Broker:
             _open.add(self)
         try:
             self._port = self._home.call("start")
-        except BrokerDidNotStart as error:
-            if self._port is None:
-                log = self._home.log
-                self._give_up()
+        except BaseException as error:
+            if self._port is not None:
+                # It has data that somebody may want to look at.
+                raise
+            log = self._home.log
+            self._give_up()
+            if isinstance(error, BrokerDidNotStart):
                 raise type(error)(f"{error}{with_log(log)}") from error
             raise
         self._is_up = True

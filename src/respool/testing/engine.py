@@ -30,6 +30,8 @@ from respool.testing.plan import HOST, Plan
 from respool.testing.request_faults import RequestFaults
 from respool.testing.threads import CountedThreads, Tally
 
+logger = logging.getLogger(__name__)
+
 
 class Engine:
     def __init__(self, plan: Plan, loop: MovableLoop) -> None:
@@ -59,9 +61,7 @@ class Engine:
         port = self._hold_port()
         try:
             await self._start(port)
-            for name, topic in self._plan.topics.items():
-                if name not in self._running().image.topics:
-                    await self.do_create_topic(name, topic.partitions, dict(topic.settings))
+            await self._create_topics()
         except BaseException:
             await self._end_without_words()
             raise
@@ -73,13 +73,14 @@ class Engine:
         """Stop cleanly; what is held back leaves first."""
         self._running()
         assert self._serving is not None
+        assert self._listener is not None
         self._faults.let_go()
+        await _close_door(self._listener)
         self._asked_to_stop.set()
-        serving, self._serving = self._serving, None
-        self._broker = self._listener = None
-        code = await serving
-        if code:
-            raise BrokerFailed(f"the broker ended with exit code {code} when it was stopped")
+        await asyncio.wait([self._serving])
+        if self._serving.cancelled() or self._serving.exception() or self._serving.result():
+            raise _failure(self._serving)
+        await self._end_without_words()
 
     async def do_crash(self, *, lose_unsynced: bool) -> int:
         """End from one moment to the next, and return how many bytes were lost."""
@@ -95,6 +96,7 @@ class Engine:
             if self._serving is not None:
                 await self.do_stop()
         finally:
+            await self._end_without_words()
             if self._port_holder is not None:
                 self._port_holder.close()
 
@@ -135,7 +137,7 @@ class Engine:
         self._is_refusing = refuse
         if self._listener is None:
             return
-        self._listener.stop_accepting()
+        await _close_door(self._listener)
         if not refuse:
             await self._listener.start()
 
@@ -163,7 +165,7 @@ class Engine:
 
     def _running(self) -> Broker:
         if self._serving is not None and self._serving.done():
-            raise BrokerFailed(f"the broker stopped by itself: {_end_of(self._serving)}")
+            raise _failure(self._serving)
         if self._broker is None:
             raise BrokerNotRunning(
                 "the broker does not run: start it, or use it inside its `with` block"
@@ -189,9 +191,13 @@ class Engine:
 
         def on_serving(broker: Broker, listener: Listener) -> None:
             self._broker, self._listener = broker, listener
+            logger.info(
+                "a test's broker serves at %s:%d, data in %s", *listener.address, settings.data
+            )
             serving.set_result(None)
 
         self._asked_to_stop = asyncio.Event()
+        self._faults.is_down = False
         drivers = Drivers(
             clock=self._clock,
             disk=self._new_disk,
@@ -213,23 +219,36 @@ class Engine:
                 raise
             raise self._not_started(error) from error
 
+    async def _create_topics(self) -> None:
+        for name, topic in self._plan.topics.items():
+            if name not in self._running().image.topics:
+                try:
+                    await self.do_create_topic(name, topic.partitions, dict(topic.settings))
+                except TestBrokerError as error:
+                    raise BrokerDidNotStart(str(error)) from error
+
     def _new_disk(self, root: str) -> TroubledDisk:
         self._disk = TroubledDisk(root, waits_for_disk=self._plan.waits_for_disk)
         self._disk.is_full = self._is_disk_full
         return self._disk
 
     async def _end_without_words(self) -> None:
-        if self._listener is not None:
-            self._listener.stop_accepting()
-            for connection in self._listener.connections:
-                connection.close("the broker crashes, as the test wants it", level=logging.INFO)
+        """Also after a clean stop: a client may have come in while the door was closing."""
+        listener = self._listener
         self._broker = self._listener = self._serving = None
+        self._faults.is_down = True
+        if listener is not None:
+            _close_connections(listener)
         # All that runs here is the broker's, but for whoever told it to end.
-        mine = asyncio.current_task()
-        others = [task for task in asyncio.all_tasks() if task is not mine]
-        for task in others:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()} - _accepting()
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if listener is not None:
+            await _close_door(listener)
+            _close_connections(listener)
+            # Connections that are closed say so in the loop's next turn.
+            await asyncio.sleep(0)
 
     def _not_started(self, error: Exception) -> BrokerDidNotStart:
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
@@ -239,8 +258,29 @@ class Engine:
         return BrokerDidNotStart(f"the broker did not start: {error}")
 
 
-def _end_of(task: "asyncio.Task[int]") -> str:
-    if task.cancelled():
-        return "cancelled"
-    error = task.exception()
-    return f"exit code {task.result()}" if error is None else repr(error)
+async def _close_door(listener: Listener) -> None:
+    """Let nobody in any more, and leave nobody between door and room.
+
+    asyncio loses the socket of a client that it has accepted, but not yet welcomed, when the server is closed.
+    """
+    while accepting := _accepting():
+        await asyncio.gather(*accepting, return_exceptions=True)
+    listener.stop_accepting()
+
+
+def _accepting() -> set["asyncio.Task[Any]"]:
+    """asyncio's own tasks that welcome a client each. They end by themselves, at once."""
+    return {task for task in asyncio.all_tasks() if "_accept_connection" in repr(task.get_coro())}
+
+
+def _close_connections(listener: Listener) -> None:
+    for connection in listener.connections:
+        connection.close("the broker crashes, as the test wants it", level=logging.INFO)
+
+
+def _failure(serving: "asyncio.Task[int]") -> BrokerFailed:
+    why = "cancelled"
+    if not serving.cancelled():
+        error = serving.exception()
+        why = repr(error) if error else f"exit code {serving.result()}"
+    return BrokerFailed(f"the broker stopped by itself, which is a bug in Respool: {why}")

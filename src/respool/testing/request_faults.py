@@ -43,6 +43,8 @@ class RequestFaults:
     def __init__(self) -> None:
         self._rules: dict[int, _Rule] = {}
         self._numbers = count(1)
+        # Crashed: whoever comes in while the door is closing hears nothing.
+        self.is_down = False
 
     def order(
         self,
@@ -99,6 +101,8 @@ class RequestFaults:
 
     def handle(self, request: Request, broker: Broker) -> Outcome:
         """What the broker answers by: itself, unless a fault strikes."""
+        if self.is_down:
+            raise CloseConnection("the broker is down")
         for rule in self._rules.values():
             if _matches(rule, request, broker):
                 rule.struck += 1

@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakSet
 
 from respool.testing.engine import Engine
-from respool.testing.errors import BrokerUnresponsive
+from respool.testing.errors import BrokerFailed, BrokerUnresponsive
 from respool.testing.home import LOG_FORMAT, ORDER_S_MAX, with_log
 from respool.testing.loop import MovableLoop
 from respool.testing.plan import Plan
@@ -46,6 +46,8 @@ class ThreadHome:
     def close(self) -> None:
         try:
             self.call("close")
+        except BrokerFailed as error:
+            raise BrokerFailed(f"{error}{with_log(self.log)}") from error
         finally:
             logging.getLogger("respool").removeHandler(self._log)
             self._loop.call_soon_threadsafe(self._loop.stop)
