@@ -326,7 +326,7 @@ class FakeBroker:
                     "transactional_id": name,
                     "transaction_state": self.transaction_state,
                     "transaction_timeout": 60_000,
-                    "transaction_start_time": None,
+                    "transaction_start_time": 0,
                     "producer_id": producer_id,
                     "producer_epoch": epoch,
                     "topics": [],

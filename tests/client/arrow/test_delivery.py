@@ -127,12 +127,12 @@ def test_after_a_gap_the_epoch_is_the_next(broker: FakeBroker) -> None:
 
 
 def test_no_more_than_five_batches_are_under_way(broker: FakeBroker) -> None:
-    broker.script(*[NOT_ENOUGH_REPLICAS] * 20)
+    broker.script(*[NOT_ENOUGH_REPLICAS] * 8)
     with producer_of(broker) as producer:
         producer.write(numbers(), TOPIC)
         producer.flush()
     # Until something is in, only the first five are ever sent.
-    sent_first = {one.base_sequence for one in broker.produced[:20]}
+    sent_first = {one.base_sequence for one in broker.produced[:8]}
     assert len(sent_first) <= 5
     assert written(broker) == list(range(ROWS))
 
