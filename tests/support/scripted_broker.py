@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID, uuid4
 
-from respool.model.topic_config import TopicConfig
+from respool.model.topic_config import DAY_MS
 from respool.records.batch import read_header
 from respool.records.build import NewRecord, build_batch
 from respool.wire.api_table import API_TABLE, Api
@@ -245,14 +245,13 @@ class ScriptedBroker:
 
     def _describe_configs(self, request: Request) -> bytes:
         (asked,) = request.body.resources
-        defaults = TopicConfig()
         values = {
-            "retention.ms": str(defaults.retention_ms),
+            "retention.ms": str(7 * DAY_MS),
             "retention.bytes": "-1",
             "cleanup.policy": "delete",
             **self.settings,
         }
-        configs = [
+        configs: list[dict[str, Any]] = [
             {
                 "name": name,
                 "value": value,
@@ -260,6 +259,7 @@ class ScriptedBroker:
                 "config_source": 5,
                 "is_sensitive": False,
                 "synonyms": [],
+                "documentation": None,
             }
             for name, value in values.items()
         ]
