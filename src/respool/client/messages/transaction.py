@@ -129,10 +129,10 @@ class Transactions:
 
     def _undo(self, doing: str, error: Any) -> ClientError:
         """Abort, as far as that is possible, and say what to raise."""
-        kafka_error = error.args[0]
-        if kafka_error.fatal() or library.is_fencing(kafka_error):
+        if error.args[0].fatal():
             self.is_open = False
             return self._ended(doing, error)
+        # Also when it is the consumer that was fenced: an open transaction would hold up its readers.
         try:
             self.abort()
         except ClientError as worse:
