@@ -129,12 +129,16 @@ class FetchedBatches:
     def _is_shown(self, header: list[int], last_offset: int) -> bool:
         attributes = header[ATTRIBUTES]
         self.aborted.begin_up_to(last_offset)
+        is_void = self.aborted.holds(header[PRODUCER_ID])
         if attributes & CONTROL_BIT:
-            batch = self.data[header[BEGIN] - HEADER_BYTES : header[END]]
-            if read_marker(RecordBatch(read_header(batch), batch)) is not None:
+            if is_void and self._ends_transaction(header):
                 self.aborted.on_marker(header[PRODUCER_ID])
             return False
-        return not (attributes & TRANSACTIONAL_BIT and self.aborted.holds(header[PRODUCER_ID]))
+        return not (attributes & TRANSACTIONAL_BIT and is_void)
+
+    def _ends_transaction(self, header: list[int]) -> bool:
+        batch = self.data[header[BEGIN] - HEADER_BYTES : header[END]]
+        return read_marker(RecordBatch(read_header(batch), batch)) is not None
 
     def _open(self, row: int, header: list[int]) -> OpenBatch:
         begin, end, codec = header[BEGIN], header[END], header[ATTRIBUTES] & CODEC_MASK
