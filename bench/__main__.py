@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import (
+    arrow,
     cluster,
     columnar,
     compaction,
@@ -38,6 +39,7 @@ FAMILIES: dict[str, Callable[[Scale, Report], None]] = {
     "latency": latency.run,
     "compaction": compaction.run,
     "columnar": columnar.run,
+    "arrow": arrow.run,
     "groups": groups.run,
     "transactions": transactions.run,
     "cluster": cluster.run,

@@ -30,6 +30,7 @@ class Scale:
     flood_consumers: int
     latency_samples: int
     librdkafka_messages: int
+    arrow_messages: int
 
 
 QUICK = Scale(
@@ -48,6 +49,7 @@ QUICK = Scale(
     flood_consumers=200,
     latency_samples=200,
     librdkafka_messages=300_000,
+    arrow_messages=2_000_000,
 )
 
 DEFAULT = Scale(
@@ -66,6 +68,7 @@ DEFAULT = Scale(
     flood_consumers=300,
     latency_samples=1_000,
     librdkafka_messages=1_000_000,
+    arrow_messages=20_000_000,
 )
 
 FULL = Scale(
@@ -84,6 +87,7 @@ FULL = Scale(
     flood_consumers=500,
     latency_samples=3_000,
     librdkafka_messages=3_000_000,
+    arrow_messages=20_000_000,
 )
 
 
