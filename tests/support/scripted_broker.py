@@ -44,6 +44,11 @@ class ScriptedBroker:
             key: (row.advertised_min, row.version_max) for key, row in API_TABLE.items()
         }
         self.settings: dict[str, str] = {}
+        # What the next requests for metadata are answered with instead.
+        self.metadata_script: deque[bytes] = deque()
+        self.topic = TOPIC
+        # Other brokers that metadata name.
+        self.others: Sequence[ScriptedBroker] = ()
         self._lock = Lock()
         self._sockets: set[socket.socket] = set()
         self._threads: list[Thread] = []
@@ -190,6 +195,8 @@ class ScriptedBroker:
         return encode_reply(request, fields)
 
     def _metadata(self, request: Request) -> bytes:
+        if self.metadata_script:
+            return self.metadata_script.popleft()
         partitions = [
             {
                 "error_code": 0,
@@ -204,15 +211,18 @@ class ScriptedBroker:
         ]
         topics = [
             {
-                "error_code": 0 if one.name == TOPIC else 3,
+                "error_code": 0 if one.name == self.topic else 3,
                 "name": one.name,
                 "topic_id": self.topic_id,
                 "is_internal": False,
-                "partitions": partitions if one.name == TOPIC else [],
+                "partitions": partitions if one.name == self.topic else [],
             }
             for one in request.body.topics
         ]
-        brokers = [{"node_id": 1, "host": "127.0.0.1", "port": self.port, "rack": None}]
+        brokers = [
+            {"node_id": number, "host": "127.0.0.1", "port": one.port, "rack": None}
+            for number, one in enumerate([self, *self.others], start=1)
+        ]
         fields = {
             "throttle_time": 0,
             "brokers": brokers,

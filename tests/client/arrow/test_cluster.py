@@ -16,7 +16,14 @@ from respool.client.arrow.errors import (
 from respool.client.arrow.offsets import EARLIEST, LATEST, OffsetAt, offsets_for, retention_of
 from respool.client.arrow.plan import Retention
 from respool.wire.api_table import Api
-from support.scripted_broker import TOPIC, ScriptedBroker
+from support.scripted_broker import HANG_UP, TOPIC, ScriptedBroker
+
+METADATA = {
+    "topics": [],
+    "allow_auto_topic_creation": False,
+    "include_cluster_authorized_operations": False,
+    "include_topic_authorized_operations": False,
+}
 
 
 def test_leaders_are_learnt_from_whichever_bootstrap_address_answers() -> None:
@@ -40,6 +47,26 @@ def test_a_topic_is_remembered_until_it_is_asked_for_anew() -> None:
         assert cluster.refresh(TOPIC).leaders[0] == Leader(broker=1, epoch=3)
         with pytest.raises(UnknownTopic):
             cluster.topic("nothing")
+
+
+def test_a_broker_that_does_not_answer_is_asked_last_the_next_time() -> None:
+    with ScriptedBroker() as broker, ScriptedBroker() as silent:
+        address = silent.address
+        silent.metadata_script += [HANG_UP, HANG_UP]
+        with Cluster(f"{address},{broker.address}") as cluster:
+            cluster.request_any(Api.METADATA, 10, METADATA)
+            cluster.request_any(Api.METADATA, 10, METADATA)
+        assert len(silent.metadata_script) == 1
+
+
+def test_a_topic_that_only_some_brokers_know_yet_is_found() -> None:
+    with ScriptedBroker() as behind, ScriptedBroker() as broker:
+        behind.topic = "other"
+        behind.others = [broker]
+        with Cluster(behind.address) as cluster:
+            assert cluster.topic(TOPIC).id == broker.topic_id
+            with pytest.raises(UnknownTopic):
+                cluster.topic("nothing")
 
 
 def test_a_broker_that_is_behind_does_not_bring_an_older_leader_back() -> None:

@@ -4,8 +4,10 @@ Small requests (metadata, offsets, coordinators) share one connection per broker
 or keeps several requests on their way, takes a connection of its own: `connect`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from threading import Event, Lock
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
@@ -19,6 +21,7 @@ from respool.client.arrow.errors import (
     BrokerRefused,
     BrokerUnreachable,
     ClientClosed,
+    ProtocolBroken,
     UnknownPartition,
     UnknownTopic,
 )
@@ -38,6 +41,8 @@ FIND_COORDINATOR_VERSION = 4
 _UNKNOWN_TOPIC = 3
 _LEADER_NOT_AVAILABLE = 5
 _INVALID_TOPIC = 17
+# How many brokers must not know a topic for it to be unknown.
+_ASKED_MAX = 3
 
 T = TypeVar("T")
 
@@ -114,6 +119,8 @@ class Cluster:
         self._lock = Lock()
         self._brokers: Mapping[int, tuple[str, int]] = {}
         self._topics: dict[str, TopicMap] = {}
+        # When those that answer no more failed to.
+        self._silent_at: dict[tuple[str, int], float] = {}
         self._doors: dict[tuple[str, int], _Door] = {}
         self._connections: set[Connection] = set()
 
@@ -224,18 +231,38 @@ class Cluster:
         Raises:
             BrokerUnreachable: none answers.
         """
-        with self._lock:
-            addresses = list(dict.fromkeys([*self._brokers.values(), *self._first]))
+        return next(self._replies(api, version, fields))
+
+    def _replies(self, api: Api, version: int, fields: Mapping[str, Any]) -> Iterator[Any]:
+        """The answer of one broker after the other, as far as they are taken. At least one, or it raises."""
         failure: BrokerUnreachable | None = None
-        for address in addresses:
+        asked: list[tuple[str, int]] = []
+        has_answer = False
+        while (address := self._next_address(asked)) is not None:
+            asked.append(address)
             try:
-                return self._ask(address, api, version, fields)
+                reply = self._ask(address, api, version, fields)
             except BrokerUnreachable as error:
                 failure = error
+                with self._lock:
+                    self._silent_at[address] = time.monotonic()
+                continue
+            with self._lock:
+                self._silent_at.pop(address, None)
+            has_answer = True
+            yield reply
+        if has_answer:
+            return
         assert failure is not None
         raise BrokerUnreachable(
-            f"no broker answers at {', '.join(f'{host}:{port}' for host, port in addresses)}; the last said: {failure}"
+            f"no broker answers at {', '.join(f'{host}:{port}' for host, port in asked)}; the last said: {failure}"
         ) from failure
+
+    def _next_address(self, asked: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
+        with self._lock:
+            left = [one for one in (*self._brokers.values(), *self._first) if one not in asked]
+            # Those that did not answer last time come last: one that is silent costs a whole timeout.
+            return min(left, key=lambda one: self._silent_at.get(one, 0.0), default=None)
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 
@@ -261,12 +288,17 @@ class Cluster:
             "include_cluster_authorized_operations": False,
             "include_topic_authorized_operations": False,
         }
-        reply = self.request_any(Api.METADATA, METADATA_VERSION, fields)
-        brokers = {one.node_id: (str(one.host), one.port) for one in reply.brokers}
-        (answer,) = reply.topics
-        with self._lock:
+        # A topic that was just made is not known to every broker at once.
+        for reply in islice(self._replies(Api.METADATA, METADATA_VERSION, fields), _ASKED_MAX):
+            brokers = {one.node_id: (str(one.host), one.port) for one in reply.brokers}
             if brokers:
-                self._brokers = brokers
+                with self._lock:
+                    self._brokers = brokers
+            if len(reply.topics) != 1:
+                raise ProtocolBroken(f"metadata of {len(reply.topics)} topics, asked for one")
+            (answer,) = reply.topics
+            if answer.error_code != _UNKNOWN_TOPIC:
+                break
         code = answer.error_code
         if code in {_UNKNOWN_TOPIC, _INVALID_TOPIC}:
             with self._lock:

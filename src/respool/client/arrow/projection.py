@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from respool.client.arrow.errors import BadArgument
 from respool.columnar.arrow_columns import ALL_COLUMNS as RECORD_COLUMNS
 from respool.columnar.arrow_columns import OFFSET, schema_of
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
 
 TOPIC, PARTITION = "topic", "partition"
 ALL_COLUMNS = (TOPIC, PARTITION, *RECORD_COLUMNS)
@@ -75,11 +79,24 @@ class Shaper:
     def _constant(self, key: str | int, rows: int, value: int) -> pa.Array:
         known = self._constants.get(key)
         if known is None or len(known) < rows:
-            known = pa.array(np.full(rows, value, dtype=np.int32))
+            known = _of_buffers(pa.int32(), np.full(rows, value, dtype=np.int32))
             if key == TOPIC:
-                known = pa.DictionaryArray.from_arrays(known, pa.array([self.topic]))
+                known = pa.DictionaryArray.from_arrays(known, _one_text(self.topic))
             self._constants[key] = known
         return known.slice(0, rows)
+
+
+# Not `pa.array` or `pa.scalar`: the first of them in a process imports pandas, which takes half a second.
+
+
+def _of_buffers(kind: pa.DataType, values: NDArray[Any], *more: pa.Buffer) -> pa.Array:
+    length = len(values) - len(more)
+    return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(values), *more])
+
+
+def _one_text(text: str) -> pa.Array:
+    data = text.encode()
+    return _of_buffers(pa.string(), np.array([0, len(data)], dtype=np.int32), pa.py_buffer(data))
 
 
 def _shown(columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -100,7 +117,10 @@ def _held(shown: tuple[str, ...], where: "pc.Expression | None") -> tuple[str, .
     """The shown columns, and those that `where` looks at besides."""
     if where is None:
         return shown
-    if not isinstance(where, pc.Expression):
+    # Not at the top: it takes a tenth of a second, and most reads have no `where`.
+    from pyarrow.compute import Expression
+
+    if not isinstance(where, Expression):
         raise BadArgument(
             f"where = {where!r}: an expression of pyarrow.compute, such as pc.field('partition') == 3"
         )
