@@ -195,6 +195,8 @@ class AsyncConsumer:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
                 # The lock is kept until the thread is out of it, however often we are cancelled.
+                if self._reader_or_none is not None:
+                    self._reader_or_none.is_given_up = True
                 while not running.done():
                     with suppress(asyncio.CancelledError):
                         await asyncio.wait([running])

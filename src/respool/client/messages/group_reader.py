@@ -65,6 +65,8 @@ class GroupReader:
         self._pending: rewind.Wish | None = None
         self._trouble: ClientError | None = None
         self.stopping = threading.Event()
+        # Nobody waits any more for what `prepare` waits for.
+        self.is_given_up = False
         self.kafka: Any = library.make(library.KafkaConsumer, settings)
         bootstrap = str(settings["bootstrap.servers"])
         try:
@@ -98,6 +100,7 @@ class GroupReader:
 
     def prepare(self, count: int, wait_s: float) -> None:
         """What was handed over before is done; have messages at hand, if any come in time."""
+        self.is_given_up = False
         if self._commits_by_itself:
             self._progress.on_done()
             if self._is_commit_due():
@@ -124,7 +127,8 @@ class GroupReader:
                 # None of it was handed over, so it comes again when whoever is told goes on.
                 self.go_back(batch)
                 raise
-            if (left <= 0 or self.stopping.is_set()) and not self._buffer:
+            is_over = left <= 0 or self.stopping.is_set() or self.is_given_up
+            if is_over and not self._buffer:
                 self._raise_trouble()
                 return
 

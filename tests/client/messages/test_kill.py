@@ -1,0 +1,213 @@
+"""`kill -9` of a program that uses the message client, and of the broker under it: how often is each message handled?
+
+At most once: never twice. At least once: never not at all. Exactly once: once.
+"""
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import respool
+from client.messages.conftest import SETTINGS
+from client.messages.worker import Worker
+from respool.client.messages.errors import ClientError, DeliveryFailed
+from support.broker_process import BrokerProcess
+from support.confluent_client import ConfluentClient
+from support.topics import Topics
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.crash, pytest.mark.xdist_group("kill")]
+
+PARTITIONS = 2
+KILLS = 4
+
+
+class Story:
+    def __init__(self, broker: BrokerProcess, topics: Topics, folder: Path) -> None:
+        self.broker = broker
+        self.topics = topics
+        self.effects = folder / "effects"
+        self.target = topics.new("target", partitions=PARTITIONS)
+        self.source = ""
+        self.messages = 0
+
+    def fill(self, messages: int, *, partitions: int) -> None:
+        self.source = self.topics.new("source", partitions=partitions)
+        self.messages = messages
+        with respool.Producer(self.broker.address, pace="throughput") as producer:
+            for number in range(messages):
+                producer.send(self.source, str(number), partition=number % partitions)
+
+    def worker(self, delivery: str, **wish: Any) -> Worker:
+        return Worker(
+            self.broker.address,
+            delivery=delivery,
+            source=self.source,
+            target=self.target,
+            effects=str(self.effects),
+            # Groups remember a static member's topics.
+            name=f"worker of {self.source}",
+            **wish,
+        )
+
+    def handled(self) -> Counter[int]:
+        text = self.effects.read_text() if self.effects.exists() else ""
+        return Counter(map(int, text.split()))
+
+    def made(self) -> Counter[int]:
+        """What a read_committed reader finds in the target."""
+        places = [(self.target, number) for number in range(PARTITIONS)]
+        found = ConfluentClient().read(self.broker.address, places)
+        return Counter(int(one.value or b"") for messages in found.values() for one in messages)
+
+
+@pytest.fixture
+def story(broker: BrokerProcess, topics: Topics, tmp_path: Path) -> Story:
+    return Story(broker, topics, tmp_path)
+
+
+# -- at a moment of our choice
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["blocking", "async"])
+@pytest.mark.parametrize(
+    ("delivery", "die", "times"),
+    [
+        # Committed, and then not handled: lost.
+        ("at-most-once", "before", 0),
+        ("at-most-once", "after", 1),
+        ("at-least-once", "before", 1),
+        # Handled, and then not committed: twice.
+        ("at-least-once", "after", 2),
+    ],
+)
+def test_the_message_in_hand_when_it_dies_is_handled_as_often_as_was_promised(
+    story: Story, delivery: str, die: str, times: int, is_async: bool
+) -> None:
+    story.fill(12, partitions=1)
+    exact = {"pace": "latency", "commit_every_ms": 0, "is_async": is_async}
+    assert story.worker(delivery, die=die, die_at=7, **exact).wait() == -9
+    assert story.worker(delivery, **exact).wait() == 0
+    assert story.handled() == Counter({**dict.fromkeys(range(12), 1), 7: times}) - Counter()
+
+
+@pytest.mark.parametrize("die", ["before", "after"])
+def test_what_was_written_in_a_transaction_that_died_is_there_once(story: Story, die: str) -> None:
+    story.fill(12, partitions=1)
+    assert story.worker("exactly-once", die=die, die_at=7).wait() == -9
+    assert story.worker("exactly-once").wait() == 0
+    assert story.made() == Counter(range(12))
+
+
+# -- at any moment
+
+
+def _kill_at_random(story: Story, delivery: str, *, seed: int, pace: str = "balanced") -> None:
+    """Let it work in several lives, each ended in the middle of something, and the last one to the end."""
+    dice = random.Random(seed)
+    story.fill(3_000, partitions=PARTITIONS)
+    for _ in range(KILLS):
+        goal = story.handled().total() + dice.randrange(1, story.messages // KILLS - 200)
+        worker = story.worker(delivery, pace=pace)
+        wait_until(
+            lambda goal=goal, worker=worker: (
+                story.handled().total() >= goal or not worker.is_running
+            ),  # type: ignore[misc]
+            f"{goal} done",
+            seconds=30,
+        )
+        assert worker.is_running, "all was done before the last kill"
+        worker.kill()
+    assert story.worker(delivery, pace=pace).wait() == 0
+
+
+def test_at_most_once_never_handles_a_message_twice(story: Story) -> None:
+    _kill_at_random(story, "at-most-once", seed=1)
+    handled = story.handled()
+    assert max(handled.values()) == 1
+    # A crash loses no more than what was taken at once.
+    assert story.messages - KILLS * 100 <= len(handled) <= story.messages
+
+
+def test_at_least_once_handles_every_message(story: Story) -> None:
+    _kill_at_random(story, "at-least-once", seed=2)
+    handled = story.handled()
+    assert set(handled) == set(range(story.messages))
+    assert handled.total() < 2 * story.messages
+
+
+def test_exactly_once_makes_one_of_each_message(story: Story) -> None:
+    _kill_at_random(story, "exactly-once", seed=3)
+    assert story.made() == Counter(range(story.messages))
+
+
+# -- the broker dies under a producer
+
+
+@pytest.fixture
+def mortal(tmp_path: Path) -> Any:
+    with BrokerProcess(tmp_path / "data", SETTINGS) as broker:
+        yield broker
+
+
+def _send_while_it_dies(broker: BrokerProcess, delivery: Any) -> tuple[list[int], int]:
+    """What is in the log afterwards, and how many messages the producer said were not delivered."""
+    topic = Topics(broker.address).new("sent")
+    failed = 0
+    with respool.Producer(broker.address, delivery=delivery, pace="latency") as producer:
+        for number in range(2_000):
+            if number % 500 == 250:
+                broker.kill()
+                broker.start()
+            try:
+                producer.send(topic, str(number))
+            except DeliveryFailed as error:
+                failed += error.count
+                producer.send(topic, str(number))
+        try:
+            producer.flush()
+        except DeliveryFailed as error:
+            failed += error.count
+    (messages,) = ConfluentClient().read(broker.address, [(topic, 0)]).values()
+    return [int(one.value or b"") for one in messages], failed
+
+
+def test_an_at_least_once_producer_delivers_all_in_order_whenever_the_broker_dies(
+    mortal: BrokerProcess,
+) -> None:
+    sent, failed = _send_while_it_dies(mortal, "at-least-once")
+    assert failed == 0
+    # Idempotent as well: what was sent again is there once.
+    assert sent == list(range(2_000))
+
+
+def test_an_at_most_once_producer_delivers_nothing_twice(mortal: BrokerProcess) -> None:
+    sent, _ = _send_while_it_dies(mortal, "at-most-once")
+    assert max(Counter(sent).values()) == 1
+    assert len(sent) > 1_000
+
+
+def test_a_transaction_over_which_the_broker_dies_counts_once_or_is_said_not_to(
+    mortal: BrokerProcess,
+) -> None:
+    topic = Topics(mortal.address).new("sent")
+    committed: list[int] = []
+    with respool.Producer(
+        mortal.address, delivery="exactly-once", transactional_id="writer"
+    ) as producer:
+        for number in range(20):
+            try:
+                with producer.transaction():
+                    producer.send(topic, str(number))
+                    if number % 7 == 3:
+                        mortal.kill()
+                        mortal.start()
+            except ClientError:
+                continue
+            committed.append(number)
+    (messages,) = ConfluentClient().read(mortal.address, [(topic, 0)]).values()
+    assert [int(one.value or b"") for one in messages] == committed
+    assert len(committed) >= 17

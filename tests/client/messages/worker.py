@@ -1,0 +1,139 @@
+"""A program that uses the message client, as a process that is killed at the worst moment.
+
+The process's side (`main`) handles messages: its effect is a line in a file, or, exactly once, a message in another
+topic. It kills itself (`kill -9`) at the offset it is told, before or after the effect, or is killed from outside. The
+test's side is `Worker`.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import respool
+
+IDLE_S = 2.0
+# So that a kill from outside finds it at work.
+WORK_S = 0.001
+
+
+class Worker:
+    def __init__(self, address: str, **wish: Any) -> None:
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "client.messages.worker",
+                json.dumps({"address": address, **wish}),
+            ],
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        self._process.kill()
+        self.wait()
+
+    def wait(self) -> int:
+        """Its exit code; -9 when it was killed, by itself or another. Anything else must be 0."""
+        _, errors = self._process.communicate(timeout=60)
+        code = self._process.returncode
+        assert code in {0, -signal.SIGKILL}, errors[-4000:].decode()
+        return code
+
+
+class Effects:
+    """The process's side of what it does with a message."""
+
+    def __init__(self, wish: dict[str, Any]) -> None:
+        self._wish = wish
+        self._file = os.open(wish["effects"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def handle(self, message: respool.Message) -> None:
+        self.maybe_die(message, "before")
+        self.work(message)
+        self.maybe_die(message, "after")
+
+    def work(self, message: respool.Message) -> None:
+        time.sleep(WORK_S)
+        # One write is one line, also when the next moment is the last.
+        os.write(self._file, (message.value or b"") + b"\n")
+
+    def maybe_die(self, message: respool.Message, when: str) -> None:
+        if self._wish.get("die_at") == message.offset and self._wish.get("die") == when:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    wish = json.loads(sys.argv[1])
+    if wish["delivery"] == "exactly-once":
+        _transform(wish)
+    elif wish.get("is_async"):
+        asyncio.run(_handle_async(wish))
+    else:
+        _handle(wish)
+
+
+def _arguments(wish: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "topics": wish["source"],
+        "group": wish["name"],
+        "bootstrap": wish["address"],
+        "delivery": wish["delivery"],
+        "pace": wish.get("pace", "balanced"),
+        "commit_every_ms": wish.get("commit_every_ms", 50),
+        # The next life takes this one's partitions at once.
+        "instance": wish["name"],
+    }
+
+
+def _handle(wish: dict[str, Any]) -> None:
+    effects = Effects(wish)
+    with respool.Consumer(**_arguments(wish)) as consumer:
+        for message in consumer.messages(idle_s=IDLE_S):
+            effects.handle(message)
+
+
+async def _handle_async(wish: dict[str, Any]) -> None:
+    effects = Effects(wish)
+    async with respool.AsyncConsumer(**_arguments(wish)) as consumer:
+        async for message in consumer.messages(idle_s=IDLE_S):
+            effects.handle(message)
+
+
+def _transform(wish: dict[str, Any]) -> None:
+    effects = Effects(wish)
+    with (
+        respool.Producer(
+            wish["address"],
+            delivery="exactly-once",
+            transactional_id=wish["name"],
+            pace="latency",
+        ) as producer,
+        respool.Consumer(**_arguments(wish)) as consumer,
+    ):
+        for transaction in consumer.transactions(producer, messages_max=50, idle_s=IDLE_S):
+            with transaction:
+                for message in transaction:
+                    effects.maybe_die(message, "before")
+                    # Only for who wants to know how far it is: this file knows no transactions.
+                    effects.work(message)
+                    producer.send(
+                        wish["target"], message.value, message.key, partition=message.partition
+                    )
+                    if wish.get("die_at") == message.offset:
+                        producer.flush()
+                    effects.maybe_die(message, "after")
+
+
+if __name__ == "__main__":
+    main()
