@@ -35,6 +35,7 @@ CONNECT_SECONDS = 10.0
 # A topic just made is not known to every broker at once.
 TOPIC_SECONDS = 3.0
 _RETRY_SECONDS = 0.1
+_TOLD_SECONDS = 30.0
 
 # librdkafka's own codes begin with an underscore.
 PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001
@@ -92,6 +93,20 @@ FENCED = frozenset(
 )
 
 
+class LibraryLog:
+    """librdkafka's log, in Python's; that a broker cannot be reached is said now and then, not at every attempt."""
+
+    def __init__(self) -> None:
+        self._told_at = -_TOLD_SECONDS
+
+    def log(self, level: int, message: str, *arguments: object) -> None:
+        if arguments and arguments[0] == "FAIL":
+            level = logging.DEBUG
+            if time.monotonic() - self._told_at >= _TOLD_SECONDS:
+                level, self._told_at = logging.WARNING, time.monotonic()
+        log.log(level, message, *arguments)
+
+
 def make(kind: Callable[..., Made], settings: Mapping[str, object]) -> Made:
     """A librdkafka client of this kind; its log goes to Python's.
 
@@ -99,7 +114,7 @@ def make(kind: Callable[..., Made], settings: Mapping[str, object]) -> Made:
         BadArgument: there is no such setting, or no such value of it.
     """
     try:
-        return kind(dict(settings), logger=log)
+        return kind(dict(settings), logger=LibraryLog())
     except (KafkaException, TypeError, ValueError) as error:
         raise BadArgument(
             f"librdkafka refuses a setting: {reason(error)}; its CONFIGURATION.md lists them all"
