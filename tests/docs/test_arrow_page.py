@@ -33,6 +33,16 @@ def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
     assert "begin at its end with since='latest'" in refused
     assert counted == "[(20,)]\n"
     assert followed == "None\n"
+    _, wrote, shared_out, _, ended, unwritten = outputs[8:]
+    assert wrote.startswith("3 rows in ")
+    assert " 6 in (offsets " in shared_out
+    assert ended.splitlines() == [
+        "Ended(is_commit=True, was_before=False)",
+        "Ended(is_commit=True, was_before=True)",
+    ]
+    assert unwritten == (
+        "nothing was written: topic 'fares' has no partition 7; it has 3: 0 to 2\n"
+    )
 
 
 def test_the_example_counts_the_rides_of_three_days(tmp_path: Path) -> None:
