@@ -361,6 +361,18 @@ def test_ctrl_c_ends_a_process_that_waits_for_messages(
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
+def test_a_first_read_does_not_wait_for_pandas(broker: BrokerProcess, shared: str) -> None:
+    code = (
+        "import respool, sys\n"
+        f"respool.read_table({shared!r}, bootstrap={broker.address!r})\n"
+        "print('pandas' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
 def test_a_process_that_forgets_its_stream_ends(broker: BrokerProcess, shared: str) -> None:
     code = (
         "import respool\n"

@@ -8,11 +8,16 @@ Three kinds, by who can do something about it:
 - the history itself changed while it was read: `TopicRecreated`, `LogTruncated`, `RetentionOvertook`.
 """
 
+from typing import Any
+
 from respool.model.errors import RespoolError
 
 
 class ClientError(RespoolError):
-    """Everything the columnar client raises on purpose."""
+    """Everything the columnar client raises on purpose. It can be sent to other processes, numbers and all."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.args, self.__dict__)
 
 
 class BadArgument(ClientError, ValueError):
@@ -126,3 +131,13 @@ class BatchDamaged(ReadError):
 
 class PartitionUnavailable(ReadError):
     """Nobody could be read from for `retry_ms`. Everything before `offset` was handed out."""
+
+
+def _restore(
+    kind: type[ClientError], arguments: tuple[Any, ...], fields: dict[str, Any]
+) -> ClientError:
+    """Its own `__init__` makes the message, which is there already."""
+    error = kind.__new__(kind)
+    error.args = arguments
+    error.__dict__.update(fields)
+    return error
