@@ -15,7 +15,7 @@ from typing import Any, Self
 from uuid import UUID, uuid4
 
 from respool.model.topic_config import DAY_MS
-from respool.records.batch import read_header
+from respool.records.batch import Codec, read_header
 from respool.records.build import NewRecord, build_batch
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.codec import Request, api_versions_fallback, decode_request, encode_reply
@@ -81,14 +81,20 @@ class ScriptedBroker:
     def end(self) -> int:
         return max((read_header(one).next_offset for one in self.batches), default=self.log_start)
 
-    def append(self, *values: bytes, epoch: int | None = None, times: Sequence[int] = ()) -> None:
+    def append(
+        self,
+        *values: bytes,
+        epoch: int | None = None,
+        times: Sequence[int] = (),
+        codec: Codec = Codec.NONE,
+    ) -> None:
         """One batch."""
         records = [
             NewRecord(value=value, timestamp_ms=times[number] if times else 1_000)
             for number, value in enumerate(values)
         ]
         leader_epoch = self.leader_epoch if epoch is None else epoch
-        batch = build_batch(records, base_offset=self.end, leader_epoch=leader_epoch)
+        batch = build_batch(records, base_offset=self.end, leader_epoch=leader_epoch, codec=codec)
         self.batches.append(batch)
 
     def hang_up(self) -> None:

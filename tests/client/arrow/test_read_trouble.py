@@ -8,6 +8,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from respool.client.arrow import fetcher
+from respool.client.arrow.cluster import Cluster
 from respool.client.arrow.errors import (
     BatchDamaged,
     BrokerRefused,
@@ -22,8 +24,9 @@ from respool.client.arrow.errors import (
     UnknownTopic,
     VersionUnsupported,
 )
-from respool.client.arrow.read import read_table, stream_batches
-from respool.client.arrow.stream import BatchStream
+from respool.client.arrow.read import plan_read, read_range, read_table, stream_batches
+from respool.client.arrow.stream import BatchStream, ReadSettings
+from respool.records.batch import Codec
 from respool.wire.api_table import Api
 from respool.wire.codec import Request
 from respool.wire.hot_replies import FetchedPartition
@@ -150,6 +153,38 @@ def test_a_broker_without_topic_ids_is_asked_by_name(broker: ScriptedBroker) -> 
     assert values(table(broker)) == written
 
 
+def test_a_leader_that_is_silent_is_given_up_and_asked_again(broker: ScriptedBroker) -> None:
+    written = fill(broker)
+    silence = threading.Event()
+
+    def say_nothing(_: Request) -> bytes:
+        silence.wait(10)
+        return HANG_UP
+
+    broker.script += [one_batch(broker), say_nothing]
+    with Cluster(broker.address, request_timeout_ms=100) as cluster:
+        plan = plan_read(cluster, TOPIC)
+        with read_range(cluster, plan, 0) as reading:
+            assert [one for batch in reading for one in values(batch)] == written
+    silence.set()
+
+
+def test_compressed_batches_are_handed_on_in_turns_and_none_is_forgotten(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        broker.append(b"%d" % number * 1_000, codec=Codec.ZSTD)
+    large = b"x" * 50_000
+    broker.append(large, codec=Codec.LZ4)
+    broker.append(b"end")
+    monkeypatch.setattr(fetcher, "DECOMPRESSED_AT_ONCE", 2_000)
+    with stream(broker, follow=False) as reading:
+        rows = [values(batch) for batch in reading]
+    # A batch that is larger than a turn brings a larger turn.
+    assert [len(one) for one in rows] == [2, 2, 3]
+    assert [one[:1] for turn in rows for one in turn] == [b"0", b"1", b"2", b"3", b"4", b"x", b"e"]
+
+
 # -- what does not pass ------------------------------------------------------------------------------------------------
 
 
@@ -266,6 +301,21 @@ def test_a_damaged_batch_ends_the_read_after_everything_before_it(broker: Script
         assert dict(reading.positions) == {0: 4}
     with pytest.raises(BatchDamaged):
         table(broker)
+
+
+def test_a_batch_that_holds_too_much_is_refused_after_everything_before_it(
+    broker: ScriptedBroker,
+) -> None:
+    broker.append(b"first", codec=Codec.GZIP)
+    broker.append(b"x" * 50_000, codec=Codec.GZIP)
+    with Cluster(broker.address) as cluster:
+        plan = plan_read(cluster, TOPIC)
+        settings = ReadSettings(decompressed_max=10_000)
+        with read_range(cluster, plan, 0, settings=settings) as reading:
+            assert values(next(reading)) == [b"first"]
+            with pytest.raises(BatchDamaged, match="more than 10000 bytes") as caught:
+                next(reading)
+    assert caught.value.offset == 1
 
 
 def test_a_partition_that_was_not_asked_for_is_refused(broker: ScriptedBroker) -> None:
