@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from respool.client.arrow.cursor import FETCH_BYTES_MIN, Cursor, Step
 from respool.client.arrow.errors import LogTruncated, RetentionOvertook
-from respool.client.arrow.fetch_reply import FetchedPart
 from respool.records.build import NewRecord, build_batch
+from respool.wire.fetch_reply import FetchedPart
 
 TOPIC = uuid4()
 

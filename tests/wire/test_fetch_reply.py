@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.client.arrow.errors import ProtocolBroken
-from respool.client.arrow.fetch_reply import FetchedPart, read_fetch_reply
 from respool.wire.api_table import Api
 from respool.wire.client_codec import decode_reply
+from respool.wire.errors import RequestMalformed
+from respool.wire.fetch_reply import FetchedPart, read_fetch_reply
 from respool.wire.hot_replies import (
     FetchedPartition,
     FetchedTopic,
@@ -53,11 +53,12 @@ def test_everything_the_broker_says_is_read_as_kio_reads_it(
     version: int, found: list[FetchedTopic], code: int
 ) -> None:
     endpoints = [NodeEndpoint(1, "host", 9092)] if version >= 16 else []
-    frame = frame_of(version, found, error_code=code, node_endpoints=endpoints)
-    error, parts = read_fetch_reply(frame, version)
+    frame = frame_of(version, found, error_code=code, session_id=9, node_endpoints=endpoints)
+    seen = read_fetch_reply(frame, version)
     reply = decode_reply(Api.FETCH, version, bytes(frame))
-    assert error == reply.error_code == code
-    assert [in_words(part) for part in parts] == [
+    assert seen.error_code == reply.error_code == code
+    assert seen.session_id == reply.session_id == 9
+    assert [in_words(part) for part in seen.parts] == [
         in_words_of_kio(topic, one) for topic in reply.responses for one in topic.partitions
     ]
 
@@ -73,24 +74,24 @@ def test_a_reply_that_is_cut_or_garbled_is_refused_or_read_but_never_reaches_bey
         at = data.draw(st.integers(4, len(frame) - 1))
         frame[at] = data.draw(st.integers(0, 255))
     try:
-        _, parts = read_fetch_reply(memoryview(frame), version)
-    except ProtocolBroken:
+        seen = read_fetch_reply(memoryview(frame), version)
+    except RequestMalformed:
         return
-    assert sum(len(part.records) for part in parts) <= len(frame)
+    assert sum(len(part.records) for part in seen.parts) <= len(frame)
 
 
 def test_every_reply_that_is_cut_short_is_refused() -> None:
     one = FetchedPartition(0, 0, 9, 9, 0, b"records", [(1, 2)], diverging_epoch=(1, 2))
     frame = frame_of(13, [FetchedTopic("rides", uuid4(), [one])])
     for size in range(4, len(frame)):
-        with pytest.raises(ProtocolBroken):
+        with pytest.raises(RequestMalformed):
             read_fetch_reply(frame[:size], 13)
 
 
 def test_records_are_not_copied() -> None:
     one = FetchedPartition(0, 0, 9, 9, 0, b"a" * 1000)
     frame = bytearray(frame_of(13, [FetchedTopic("rides", uuid4(), [one])]))
-    _, (part,) = read_fetch_reply(memoryview(frame), 13)
+    (part,) = read_fetch_reply(memoryview(frame), 13).parts
     at = frame.index(b"aaa")
     frame[at] = ord("b")
     assert part.records[0] == ord("b")
