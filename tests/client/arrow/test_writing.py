@@ -85,7 +85,7 @@ def values(received: Sequence[Received]) -> list[int]:
 def test_every_field_is_read_back_by_other_clients(
     broker: BrokerProcess, topics: Topics, codec: Any, client: KafkaClient
 ) -> None:
-    topic = topics.new("fields")
+    topic = topics.new("fields", retention_ms=-1)
     result = write_table(table_of(MESSAGES), topic, compression=codec, bootstrap=broker.address)
     assert result.partitions[topic, 0].first_offset == 0
     assert result.partitions[topic, 0].last_offset == len(MESSAGES) - 1
@@ -98,7 +98,7 @@ def test_every_field_is_read_back_by_other_clients(
 def test_what_is_written_is_read_back_as_the_same_table(
     broker: BrokerProcess, topics: Topics
 ) -> None:
-    topic = topics.new("round-trip")
+    topic = topics.new("round-trip", retention_ms=-1)
     sent = table_of(MESSAGES)
     write_table(sent, topic, bootstrap=broker.address)
     found = respool.read_table(topic, bootstrap=broker.address)
@@ -147,7 +147,7 @@ def test_a_stream_of_batches_is_taken(broker: BrokerProcess, topics: Topics) -> 
 
 
 def test_rows_without_a_time_get_the_time_of_writing(broker: BrokerProcess, topics: Topics) -> None:
-    topic = topics.new("times")
+    topic = topics.new("times", retention_ms=-1)
     table = pa.table({"value": ["a", "b"], "timestamp": pa.array([None, START_MS], pa.int64())})
     write_table(table, topic, bootstrap=broker.address)
     first, second = CLIENTS["confluent"].read(broker.address, [(topic, 0)])[topic, 0]
@@ -239,6 +239,21 @@ def test_small_writes_leave_when_they_have_lingered(broker: BrokerProcess, topic
         # Nobody flushes; it waits for messages, not for time.
         found = CLIENTS["confluent"].read_from(broker.address, (topic, 0), 0, count=3)
     assert values(found) == [0, 1, 2]
+
+
+def test_a_topic_that_has_grown_is_noticed(
+    broker: BrokerProcess, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = topics.new("growing")
+    by_row = {"partitioner": "round-robin", "linger_ms": 0}
+    with ArrowProducer(broker.address, **by_row) as producer:  # type: ignore[arg-type]
+        producer.write(numbers(4), topic)
+        topics.grow(topic, partitions=2)
+        producer.write(numbers(4), topic)
+        assert producer.flush().partitions.keys() == {(topic, 0)}
+        monkeypatch.setattr("respool.client.arrow.producer.METADATA_SECONDS_MAX", 0.0)
+        producer.write(numbers(4), topic)
+        assert producer.flush().partitions.keys() == {(topic, 0), (topic, 1)}
 
 
 # Promises.

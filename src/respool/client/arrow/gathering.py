@@ -12,8 +12,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from respool.client.arrow.errors import ClientError
-
 
 class Routed(NamedTuple):
     """Rows, and where each goes."""
@@ -35,7 +33,7 @@ class Gathering:
         self._waiting: list[Routed] = []
         self._waiting_bytes = 0
         # What went wrong while nobody was looking; told at the next call.
-        self._trouble: ClientError | None = None
+        self._trouble: Exception | None = None
         self._due = Condition(Lock())
         self._due_at: float | None = None
         self._is_stopping = False
@@ -94,7 +92,7 @@ class Gathering:
                     continue
                 try:
                     self.drain()
-                except ClientError as error:
+                except Exception as error:  # noqa: BLE001 - whatever it is, the next caller must hear of it.
                     self._trouble = error
 
     def _wait_until_due(self) -> bool:

@@ -45,6 +45,8 @@ BUFFER_BYTES = 64 * 1024 * 1024
 # Of a table as much is looked at in one go; memory beside the encoded batches is in proportion to it.
 PIECE_BYTES = 16 * 1024 * 1024
 BATCH_BYTES_MIN = 1_024
+# A topic that has grown is noticed within this time, as by other clients.
+METADATA_SECONDS_MAX = 300.0
 
 
 class ArrowProducer:
@@ -139,6 +141,7 @@ class ArrowProducer:
         self._gathering = Gathering(linger_ms, self._writing, self._pack)
         self._routers: dict[str, Router] = {}
         self._limits: dict[str, int] = {}
+        self._seen_at: dict[str, float] = {}
         self._is_closed = False
 
     def __enter__(self) -> Self:
@@ -345,7 +348,7 @@ class ArrowProducer:
             self._transactions.check_open()
         elif self._is_idempotent and self._delivery.identity is None:
             self._delivery.identity = self._cluster.retrying(lambda: new_identity(self._cluster))
-        seen = self._cluster.topic(topic)
+        seen = self._topic(topic)
         if topic not in self._limits:
             limit = self._cluster.retrying(lambda: batch_bytes_max(self._cluster, topic))
             self._limits[topic] = limit or 2**31 - 1
@@ -356,6 +359,15 @@ class ArrowProducer:
                 # Producers that all began with the first partition would fill it before the others.
                 first=random.randrange(max(1, seen.partitions)),  # noqa: S311
             )
+        return seen
+
+    def _topic(self, name: str) -> TopicMap:
+        """As it was seen lately: a topic may get more partitions."""
+        now = time.monotonic()
+        if now - self._seen_at.setdefault(name, now) < METADATA_SECONDS_MAX:
+            return self._cluster.topic(name)
+        seen = self._cluster.retrying(lambda: self._cluster.refresh(name))
+        self._seen_at[name] = now
         return seen
 
     def _check_all(self, batches: list[pa.RecordBatch], columns: Columns, topic: str) -> None:
@@ -383,7 +395,10 @@ class ArrowProducer:
             partitions=topic.partitions,
         )
         routed = Routed(topic.name, records, partitions, sizes, _wall_ms())
-        self._gathering.add(routed, alone_from=self._batch_bytes)
+        # What fills a batch for each partition gains nothing from waiting.
+        self._gathering.add(
+            routed, alone_from=min(self._batch_bytes * topic.partitions, PIECE_BYTES)
+        )
 
     def _check_sizes(self, sizes: NDArray[np.int64], topic: str, first_row: int) -> None:
         limit = self._limits[topic]
