@@ -12,6 +12,7 @@ from kafka.partitioner.default import DefaultPartitioner
 
 from respool.client.arrow.errors import BadArgument, UnknownPartition
 from respool.client.arrow.routing import Partitioner, Router
+from respool.records.batch import HEADER_BYTES
 
 # As Kafka's own tests have them (UtilsTest.testMurmur2).
 JAVA_VECTORS = {
@@ -24,10 +25,8 @@ JAVA_VECTORS = {
 }
 
 
-def router(
-    partitioner: Partitioner = "murmur2", *, batch_bytes: int = 100, first: int = 0
-) -> Router:
-    return Router("rides", partitioner, batch_bytes=batch_bytes, first=first)
+def router(partitioner: Partitioner = "murmur2", *, room: int = 100, first: int = 0) -> Router:
+    return Router("rides", partitioner, batch_bytes=HEADER_BYTES + room, first=first)
 
 
 def route(
@@ -99,9 +98,15 @@ def test_a_key_s_type_does_not_change_its_partition(kind: pa.DataType) -> None:
 
 
 def test_rows_without_a_key_fill_a_batch_for_one_partition_and_then_for_the_next() -> None:
-    one = router(batch_bytes=30, first=2)
+    one = router(room=30, first=2)
     assert route(one, None, partitions=3, count=7) == [2, 2, 2, 0, 0, 0, 1]
     assert route(one, None, partitions=3, count=4) == [1, 1, 2, 2]
+
+
+def test_a_row_larger_than_a_batch_has_a_turn_of_its_own() -> None:
+    one = router(room=30)
+    assert route(one, None, partitions=3, sizes=[100, 10, 10, 100, 10], count=5) == [0, 1, 1, 2, 0]
+    assert route(one, None, partitions=3, sizes=[30, 10], count=2) == [1, 2]
 
 
 @given(sizes=st.lists(st.integers(1, 50), min_size=1, max_size=40), cut_at=st.integers(0, 40))

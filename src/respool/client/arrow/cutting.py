@@ -34,18 +34,19 @@ def cut(
     if not len(partitions):
         return
     room = batch_bytes - HEADER_BYTES
-    for partition, rows in _by_partition(partitions):
+    # Rows that lie together are not gathered, if that makes few batches more.
+    runs_max = 2 * int(sizes.sum()) // room
+    for partition, rows in _by_partition(partitions, runs_max):
         ends = np.cumsum(sizes[rows])
         for begin, end, size in _pieces(ends, room):
             yield Cut(partition, _part(rows, begin, end), end - begin, size + HEADER_BYTES)
 
 
-def _by_partition(partitions: NDArray[np.int32]) -> Iterator[tuple[int, Rows]]:
+def _by_partition(partitions: NDArray[np.int32], runs_max: int) -> Iterator[tuple[int, Rows]]:
     changes = np.flatnonzero(partitions[1:] != partitions[:-1]) + 1
     starts = np.concatenate(([0], changes))
     owners = partitions[starts]
-    if len(np.unique(owners)) == len(owners):
-        # Each has all its rows together, as where there is one partition only.
+    if len(starts) <= runs_max or len(np.unique(owners)) == len(owners):
         stops = np.concatenate((changes, [len(partitions)]))
         for owner, start, stop in zip(
             owners.tolist(), starts.tolist(), stops.tolist(), strict=True

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from respool.client.arrow.errors import BadArgument, UnknownPartition
 from respool.columnar.murmur import murmur2_partitions
+from respool.records.batch import HEADER_BYTES
 
 PartitionerFunction: TypeAlias = Callable[[pa.Array, pa.Array, int], Any]
 Partitioner: TypeAlias = Literal["murmur2", "round-robin"] | PartitionerFunction
@@ -35,7 +36,7 @@ class Router:
             )
         self._topic = topic
         self._partitioner = partitioner
-        self._batch_bytes = batch_bytes
+        self._batch_room = batch_bytes - HEADER_BYTES
         # Producers that begin at different partitions do not all fill the first one.
         self._turn = first
         # Bytes that the partition whose turn it is has got.
@@ -105,16 +106,25 @@ class Router:
         return by_key
 
     def _sticky(self, sizes: NDArray[np.int64], partitions: int) -> NDArray[np.int32]:
-        if not len(sizes):
-            return np.empty(0, dtype=np.int32)
-        ends = np.cumsum(sizes) + self._filled
-        # A row belongs to the batch in which it begins.
-        turns = (ends - sizes) // self._batch_bytes
-        found = (turns + self._turn) % partitions
-        last = int(ends[-1])
-        self._turn = (self._turn + last // self._batch_bytes) % partitions
-        self._filled = last % self._batch_bytes
-        return found.astype(np.int32)
+        """As many rows to one partition as fill a batch, then as many to the next. A step for each batch."""
+        found: NDArray[np.int32] = np.empty(len(sizes), dtype=np.int32)
+        ends = np.cumsum(sizes)
+        begin, before = 0, 0
+        while begin < len(sizes):
+            room = self._batch_room - self._filled
+            end = int(np.searchsorted(ends, before + room, side="right"))
+            if end == begin and not self._filled:
+                # Larger than a batch: it gets one all the same.
+                end = begin + 1
+            found[begin:end] = self._turn
+            if end < len(sizes):
+                self._turn = (self._turn + 1) % partitions
+                self._filled = 0
+            elif end > begin:
+                self._filled = min(self._filled + int(ends[-1]) - before, self._batch_room)
+            if end > begin:
+                begin, before = end, int(ends[end - 1])
+        return found
 
     def _checked(self, given: Any, count: int, partitions: int) -> NDArray[np.int32]:
         if isinstance(given, pa.ChunkedArray):
