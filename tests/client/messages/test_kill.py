@@ -211,3 +211,29 @@ def test_a_transaction_over_which_the_broker_dies_counts_once_or_is_said_not_to(
     (messages,) = ConfluentClient().read(mortal.address, [(topic, 0)]).values()
     assert [int(one.value or b"") for one in messages] == committed
     assert len(committed) >= 17
+
+
+@pytest.mark.parametrize("delivery", ["at-most-once", "at-least-once"])
+def test_a_consumer_lives_through_the_death_of_its_broker(
+    mortal: BrokerProcess, delivery: Any
+) -> None:
+    topic = Topics(mortal.address).new("sent")
+    found: list[int] = []
+    with respool.Consumer(
+        topic, group="g", bootstrap=mortal.address, delivery=delivery, commit_every_ms=0
+    ) as consumer:
+        for life in range(3):
+            with respool.Producer(mortal.address) as producer:
+                for number in range(50 * life, 50 * life + 50):
+                    producer.send(topic, str(number))
+            end = 50 * life + 49
+            while not found or found[-1] != end:
+                message = consumer.poll(0.2)
+                if message is not None:
+                    found.append(int(message.value or b""))
+            mortal.kill()
+            mortal.start()
+    if delivery == "at-most-once":
+        assert found == list(range(150))
+    else:
+        assert sorted(set(found)) == list(range(150))

@@ -27,11 +27,11 @@ from respool.client.messages.errors import (
 )
 from respool.client.messages.library import KafkaException, TopicPartition, log
 from respool.client.messages.message import Message, Place, as_datetime
+from respool.client.messages.position import Positions
 from respool.client.messages.progress import Progress
 
 # librdkafka is left so often while nothing comes, to hear Ctrl-C and `stop`.
 _SLICE_SECONDS = 0.25
-_ASK_SECONDS = 10.0
 
 
 class GroupReader:
@@ -68,6 +68,7 @@ class GroupReader:
         # Nobody waits any more for what `prepare` waits for.
         self.is_given_up = False
         self.kafka: Any = library.make(library.KafkaConsumer, settings)
+        self._positions = Positions(self.kafka, is_incremental=self._is_incremental)
         bootstrap = str(settings["bootstrap.servers"])
         try:
             for topic in topics:
@@ -144,9 +145,12 @@ class GroupReader:
 
     def _receive(self, wait_s: float, count: int) -> list[Message]:
         """What librdkafka has, and no wait for more than the first. Its callbacks run in here."""
-        found = self.kafka.consume(1, wait_s)
-        if found and count > 1:
-            found += self.kafka.consume(count - 1, 0)
+        try:
+            found = self.kafka.consume(1, wait_s)
+            if found and count > 1:
+                found += self.kafka.consume(count - 1, 0)
+        except KafkaException as error:
+            raise ReceiveFailed(f"messages cannot be read: {library.reason(error)}") from error
         made = [_message(one) for one in found if one.error() is None or self._on_error(one)]
         # Whose partition was taken away meanwhile is another's to read.
         return [one for one in made if one.place in self._assigned]
@@ -200,7 +204,7 @@ class GroupReader:
             log.info("nothing is handed over before it is committed: %s", library.reason(error))
             # In a group whose members give up everything to be dealt anew, that is about to happen.
             if code not in library.REBALANCED or self._is_incremental:
-                self._go_to(_firsts(batch))
+                self._positions.go_to(_firsts(batch), assigned=self._assigned)
             return []
         return batch
 
@@ -320,12 +324,12 @@ class GroupReader:
             place: offset for place, offset in _firsts(messages).items() if place in self._assigned
         }
         self._drop(here)
-        self._go_to(here)
+        self._positions.go_to(here, assigned=self._assigned)
 
     def _move(self, targets: Mapping[Place, int]) -> None:
         """To other offsets, and have the group know: whoever has the partition next goes on from there."""
         self._drop(targets)
-        self._go_to(targets)
+        self._positions.go_to(targets, assigned=self._assigned)
         for place in targets:
             self._lost.pop(place, None)
         try:
@@ -344,32 +348,6 @@ class GroupReader:
         self._progress.forget(gone)
         self._buffer = deque(one for one in self._buffer if one.place not in gone)
 
-    def _go_to(self, targets: Mapping[Place, int]) -> None:
-        """Have librdkafka read on from there."""
-        stuck: dict[Place, int] = {}
-        for place, offset in targets.items():
-            try:
-                self.kafka.seek(TopicPartition(*place, offset))
-            except KafkaException:
-                # It does not read there yet, or no longer, and only takes an offset together with an assignment.
-                stuck[place] = offset
-        if stuck:
-            self._assign_at(stuck)
-
-    def _assign_at(self, targets: Mapping[Place, int]) -> None:
-        moved = [TopicPartition(*place, offset) for place, offset in targets.items()]
-        if self._is_incremental:
-            self.kafka.incremental_unassign(moved)
-            self.kafka.incremental_assign(moved)
-            return
-        others = self.kafka.position(
-            [TopicPartition(*place) for place in self._assigned - set(targets)]
-        )
-        for one in others:
-            if one.offset < 0:
-                one.offset = library.OFFSET_STORED
-        self.kafka.assign(moved + others)
-
     def _place(self) -> None:
         """Begin where a new group begins; or say that what the group wants to read has been deleted."""
         told, self._unplaced = self._unplaced & self._assigned, set()
@@ -378,7 +356,7 @@ class GroupReader:
         new: dict[Place, int] = {}
         again: dict[Place, int] = {}
         try:
-            wanted = self._wanted()
+            wanted = self._positions.wanted(self._assigned)
             for place, (low, high) in rewind.bounds(self.kafka, wanted).items():
                 offset = wanted[place]
                 if offset is None:
@@ -394,21 +372,9 @@ class GroupReader:
             log.info("where to begin is asked again later: %s", library.reason(error))
             self._unplaced |= told
             return
-        self._go_to(again)
+        self._positions.go_to(again, assigned=self._assigned)
         if new:
             self._move(new)
-
-    def _wanted(self) -> dict[Place, int | None]:
-        """The next offset of each place: after what was taken, else what the group has committed, else None."""
-        places = [TopicPartition(*place) for place in self._assigned]
-        wanted = {(one.topic, one.partition): one.offset for one in self.kafka.position(places)}
-        unread = [one for one in places if wanted[one.topic, one.partition] < 0]
-        if unread:
-            for one in self.kafka.committed(unread, timeout=_ASK_SECONDS):
-                if one.error is not None:
-                    raise KafkaException(one.error)
-                wanted[one.topic, one.partition] = one.offset
-        return {place: offset if offset >= 0 else None for place, offset in wanted.items()}
 
     def _apply_pending(self, batch: list[Message]) -> list[Message]:
         wish, self._pending = self._pending, None
