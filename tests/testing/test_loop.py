@@ -43,6 +43,20 @@ def test_what_became_due_has_run_in_its_order_and_what_did_not_has_not() -> None
     run(story())
 
 
+def test_timers_of_whoever_crashed_never_ring() -> None:
+    async def story() -> None:
+        loop = running()
+        seen: list[str] = []
+        for one in range(200):
+            loop.call_later(10 + one, seen.append, "before")
+        loop.cancel_timers()
+        loop.call_later(10, seen.append, "after")
+        await loop.move_on(1_000_000, is_busy=idle)
+        assert seen == ["after"]
+
+    run(story())
+
+
 def test_sleeps_and_timeouts_end_with_the_time() -> None:
     async def wait_in_vain() -> str:
         try:

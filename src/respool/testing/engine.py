@@ -244,6 +244,7 @@ class Engine:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._loop.cancel_timers()
         if listener is not None:
             await _close_door(listener)
             _close_connections(listener)

@@ -9,7 +9,10 @@ own loop.
 import asyncio
 import selectors
 import time
+import weakref
 from collections.abc import Callable
+from contextvars import Context
+from typing import Any
 
 # However much clients keep the broker busy: who moved the time on waits no longer than this for it to settle.
 SETTLE_S_MAX = 10.0
@@ -19,12 +22,37 @@ class MovableLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         # Before the loop is set up: that asks for the time.
         self.shift_ms = 0
+        # Those who asked for a timer may have gone since, and most timers are never cancelled.
+        self._timers: list[weakref.ref[asyncio.TimerHandle]] = []
+        self._timers_max = 64
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self.selector = _TellingSelector(self._on_idle)
         super().__init__(self.selector)
 
     def time(self) -> float:
         return super().time() + self.shift_ms / 1000
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = super().call_at(when, callback, *args, context=context)
+        self._timers.append(weakref.ref(timer))
+        if len(self._timers) > self._timers_max:
+            self._timers = [one for one in self._timers if one() is not None]
+            self._timers_max = 64 + 2 * len(self._timers)
+        return timer
+
+    def cancel_timers(self) -> None:
+        """Nothing that was put off until later will happen: whoever did so has crashed."""
+        for one in self._timers:
+            timer = one()
+            if timer is not None:
+                timer.cancel()
+        self._timers = []
 
     async def move_on(self, ms: int, *, is_busy: Callable[[], bool]) -> bool:
         """Let so much time have passed, and return when what became due is done: whether that came in time.
