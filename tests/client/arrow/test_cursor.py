@@ -1,5 +1,6 @@
 """One partition while it is read: no gap and nothing twice, whoever answers."""
 
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.client.arrow.cursor import FETCH_BYTES_MIN, Cursor, Step
-from respool.client.arrow.errors import LogTruncated, RetentionOvertook
+from respool.client.arrow.errors import BatchDamaged, LogTruncated, RetentionOvertook
 from respool.records.build import NewRecord, build_batch
 from respool.wire.fetch_reply import FetchedPart
 
@@ -88,8 +89,17 @@ def test_every_offset_is_taken_once_however_replies_are_cut(
 @given(st.binary(max_size=300))
 def test_bytes_that_are_no_batches_do_not_break_it(records: bytes) -> None:
     reading = cursor(position=5)
-    reading.on_answer(part(records))
+    with suppress(BatchDamaged):
+        reading.on_answer(part(records))
     assert reading.position >= 5
+
+
+def test_batches_whose_offsets_go_back_are_refused_and_nothing_moves() -> None:
+    reading = cursor(position=5)
+    for records in (batch(50, 5) + batch(10, 5), batch(5, 5) + batch(9, 1), batch(-9, 5)):
+        with pytest.raises(BatchDamaged, match="log verify"):
+            reading.on_answer(part(records))
+        assert reading.position == 5
 
 
 def test_a_log_that_lost_what_was_read_ends_the_read_and_says_from_where() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import respool
-from respool.client.arrow import fetcher
+from respool.client.arrow import pieces
 from respool.records.batch import Codec
 from respool.records.build import NewRecord, build_batch
 from support.all_clients import CLIENTS
@@ -154,7 +154,7 @@ def test_aborted_and_open_transactions_are_left_out_unless_asked_for(
     broker: BrokerProcess, topics: Topics, codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What was fetched is decoded in several turns, which must not forget who has aborted.
-    monkeypatch.setattr(fetcher, "DECOMPRESSED_AT_ONCE", 30)
+    monkeypatch.setattr(pieces, "DECOMPRESSED_AT_ONCE", 30)
     topic = topics.new("transactions")
     first = producer(broker.address, transactional_id=f"{topic}-1", compression_type=codec)
     second = producer(broker.address, transactional_id=f"{topic}-2", compression_type=codec)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
 
-from respool.client.arrow.errors import LogTruncated, RetentionOvertook
-from respool.records.batch import HEADER_BYTES, LENGTH_BYTES
+from respool.client.arrow.errors import BatchDamaged, LogTruncated, RetentionOvertook
+from respool.records.batch import HEADER_BYTES, LENGTH_BYTES, MAGIC, MAGIC_AT
 from respool.wire.fetch_reply import FetchedPart
 
 OFFSET_OUT_OF_RANGE = 1
@@ -64,6 +64,7 @@ class Cursor:
         Raises:
             LogTruncated: the broker's log does not have what was taken.
             RetentionOvertook: messages from the position on have been deleted.
+            BatchDamaged: batches do not follow each other.
         """
         if part.error_code == OFFSET_OUT_OF_RANGE:
             return Step.ASK_BOUNDS
@@ -88,23 +89,40 @@ class Cursor:
 
     def _advance(self, records: memoryview) -> Step:
         at, size = 0, len(records)
-        position, epoch = self.position, self.last_epoch
+        position, epoch, offset_min = self.position, self.last_epoch, 0
         while size - at >= HEADER_BYTES:
             base_offset, length, leader_epoch = _OFFSET_LENGTH_EPOCH(records, at)
             following = at + LENGTH_BYTES + length
             if length < 0 or following > size:
                 break
+            if records[at + MAGIC_AT] != MAGIC:
+                # Of an old format. Taken, so that the decoder says so.
+                position = max(position, base_offset + 1)
+                break
             next_offset = (
                 base_offset + _LAST_OFFSET_DELTA(records, at + _LAST_OFFSET_DELTA_AT)[0] + 1
             )
+            # No checksum covers a batch's offset. One that is wrong looks like a gap, unless the next gives it away.
+            if not offset_min <= base_offset < next_offset:
+                raise self._out_of_order(base_offset, offset_min)
+            offset_min = next_offset
             position, epoch = max(position, next_offset), leader_epoch
             at = following
         if position == self.position:
             # A batch that is cut off, or none: the next fetch asks for this partition first, and then it comes whole.
             return Step.WAIT
-        self.bytes_per_offset = at / (position - self.position)
+        self.bytes_per_offset = max(at, 1) / (position - self.position)
         self.position, self.last_epoch = position, epoch
         return Step.TAKE
+
+    def _out_of_order(self, base_offset: int, offset_min: int) -> BatchDamaged:
+        return BatchDamaged(
+            f"a batch with offset {base_offset} comes where it should be {offset_min} or later, so one of them is "
+            "damaged: check the broker's log (`respool log verify`)",
+            topic=self.topic,
+            partition=self.partition,
+            offset=self.position,
+        )
 
     def _truncated(self, log_end: int) -> LogTruncated:
         return LogTruncated(

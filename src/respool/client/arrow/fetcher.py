@@ -19,7 +19,6 @@ from respool.client.arrow.cluster import Cluster, refused
 from respool.client.arrow.connection import Connection, ReplyBuffer
 from respool.client.arrow.cursor import Cursor, Step
 from respool.client.arrow.errors import (
-    BatchDamaged,
     BrokerRefused,
     BrokerUnreachable,
     ClientClosed,
@@ -38,11 +37,9 @@ from respool.client.arrow.offsets import (
     isolation_level,
     offsets_for,
 )
-from respool.client.arrow.outlet import Outlet, Piece
+from respool.client.arrow.outlet import Outlet
 from respool.client.arrow.patience import Patience
-from respool.client.arrow.projection import Projection
-from respool.columnar.decode import DECOMPRESSED_MAX, decode
-from respool.columnar.errors import BatchTooLarge, BatchUnreadable
+from respool.client.arrow.pieces import PieceMaker
 from respool.wire.api_table import Api
 from respool.wire.errors import RequestMalformed
 from respool.wire.fetch_reply import TOPIC_IDS_FROM, FetchedPart, read_fetch_reply
@@ -50,8 +47,6 @@ from respool.wire.fetch_reply import TOPIC_IDS_FROM, FetchedPart, read_fetch_rep
 # 12 has names, 13 ids: asked by id, a topic that was made again is not taken for the one before. Kafka 4.x: 4 to 17.
 FETCH_VERSIONS = (12, 13)
 WAIT_MAX_MS = 500
-# When so much has been decompressed it is handed on, and the rest of what was fetched comes after it.
-DECOMPRESSED_AT_ONCE = 32 * 1024 * 1024
 DISCOVER_EVERY_S = 5.0
 
 
@@ -60,10 +55,6 @@ class FetchSettings:
     isolation: Isolation
     fetch_bytes: int
     retry_ms: int
-    since_ms: int | None = None
-    until_ms: int | None = None
-    # The most bytes that one compressed batch may hold.
-    decompressed_max: int = DECOMPRESSED_MAX
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,8 +90,8 @@ class Fetcher:
         topic_id: UUID | None,
         cursors: Sequence[Cursor],
         *,
-        projection: Projection,
         settings: FetchSettings,
+        pieces: PieceMaker,
         outlet: Outlet,
         known_partitions: int | None = None,
     ) -> None:
@@ -113,8 +104,7 @@ class Fetcher:
         self._topic_id = topic_id
         self._settings = settings
         self._outlet = outlet
-        self._columns = projection.decoded
-        self._shape = projection.new_shaper().shape
+        self._pieces = pieces
         # Those that got something go to the end, so that each has its turn.
         self._readings = [self._reading(cursor) for cursor in cursors]
         self._lines: dict[int, _Line] = {}
@@ -269,7 +259,7 @@ class Fetcher:
     def _take(self, broker: int, line: _Line, parts: Sequence[FetchedPart]) -> None:
         asked = {one.cursor.partition: one for one in line.asked}
         line.asked = ()
-        has_records = any(part.records for part in parts)
+        served = {part.partition for part in parts if part.records}
         taken: list[tuple[_Reading, int, FetchedPart]] = []
         try:
             for part in parts:
@@ -277,7 +267,7 @@ class Fetcher:
                 if one is None:
                     raise ProtocolBroken(f"broker {broker} sent {part.partition}, unasked")
                 begin = one.cursor.position
-                if self._on_answer(one, part, has_records=has_records):
+                if self._on_answer(one, part, is_crowded=bool(served - {part.partition})):
                     taken.append((one, begin, part))
             for one in asked.values():
                 self._fail(
@@ -291,24 +281,22 @@ class Fetcher:
         finally:
             # Also when another partition ends the read: positions have moved behind these.
             for one, begin, part in taken:
-                self._show(one.cursor, begin, part)
+                self._pieces.hand_on(one.cursor, begin, part)
 
-    def _on_answer(self, one: _Reading, part: FetchedPart, *, has_records: bool) -> bool:
-        """Whether there are records of it. `has_records`: whether the reply has any, of any partition."""
+    def _on_answer(self, one: _Reading, part: FetchedPart, *, is_crowded: bool) -> bool:
+        """Whether there are records to take. `is_crowded`: others have some in this reply."""
         step = one.cursor.on_answer(part)
         match step:
             case Step.TAKE:
                 one.patience.calm()
                 return True
-            case Step.WAIT if one.cursor.end is None or has_records:
-                # Who follows has nothing to do at the end of the log but to wait, and others may have had their turn.
+            case Step.WAIT if is_crowded or (one.cursor.end is None and not part.records):
+                # Others had their turn; and who follows has nothing to do at the end of the log but to wait.
                 one.patience.calm()
             case Step.WAIT:
-                self._fail(
-                    one,
-                    ClientError(f"its leader shows nothing up to offset {one.cursor.end}"),
-                    waits=False,
-                )
+                shown = "only a part of a batch" if part.records else "nothing"
+                error = ClientError(f"its leader shows {shown} there")
+                self._fail(one, error, waits=False)
             case Step.ASK_BOUNDS:
                 self._on_out_of_range(one)
             case Step.RETRY:
@@ -327,56 +315,6 @@ class Fetcher:
         if start is not None and end is not None:
             one.cursor.on_bounds(start.offset, end.offset)
         self._fail(one, ClientError(f"offset {one.cursor.position} was out of range for a moment"))
-
-    def _show(self, cursor: Cursor, begin: int, part: FetchedPart) -> None:
-        """Decode what was fetched from `begin` on, and hand it on."""
-        # The cursor has moved behind all of it; another one may end within.
-        stop = cursor.position if cursor.end is None else min(cursor.position, cursor.end)
-        limit = min(DECOMPRESSED_AT_ONCE, self._settings.decompressed_max)
-        while begin < stop:
-            try:
-                begin = self._show_some(cursor, begin, stop, part, limit)
-            except BatchTooLarge as error:
-                if limit == self._settings.decompressed_max:
-                    raise self._damaged(cursor, begin, part, error) from error
-                # One batch alone holds more than is handed on at once.
-                limit = self._settings.decompressed_max
-            except BatchUnreadable as error:
-                raise self._damaged(cursor, begin, part, error) from error
-
-    def _show_some(
-        self, cursor: Cursor, begin: int, stop: int, part: FetchedPart, limit: int
-    ) -> int:
-        decoded = decode(
-            part.records,
-            begin=begin,
-            end=stop,
-            columns=self._columns,
-            since_ms=self._settings.since_ms,
-            until_ms=self._settings.until_ms,
-            aborted=part.aborted,
-            decompressed_max=limit,
-        )
-        next_offset = max(begin, decoded.next_offset)
-        assert next_offset > begin, (cursor, begin, decoded.next_offset)
-        shaped = [self._shape(batch, cursor.partition) for batch in decoded.batches]
-        kept = [batch for batch in shaped if batch is not None]
-        for batch in kept[:-1]:
-            # Not all of these offsets yet: only the last piece says so.
-            self._outlet.put(Piece(partition=cursor.partition, batch=batch, next_offset=begin))
-        last = kept[-1] if kept else None
-        self._outlet.put(Piece(partition=cursor.partition, batch=last, next_offset=next_offset))
-        return next_offset
-
-    def _damaged(
-        self, cursor: Cursor, begin: int, part: FetchedPart, error: BatchUnreadable
-    ) -> BatchDamaged:
-        """Hand on what comes before the batch, and say what is wrong with it."""
-        while begin < error.offset:
-            begin = self._show_some(
-                cursor, begin, error.offset, part, self._settings.decompressed_max
-            )
-        return BatchDamaged(str(error), topic=self._topic, partition=cursor.partition, offset=begin)
 
     # -- trouble -------------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from respool.client.arrow.errors import BadArgument
 from respool.client.arrow.fetcher import Fetcher, FetchSettings
 from respool.client.arrow.offsets import Isolation
 from respool.client.arrow.outlet import Outlet, Piece
+from respool.client.arrow.pieces import PieceMaker
 from respool.client.arrow.plan import PartitionRange, ReadPlan
 from respool.client.arrow.projection import Projection
 from respool.columnar.decode import DECOMPRESSED_MAX
@@ -84,9 +85,6 @@ class BatchStream(Iterator[pa.RecordBatch]):
             isolation=settings.isolation,
             fetch_bytes=settings.fetch_bytes,
             retry_ms=cluster.retry_ms,
-            since_ms=plan.since_ms,
-            until_ms=plan.until_ms,
-            decompressed_max=settings.decompressed_max,
         )
         # Seen first, so that nothing is begun where there is no such topic.
         cluster.topic(plan.topic)
@@ -98,8 +96,14 @@ class BatchStream(Iterator[pa.RecordBatch]):
                 plan.topic,
                 plan.topic_id,
                 [_cursor(plan.topic, one) for one in share],
-                projection=projection,
                 settings=fetch,
+                pieces=PieceMaker(
+                    projection,
+                    outlet,
+                    since_ms=plan.since_ms,
+                    until_ms=plan.until_ms,
+                    decompressed_max=settings.decompressed_max,
+                ),
                 outlet=outlet,
                 known_partitions=known_partitions if number == 0 else None,
             )
