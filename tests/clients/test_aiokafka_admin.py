@@ -1,7 +1,7 @@
 """aiokafka's admin client, which speaks the oldest versions of all: every call that a single node can serve."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,9 +11,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import InvalidPartitionsError
 
+from respool.testing import Broker
 from support.aiokafka_client import AiokafkaClient
-from support.broker_process import BrokerProcess
 from support.message import Message
+from support.quick_broker import quick_broker
 from support.topics import Topics
 
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("aiokafka-admin")]
@@ -22,9 +23,20 @@ UNKNOWN_TOPIC = 3
 ALREADY_EXISTS = 36
 
 
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with quick_broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def topics(broker: Broker) -> Topics:
+    return Topics(broker.bootstrap)
+
+
 @asynccontextmanager
-async def admin_of(broker: BrokerProcess) -> AsyncIterator[AIOKafkaAdminClient]:
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
+async def admin_of(broker: Broker) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
     await admin.start()
     try:
         yield admin
@@ -32,7 +44,7 @@ async def admin_of(broker: BrokerProcess) -> AsyncIterator[AIOKafkaAdminClient]:
         await admin.close()
 
 
-def ask(broker: BrokerProcess, call: Callable[[AIOKafkaAdminClient], Awaitable[Any]]) -> Any:
+def ask(broker: Broker, call: Callable[[AIOKafkaAdminClient], Awaitable[Any]]) -> Any:
     async def run() -> Any:
         async with admin_of(broker) as admin:
             return await call(admin)
@@ -40,14 +52,14 @@ def ask(broker: BrokerProcess, call: Callable[[AIOKafkaAdminClient], Awaitable[A
     return asyncio.run(run())
 
 
-def settings_of(broker: BrokerProcess, topic: str) -> dict[str, str]:
+def settings_of(broker: Broker, topic: str) -> dict[str, str]:
     resource = ConfigResource(ConfigResourceType.TOPIC, topic)
     (reply,) = ask(broker, lambda admin: admin.describe_configs([resource]))
     (described,) = reply.resources
     return {entry[0]: entry[1] for entry in described[4]}
 
 
-def test_topics_are_created_listed_described_and_deleted(broker: BrokerProcess) -> None:
+def test_topics_are_created_listed_described_and_deleted(broker: Broker) -> None:
     wish = NewTopic("made", 2, 1, topic_configs={"retention.ms": "5000"})
     created = ask(broker, lambda admin: admin.create_topics([wish]))
     assert [(name, code) for name, code, _ in created.topic_errors] == [("made", 0)]
@@ -64,7 +76,7 @@ def test_topics_are_created_listed_described_and_deleted(broker: BrokerProcess) 
     assert gone.topic_error_codes == [("made", UNKNOWN_TOPIC)]
 
 
-def test_the_cluster_is_this_node(broker: BrokerProcess) -> None:
+def test_the_cluster_is_this_node(broker: Broker) -> None:
     cluster = ask(broker, lambda admin: admin.describe_cluster())
     assert cluster["controller_id"] == 1
     assert [(one["host"], one["port"]) for one in cluster["brokers"]] == [
@@ -72,7 +84,7 @@ def test_the_cluster_is_this_node(broker: BrokerProcess) -> None:
     ]
 
 
-def test_settings_are_described_and_altered(broker: BrokerProcess, topics: Topics) -> None:
+def test_settings_are_described_and_altered(broker: Broker, topics: Topics) -> None:
     topic = topics.new("tuned", segment_bytes=9000)
     assert settings_of(broker, topic)["segment.bytes"] == "9000"
     change = ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "5000"})
@@ -81,7 +93,7 @@ def test_settings_are_described_and_altered(broker: BrokerProcess, topics: Topic
     assert (settings["retention.ms"], settings["segment.bytes"]) == ("5000", "1073741824")
 
 
-def test_partitions_can_be_added_and_not_taken_away(broker: BrokerProcess, topics: Topics) -> None:
+def test_partitions_can_be_added_and_not_taken_away(broker: Broker, topics: Topics) -> None:
     topic = topics.new("growing")
     more = ask(broker, lambda admin: admin.create_partitions({topic: NewPartitions(3)}))
     assert more.topic_errors == [(topic, 0, None)]
@@ -89,12 +101,12 @@ def test_partitions_can_be_added_and_not_taken_away(broker: BrokerProcess, topic
         ask(broker, lambda admin: admin.create_partitions({topic: NewPartitions(2)}))
 
 
-def test_deleted_records_move_the_start(broker: BrokerProcess, topics: Topics) -> None:
+def test_deleted_records_move_the_start(broker: Broker, topics: Topics) -> None:
     topic = topics.new("shortened")
     messages = [Message(value=b"%d" % number) for number in range(10)]
-    AiokafkaClient().write(broker.address, (topic, 0), messages)
+    AiokafkaClient().write(broker.bootstrap, (topic, 0), messages)
     place = TopicPartition(topic, 0)
     wish = {place: RecordsToDelete(before_offset=4)}
     assert ask(broker, lambda admin: admin.delete_records(wish)) == {place: 4}
-    received = AiokafkaClient().read(broker.address, [(topic, 0)])[topic, 0]
+    received = AiokafkaClient().read(broker.bootstrap, [(topic, 0)])[topic, 0]
     assert [one.offset for one in received] == list(range(4, 10))

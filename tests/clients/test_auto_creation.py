@@ -11,49 +11,53 @@ from confluent_kafka import KafkaError
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
+from respool.testing import Broker
 from support.all_clients import each_client
-from support.broker_process import BrokerProcess
 from support.confluent_client import ConfluentClient, Deliveries, consumer, producer
 from support.kcat_client import KCAT, MISSING, KcatFailed, kcat
 from support.message import KafkaClient, Message
+from support.quick_broker import quick_broker
 from support.topics import Topics
 
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("auto-creation")]
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    settings = {"num_partitions": 3}
-    with BrokerProcess(tmp_path_factory.mktemp("generous") / "data", settings) as running:
+def broker() -> Iterator[Broker]:
+    with quick_broker({"num_partitions": 3}) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def topics(broker: Broker) -> Topics:
+    return Topics(broker.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def strict() -> Iterator[Broker]:
     """A broker that creates only what it is told to."""
-    settings = {"auto_create_topics": False}
-    with BrokerProcess(tmp_path_factory.mktemp("strict") / "data", settings) as running:
+    with quick_broker({"auto_create_topics": False}) as running:
         yield running
 
 
-def names(broker: BrokerProcess) -> set[str]:
-    return set(Topics(broker.address).admin.list_topics(timeout=10).topics)
+def names(broker: Broker) -> set[str]:
+    return set(Topics(broker.bootstrap).admin.list_topics(timeout=10).topics)
 
 
 @pytest.mark.parametrize("client", each_client())
 def test_writing_to_a_topic_creates_it_with_the_brokers_number_of_partitions(
-    broker: BrokerProcess, topics: Topics, client: KafkaClient
+    broker: Broker, topics: Topics, client: KafkaClient
 ) -> None:
     topic = f"made-by-{client.name}"
-    client.write(broker.address, (topic, 2), [Message(value=b"v")], idempotent=False)
+    client.write(broker.bootstrap, (topic, 2), [Message(value=b"v")], idempotent=False)
     assert len(topics.admin.list_topics(topic, timeout=10).topics[topic].partitions) == 3
-    assert client.bounds(broker.address, (topic, 2)) == (0, 1)
+    assert client.bounds(broker.bootstrap, (topic, 2)) == (0, 1)
 
 
 def test_a_client_that_does_not_want_to_create_topics_is_told_there_is_none(
-    broker: BrokerProcess,
+    broker: Broker,
 ) -> None:
-    reader = consumer(broker.address, allow_auto_create_topics=False)
+    reader = consumer(broker.bootstrap, allow_auto_create_topics=False)
     answer = reader.list_topics("not-made", timeout=10).topics["not-made"]
     reader.close()
     assert answer.error is not None
@@ -61,9 +65,9 @@ def test_a_client_that_does_not_want_to_create_topics_is_told_there_is_none(
     assert "not-made" not in names(broker)
 
 
-def test_a_strict_broker_refuses_confluents_producer(strict: BrokerProcess) -> None:
+def test_a_strict_broker_refuses_confluents_producer(strict: Broker) -> None:
     sender = producer(
-        strict.address, message_timeout_ms=3_000, topic_metadata_propagation_max_ms=100
+        strict.bootstrap, message_timeout_ms=3_000, topic_metadata_propagation_max_ms=100
     )
     told = Deliveries()
     sender.produce("unknown", b"v", on_delivery=told)
@@ -72,17 +76,17 @@ def test_a_strict_broker_refuses_confluents_producer(strict: BrokerProcess) -> N
     assert "unknown" not in names(strict)
 
 
-def test_a_strict_broker_refuses_kafka_pythons_producer(strict: BrokerProcess) -> None:
-    sender = KafkaProducer(bootstrap_servers=strict.address, max_block_ms=500)
+def test_a_strict_broker_refuses_kafka_pythons_producer(strict: Broker) -> None:
+    sender = KafkaProducer(bootstrap_servers=strict.bootstrap, max_block_ms=500)
     with pytest.raises(KafkaPythonError):
         sender.send("unknown", b"v").get(10)
     sender.close()
     assert "unknown" not in names(strict)
 
 
-def test_a_strict_broker_refuses_aiokafkas_producer(strict: BrokerProcess) -> None:
+def test_a_strict_broker_refuses_aiokafkas_producer(strict: Broker) -> None:
     async def send() -> None:
-        sender = AIOKafkaProducer(bootstrap_servers=strict.address, request_timeout_ms=500)
+        sender = AIOKafkaProducer(bootstrap_servers=strict.bootstrap, request_timeout_ms=500)
         await sender.start()
         try:
             await sender.send("unknown", b"v")
@@ -95,21 +99,23 @@ def test_a_strict_broker_refuses_aiokafkas_producer(strict: BrokerProcess) -> No
 
 
 @pytest.mark.skipif(KCAT is None, reason=MISSING)
-def test_a_strict_broker_refuses_kcat(strict: BrokerProcess) -> None:
+def test_a_strict_broker_refuses_kcat(strict: Broker) -> None:
     with pytest.raises(KcatFailed, match=r"(?i)unknown topic"):
         kcat(
-            strict.address, "-P", "-t", "unknown", "-Xtopic.metadata.propagation.max.ms=100",
+            strict.bootstrap, "-P", "-t", "unknown", "-Xtopic.metadata.propagation.max.ms=100",
             "-Xmessage.timeout.ms=3000", given="v\n",
         )  # fmt: skip
     assert "unknown" not in names(strict)
 
 
-def test_a_consumer_that_was_there_before_its_topic_reads_it(strict: BrokerProcess) -> None:
+def test_a_consumer_that_was_there_before_its_topic_reads_it(strict: Broker) -> None:
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(ConfluentClient().read_from, strict.address, ("late", 0), 0, count=1)
-        Topics(strict.address).create("late")
+        waiting = pool.submit(
+            ConfluentClient().read_from, strict.bootstrap, ("late", 0), 0, count=1
+        )
+        Topics(strict.bootstrap).create("late")
         ConfluentClient().write(
-            strict.address, ("late", 0), [Message(value=b"here")], idempotent=False
+            strict.bootstrap, ("late", 0), [Message(value=b"here")], idempotent=False
         )
         (received,) = waiting.result(20)
     assert received.value == b"here"

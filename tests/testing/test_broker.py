@@ -281,6 +281,7 @@ def test_it_leaves_the_users_logging_alone(caplog: pytest.LogCaptureFixture) -> 
         broker.restart()
     assert logging.getLogger("respool").level == before
     assert not logging.getLogger("respool").handlers
+    assert not logging.getLogger("asyncio").handlers
     assert caplog.records == []
 
 

@@ -155,6 +155,10 @@ class Broker:
         return f"{HOST}:{self._port}"
 
     @property
+    def host(self) -> str:
+        return HOST
+
+    @property
     def port(self) -> int:
         return int(self.bootstrap.rpartition(":")[2])
 

@@ -15,7 +15,10 @@ from respool.testing.home import LOG_FORMAT, ORDER_S_MAX, with_log
 from respool.testing.loop import MovableLoop
 from respool.testing.plan import Plan
 
+THREAD_NAME = "respool-test-broker"
 LOG_LINES_MAX = 2_000
+# asyncio tells there of tasks that failed and that nobody asked.
+_LOGGERS = ("respool", "asyncio")
 
 
 class ThreadHome:
@@ -26,11 +29,12 @@ class ThreadHome:
         self._ordering = threading.Lock()
         self._log = _Log()
         self._loop = MovableLoop()
-        self._thread = threading.Thread(target=self._run, name="respool-test-broker", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
         self._thread.start()
         _homes.add(self)
         self._engine = Engine(plan, self._loop)
-        logging.getLogger("respool").addHandler(self._log)
+        for name in _LOGGERS:
+            logging.getLogger(name).addHandler(self._log)
 
     def call(self, name: str, /, **arguments: Any) -> Any:
         with self._ordering:
@@ -49,7 +53,8 @@ class ThreadHome:
         except BrokerFailed as error:
             raise BrokerFailed(f"{error}{with_log(self.log)}") from error
         finally:
-            logging.getLogger("respool").removeHandler(self._log)
+            for name in _LOGGERS:
+                logging.getLogger(name).removeHandler(self._log)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(ORDER_S_MAX)
 
@@ -82,6 +87,9 @@ class _Log(logging.Handler):
         self.lines: deque[str] = deque(maxlen=LOG_LINES_MAX)
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name == "asyncio" and record.threadName != THREAD_NAME:
+            # That is the user's own loop.
+            return
         self.lines.append(self.format(record))
 
 
