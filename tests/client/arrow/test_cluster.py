@@ -4,7 +4,7 @@ from threading import Thread
 
 import pytest
 
-from respool.client.arrow.cluster import Cluster, Leader, TopicMap, _newer, refused
+from respool.client.arrow.cluster import Cluster, refused
 from respool.client.arrow.errors import (
     BadArgument,
     BrokerUnreachable,
@@ -15,6 +15,7 @@ from respool.client.arrow.errors import (
 )
 from respool.client.arrow.offsets import EARLIEST, LATEST, OffsetAt, offsets_for, retention_of
 from respool.client.arrow.plan import Retention
+from respool.client.arrow.topic_map import Leader, TopicMap, newer_of
 from respool.wire.api_table import Api
 from support.scripted_broker import HANG_UP, TOPIC, ScriptedBroker
 
@@ -77,7 +78,7 @@ def test_a_broker_that_is_behind_does_not_bring_an_older_leader_back() -> None:
         }
         return TopicMap(name="rides", id=None, leaders=leaders)
 
-    merged = _newer(seen(5, 5, 5, 5), seen(4, 6, None))
+    merged = newer_of(seen(5, 5, 5, 5), seen(4, 6, None))
     assert list(merged.leaders) == [0, 1, 2, 3]
     assert merged.leaders == seen(5, 6, None, 5).leaders
 

@@ -11,7 +11,6 @@ from itertools import islice
 from threading import Event, Lock
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
-from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -22,10 +21,10 @@ from respool.client.arrow.errors import (
     BrokerUnreachable,
     ClientClosed,
     ProtocolBroken,
-    UnknownPartition,
     UnknownTopic,
 )
 from respool.client.arrow.patience import Patience
+from respool.client.arrow.topic_map import TopicMap, newer_of, topic_map_of
 from respool.model.errors import SettingsError
 from respool.model.settings import parse_address
 from respool.wire.api_table import Api
@@ -45,36 +44,6 @@ _INVALID_TOPIC = 17
 _ASKED_MAX = 3
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leader:
-    broker: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicMap:
-    """A topic as metadata show it."""
-
-    name: str
-    # None with brokers that do not have ids.
-    id: UUID | None
-    # Partition number -> who leads it; None while nobody does.
-    leaders: Mapping[int, Leader | None]
-
-    @property
-    def partitions(self) -> int:
-        return len(self.leaders)
-
-    def leader_of(self, partition: int) -> Leader | None:
-        """
-        Raises:
-            UnknownPartition: there is none of this number.
-        """
-        if partition not in self.leaders:
-            raise UnknownPartition(self.name, partition, self.partitions)
-        return self.leaders[partition]
 
 
 @dataclass(slots=True)
@@ -306,18 +275,9 @@ class Cluster:
             raise UnknownTopic(name)
         if code and code != _LEADER_NOT_AVAILABLE:
             raise refused(f"metadata of topic {name!r}", code)
-        seen = TopicMap(
-            name=name,
-            id=answer.topic_id,
-            leaders=MappingProxyType(
-                {
-                    one.partition_index: _leader(one)
-                    for one in sorted(answer.partitions, key=lambda one: int(one.partition_index))
-                }
-            ),
-        )
+        seen = topic_map_of(name, answer)
         with self._lock:
-            seen = _newer(self._topics.get(name), seen)
+            seen = newer_of(self._topics.get(name), seen)
             self._topics[name] = seen
         return seen
 
@@ -415,29 +375,6 @@ def refused(doing: str, code: int) -> BrokerRefused:
     except ValueError:
         return BrokerRefused(doing, code, "an error newer than this client", retriable=False)
     return BrokerRefused(doing, code, known.name, retriable=known.retriable)
-
-
-def _leader(partition: Any) -> Leader | None:
-    if partition.leader_id < 0:
-        return None
-    return Leader(broker=int(partition.leader_id), epoch=int(partition.leader_epoch))
-
-
-def _newer(known: TopicMap | None, seen: TopicMap) -> TopicMap:
-    """What was just seen, but no leader older than one that is known: brokers learn of changes one after the other."""
-    if known is None or known.id != seen.id:
-        return seen
-    leaders = dict(seen.leaders)
-    for partition, leader in seen.leaders.items():
-        before = known.leaders.get(partition)
-        if before is not None and leader is not None and leader.epoch < before.epoch:
-            leaders[partition] = before
-    # A topic's partitions never become fewer; a broker that shows fewer has not heard yet.
-    for partition in known.leaders.keys() - seen.leaders.keys():
-        leaders[partition] = known.leaders[partition]
-    return TopicMap(
-        name=seen.name, id=seen.id, leaders=MappingProxyType(dict(sorted(leaders.items())))
-    )
 
 
 def _addresses(bootstrap: str) -> list[tuple[str, int]]:

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from threading import Condition
 from typing import TypeAlias
 
-from respool.client.arrow.cluster import Cluster, TopicMap
+from respool.client.arrow.cluster import Cluster
 from respool.client.arrow.errors import ClientClosed
 from respool.client.arrow.keeper import Keeper
 from respool.client.arrow.lane import Failure, Identity, Lane, Parcel, Reaction
 from respool.client.arrow.produce_request import VERSION_MAX, Answer
 from respool.client.arrow.sender import BrokerSender
+from respool.client.arrow.topic_map import TopicMap
 from respool.client.arrow.write_clock import retry_at_ms
 from respool.client.arrow.write_errors import BufferFull
 from respool.client.arrow.write_result import Tally, WriteResult

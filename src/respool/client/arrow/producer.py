@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from respool.client.arrow.cluster import DEFAULT_BOOTSTRAP, Cluster, TopicMap
+from respool.client.arrow.cluster import DEFAULT_BOOTSTRAP, Cluster
 from respool.client.arrow.delivery import ACKS_ALL, Delivery, DeliverySettings
 from respool.client.arrow.errors import BadArgument, ClientClosed
 from respool.client.arrow.gathering import Gathering, Routed
@@ -29,6 +29,7 @@ from respool.client.arrow.prepared import PreparedTransaction
 from respool.client.arrow.producer_ids import new_identity
 from respool.client.arrow.routing import Partitioner, Router
 from respool.client.arrow.topic_limits import batch_bytes_max
+from respool.client.arrow.topic_map import TopicMap
 from respool.client.arrow.transactions import Transactions
 from respool.client.arrow.write_columns import Columns, Named, batches_of
 from respool.client.arrow.write_errors import RecordTooLarge, WriteFailed
