@@ -64,6 +64,21 @@ def test_fixtures_and_the_marker_are_there_without_any_set_up(tmp_path: Path) ->
     assert "5 passed" in done.stdout, done.stdout + done.stderr
 
 
+def test_the_brokers_own_assertions_are_not_rewritten(tmp_path: Path) -> None:
+    """A whole package that brings a plugin is marked for that, where it is installed and not only linked."""
+    (tmp_path / "conftest.py").write_text(
+        "def pytest_configure(config):\n"
+        "    config.pluginmanager.rewrite_hook.mark_rewrite('respool')\n"
+    )
+    (tmp_path / "test_it.py").write_text(
+        "def test_it(respool_broker):\n"
+        "    import respool.node.node\n"
+        "    assert '@pytest_ar' not in vars(respool.node.node)\n"
+    )
+    done = run_pytest(tmp_path, "-q", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+    assert "1 passed" in done.stdout, done.stdout
+
+
 def test_the_shared_broker_takes_arguments_from_a_conftest(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         "import pytest\n\n\n"

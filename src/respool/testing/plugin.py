@@ -23,6 +23,18 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "respool(**arguments): arguments for the respool.testing.Broker of the fixture respool_broker",
     )
+    _keep_asserts_plain(config)
+
+
+def _keep_asserts_plain(config: pytest.Config) -> None:
+    """pytest rewrites the assertions of whole packages that bring a plugin. Here that is a broker of 350 modules.
+
+    It would cost two seconds at a first start, at every one where no bytecode may be written. There is no official way
+    to decline; where this one is gone, it is only slower.
+    """
+    marked = getattr(getattr(config.pluginmanager, "rewrite_hook", None), "_must_rewrite", None)
+    if isinstance(marked, set):
+        marked.discard("respool")
 
 
 @pytest.fixture
