@@ -19,7 +19,7 @@ from respool.client.arrow.produce_request import (
 from respool.wire.api_table import Api
 from respool.wire.client_codec import decode_reply
 from respool.wire.hot_replies import ProducedPartition, encode_produce_reply
-from respool.wire.schema import request_class
+from respool.wire.mended_schema import request_class
 from respool.wire.shape import shape
 
 
