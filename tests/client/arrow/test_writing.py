@@ -334,6 +334,25 @@ def test_a_partition_that_is_not_there_is_named_and_nothing_is_written(
     assert CLIENTS["confluent"].bounds(broker.address, (topic, 1)) == (0, 0)
 
 
+def test_the_last_row_of_a_large_table_is_looked_at_before_the_first_is_sent(
+    broker: BrokerProcess, topics: Topics
+) -> None:
+    topic = topics.new("looked-at", partitions=2)
+    rows = 40
+    table = pa.table({"value": [b"x" * 1_000_000] * rows, "to": [0] * (rows - 1) + [2]})
+    with ArrowProducer(broker.address) as producer:
+        with pytest.raises(UnknownPartition):
+            producer.write(table, topic, partition="to")
+        large = pa.table({"value": [*table["value"].to_pylist(), b"x" * 2_000_000]})
+        with pytest.raises(RecordTooLarge, match=f"row {rows} needs"):
+            producer.write(large, topic)
+        # What was refused at the door is nobody's loss: the next flush knows nothing of it.
+        producer.write(numbers(3), topic)
+        assert producer.flush().rows == 3
+    found = CLIENTS["confluent"].read(broker.address, [(topic, 0), (topic, 1)])
+    assert sum(map(len, found.values())) == 3
+
+
 def test_a_column_of_a_wrong_type_is_named_and_nothing_is_written(
     broker: BrokerProcess, topics: Topics
 ) -> None:

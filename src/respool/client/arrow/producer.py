@@ -202,15 +202,18 @@ class ArrowProducer:
             if rows is not None:
                 # All of it is looked at before any of it is taken.
                 whole = list(batches)
-                self._check_all(whole, columns, seen.name)
-                self._delivery.tally.handed_over += rows
+                self._check_all(whole, columns, seen)
                 batches = iter(whole)
             taken = 0
             for piece in (piece for batch in batches for piece in _pieces(batch)):
-                if rows is None:
-                    self._delivery.tally.handed_over += piece.num_rows
-                self._write_piece(piece, columns, seen, first_row=taken)
+                routed = self._route(piece, columns, seen, first_row=taken)
+                if rows is None or not taken:
+                    # Of a table all rows count with the first ones: when it fails half-way, the rest is not in.
+                    self._delivery.tally.handed_over += piece.num_rows if rows is None else rows
                 taken += piece.num_rows
+                # What fills a batch for each partition gains nothing from waiting.
+                alone_from = min(self._batch_bytes * seen.partitions, PIECE_BYTES)
+                self._gathering.add(routed, alone_from=alone_from)
             return taken
 
     def flush(self) -> WriteResult:
@@ -371,20 +374,23 @@ class ArrowProducer:
         self._seen_at[name] = now
         return seen
 
-    def _check_all(self, batches: list[pa.RecordBatch], columns: Columns, topic: str) -> None:
+    def _check_all(self, batches: list[pa.RecordBatch], columns: Columns, topic: TopicMap) -> None:
         pieces = [piece for batch in batches for piece in _pieces(batch)]
         if len(pieces) <= 1:
-            # Writing it looks at it first.
+            # Routing it looks at it first.
             return
         first_row = 0
         for piece in pieces:
-            records, _ = columns.records_of(piece)
-            self._check_sizes(row_sizes(RowBuffers.of(records)), topic, first_row)
+            records, chosen = columns.records_of(piece)
+            self._check_sizes(row_sizes(RowBuffers.of(records)), topic.name, first_row)
+            if chosen is not None:
+                self._routers[topic.name].check_chosen(chosen, topic.partitions)
             first_row += piece.num_rows
 
-    def _write_piece(
+    def _route(
         self, piece: pa.RecordBatch, columns: Columns, topic: TopicMap, *, first_row: int
-    ) -> None:
+    ) -> Routed:
+        """Where each row goes; nothing of it is taken yet."""
         records, chosen = columns.records_of(piece)
         sizes = row_sizes(RowBuffers.of(records))
         self._check_sizes(sizes, topic.name, first_row)
@@ -395,11 +401,7 @@ class ArrowProducer:
             sizes,
             partitions=topic.partitions,
         )
-        routed = Routed(topic.name, records, partitions, sizes, _wall_ms())
-        # What fills a batch for each partition gains nothing from waiting.
-        self._gathering.add(
-            routed, alone_from=min(self._batch_bytes * topic.partitions, PIECE_BYTES)
-        )
+        return Routed(topic.name, records, partitions, sizes, _wall_ms())
 
     def _check_sizes(self, sizes: NDArray[np.int64], topic: str, first_row: int) -> None:
         limit = self._limits[topic]

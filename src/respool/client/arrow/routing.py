@@ -77,6 +77,13 @@ class Router:
         )
         return found
 
+    def check_chosen(self, chosen: pa.Array, partitions: int) -> None:
+        """
+        Raises:
+            UnknownPartition: the column names one that the topic does not have.
+        """
+        self._check(chosen.drop_null().cast(pa.int64()).to_numpy(), partitions)
+
     def _by_partitioner(
         self,
         keys: pa.Array | None,
