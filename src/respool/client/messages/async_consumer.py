@@ -6,7 +6,6 @@ loses nothing: what came meanwhile is handed to whoever asks next.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -24,12 +23,12 @@ from respool.client.messages.consumer import make_reader
 from respool.client.messages.errors import ClientClosed, ClientError, NoTransaction
 from respool.client.messages.group_reader import GroupReader
 from respool.client.messages.guarantee import Delivery
+from respool.client.messages.idleness import WAIT_SECONDS, Idleness
 from respool.client.messages.message import Message, Place
 from respool.client.messages.pace import Pace, pace_settings
 from respool.client.messages.producer import DEFAULT_BOOTSTRAP
 from respool.client.messages.rewind import Missing, To, parse
 
-_WAIT_SECONDS = 1.0
 Result = TypeVar("Result")
 
 
@@ -104,13 +103,13 @@ class AsyncConsumer:
         """The partitions this member has now; empty until the first `poll` that joined the group."""
         return self.reader.assigned
 
-    async def poll(self, timeout_s: float = _WAIT_SECONDS) -> Message | None:
+    async def poll(self, timeout_s: float = WAIT_SECONDS) -> Message | None:
         """The next message, or None when none came in time. What was handed over before is thereby done."""
         found = await self.poll_batch(1, timeout_s)
         return found[0] if found else None
 
     async def poll_batch(
-        self, messages_max: int | None = None, timeout_s: float = _WAIT_SECONDS
+        self, messages_max: int | None = None, timeout_s: float = WAIT_SECONDS
     ) -> list[Message]:
         """As many messages as there are, up to a maximum; waits only for the first."""
         if self.delivery == "exactly-once":
@@ -122,14 +121,13 @@ class AsyncConsumer:
 
     async def messages(self, *, idle_s: float | None = None) -> AsyncIterator[Message]:
         """One after the other, for ever; or until none has come for `idle_s` seconds."""
-        last_at = time.monotonic()
+        idleness = Idleness(idle_s, has_joined=lambda: self.reader.has_joined)
         while True:
-            wait_s = _WAIT_SECONDS if idle_s is None else min(idle_s, _WAIT_SECONDS)
-            message = await self.poll(wait_s)
+            message = await self.poll(idleness.wait_s)
             if message is not None:
                 yield message
-                last_at = time.monotonic()
-            elif idle_s is not None and time.monotonic() - last_at >= idle_s:
+                idleness.on_message()
+            elif idleness.is_over():
                 return
 
     async def transactions(
@@ -145,16 +143,15 @@ class AsyncConsumer:
         check_pair(producer.producer, self.delivery)
         count = messages_max or self._pace.transaction_messages
         attempts = Attempts()
-        last_at = time.monotonic()
+        idleness = Idleness(idle_s, has_joined=lambda: self.reader.has_joined)
         while True:
-            wait_s = _WAIT_SECONDS if idle_s is None else min(idle_s, _WAIT_SECONDS)
-            messages = await self._take(count, wait_s)
+            messages = await self._take(count, idleness.wait_s)
             if messages:
                 inner = ConsumedTransaction(self.reader, producer.producer, messages)
                 yield AsyncConsumedTransaction(self, inner)
                 attempts.on_over(inner)
-                last_at = time.monotonic()
-            elif idle_s is not None and time.monotonic() - last_at >= idle_s:
+                idleness.on_message()
+            elif idleness.is_over():
                 return
 
     async def commit(self, message: Message | None = None) -> None:

@@ -5,7 +5,6 @@ that the last one is done; when that is written down is what `delivery` decides.
 """
 
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -26,13 +25,11 @@ from respool.client.messages.errors import (
 )
 from respool.client.messages.group_reader import GroupReader
 from respool.client.messages.guarantee import Delivery, consumer_settings
+from respool.client.messages.idleness import WAIT_SECONDS, Idleness
 from respool.client.messages.message import Message, Place
 from respool.client.messages.pace import Pace, pace_settings
 from respool.client.messages.producer import DEFAULT_BOOTSTRAP, Producer
 from respool.client.messages.rewind import Missing, To, parse
-
-# How long a loop waits at a time; it goes on waiting.
-_WAIT_SECONDS = 1.0
 
 
 class Consumer:
@@ -114,13 +111,13 @@ class Consumer:
         """The partitions this member has now; empty until the first `poll` that joined the group."""
         return self._reader.assigned
 
-    def poll(self, timeout_s: float = _WAIT_SECONDS) -> Message | None:
+    def poll(self, timeout_s: float = WAIT_SECONDS) -> Message | None:
         """The next message, or None when none came in time. What was handed over before is thereby done."""
         found = self.poll_batch(1, timeout_s)
         return found[0] if found else None
 
     def poll_batch(
-        self, messages_max: int | None = None, timeout_s: float = _WAIT_SECONDS
+        self, messages_max: int | None = None, timeout_s: float = WAIT_SECONDS
     ) -> list[Message]:
         """As many messages as there are, up to a maximum; waits only for the first."""
         if self.delivery == "exactly-once":
@@ -135,14 +132,13 @@ class Consumer:
 
     def messages(self, *, idle_s: float | None = None) -> Iterator[Message]:
         """One after the other, for ever; or until none has come for `idle_s` seconds, or `stop`."""
-        last_at = time.monotonic()
+        idleness = Idleness(idle_s, has_joined=lambda: self._reader.has_joined)
         while not self._reader.stopping.is_set():
-            wait_s = _WAIT_SECONDS if idle_s is None else min(idle_s, _WAIT_SECONDS)
-            message = self.poll(wait_s)
+            message = self.poll(idleness.wait_s)
             if message is not None:
                 yield message
-                last_at = time.monotonic()
-            elif idle_s is not None and time.monotonic() - last_at >= idle_s:
+                idleness.on_message()
+            elif idleness.is_over():
                 return
 
     def transactions(
@@ -162,17 +158,16 @@ class Consumer:
         check_pair(producer, self.delivery)
         count = messages_max or self._pace.transaction_messages
         attempts = Attempts()
-        last_at = time.monotonic()
+        idleness = Idleness(idle_s, has_joined=lambda: self._reader.has_joined)
         while not self._reader.stopping.is_set():
             with self._alone():
-                wait_s = _WAIT_SECONDS if idle_s is None else min(idle_s, _WAIT_SECONDS)
-                messages = self._reader.take(count, wait_s)
+                messages = self._reader.take(count, idleness.wait_s)
             if messages:
                 transaction = ConsumedTransaction(self._reader, producer, messages)
                 yield transaction
                 attempts.on_over(transaction)
-                last_at = time.monotonic()
-            elif idle_s is not None and time.monotonic() - last_at >= idle_s:
+                idleness.on_message()
+            elif idleness.is_over():
                 return
 
     def commit(self, message: Message | None = None) -> None:

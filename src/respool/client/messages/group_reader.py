@@ -57,6 +57,8 @@ class GroupReader:
         self._progress = Progress()
         self._committed_at = time.monotonic()
         self._assigned: set[Place] = set()
+        # The group has given out shares, if only an empty one for this member.
+        self.has_joined = False
         # Places for which librdkafka knows no offset to begin at: nothing was committed, or it has been deleted.
         self._unplaced: set[Place] = set()
         # Messages here were deleted before they were read; until somebody rewinds, every `take` says so.
@@ -268,6 +270,7 @@ class GroupReader:
 
     def _on_assign(self, _: Any, partitions: list[Any]) -> None:
         self._assigned |= _places(partitions)
+        self.has_joined = True
 
     def _on_revoke(self, _: Any, partitions: list[Any]) -> None:
         places = _places(partitions)
