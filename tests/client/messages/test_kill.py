@@ -237,3 +237,30 @@ def test_a_consumer_lives_through_the_death_of_its_broker(
         assert found == list(range(150))
     else:
         assert sorted(set(found)) == list(range(150))
+
+
+def test_exactly_once_goes_on_after_its_broker_was_away(mortal: BrokerProcess) -> None:
+    """librdkafka would forget who coordinates the group, and wait for ever with the offsets."""
+    topics = Topics(mortal.address)
+    source, target = topics.new("source"), topics.new("target")
+    with respool.Producer(mortal.address) as producer:
+        for number in range(30):
+            producer.send(source, str(number))
+    with (
+        respool.Producer(
+            mortal.address, delivery="exactly-once", transactional_id="copier"
+        ) as producer,
+        respool.Consumer(
+            source, group="copier", bootstrap=mortal.address, delivery="exactly-once"
+        ) as consumer,
+    ):
+        transactions = consumer.transactions(producer, messages_max=5, idle_s=5)
+        for number, transaction in enumerate(transactions):
+            if number in (1, 3):
+                mortal.kill()
+                mortal.start()
+            with transaction as messages:
+                for message in messages:
+                    producer.send(target, message.value)
+    (copied,) = ConfluentClient().read(mortal.address, [(target, 0)]).values()
+    assert [int(one.value or b"") for one in copied] == list(range(30))

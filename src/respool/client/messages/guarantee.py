@@ -50,7 +50,13 @@ _ARGUMENTS = {
 _PRODUCER: Mapping[str, Settings] = {
     "at-most-once": {"acks": "0", "retries": 0, "enable.idempotence": False},
     "at-least-once": {"acks": "all", "enable.idempotence": True},
-    "exactly-once": {"acks": "all", "enable.idempotence": True},
+    "exactly-once": {
+        "acks": "all",
+        "enable.idempotence": True,
+        # Else librdkafka forgets the group's coordinator when all brokers were away for a moment, and offsets that are
+        # sent to a transaction wait for ever (its issues 5456 and 5511).
+        "metadata.recovery.strategy": "none",
+    },
 }
 # What a raw setting may be, where a guarantee stands on it.
 _ALLOWED: Mapping[str, Mapping[str, frozenset[str]]] = {
