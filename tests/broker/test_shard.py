@@ -1,6 +1,7 @@
 """The runtime of coordinators, with a machine small enough to see through: a counter per name."""
 
 import asyncio
+import logging
 
 import pytest
 
@@ -197,3 +198,18 @@ def test_whoever_waits_is_sent_away_when_its_timer_meets_a_partition_that_is_off
             shard.ask(Look(b"a"))
 
     asyncio.run(story())
+
+
+def test_a_coordinator_whose_partition_another_leads_sends_everyone_there_and_calls_it_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        world = World()
+        shard = await world.loaded_shard()
+        world.partition.role.resign("broker 2 leads it now")
+        with pytest.raises(CoordinatorNotAvailable, match="broker 2|another broker"):
+            await shard.ask(Add(b"a"))
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(story())
+    assert [one.levelname for one in caplog.records if "stops" in one.message] == ["INFO"]

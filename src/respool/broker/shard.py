@@ -27,6 +27,7 @@ from respool.model.errors import (
     CoordinatorNotAvailable,
     HandlesExhausted,
     NotCoordinator,
+    NotLeader,
     RequestError,
     StorageError,
     StorageFailed,
@@ -213,7 +214,9 @@ class Shard:
 
     def _fail(self, error: RequestError) -> None:
         # The machine may have moved on with what need not survive; only the log knows what does.
-        logger.error("%s: the coordinator stops: %s", self._partition.name, error)
+        # That another leads is nothing wrong: whoever asks is sent there.
+        level = logging.INFO if isinstance(error, NotLeader) else logging.ERROR
+        logger.log(level, "%s: the coordinator stops: %s", self._partition.name, error)
         self._state = _State.STOPPED
         self._timers.stop()
         self._fail_all(CoordinatorNotAvailable(f"{self._partition.name}: {error}"))
