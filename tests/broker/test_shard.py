@@ -207,7 +207,7 @@ def test_a_coordinator_whose_partition_another_leads_sends_everyone_there_and_ca
         world = World()
         shard = await world.loaded_shard()
         world.partition.role.resign("broker 2 leads it now")
-        with pytest.raises(CoordinatorNotAvailable, match="broker 2|another broker"):
+        with pytest.raises(CoordinatorNotAvailable, match=r"broker 2|another broker"):
             await shard.ask(Add(b"a"))
 
     with caplog.at_level(logging.INFO):
