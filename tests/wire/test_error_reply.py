@@ -91,9 +91,7 @@ def test_each_partition_of_a_commit_and_of_a_lookup_is_told_the_error() -> None:
 
 
 def test_what_has_one_error_for_all_tells_it_there() -> None:
-    joined = answer(
-        Api.HEARTBEAT, {"group_id": "billing", "generation_id": 1, "member_id": "me"}
-    )
+    joined = answer(Api.HEARTBEAT, {"group_id": "billing", "generation_id": 1, "member_id": "me"})
     assert int(joined.error_code) == NOT_LEADER
 
 

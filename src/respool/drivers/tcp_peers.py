@@ -204,7 +204,7 @@ class _Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- asyncio.BufferedProtocol ----------------------------------------------------------------------------------------
+    # -- asyncio.BufferedProtocol --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not asserted: uvloop's transports are none of asyncio's classes.

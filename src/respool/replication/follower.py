@@ -7,7 +7,7 @@
        +-------------------------------------------------------------------------------------------+
 ```
 One thing at a time: nothing is asked for while something is under way. But what was appended need not be durable before
-more is asked for: a fetch says where the log ends and, apart from that, up to where it is here for good. Within a leader
+more is asked for: a fetch says where the log ends and, apart from that, up to where it is here for good. In one leader
 epoch that never goes back, since the first fetch waits until all that the log has is durable.
 """
 
