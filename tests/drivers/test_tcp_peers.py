@@ -1,6 +1,7 @@
 """Requests to a tiny server of our own: answers come back in order, or the one who asked is told why not."""
 
 import asyncio
+import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from respool.drivers.tcp_peers import TcpPeers
+from respool.drivers.tcp_peers import LANDING_BYTES, TcpPeers
 from respool.model.ids import BrokerId
 from respool.ports.peers import PeerRefused, Peers, PeerUnreachable
 
@@ -99,7 +100,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     return run
 
 
-async def outcome(request: Awaitable[bytes]) -> bytes | str:
+async def outcome(request: Awaitable[bytes | memoryview]) -> bytes | memoryview | str:
     try:
         return await request
     except PeerUnreachable as error:
@@ -278,6 +279,41 @@ def test_a_connection_is_held_no_longer_than_asked_and_not_when_the_peer_is_else
             await reached.wait()
             await peers.close()
             await held
+
+    run(story)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_replies_of_any_size_come_whole_however_they_are_cut_on_their_way(
+    run: Run, seed: int
+) -> None:
+    """Small ones share the memory they land in, large ones get their own: also just below and above what fits."""
+    dice = random.Random(seed)
+    edge = LANDING_BYTES - 4
+    sizes = [
+        dice.choice((0, 1, dice.randint(2, 500), edge - 1, edge, edge + 1, 3 * LANDING_BYTES + 7))
+        for _ in range(40)
+    ]
+    replies = [dice.randbytes(size) for size in sizes]
+
+    async def cut_up(visit: Visit) -> None:
+        for _ in replies:
+            await visit.frame()
+        stream = b"".join(len(one).to_bytes(4) + one for one in replies)
+        at = 0
+        while at < len(stream):
+            step = dice.choice((1, 3, 5, 1_000, LANDING_BYTES, 200_000))
+            visit.writer.write(stream[at : at + step])
+            await visit.writer.drain()
+            # One piece at a time, mostly.
+            await asyncio.sleep(0)
+            at += step
+        await visit.reader.read()
+
+    async def story() -> None:
+        async with serving(cut_up) as server, peers_of(server) as peers:
+            got = await asyncio.gather(*(peers.request(ONE, b"?") for _ in replies))
+            assert [bytes(one) for one in got] == replies
 
     run(story)
 

@@ -20,7 +20,7 @@ _Way = tuple[BrokerId, int]
 
 _SIZE_BYTES = 4
 # Most replies are small. Small ones are copied once more, large ones are not.
-_LANDING_BYTES = 64 * 1024
+LANDING_BYTES = 64 * 1024
 
 
 class TcpPeers:
@@ -58,7 +58,7 @@ class TcpPeers:
             if addresses.get(connection.broker) != connection.address:
                 connection.drop("it is not there any more")
 
-    async def request(self, broker: BrokerId, frame: bytes, *, lane: int = 0) -> memoryview:
+    async def request(self, broker: BrokerId, frame: bytes, *, lane: int = 0) -> bytes | memoryview:
         sent_on: _Connection | None = None
         try:
             async with asyncio.timeout(self._request_timeout_ms / 1000):
@@ -163,7 +163,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._requests_in_flight_max = requests_in_flight_max
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[asyncio.Future[memoryview]] = deque()
-        self._landing = memoryview(bytearray(_LANDING_BYTES))
+        self._landing = memoryview(bytearray(LANDING_BYTES))
         # How many bytes lie there, not yet looked at.
         self._landed = 0
         # The large reply that is coming in, and how many bytes of it are there.
