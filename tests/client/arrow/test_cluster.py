@@ -5,6 +5,7 @@ from threading import Thread
 import pytest
 
 from respool.client.arrow.cluster import Cluster, refused
+from respool.client.arrow.connection import Connection
 from respool.client.arrow.errors import (
     BadArgument,
     BrokerUnreachable,
@@ -179,3 +180,18 @@ def test_how_messages_are_deleted_is_learnt_and_compaction_alone_deletes_none() 
         assert retention_of(cluster, TOPIC) == Retention(ms=1000, bytes=5)
         broker.settings = {"retention.ms": "soon"}
         assert retention_of(cluster, TOPIC) is None
+
+
+def test_a_request_that_was_broken_off_does_not_leave_its_reply_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def ctrl_c(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with ScriptedBroker() as broker, Cluster(broker.address) as cluster:
+        cluster.refresh(TOPIC)
+        with monkeypatch.context() as patched:
+            patched.setattr(Connection, "receive_reply", ctrl_c)
+            with pytest.raises(KeyboardInterrupt):
+                offsets_for(cluster, TOPIC, [0], LATEST)
+        assert cluster.refresh(TOPIC).partitions == 1

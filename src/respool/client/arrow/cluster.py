@@ -342,10 +342,11 @@ class Cluster:
                 if door.connection is not None:
                     self._drop(door.connection)
                 door.connection = self._open(address)
+            door.connection.version(api, version, version)
             try:
-                door.connection.version(api, version, version)
                 return door.connection.request(api, version, fields, wait_ms=wait_ms)
-            except (BrokerUnreachable, ClientClosed):
+            except BaseException:
+                # Also Ctrl-C: its reply would come as that to the next request.
                 self._drop(door.connection)
                 raise
 
