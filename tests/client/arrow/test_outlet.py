@@ -100,3 +100,31 @@ def test_closing_wakes_who_takes() -> None:
     in_thread(run)
     outlet.close()
     wait_until(lambda: woken, "it has woken")
+
+
+def test_after_a_failure_nothing_more_is_put_in_so_that_it_is_heard_of() -> None:
+    outlet = Outlet(bytes_max=1_000, sources=2)
+    outlet.put(piece(1))
+    outlet.fail(ClientError("the other source's"))
+    with pytest.raises(ClientClosed):
+        outlet.put(piece(2))
+    assert outlet.take() == piece(1)
+    with pytest.raises(ClientError, match="the other source's"):
+        outlet.take()
+
+
+def test_a_source_that_waits_for_room_ends_when_another_fails() -> None:
+    outlet = Outlet(bytes_max=1, sources=2)
+    outlet.put(piece(1))
+    ended: list[ClientClosed] = []
+
+    def put() -> None:
+        try:
+            outlet.put(piece(2))
+        except ClientClosed as error:
+            ended.append(error)
+
+    waiting = in_thread(put)
+    outlet.fail(ClientError("the other source's"))
+    waiting.join(10)
+    assert len(ended) == 1

@@ -42,6 +42,10 @@ class Outlet:
         return self._is_closed
 
     @property
+    def _has_ended(self) -> bool:
+        return self._is_closed or self._error is not None
+
+    @property
     def has_room(self) -> bool:
         return self._bytes < self._bytes_max
 
@@ -52,8 +56,9 @@ class Outlet:
             ClientClosed: nobody will take it.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self.has_room or self._is_closed)
-            if self._is_closed:
+            self._changed.wait_for(lambda: self.has_room or self._has_ended)
+            # Once a source has failed no other goes on: what they put in would come before the error for ever.
+            if self._has_ended:
                 raise ClientClosed("the read was closed")
             self._pieces.append(piece)
             self._bytes += piece.size
