@@ -47,6 +47,8 @@ class ScriptedBroker:
         # What the next requests for metadata are answered with instead.
         self.metadata_script: deque[bytes] = deque()
         self.topic = TOPIC
+        # How many there have been.
+        self.connections = 0
         # Other brokers that metadata name.
         self.others: Sequence[ScriptedBroker] = ()
         self._lock = Lock()
@@ -155,6 +157,7 @@ class ScriptedBroker:
                 line, _ = self._listener.accept()
                 with self._lock:
                     self._sockets.add(line)
+                    self.connections += 1
                 self._start(self._serve, line)
 
     def _serve(self, line: socket.socket) -> None:

@@ -205,6 +205,12 @@ def test_a_partition_without_an_offset_is_refused() -> None:
         chosen_partitions(wish(AtOffset({1: 0}), AtOffset({0: 5})), None, range(3))
 
 
+@pytest.mark.parametrize("partitions", [1, ["0"], "01", [0.5]])
+def test_partitions_that_are_no_numbers_are_refused(partitions: Any) -> None:
+    with pytest.raises(BadArgument, match="a list of whole numbers"):
+        chosen_partitions(wish(), partitions, range(3))
+
+
 def test_a_plan_can_be_sent_to_another_process() -> None:
     plan = ReadPlan(
         topic="rides",

@@ -215,6 +215,8 @@ def test_only_rows_that_are_wanted_come_also_by_columns_that_are_not_shown(
         {"isolation": "read_what_you_like"},
         {"missing": "whatever"},
         {"fetch_bytes": 0},
+        {"fetch_bytes": 2**30},
+        {"decompressed_max": 0},
         {"parallel": 0},
         {"lateness": timedelta(days=-1)},
         {"since": 5, "until": 4},

@@ -1,5 +1,6 @@
 """Reading from brokers that fail, lie, forget and come back: no gap, nothing twice, or an error that says where."""
 
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -464,3 +465,47 @@ def empty(broker: ScriptedBroker) -> Any:
         return broker.fetched(request, lambda one: broker._read(one)._replace(records=b""))
 
     return answer
+
+
+def test_a_stream_that_ends_within_a_batch_goes_on_from_its_end(broker: ScriptedBroker) -> None:
+    broker.append(*(b"%d" % number for number in range(10)))
+    with stream(broker, until=5, follow=False) as first:
+        seen = [value for batch in first for value in values(batch)]
+        assert dict(first.positions) == {0: 5}
+    with stream(broker, since=dict(first.positions), follow=False) as second:
+        seen += [value for batch in second for value in values(batch)]
+    assert seen == [b"%d" % number for number in range(10)]
+
+
+def test_a_followed_stream_waits_for_its_end_longer_than_for_brokers(
+    broker: ScriptedBroker,
+) -> None:
+    broker.append(b"0")
+    with stream(broker, until=2, retry_ms=1) as followed:
+        assert values(next(followed)) == [b"0"]
+        # Nothing comes, in several answers.
+        fetches = len(broker.fetches)
+        wait_until(lambda: len(broker.fetches) >= fetches + 3, "it goes on asking")
+        broker.append(b"1")
+        assert [values(batch) for batch in followed] == [[b"1"]]
+
+
+def test_a_stream_is_of_no_use_to_a_fork_and_not_harmed_by_it(broker: ScriptedBroker) -> None:
+    broker.append(b"0")
+    with stream(broker) as followed:
+        assert values(next(followed)) == [b"0"]
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                followed.poll(0.0)
+            except ClientClosed:
+                followed.close()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        connections = broker.connections
+        broker.append(b"1")
+        assert values(next(followed)) == [b"1"]
+        assert broker.connections == connections

@@ -55,6 +55,8 @@ class FetchSettings:
     isolation: Isolation
     fetch_bytes: int
     retry_ms: int
+    # At the end of the log there is nothing to do but to wait.
+    follow: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,8 +149,18 @@ class Fetcher:
         """When the next one that waits after a failure may be asked for."""
         now = time.monotonic()
         asked = {id(one) for line in self._lines.values() for one in line.asked}
-        waits = [one.due_at - now for one in self._readings if id(one) not in asked]
+        waits = [
+            one.due_at - now
+            for one in self._readings
+            if id(one) not in asked and not self._has_busy_leader(one)
+        ]
         return min(max(0.001, min(waits, default=1.0)), WAIT_MAX_MS / 1000)
+
+    def _has_busy_leader(self, one: _Reading) -> bool:
+        """It must answer what it was asked for before it is asked for this."""
+        leader = self._seen.leaders.get(one.cursor.partition)
+        line = None if leader is None else self._lines.get(leader.broker)
+        return line is not None and bool(line.asked)
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
@@ -290,8 +302,8 @@ class Fetcher:
             case Step.TAKE:
                 one.patience.calm()
                 return True
-            case Step.WAIT if is_crowded or (one.cursor.end is None and not part.records):
-                # Others had their turn; and who follows has nothing to do at the end of the log but to wait.
+            case Step.WAIT if is_crowded or (self._settings.follow and not part.records):
+                # Others had their turn; or the end of the log has been reached.
                 one.patience.calm()
             case Step.WAIT:
                 shown = "only a part of a batch" if part.records else "nothing"

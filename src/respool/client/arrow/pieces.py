@@ -66,7 +66,8 @@ class PieceMaker:
             aborted=part.aborted,
             decompressed_max=limit,
         )
-        next_offset = decoded.next_offset
+        # The last batch may reach beyond the end of the range: what lies there was not handed out.
+        next_offset = min(decoded.next_offset, stop)
         assert next_offset > begin, (part.partition, begin, next_offset)
         shaped = [self._shape(batch, part.partition) for batch in decoded.batches]
         kept = [batch for batch in shaped if batch is not None]

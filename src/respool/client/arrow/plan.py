@@ -19,6 +19,7 @@ retention takes is older than `retention.ms`, as long as no `retention.bytes` is
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import index
 from typing import Literal, TypeAlias
 from uuid import UUID
 
@@ -56,6 +57,8 @@ class ReadPlan:
     # The offsets are those of this topic, not of another one that gets its name later. None where brokers have no ids.
     topic_id: UUID | None
     ranges: tuple[PartitionRange, ...]
+    # Whether ranges may end where the log has not come yet: then it is waited for, however long.
+    follow: bool = False
     # Messages of other times are left out, though they lie within the ranges.
     since_ms: int | None = None
     until_ms: int | None = None
@@ -133,7 +136,7 @@ def chosen_partitions(
     """Those asked for; else those that since or until name; else all.
 
     Raises:
-        BadArgument: since or until do not say where one of them begins or ends.
+        BadArgument: they are no numbers, or since or until do not say where one of them begins or ends.
     """
     named = [
         set(point.offsets)
@@ -141,7 +144,12 @@ def chosen_partitions(
         if isinstance(point, AtOffset) and isinstance(point.offsets, Mapping)
     ]
     if partitions is not None:
-        chosen = sorted(set(partitions))
+        try:
+            chosen = sorted({index(one) for one in partitions})
+        except TypeError:
+            raise BadArgument(
+                f"partitions = {partitions!r}: a list of whole numbers, such as [0, 1]"
+            ) from None
     elif named:
         chosen = sorted(named[0])
     else:

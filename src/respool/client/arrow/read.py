@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from respool.client.arrow.plan import (
 from respool.client.arrow.points import AtOffset, AtTime, Earliest, Latest, When, parse_point
 from respool.client.arrow.projection import Projection
 from respool.client.arrow.stream import BUFFER_BYTES, FETCH_BYTES, BatchStream, ReadSettings
+from respool.columnar.decode import DECOMPRESSED_MAX
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -52,6 +54,7 @@ def read_table(
     fetch_bytes: int = FETCH_BYTES,
     buffer_bytes: int = BUFFER_BYTES,
     parallel: int | None = None,
+    decompressed_max: int = DECOMPRESSED_MAX,
     retry_ms: int = RETRY_MS,
 ) -> pa.Table:
     """The messages that a topic has now, as a table: in the order of partitions, and within them of offsets.
@@ -67,14 +70,18 @@ def read_table(
         missing: What to do when messages that `since` asks for have been deleted: "error", or take what is "available".
         lateness: How much later than its time a message may have been written at most. With it, a time in `until` ends
             the read early; without it the rest of the log is looked through for late messages.
-        fetch_bytes, buffer_bytes, parallel: See `ReadSettings`.
+        fetch_bytes, buffer_bytes, parallel, decompressed_max: See `ReadSettings`.
         retry_ms: How long to try again when brokers are away.
 
     Raises:
         ClientError: one of its kinds; none returns a part of what was asked for.
     """
     settings = ReadSettings(
-        isolation=isolation, fetch_bytes=fetch_bytes, buffer_bytes=buffer_bytes, parallel=parallel
+        isolation=isolation,
+        fetch_bytes=fetch_bytes,
+        buffer_bytes=buffer_bytes,
+        parallel=parallel,
+        decompressed_max=decompressed_max,
     )
     projection = Projection(topic, columns, where)
     with Cluster(bootstrap, retry_ms=retry_ms) as cluster:
@@ -113,6 +120,7 @@ def stream_batches(
     fetch_bytes: int = FETCH_BYTES,
     buffer_bytes: int = BUFFER_BYTES,
     parallel: int | None = None,
+    decompressed_max: int = DECOMPRESSED_MAX,
     retry_ms: int = RETRY_MS,
 ) -> BatchStream:
     """A topic's messages as record batches, in memory that does not grow with the topic; see `read_table`.
@@ -124,17 +132,20 @@ def stream_batches(
         ClientError: one of its kinds; also while iterating.
     """
     settings = ReadSettings(
-        isolation=isolation, fetch_bytes=fetch_bytes, buffer_bytes=buffer_bytes, parallel=parallel
+        isolation=isolation,
+        fetch_bytes=fetch_bytes,
+        buffer_bytes=buffer_bytes,
+        parallel=parallel,
+        decompressed_max=decompressed_max,
     )
     projection = Projection(topic, columns, where)
-    chosen = None if partitions is None else list(partitions)
     with Cluster(bootstrap, retry_ms=retry_ms) as cluster:
         plan = plan_read(
             cluster,
             topic,
             since=since,
             until=until,
-            partitions=chosen,
+            partitions=partitions,
             isolation=isolation,
             follow=follow,
             missing=missing,
@@ -143,7 +154,7 @@ def stream_batches(
         grows = (
             follow
             and until is None
-            and chosen is None
+            and partitions is None
             and len(plan.ranges) == _count(cluster, topic)
         )
         return BatchStream(
@@ -168,13 +179,7 @@ def read_range(
     ranges = tuple(one for one in plan.ranges if one.partition == partition)
     if not ranges:
         raise BadArgument(f"the plan has no partition {partition}")
-    part = ReadPlan(
-        topic=plan.topic,
-        topic_id=plan.topic_id,
-        ranges=ranges,
-        since_ms=plan.since_ms,
-        until_ms=plan.until_ms,
-    )
+    part = replace(plan, ranges=ranges)
     projection = Projection(plan.topic, columns, where)
     return BatchStream(cluster, part, projection, settings or ReadSettings())
 
@@ -220,6 +225,7 @@ def plan_read(
         topic=topic,
         topic_id=seen.id,
         ranges=_ranges(cluster, wish, chosen, isolation, lateness),
+        follow=follow,
         since_ms=wish.since.ms if isinstance(wish.since, AtTime) else None,
         until_ms=wish.until.ms if isinstance(wish.until, AtTime) else None,
     )

@@ -19,8 +19,9 @@ from typing import Self
 import pyarrow as pa
 
 from respool.client.arrow.cluster import Cluster
+from respool.client.arrow.connection import FRAME_BYTES_MAX
 from respool.client.arrow.cursor import Cursor
-from respool.client.arrow.errors import BadArgument
+from respool.client.arrow.errors import BadArgument, ClientClosed
 from respool.client.arrow.fetcher import Fetcher, FetchSettings
 from respool.client.arrow.offsets import Isolation
 from respool.client.arrow.outlet import Outlet, Piece
@@ -31,6 +32,7 @@ from respool.columnar.decode import DECOMPRESSED_MAX
 
 MIB = 1024 * 1024
 FETCH_BYTES = 8 * MIB
+FETCH_BYTES_MAX = FRAME_BYTES_MAX // 2
 BUFFER_BYTES = 64 * MIB
 PARALLEL_MAX = 8
 
@@ -54,9 +56,11 @@ class ReadSettings:
             raise BadArgument(
                 f"isolation = {self.isolation!r}: 'read_committed' or 'read_uncommitted'"
             )
-        for name in ("fetch_bytes", "buffer_bytes", "decompressed_max"):
-            if not 1 <= getattr(self, name) <= 2**31 - 1:
-                raise BadArgument(f"{name} = {getattr(self, name)}: from 1 to {2**31 - 1} bytes")
+        # A reply has a limit, and beside the bytes asked for it may hold a batch that is larger than those.
+        limits = {"fetch_bytes": FETCH_BYTES_MAX, "buffer_bytes": 2**31 - 1}
+        for name, limit in {**limits, "decompressed_max": 2**31 - 1}.items():
+            if not 1 <= getattr(self, name) <= limit:
+                raise BadArgument(f"{name} = {getattr(self, name)}: from 1 to {limit} bytes")
         if self.parallel is not None and self.parallel < 1:
             raise BadArgument(f"parallel = {self.parallel}: at least one thread must read")
 
@@ -85,6 +89,7 @@ class BatchStream(Iterator[pa.RecordBatch]):
             isolation=settings.isolation,
             fetch_bytes=settings.fetch_bytes,
             retry_ms=cluster.retry_ms,
+            follow=plan.follow,
         )
         # Seen first, so that nothing is begun where there is no such topic.
         cluster.topic(plan.topic)
@@ -111,7 +116,8 @@ class BatchStream(Iterator[pa.RecordBatch]):
             threads.append(Thread(target=fetcher.run, name=name, daemon=True))
         self._outlet = outlet
         # Nothing that the threads know refers to this stream: dropping it ends them. So does the end of Python.
-        self._end = weakref.finalize(self, _end, outlet, own, threads)
+        self._pid = os.getpid()
+        self._end = weakref.finalize(self, _end, outlet, own, threads, self._pid)
         for thread in threads:
             thread.start()
 
@@ -155,6 +161,11 @@ class BatchStream(Iterator[pa.RecordBatch]):
         """
         if self.is_closed:
             return None
+        if os.getpid() != self._pid:
+            raise ClientClosed(
+                f"this stream reads in process {self._pid}, and a fork has none of its threads: "
+                "begin one of its own here"
+            )
         try:
             piece = self._outlet.take(timeout_s)
         except TimeoutError:
@@ -189,7 +200,10 @@ class BatchStream(Iterator[pa.RecordBatch]):
         self.close()
 
 
-def _end(outlet: Outlet, cluster: Cluster, threads: Sequence[Thread]) -> None:
+def _end(outlet: Outlet, cluster: Cluster, threads: Sequence[Thread], pid: int) -> None:
+    if os.getpid() != pid:
+        # In a fork: the connections are those of the process that reads, and its threads may hold the locks.
+        return
     outlet.close()
     cluster.interrupt()
     for thread in threads:
