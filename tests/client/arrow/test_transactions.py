@@ -15,6 +15,7 @@ from respool import ArrowProducer, PreparedTransaction, WriteFailed
 from respool.client.arrow.errors import BadArgument, BrokerRefused
 from respool.client.arrow.prepared import Ended
 from respool.client.arrow.write_errors import (
+    BufferFull,
     TransactionFenced,
     TransactionLost,
     TransactionUncertain,
@@ -412,3 +413,60 @@ def test_steps_out_of_turn_are_refused_with_what_comes_first(fake: FakeBroker) -
             producer.prepare()
     with ArrowProducer(fake.address) as plain, pytest.raises(BadArgument, match="transactional_id"):
         plain.begin()
+
+
+def refuse_rows(_keys: pa.Array, values: pa.Array, _partitions: int) -> list[int]:
+    if b"wrong" in values.to_pylist():
+        raise ValueError("such rows go nowhere")
+    return [0] * len(values)
+
+
+def test_rows_that_never_left_leave_only_the_abort(
+    fake: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each row is a piece, and the second one finds no partition.
+    monkeypatch.setattr("respool.client.arrow.producer.PIECE_BYTES", 1)
+    with ArrowProducer(
+        fake.address, transactional_id="job", linger_ms=0, partitioner=refuse_rows
+    ) as producer:
+        producer.begin()
+        with pytest.raises(ValueError, match="nowhere"):
+            producer.write(pa.table({"value": [b"1", b"wrong"]}), TOPIC)
+        with pytest.raises(WriteFailed, match="1 are not in"):
+            producer.commit()
+        with pytest.raises(WrongState, match="abort"):
+            producer.commit()
+        producer.abort()
+    assert [one.committed for one in fake.asked_for(Api.END_TXN)] == [False]
+
+
+def test_a_commit_that_fails_for_whatever_reason_aborts(
+    fake: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ctrl_c(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with producer_of(fake) as producer:
+        monkeypatch.setattr(producer, "commit", ctrl_c)
+        with pytest.raises(KeyboardInterrupt), producer.transaction():
+            producer.write(numbers(1), TOPIC)
+        assert not producer.in_transaction
+    assert [one.committed for one in fake.asked_for(Api.END_TXN)] == [False]
+
+
+def test_what_failed_while_it_lingered_does_not_fail_the_next_transaction(
+    fake: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object, **__: object) -> None:
+        raise BufferFull("no room")
+
+    with ArrowProducer(fake.address, transactional_id="job", linger_ms=1) as producer:
+        with monkeypatch.context() as patched:
+            patched.setattr(producer._packer, "pack", no_room)
+            producer.begin()
+            producer.write(numbers(1), TOPIC)
+            wait_until(lambda: producer._gathering._trouble is not None, "it failed unseen")
+        producer.abort()
+        with producer.transaction():
+            producer.write(numbers(2), TOPIC)
+    assert values_of(fake.partitions[0].records) == [2]

@@ -439,6 +439,12 @@ def test_settings_that_cannot_be_are_refused() -> None:
     for wrong in (
         {"acks": 2},
         {"compression": "rar"},
+        {"compression_level": 3},
+        {"compression": "snappy", "compression_level": 3},
+        {"compression": "gzip", "compression_level": 10},
+        {"compression": "zstd", "compression_level": 23},
+        {"request_timeout_ms": 0},
+        {"delivery_timeout_ms": 0},
         {"in_flight_max": 6},
         {"in_flight_max": 0},
         {"batch_bytes": 10},

@@ -33,7 +33,7 @@ def cut(
     assert len(partitions) == len(sizes)
     if not len(partitions):
         return
-    room = batch_bytes - HEADER_BYTES
+    room = max(1, batch_bytes - HEADER_BYTES)
     # Rows that lie together are not gathered, if that makes few batches more.
     runs_max = 2 * int(sizes.sum()) // room
     for partition, rows in _by_partition(partitions, runs_max):

@@ -5,12 +5,14 @@ Rows leave in the order in which they came. What waits is bounded by the size fr
 
 import time
 from collections.abc import Callable
-from threading import Condition, Lock, RLock, Thread
+from threading import Condition, Lock, Thread
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from respool.client.arrow.home_lock import HomeLock
 
 
 class Routed(NamedTuple):
@@ -25,7 +27,7 @@ class Routed(NamedTuple):
 
 
 class Gathering:
-    def __init__(self, linger_ms: int, writing: RLock, pack: Callable[[Routed], None]) -> None:
+    def __init__(self, linger_ms: int, writing: HomeLock, pack: Callable[[Routed], None]) -> None:
         """`pack` is called with `writing` held."""
         self._linger_s = linger_ms / 1000
         self._writing = writing
@@ -64,7 +66,9 @@ class Gathering:
             self._pack(_together(waiting))
 
     def forget(self) -> None:
+        """Drop what waits, and what went wrong with what waited before."""
         self._waiting, self._waiting_bytes = [], 0
+        self._trouble = None
 
     def stop(self) -> None:
         with self._due:

@@ -69,6 +69,10 @@ class Transactions:
         self._added: set[Place] = set()
 
     @property
+    def is_open(self) -> bool:
+        return self._state in {State.OPEN, State.BROKEN}
+
+    @property
     def state(self) -> State:
         return self._state
 
@@ -126,7 +130,7 @@ class Transactions:
 
     def abort_if_open(self) -> None:
         """At the end of the producer: what stays open would keep readers waiting until its timeout."""
-        if self._state in {State.OPEN, State.BROKEN}:
+        if self.is_open:
             try:
                 self.abort()
             except (TransactionError, BrokerUnreachable, BrokerRefused):
@@ -211,8 +215,8 @@ class Transactions:
             self._break(error)
         self._added |= new
 
-    def on_flushed(self, failures: Mapping[Place, Failure]) -> None:
-        if failures and self._state is State.OPEN:
+    def on_flushed(self, *, is_whole: bool) -> None:
+        if not is_whole and self._state is State.OPEN:
             self._state = State.BROKEN
 
     # Inside.
