@@ -1,6 +1,7 @@
 """A producer against a broker that answers with every kind of trouble: what is in is in once, in order, and told."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +15,15 @@ from client.arrow.fake_broker import (
     FakeBroker,
     values_of,
 )
+from respool.client.arrow.cluster import Cluster
+from respool.client.arrow.connection import Connection
+from respool.client.arrow.delivery import Delivery, DeliverySettings
+from respool.client.arrow.errors import ClientClosed
+from respool.client.arrow.lane import Identity, Parcel
+from respool.client.arrow.produce_request import Answer
 from respool.client.arrow.producer import ArrowProducer
 from respool.client.arrow.write_errors import BufferFull, WriteFailed
+from respool.records.batch import HEADER_BYTES
 from respool.wire.api_table import Api
 
 NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS, AFTER_APPEND = 6, 7, 10, 19, 20
@@ -301,3 +309,80 @@ def test_compression_that_makes_rows_larger_does_not_make_batches_too_large(
             producer.write(noise, TOPIC)
             assert producer.flush().rows_in == 50
     assert max(one.size for one in broker.produced) <= 1_024
+
+
+def test_a_connection_that_ends_as_a_request_begins_gives_its_batches_back(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, ends = Connection.send_parts, iter([True])
+
+    def send_parts(
+        self: Connection, *arguments: Any, on_begin: Callable[[], None], **more: Any
+    ) -> int:
+        def begin() -> None:
+            # 1. The sender finds it open. 2. Whoever waits for answers sees its end, and ends. 3. The sender goes on.
+            if next(ends, False):
+                line = producer._delivery._senders[1]._line
+                assert line is not None
+                line._die("gone")
+                line._thread.join(10)
+            on_begin()
+
+        return real(self, *arguments, on_begin=begin, **more)
+
+    monkeypatch.setattr(Connection, "send_parts", send_parts)
+    with producer_of(broker) as producer:
+        producer.write(numbers(), TOPIC)
+        assert producer.flush().rows_in == ROWS
+    assert written(broker) == list(range(ROWS))
+
+
+def test_nothing_overtakes_what_the_leader_before_has_not_answered() -> None:
+    place = (TOPIC, 0)
+    delivery = Delivery(Cluster("127.0.0.1:1"), DeliverySettings())
+    delivery.identity = Identity(7, 0)
+    lane = delivery.active[place] = delivery.lane_of(place)
+    older, newer = (Parcel(rows=1, size=1, deadline_ms=10**9) for _ in range(2))
+    lane.add(older)
+    lane.add(newer)
+    delivery.leaders[place] = 1
+    assert delivery.take_for(1, 0) == [(place, older)]
+    delivery.leaders[place] = 2
+    # It would take any sequence, where it has never heard of this producer.
+    assert delivery.take_for(2, 0) == []
+    assert delivery.next_due_ms(2) is None
+    with delivery.changed:
+        delivery.on_answer(place, older, Answer(TOPIC, 0, NOT_LEADER, "moved", -1, None))
+    due_ms = delivery.next_due_ms(2)
+    assert due_ms is not None
+    assert delivery.take_for(2, due_ms) == [(place, older)]
+
+
+def test_a_producer_is_of_no_use_to_a_fork_and_not_harmed_by_it(broker: FakeBroker) -> None:
+    with producer_of(broker) as producer:
+        producer.write(numbers(), TOPIC)
+        producer.flush()
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                producer.write(numbers(), TOPIC)
+            except ClientClosed:
+                producer.close()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        producer.write(numbers(first=ROWS), TOPIC)
+        producer.flush()
+    assert written(broker) == list(range(2 * ROWS))
+
+
+def test_zstd_is_as_fast_as_it_can_be_unless_a_level_is_asked_for(broker: FakeBroker) -> None:
+    found = []
+    for level in (None, 1, 9):
+        with producer_of(broker, compression="zstd", compression_level=level) as producer:
+            producer.write(numbers(10), TOPIC)
+        found.append(broker.partitions[0].batches[-1][HEADER_BYTES:])
+    usual, first, ninth = found
+    assert usual == first != ninth

@@ -56,6 +56,8 @@ class Delivery:
         # Those with something in them.
         self.active: dict[Place, Lane] = {}
         self.leaders: dict[Place, int | None] = {}
+        # Where what is under way was sent to.
+        self._sent_to: dict[Place, int] = {}
         # Topics whose metadata must be asked for again.
         self.stale: set[str] = set()
         self.tally = Tally()
@@ -192,14 +194,13 @@ class Delivery:
         """What may be sent to this broker now: one batch for each partition, as many as one request may have."""
         load: list[tuple[Place, Parcel]] = []
         size = 0
-        for place, lane in list(self.active.items()):
-            if self.leaders.get(place) != broker:
-                continue
+        for place, lane in self._lanes_for(broker):
             if size >= self.settings.request_bytes_max:
                 break
             parcel = lane.take(now_ms)
             if parcel is None:
                 continue
+            self._sent_to[place] = broker
             load.append((place, parcel))
             size += parcel.size
             # Next time others come first.
@@ -207,11 +208,7 @@ class Delivery:
         return load
 
     def next_due_ms(self, broker: int) -> int | None:
-        due = [
-            lane.due_at_ms()
-            for place, lane in self.active.items()
-            if self.leaders.get(place) == broker
-        ]
+        due = [lane.due_at_ms() for _, lane in self._lanes_for(broker)]
         return min((one for one in due if one is not None), default=None)
 
     def on_answer(self, place: Place, parcel: Parcel, answer: Answer) -> None:
@@ -286,6 +283,19 @@ class Delivery:
     # Inside.
 
     _crash: BaseException | None = None
+
+    def _lanes_for(self, broker: int) -> list[tuple[Place, Lane]]:
+        """Those whose batches this broker may get now."""
+        return [
+            (place, lane)
+            for place, lane in self.active.items()
+            if self.leaders.get(place) == broker and self._may_go_to(broker, place, lane)
+        ]
+
+    def _may_go_to(self, broker: int, place: Place, lane: Lane) -> bool:
+        # A new leader that has nothing of this producer takes any sequence (1), so what follows must not overtake
+        # what the leader before has yet to answer (2): refused there, it would come after it (3).
+        return lane.is_quiet or lane.identity is None or self._sent_to.get(place) == broker
 
     def _react(self, place: Place, reaction: Reaction) -> None:
         for parcel in reaction.settled:

@@ -13,6 +13,7 @@ from respool.client.arrow.errors import (
     BrokerUnreachable,
     ClientClosed,
     ClientError,
+    ConnectionLost,
     ProtocolBroken,
     VersionUnsupported,
 )
@@ -99,11 +100,14 @@ class BrokerSender:
 
         def on_begin() -> None:
             nonlocal begun
-            begun = True
             if is_answered:
                 with delivery.changed:
+                    if line.is_dead:
+                        # Nobody waits for answers any more, and would give it back.
+                        raise ConnectionLost(line.why_dead)
                     line.awaiting.append(load)
                     delivery.changed.notify_all()
+            begun = True
 
         try:
             line.connection.send_parts(
