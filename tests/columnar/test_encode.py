@@ -24,6 +24,7 @@ from respool.columnar.decode import decode
 from respool.columnar.encode import ProducerStamp, encode, encoded_size, restamp
 from respool.columnar.errors import (
     BatchNotEncodable,
+    ColumnInvalid,
     ColumnTypeMismatch,
     NullNotAllowed,
     RowOutOfRange,
@@ -359,3 +360,12 @@ def test_decode_and_the_reference_agree_on_what_was_encoded() -> None:
     assert next_offset == 3
     assert [row["value"] for row in rows] == [record.value for record in THREE]
     assert read_header(data).is_transactional
+
+
+@pytest.mark.parametrize("ends", [[0, 1_000_000_000, 5], [0, 9, 2]])
+@pytest.mark.parametrize("name", ["key", "value"])
+def test_a_column_whose_rows_lie_outside_its_bytes_is_refused(name: str, ends: list[int]) -> None:
+    places = pa.py_buffer(np.array(ends, dtype=np.int32))
+    column = pa.Array.from_buffers(pa.binary(), 2, [None, places, pa.py_buffer(b"0123456789")])
+    with pytest.raises(ColumnInvalid, match=f"the column {name}"):
+        RowBuffers.of(pa.record_batch({name: column}))

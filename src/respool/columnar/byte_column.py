@@ -7,13 +7,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from respool.columnar.compiled import Bytes, Numbers, readable
-from respool.columnar.errors import ColumnTypeMismatch
+from respool.columnar.errors import ColumnInvalid, ColumnTypeMismatch
 
 NULL = -1
 
 
 class ByteColumn(NamedTuple):
-    """What kernels read. All of it lies within `data`, as Arrow's own check has told."""
+    """What kernels read. All of it lies within `data`: Arrow has checked the outer bounds, and we those between."""
 
     data: Bytes
     begins: Numbers
@@ -26,8 +26,12 @@ def byte_column(array: pa.Array, name: str) -> ByteColumn:
 
     Raises:
         ColumnTypeMismatch: it holds neither bytes nor text.
+        ColumnInvalid: its rows do not lie one after the other within its bytes.
     """
-    array.validate()
+    try:
+        array.validate()
+    except pa.ArrowInvalid as error:
+        raise ColumnInvalid(f"the column {name}: {error}") from error
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
         return byte_column(array.storage, name)
@@ -51,7 +55,21 @@ def byte_column(array: pa.Array, name: str) -> ByteColumn:
     _, places, data = array.buffers()
     ends: NDArray[Any] = np.frombuffer(places or bytes(8), dtype=offset_type)
     ends = ends[array.offset : array.offset + len(array) + 1].astype(np.int64, copy=False)
-    return _column(data, ends[:-1], _without_nulls(np.diff(ends), array))
+    lengths = rising(np.diff(ends), name)
+    return _column(data, ends[:-1], _without_nulls(lengths, array))
+
+
+def rising(lengths: Numbers, name: str) -> Numbers:
+    """
+    Raises:
+        ColumnInvalid: one is negative, so that what kernels would read lies anywhere in memory.
+    """
+    if len(lengths) and lengths.min() < 0:
+        row = int(lengths.argmin())
+        raise ColumnInvalid(
+            f"the column {name}: row {row} ends {-lengths[row]} bytes before it begins"
+        )
+    return lengths
 
 
 _OFFSET_TYPES = {

@@ -61,6 +61,10 @@ class ColumnTypeMismatch(ColumnarError):
     """A column's type cannot become what it should be."""
 
 
+class ColumnInvalid(ColumnarError):
+    """A column contradicts itself, as one from a damaged file may; pyarrow's `validate(full=True)` says more."""
+
+
 class NullNotAllowed(ColumnarError):
     """Something is null that a record must have."""
 

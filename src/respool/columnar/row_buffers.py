@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from respool.columnar.arrow_columns import HEADER_TYPE, HEADERS, KEY, TIMESTAMP, VALUE
-from respool.columnar.byte_column import ByteColumn, byte_column
+from respool.columnar.byte_column import ByteColumn, byte_column, rising
 from respool.columnar.compiled import Numbers
 from respool.columnar.errors import ColumnTypeMismatch, NullNotAllowed, TimestampInvalid
 from respool.columnar.record_writer import TIME_TO_COME, HeaderColumns
@@ -37,6 +37,7 @@ class RowBuffers:
 
         Raises:
             ColumnTypeMismatch: a column's type cannot be what it should.
+            ColumnInvalid: a column contradicts itself.
             NullNotAllowed: a header, or a header's key, is null.
             TimestampInvalid: a time lies before 1970.
         """
@@ -94,7 +95,7 @@ def _header_columns(column: pa.Array) -> HeaderColumns:
             f"the column headers is {kind}: it must be a list of {HEADER_TYPE}, or a map"
         )
     lengths = pc.list_value_length(column).cast(pa.int64()).fill_null(0)
-    ends: Numbers = np.cumsum(_numbers(lengths))
+    ends: Numbers = np.cumsum(rising(_numbers(lengths), HEADERS))
     ends.flags.writeable = False
     pairs = pc.list_flatten(column)
     if pairs.null_count:
