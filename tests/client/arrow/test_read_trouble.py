@@ -509,3 +509,9 @@ def test_a_stream_is_of_no_use_to_a_fork_and_not_harmed_by_it(broker: ScriptedBr
         broker.append(b"1")
         assert values(next(followed)) == [b"1"]
         assert broker.connections == connections
+
+
+def test_a_stream_until_the_latest_ends_there(broker: ScriptedBroker) -> None:
+    broker.append(b"0")
+    with stream(broker, until="latest") as read:
+        assert [values(batch) for batch in read] == [[b"0"]]

@@ -126,7 +126,7 @@ def stream_batches(
     """A topic's messages as record batches, in memory that does not grow with the topic; see `read_table`.
 
     With `follow` it goes on with messages as they come, and with partitions that the topic gets, until it is closed or
-    has come to the offsets in `until`. Without, it ends where the log ends now.
+    has come to the offsets in `until` ("latest": where the log ends now). Without, it ends where the log ends now.
 
     Raises:
         ClientError: one of its kinds; also while iterating.
@@ -209,6 +209,9 @@ def plan_read(
     if not topic:
         raise BadArgument("topic is empty")
     now_ms = round(time.time() * 1000) if now_ms is None else now_ms
+    if follow and isinstance(until, str) and until.strip().lower() == "latest":
+        # Who says so wants an end, and that is one.
+        follow = False
     wish = Wish(
         topic=topic,
         since=parse_point("since", since, default=Earliest(), now_ms=now_ms),
