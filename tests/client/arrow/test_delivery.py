@@ -23,6 +23,7 @@ from respool.client.arrow.lane import Identity, Parcel
 from respool.client.arrow.produce_request import Answer
 from respool.client.arrow.producer import ArrowProducer
 from respool.client.arrow.write_errors import BufferFull, WriteFailed
+from respool.client.arrow.write_table import write_table
 from respool.records.batch import HEADER_BYTES
 from respool.wire.api_table import Api
 
@@ -386,3 +387,27 @@ def test_zstd_is_as_fast_as_it_can_be_unless_a_level_is_asked_for(broker: FakeBr
         found.append(broker.partitions[0].batches[-1][HEADER_BYTES:])
     usual, first, ninth = found
     assert usual == first != ninth
+
+
+def test_a_stream_that_breaks_off_says_what_is_in(broker: FakeBroker) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from numbers().to_batches()
+        raise OSError("the file ends here")
+
+    stream = pa.RecordBatchReader.from_batches(numbers().schema, batches())
+    with pytest.raises(WriteFailed, match=r"ends here.* 60 are in, 0 are uncertain") as told:
+        write_table(stream, TOPIC, bootstrap=broker.address)
+    assert isinstance(told.value.__cause__, OSError)
+    assert told.value.partitions[TOPIC, 0].rows == ROWS
+    assert written(broker) == list(range(ROWS))
+
+
+def test_a_stream_that_breaks_off_before_its_first_row_says_just_that(broker: FakeBroker) -> None:
+    def nothing() -> Iterator[pa.RecordBatch]:
+        raise OSError("there is no file")
+        yield
+
+    stream = pa.RecordBatchReader.from_batches(numbers().schema, nothing())
+    with pytest.raises(OSError, match="no file"):
+        write_table(stream, TOPIC, bootstrap=broker.address)
+    assert written(broker) == []

@@ -5,6 +5,7 @@ from typing import Any
 from respool.client.arrow.cluster import DEFAULT_BOOTSTRAP
 from respool.client.arrow.producer import ArrowProducer
 from respool.client.arrow.write_columns import Named
+from respool.client.arrow.write_errors import WriteFailed
 from respool.client.arrow.write_result import WriteResult
 
 
@@ -31,17 +32,41 @@ def write_table(
 
     Raises:
         WrongColumn, RecordTooLarge, UnknownTopic, UnknownPartition: nothing was written.
-        WriteFailed: not all is in; it says for each partition what is.
+        WriteFailed: not all is in; it says for each partition what is. Its cause is what else went wrong half-way.
         BrokerUnreachable: no broker answered; nothing was written.
     """
     with ArrowProducer(bootstrap, **settings) as producer:
-        producer.write(
-            table,
-            topic,
-            key=key,
-            value=value,
-            timestamp=timestamp,
-            headers=headers,
-            partition=partition,
-        )
+        try:
+            producer.write(
+                table,
+                topic,
+                key=key,
+                value=value,
+                timestamp=timestamp,
+                headers=headers,
+                partition=partition,
+            )
+        except WriteFailed:
+            raise
+        except Exception as error:
+            _tell_what_is_in(producer, error)
+            raise
         return producer.flush()
+
+
+def _tell_what_is_in(producer: ArrowProducer, error: Exception) -> None:
+    """It ended half-way, by a row or by whoever makes the rows: those before it are on their way.
+
+    Raises:
+        WriteFailed: there are some; it says what became of them.
+    """
+    try:
+        result = producer.flush()
+    except WriteFailed as failure:
+        result = failure.result
+    if result.rows:
+        raise WriteFailed(
+            f"{type(error).__name__}: {error}. Of {result.rows} rows that were taken {result.rows_in} are in, "
+            f"{result.rows_uncertain} are uncertain, {result.rows_not_in} are not in",
+            result,
+        ) from error
