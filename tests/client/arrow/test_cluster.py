@@ -138,6 +138,11 @@ def test_an_address_that_is_none_is_refused(address: str) -> None:
         Cluster(address)
 
 
+def test_addresses_in_a_list_are_refused_with_the_way_to_say_them() -> None:
+    with pytest.raises(BadArgument, match="several with commas"):
+        Cluster(["127.0.0.1:9092"])  # type: ignore[arg-type]
+
+
 def test_a_broker_that_is_not_known_cannot_be_asked() -> None:
     with (
         Cluster("127.0.0.1:1") as cluster,

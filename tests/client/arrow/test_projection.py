@@ -68,7 +68,9 @@ def test_the_constant_columns_fit_each_batch_and_partition() -> None:
 
 
 def test_where_that_cannot_be_answered_names_the_columns_there_are() -> None:
-    with pytest.raises(BadArgument, match="topic, partition, key"):
+    with pytest.raises(BadArgument, match="topic, partition, key") as caught:
         Projection("rides", None, pc.field("driver") == 1)
+    assert "driver" in str(caught.value)
+    assert "\n" not in str(caught.value)
     with pytest.raises(BadArgument, match="cannot be answered"):
         Projection("rides", None, pc.field("value") > 1)

@@ -389,3 +389,9 @@ def test_a_process_that_forgets_its_stream_ends(broker: BrokerProcess, shared: s
         check=False,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("10\n", "", 0)
+
+
+@pytest.mark.parametrize("topic", [["rides"], b"rides", None])
+def test_a_topic_that_is_no_text_is_refused_before_anybody_is_asked(topic: Any) -> None:
+    with pytest.raises(BadArgument, match="the name of one topic"):
+        respool.read_table(topic, bootstrap="127.0.0.1:1")

@@ -139,3 +139,9 @@ def test_tables_batches_readers_and_what_becomes_a_stream_are_taken() -> None:
 def test_anything_else_is_refused() -> None:
     with pytest.raises(BadArgument, match="list is no Arrow table"):
         batches_of([1, 2])
+
+
+def test_a_number_where_a_columns_name_belongs_is_refused() -> None:
+    """`partition=0` looks as if it sent all rows there."""
+    with pytest.raises(BadArgument, match="partition = 0: the name of a column"):
+        columns_of(batch(value=["a"]), partition=0)

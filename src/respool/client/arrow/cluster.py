@@ -379,6 +379,10 @@ def refused(doing: str, code: int) -> BrokerRefused:
 
 
 def _addresses(bootstrap: str) -> list[tuple[str, int]]:
+    if not isinstance(bootstrap, str):
+        raise BadArgument(
+            f"bootstrap = {bootstrap!r}: text, HOST:PORT, or several with commas between them"
+        )
     try:
         return [parse_address("bootstrap", one.strip()) for one in bootstrap.split(",")]
     except SettingsError as error:

@@ -141,7 +141,8 @@ def _problem(columns: Sequence[str], where: "pc.Expression") -> str:
     try:
         _schema(columns).empty_table().filter(where)
     except (pa.ArrowException, KeyError, TypeError) as error:
-        return str(error)
+        # Arrow repeats the whole schema, a line for each column. Who reads this has their names already.
+        return str(error).partition(f" in {columns[0]}: ")[0]
     return ""
 
 

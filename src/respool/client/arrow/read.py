@@ -206,6 +206,8 @@ def plan_read(
         raise BadArgument(f"missing = {missing!r}: 'error' or 'available'")
     if lateness is not None and lateness < timedelta(0):
         raise BadArgument(f"lateness = {lateness!r}: messages cannot come before they are written")
+    if not isinstance(topic, str):
+        raise BadArgument(f"topic = {topic!r}: the name of one topic, as text")
     if not topic:
         raise BadArgument("topic is empty")
     now_ms = round(time.time() * 1000) if now_ms is None else now_ms

@@ -112,7 +112,7 @@ def batches_of(data: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch], int | No
         return reader.schema, iter(reader), None
     raise BadArgument(
         f"{type(data).__name__} is no Arrow table, record batch or reader, nor anything that becomes one "
-        "(Polars and pandas frames and DuckDB results do)"
+        "(Polars and pandas frames and DuckDB results do; a LazyFrame after collect())"
     )
 
 
@@ -120,6 +120,8 @@ def _find(schema: pa.Schema, usual: str, named: Named) -> str | None:
     if named is False:
         return None
     name = usual if named is None else named
+    if not isinstance(name, str):
+        raise BadArgument(f"{usual} = {named!r}: the name of a column")
     count = len(schema.get_all_field_indices(name))
     if count == 1:
         return name
