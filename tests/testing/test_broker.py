@@ -117,6 +117,8 @@ def test_a_wrong_setting_is_told_before_anything_is_served(mode: str) -> None:
         Broker(settings={"listen": "0.0.0.0:9092"})
     with pytest.raises(ValueError, match="'rides': 0 is no number of partitions"):
         Broker(topics={"rides": 0})
+    with pytest.raises(TypeError, match=r"topics = \['rides'\]: names with their partitions"):
+        Broker(topics=["rides"])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="neither 'thread' nor 'process'"):
         Broker(mode="container")  # type: ignore[arg-type]
 

@@ -105,3 +105,15 @@ def test_whoever_does_not_use_it_pays_nothing_for_it(tmp_path: Path) -> None:
     )
     done = run_pytest(tmp_path, "-q")
     assert "1 passed" in done.stdout, done.stdout
+
+
+def test_a_marker_whose_argument_has_no_name_fails_and_says_so(tmp_path: Path) -> None:
+    """It was passed over: the test ran, without its topics."""
+    (tmp_path / "test_unnamed.py").write_text(
+        "import pytest\n\n\n"
+        "@pytest.mark.respool({'rides': 6})\n"
+        "def test_rides(respool_broker): ...\n"
+    )
+    done = run_pytest(tmp_path)
+    assert done.returncode == 1
+    assert "takes arguments by name" in done.stdout

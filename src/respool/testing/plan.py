@@ -66,8 +66,11 @@ def topics_from(given: Mapping[str, "int | Mapping[str, Any]"]) -> dict[str, Top
     """`{"rides": 6}`, or with settings under Kafka's names: `{"rides": {"partitions": 6, "retention.ms": 1000}}`.
 
     Raises:
+        TypeError: these are names without partitions.
         ValueError: that is neither.
     """
+    if not isinstance(given, Mapping):
+        raise TypeError(f"topics = {given!r}: names with their partitions, such as {{'rides': 1}}")
     return {name: _topic_from(name, one) for name, one in given.items()}
 
 

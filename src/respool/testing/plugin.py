@@ -44,6 +44,11 @@ def respool_broker(request: pytest.FixtureRequest) -> Iterator["Broker"]:
 
     arguments: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers("respool"))):
+        if marker.args:
+            pytest.fail(
+                f"the marker respool takes arguments by name, such as topics={{'rides': 6}}; not {marker.args[0]!r}",
+                pytrace=False,
+            )
         arguments |= marker.kwargs
     with Broker(**arguments) as broker:
         yield broker
