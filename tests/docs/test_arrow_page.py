@@ -23,7 +23,7 @@ def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", BROKER_SETTINGS) as broker:
         outputs = [run_block(block, broker) for block in blocks("docs/arrow.md")]
     _, read, handed_on, queried, kept, refused, counted, followed = outputs[:8]
-    assert read == "12 rides of 4 riders\n"
+    assert read == "12 rides of 7 riders\n"
     assert handed_on == "12 12 [(12,)]\n"
     assert [line.split("│")[1:4] for line in queried.splitlines()[4:6]] == [
         [" Bonn    ", "     6 ", "   42.0 "],
