@@ -1,0 +1,215 @@
+"""How many rides are asked for, when and where; how many drivers there are for them; and so what the surge is.
+
+Time is cut into slots of a minute, from the plan's start on. A cell is a city in a slot, and has a weight: the city's
+size, the hour of its week, the weather. Rides are numbered through the cells in order, as many as the weights say:
+
+    rides before a cell = floor(the weights before it x rides per weight)
+
+so each ride has its number without anyone counting, and the total is exact. Weights are whole numbers.
+"""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from respool.rides.dice import Dice, Numbers, Purpose
+from respool.rides.outcomes import events_per_ride
+from respool.rides.plan import DAY_MS, RidePlan
+
+MINUTE_MS = 60_000
+SLOTS_PER_PAGE = 1_440
+SLOTS_PER_WEEK = 7 * 1_440
+# Surge follows the demand of so many slots.
+SURGE_SLOTS = 5
+# How long a ride keeps a driver, on the average.
+BUSY_MINUTES = 24.0
+# At this use of the drivers who are online surge begins, and rises so steeply. In tenths.
+SURGE_FROM = 0.8
+SURGE_STEEPNESS = 20.0
+SURGE_MIN, SURGE_MAX = 10, 35
+# Of the drivers who are online, on the average; what --drivers is unless it is said.
+USUAL_USE = 0.55
+DRIVERS_PER_CITY_MIN = 5
+RIDES_PER_RIDER_AND_DAY = 0.6
+RIDERS_PER_CITY_MIN = 30
+
+# Demand by hour, Monday to Thursday; Friday; Saturday; Sunday. Thousandths of the highest.
+_WORKDAY = (
+    130, 80, 50, 40, 60, 150, 350, 640, 780, 560, 420, 430,
+    480, 470, 460, 500, 620, 800, 820, 680, 560, 480, 400, 240,
+)  # fmt: skip
+_FRIDAY = (*_WORKDAY[:17], 840, 900, 860, 800, 820, 880, 900)
+_SATURDAY = (
+    860, 800, 640, 420, 240, 160, 160, 210, 280, 360, 440, 500,
+    540, 540, 540, 560, 600, 660, 740, 800, 840, 900, 980, 1000,
+)  # fmt: skip
+_SUNDAY = (
+    960, 880, 700, 480, 280, 170, 140, 160, 210, 290, 370, 430,
+    460, 460, 460, 470, 500, 520, 520, 470, 410, 340, 260, 180,
+)  # fmt: skip
+# The first of January 1970 was a Thursday.
+_EPOCH_MINUTE_OF_WEEK = 3 * 1_440
+
+# Of a ride's records, the part that has come in so many minutes after it was asked for. It decides how many rides are
+# needed for so many records before the end; 1 % off is no harm.
+_ARRIVED = ([0.0, 1.0, 8.0, 40.0], [0.0, 0.35, 0.6, 1.0])
+_LATE_MINUTES = 400.0
+# More than asked for, so that the count is reached before the end whatever the dice say; in roots of the count.
+_COUNT_MARGIN = 3.0
+
+
+def _week() -> Numbers:
+    """Demand for each minute of the week, from Monday on."""
+    hours = (*_WORKDAY * 4, *_FRIDAY, *_SATURDAY, *_SUNDAY)
+    minutes = np.arange(SLOTS_PER_WEEK)
+    at, part = minutes // 60, minutes % 60
+    these = np.array(hours, dtype=np.int64)
+    return (these[at] * (60 - part) + these[(at + 1) % len(hours)] * part) // 60
+
+
+_WEEK = _week()
+# Drivers know the hours too, but less work at night than are needed then, and more at noon.
+_SUPPLY = 0.4 + 0.6 * _WEEK / 1000.0
+
+
+class Demand:
+    """Of one plan. Pages of a day are made when asked for; what is in them depends on the plan alone."""
+
+    def __init__(self, plan: RidePlan, dice: Dice) -> None:
+        self._plan = plan
+        self._dice = dice
+        self._sizes = np.array([city.size for city in plan.cities], dtype=np.int64)
+        self._utc_minutes = np.array([city.utc_minutes for city in plan.cities], dtype=np.int64)
+        # The weights before each page that was asked for, or passed.
+        self._before = [0]
+        self.rides_per_weight = self._solve()
+        rides_per_day = self._rides_in_history() * DAY_MS / plan.span_ms
+        cities = len(plan.cities)
+        busy = rides_per_day * BUSY_MINUTES / 1_440
+        # A driver works about a third of the time, by diligence, and two thirds of them at a usual hour.
+        self.drivers = plan.drivers or max(
+            DRIVERS_PER_CITY_MIN * cities, round(busy / USUAL_USE / 0.22)
+        )
+        self.riders = plan.riders or max(
+            RIDERS_PER_CITY_MIN * cities, round(rides_per_day / RIDES_PER_RIDER_AND_DAY)
+        )
+        self.driver_firsts = self._shared_out(self.drivers)
+        self.rider_firsts = self._shared_out(self.riders)
+        self.rides_per_day = rides_per_day
+        self.page = lru_cache(maxsize=3)(self._page)
+        self.online = lru_cache(maxsize=4 * cities)(self._online)
+
+    # -- rides ---------------------------------------------------------------------------------------------------------
+
+    def _page(self, number: int) -> "Page":
+        while len(self._before) <= number:
+            self._before.append(
+                self._before[-1] + int(self._weights(len(self._before) - 1).sum(dtype=np.int64))
+            )
+        weights = self._weights(number)
+        before = np.empty(weights.size + 1, dtype=np.int64)
+        before[0] = self._before[number]
+        np.cumsum(weights.reshape(-1), out=before[1:])
+        before[1:] += before[0]
+        return Page(
+            ride_firsts=np.floor(before * self.rides_per_weight).astype(np.int64),
+            surge=self._surge(number, weights),
+            cities=len(self._plan.cities),
+        )
+
+    def _weights(self, page: int) -> Numbers:
+        """For each slot of the page and each city."""
+        slots = np.arange(page * SLOTS_PER_PAGE, (page + 1) * SLOTS_PER_PAGE, dtype=np.int64)
+        week = _WEEK[self._minutes_of_week(slots)]
+        cities = len(self._plan.cities)
+        things = (slots[:, None] // 60) * cities + np.arange(cities)
+        weather = 75 + self._dice.below(things, Purpose.WEATHER, 51)
+        # A match or a concert is over: everyone wants home at once.
+        weather[self._dice.uniform(things, Purpose.CONCERT) < 0.015] = 230
+        return self._sizes * week * weather
+
+    def _minutes_of_week(self, slots: Numbers) -> Numbers:
+        minutes = self._plan.start_ms // MINUTE_MS + slots[:, None] + self._utc_minutes
+        return (minutes + _EPOCH_MINUTE_OF_WEEK) % SLOTS_PER_WEEK
+
+    def _solve(self) -> float:
+        """Rides per weight, so that as many records come before the end as are wanted."""
+        plan = self._plan
+        wanted = float(plan.count or 0)
+        if plan.count is not None:
+            wanted += _COUNT_MARGIN * math.sqrt(wanted) + 10
+        elif plan.rate is not None:
+            wanted = plan.rate * plan.span_ms / 1000
+        records_per_ride = events_per_ride(plan.fraud_share) * (
+            1 + plan.duplicate_share * (1 - plan.malformed_share)
+        )
+        arrived = 0.0
+        for page in range(self._pages):
+            weights = self._weights(page).sum(axis=1)
+            slots = np.arange(page * SLOTS_PER_PAGE, (page + 1) * SLOTS_PER_PAGE)
+            age = plan.span_ms / MINUTE_MS - slots - 0.5
+            part = np.interp(age, *_ARRIVED)
+            part = part * (1 - plan.late_share * (1 - np.clip(age / _LATE_MINUTES, 0, 1)))
+            arrived += float(np.cumsum(weights * np.where(age > 0, part, 0.0))[-1])
+        return wanted / records_per_ride / arrived
+
+    @property
+    def _pages(self) -> int:
+        """Those of the history, the last one maybe in part."""
+        return -(-self._plan.span_ms // (SLOTS_PER_PAGE * MINUTE_MS))
+
+    def _rides_in_history(self) -> float:
+        slots = self._plan.span_ms // MINUTE_MS
+        weights = 0
+        for page in range(self._pages):
+            weights += int(self._weights(page)[: slots - page * SLOTS_PER_PAGE].sum())
+        return weights * self.rides_per_weight
+
+    # -- drivers -------------------------------------------------------------------------------------------------------
+
+    def _shared_out(self, people: int) -> Numbers:
+        """Where each city's begin, by size, at least one for each; and where the last one's end."""
+        spare = people - len(self._sizes)
+        before = np.concatenate([[0], np.cumsum(self._sizes)])
+        firsts: Numbers = before * spare // before[-1] + np.arange(len(before))
+        return firsts
+
+    def _online(self, hour: int, city: int) -> Numbers:
+        """The drivers who work in that hour, in the order in which they get rides; at least one."""
+        drivers = np.arange(self.driver_firsts[city], self.driver_firsts[city + 1], dtype=np.int64)
+        supply = _SUPPLY[self._minutes_of_week(np.array([hour * 60 + 30]))[0, city]]
+        diligence = self._dice.uniform(drivers, Purpose.DRIVER_DILIGENCE)
+        # Few drive nearly always, many now and then: some drivers' ids are much more frequent than others'.
+        chance = (0.08 + 0.92 * diligence * diligence * diligence) * supply
+        thrown = self._dice.uniform(hour * self.drivers + drivers, Purpose.DRIVER_ONLINE)
+        found = drivers[thrown < chance]
+        if not len(found):
+            found = drivers[:1]
+        order = np.argsort(self._dice.words(found, Purpose.DRIVER_ORDER), kind="stable")
+        in_turn: Numbers = found[order]
+        return in_turn
+
+    def _surge(self, page: int, weights: Numbers) -> Numbers:
+        """Tenths, for each slot of the page and each city."""
+        cities = len(self._plan.cities)
+        hours = range(page * 24, (page + 1) * 24)
+        online = np.array([[len(self.online(h, c)) for c in range(cities)] for h in hours])
+        summed = weights.reshape(-1, SURGE_SLOTS, cities).sum(axis=1)
+        asked = np.repeat(summed, SURGE_SLOTS, axis=0) * (self.rides_per_weight / SURGE_SLOTS)
+        use = asked * BUSY_MINUTES / np.repeat(online, 60, axis=0)
+        tenths = np.floor(SURGE_MIN + SURGE_STEEPNESS * (use - SURGE_FROM) + 0.5)
+        surge: Numbers = np.clip(tenths, SURGE_MIN, SURGE_MAX).astype(np.int64)
+        return surge
+
+
+class Page:
+    """A day's cells, slot by slot and in a slot city by city."""
+
+    def __init__(self, *, ride_firsts: Numbers, surge: Numbers, cities: int) -> None:
+        # The number of each cell's first ride; and after the last, of the next page's.
+        self.ride_firsts = ride_firsts
+        self.surge = surge
+        counts = np.diff(ride_firsts).reshape(-1, cities)
+        # How many rides the cell's city has had before in this page.
+        self.city_firsts = np.cumsum(counts, axis=0) - counts

@@ -1,0 +1,89 @@
+"""Which rides are fraud, by which pattern, and who is behind them.
+
+- fake GPS: a phone that pretends: kilometres that nobody can drive in that time, and a fare for them.
+- collusion: the same rider and driver, many short rides.
+- stolen payment: a rider who was never seen before, a burst of long, expensive rides on a card.
+- fare inflation: a fare far above the price list.
+
+Collusion and stolen payments are the work of rings: all such rides of a city in a block of time are shared out among
+as many rings as give each about RIDES_PER_RING, and a ring is one rider (and one driver).
+"""
+
+import math
+
+import numpy as np
+
+from respool.rides.demand import SLOTS_PER_PAGE, Demand
+from respool.rides.dice import Dice, Numbers, Purpose, below
+from respool.rides.outcomes import Fraud
+from respool.rides.plan import RidePlan
+
+# Pattern -> how many rides a ring makes, and the shortest block of time that it makes them in, in slots.
+RIDES_PER_RING = {Fraud.COLLUSION: 12, Fraud.STOLEN_PAYMENT: 6}
+_BLOCK_SLOTS_MIN = {Fraud.COLLUSION: SLOTS_PER_PAGE, Fraud.STOLEN_PAYMENT: 120}
+# Where rides are few, a ring takes longer; but not for ever.
+_BLOCK_SLOTS_MAX = 7 * SLOTS_PER_PAGE
+_PATTERNS = len(Fraud) - 1
+_NEW_NUMBERS = 9_000_000
+
+
+class FraudRings:
+    def __init__(self, plan: RidePlan, demand: Demand, dice: Dice) -> None:
+        self._share = plan.fraud_share
+        self._demand = demand
+        self._dice = dice
+        sizes = [city.size for city in plan.cities]
+        rides_per_slot = demand.rides_per_day / SLOTS_PER_PAGE * self._share / _PATTERNS
+        # Pattern -> for each city how long its blocks are, and how many rings work in each.
+        self._blocks: dict[Fraud, tuple[Numbers, Numbers]] = {}
+        for pattern, rides in RIDES_PER_RING.items():
+            per_slot = [rides_per_slot * size / sum(sizes) for size in sizes]
+            blocks = [_block_slots(pattern, rides, one) for one in per_slot]
+            rings = [
+                max(1, round(one * block / rides))
+                for one, block in zip(per_slot, blocks, strict=True)
+            ]
+            self._blocks[pattern] = np.array(blocks), np.array(rings)
+
+    def patterns(self, number: Numbers) -> Numbers:
+        """Of each ride; NONE for the honest ones."""
+        chance = self._dice.uniform(number, Purpose.FRAUD)
+        if not self._share:
+            return np.zeros(len(number), dtype=np.int64)
+        pattern = np.floor(chance / self._share * _PATTERNS).astype(np.int64) + 1
+        return np.where(chance < self._share, np.minimum(pattern, _PATTERNS), int(Fraud.NONE))
+
+    def take_over(
+        self,
+        number: Numbers,
+        *,
+        slot: Numbers,
+        city: Numbers,
+        fraud: Numbers,
+        rider: Numbers,
+        driver: Numbers,
+    ) -> None:
+        """Put the rings' riders and drivers into `rider` and `driver`, where it is their ride."""
+        for pattern, (blocks, rings) in self._blocks.items():
+            here = np.flatnonzero(fraud == pattern)
+            where = city[here]
+            block = slot[here] // blocks[where]
+            turn = below(self._dice.words(number[here], Purpose.RING), rings[where])
+            # One number for each ring, whatever its city, block and pattern: blocks and rings are few.
+            ring = ((block * 4 + pattern) * 4096 + where) * 1_048_576 + turn
+            who = self._dice.words(ring, Purpose.RING_RIDER)
+            if pattern == Fraud.STOLEN_PAYMENT:
+                rider[here] = self._demand.riders + below(who, np.int64(_NEW_NUMBERS))
+                continue
+            riders, drivers = self._demand.rider_firsts, self._demand.driver_firsts
+            rider[here] = riders[where] + below(who, np.diff(riders)[where])
+            driver[here] = drivers[where] + below(
+                self._dice.words(ring, Purpose.RING_DRIVER), np.diff(drivers)[where]
+            )
+
+
+def _block_slots(pattern: Fraud, rides: int, per_slot: float) -> int:
+    least = _BLOCK_SLOTS_MIN[pattern]
+    if per_slot <= 0:
+        return least
+    return min(_BLOCK_SLOTS_MAX, least * max(1, math.ceil(rides / per_slot / least)))

@@ -1,0 +1,71 @@
+"""What rides are wanted: a `RidePlan`, checked where it is made. Equal plans give the same events, byte for byte."""
+
+from dataclasses import dataclass
+
+from respool.rides.cities import CITIES, City
+from respool.rides.errors import BadPlan
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+DAYS_MAX = 366
+# Beyond it, hardly a ride would be as it should: a ride that is late is so from one of its events on.
+SHARE_MAX = 0.5
+# What numbers of riders and drivers have room for in their ids and in the dice.
+PEOPLE_MAX = 100_000_000
+# No record of Kafka's is older than this; and with it the years have four digits.
+EPOCH_MS_MAX = 253_402_300_799_999
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RidePlan:
+    seed: int = 0
+    # The first ride is asked for at `start_ms`, and history ends before `until_ms`.
+    start_ms: int
+    until_ms: int
+    # One of them: events per second, on the average of the whole history; or their number, exactly.
+    rate: float | None = None
+    count: int | None = None
+    cities: tuple[City, ...] = CITIES
+    # None: as many as fit the number of rides.
+    riders: int | None = None
+    drivers: int | None = None
+    # Of rides.
+    fraud_share: float = 0.01
+    # Of events.
+    late_share: float = 0.02
+    malformed_share: float = 0.001
+    duplicate_share: float = 0.005
+
+    def __post_init__(self) -> None:
+        """
+        Raises:
+            BadPlan: an argument cannot be.
+        """
+        span_ms = self.until_ms - self.start_ms
+        if not HOUR_MS <= span_ms <= DAYS_MAX * DAY_MS:
+            raise BadPlan(
+                f"a history of {span_ms / DAY_MS:g} days: it is an hour (0.042) to {DAYS_MAX} days"
+            )
+        if self.start_ms < DAY_MS or self.until_ms > EPOCH_MS_MAX - 10 * DAYS_MAX * DAY_MS:
+            raise BadPlan("the history begins before 1970 or ends near the year 9999")
+        if (self.rate is None) == (self.count is None):
+            raise BadPlan("either a rate or a count is needed, and not both")
+        if self.rate is not None and not 0.001 <= self.rate <= 1_000_000:
+            raise BadPlan(f"a rate of {self.rate:g} events per second: it is 0.001 to 1,000,000")
+        if self.count is not None and not 1 <= self.count <= 10**12:
+            raise BadPlan(f"a count of {self.count} events: it is 1 to 10**12")
+        if not self.cities:
+            raise BadPlan("at least one city is needed")
+        for name, people in (("riders", self.riders), ("drivers", self.drivers)):
+            if people is not None and not len(self.cities) <= people <= PEOPLE_MAX:
+                raise BadPlan(
+                    f"{people} {name}: each of {len(self.cities)} cities needs one, and {PEOPLE_MAX:,} are the most"
+                )
+        for name in ("fraud", "late", "malformed", "duplicate"):
+            share = getattr(self, f"{name}_share")
+            if not 0 <= share <= SHARE_MAX:
+                raise BadPlan(f"a {name} share of {share:g}: it is 0 to {SHARE_MAX}")
+
+    @property
+    def span_ms(self) -> int:
+        return self.until_ms - self.start_ms

@@ -1,0 +1,97 @@
+"""What is known of events and does not stand in them, so that whoever looks for fraud or repeats can be scored.
+
+One row for each ride that is fraud, and one for each event that is late, malformed or sent again:
+
+| kind      | pattern                  | event_id, event_type | event_time, recorded_at |
+|-----------|--------------------------|----------------------|-------------------------|
+| fraud     | fake_gps, collusion, ... | null                 | of the request          |
+| malformed | truncated, not_json, ... | yes                  | yes                     |
+| late      | late                     | yes                  | yes                     |
+| duplicate | duplicate                | yes                  | of the repetition       |
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from respool.rides.dice import Numbers
+from respool.rides.event_table import EventTable, Field, fraud_of, is_duplicate, is_late
+from respool.rides.outcomes import EventType, Fraud, Malformed
+from respool.rides.records import TIME
+
+SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("pattern", pa.string()),
+        ("ride_id", pa.string()),
+        ("event_id", pa.string()),
+        ("event_type", pa.string()),
+        ("event_time", TIME),
+        ("recorded_at", TIME),
+    ]
+)
+_WORD = (1 << 64) - 1
+
+
+def truth_of(table: EventTable) -> pa.Table:
+    """The rows for these events, kind by kind. A ride's fraud is told with its first event."""
+    is_again = is_duplicate(table)
+    is_first = (table[Field.TYPE] == EventType.REQUESTED) & ~is_again
+    fraud = np.where(is_first, fraud_of(table), int(Fraud.NONE))
+    late, again = is_late(table).astype(np.int64), is_again.astype(np.int64)
+    return pa.concat_tables(
+        [
+            _rows(table, fraud, "fraud", [one.name for one in Fraud]),
+            _rows(table, table[Field.MALFORMED], "malformed", [one.name for one in Malformed]),
+            _rows(table, late, "late", ["", "late"]),
+            _rows(table, again, "duplicate", ["", "duplicate"]),
+        ]
+    )
+
+
+def _rows(table: EventTable, which: Numbers, kind: str, patterns: Sequence[str]) -> pa.Table:
+    """Of the events where `which` is not 0 but one of the patterns. They are few: an object each is no harm."""
+    found = table[:, which != 0]
+    is_ride = kind == "fraud"
+    events = [None if is_ride else f"{one & _WORD:016x}" for one in found[Field.EVENT_ID].tolist()]
+    types = [None if is_ride else EventType(one).name.lower() for one in found[Field.TYPE].tolist()]
+    return pa.table(
+        [
+            pa.array([kind] * found.shape[1], pa.string()),
+            pa.array([patterns[one].lower() for one in which[which != 0].tolist()], pa.string()),
+            pa.array(
+                [f"ride-{one & _WORD:016x}" for one in found[Field.RIDE_ID].tolist()], pa.string()
+            ),
+            pa.array(events, pa.string()),
+            pa.array(types, pa.string()),
+            pa.array(found[Field.EVENT_MS]).cast(TIME),
+            pa.array(found[Field.ARRIVED_MS]).cast(TIME),
+        ],
+        schema=SCHEMA,
+    )
+
+
+class TruthFile:
+    """A file of Parquet with the truth; whole when it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        self._writer = parquet.ParquetWriter(path, SCHEMA, compression="zstd")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._writer.close()
+
+    def add(self, table: EventTable) -> None:
+        self._writer.write_table(truth_of(table))
