@@ -27,6 +27,7 @@ from cli.running import Run
 from support.broker_process import BrokerProcess
 from support.cluster_process import ClusterProcess
 from support.etcd_process import find_etcd
+from support.raw_client import ConnectionEnded
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.crash]
@@ -199,8 +200,8 @@ def test_a_cluster_is_a_target_like_one_broker_also_while_one_of_it_dies(
             )
             try:
                 wait_until(lambda: all_ends(cluster) > 500, "some are copied", seconds=WAIT_SECONDS)
-                os.kill(rows[1].pid, signal.SIGKILL)
                 before = all_ends(cluster)
+                os.kill(rows[1].pid, signal.SIGKILL)
                 wait_until(
                     lambda: all_ends(cluster) > before + 2_000,
                     "it goes on without the dead one",
@@ -225,7 +226,7 @@ def all_ends(cluster: ClusterProcess) -> int:
         return sum(
             end_of(leader_of(cluster, number), "rides", number) for number in range(PARTITIONS)
         )
-    except (OSError, AssertionError, KeyError, KafkaException):
+    except (ConnectionEnded, OSError, AssertionError, KeyError, KafkaException):
         return 0
 
 
