@@ -4,7 +4,7 @@ from threading import Thread
 
 import pytest
 
-from respool.client.arrow.cluster import Cluster, refused
+from respool.client.arrow.cluster import FIRST_CONTACT_MS, Cluster, refused
 from respool.client.arrow.connection import Connection
 from respool.client.arrow.errors import (
     BadArgument,
@@ -200,3 +200,11 @@ def test_a_request_that_was_broken_off_does_not_leave_its_reply_to_the_next(
             with pytest.raises(KeyboardInterrupt):
                 offsets_for(cluster, TOPIC, [0], LATEST)
         assert cluster.refresh(TOPIC).partitions == 1
+
+
+def test_a_first_contact_is_given_up_sooner_than_brokers_that_were_there() -> None:
+    with Cluster("127.0.0.1:1", retry_ms=60_000) as cluster:
+        assert cluster.patience().limit_ms == FIRST_CONTACT_MS
+        assert cluster.patience(500).limit_ms == 500
+        cluster._brokers = {1: ("127.0.0.1", 1)}
+        assert cluster.patience().limit_ms == 60_000

@@ -31,6 +31,8 @@ from respool.wire.api_table import Api
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 RETRY_MS = 60_000
+# As long as no broker has ever answered, a wrong address is likelier than brokers that are all away.
+FIRST_CONTACT_MS = 10_000
 
 # Topic ids came with 10; Kafka 4.x speaks 0 to 13.
 METADATA_VERSION = 10
@@ -150,7 +152,10 @@ class Cluster:
 
     def patience(self, limit_ms: int | None = None) -> Patience:
         """For attempts that end when this is closed."""
-        return Patience(self.retry_ms if limit_ms is None else limit_ms, sleep=self.sleep)
+        limit_ms = self.retry_ms if limit_ms is None else limit_ms
+        if not self._brokers:
+            limit_ms = min(limit_ms, FIRST_CONTACT_MS)
+        return Patience(limit_ms, sleep=self.sleep)
 
     def sleep(self, seconds: float) -> None:
         """
