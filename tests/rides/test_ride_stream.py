@@ -17,7 +17,7 @@ def bytes_of(plan: RidePlan, table: EventTable) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def test_the_same_seed_gives_the_same_bytes() -> None:

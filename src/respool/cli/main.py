@@ -19,6 +19,7 @@ from respool.cli import (
     output,
     produce,
     replay,
+    rides,
     serve,
     topic,
     transaction,
@@ -45,6 +46,7 @@ app.add_typer(replay.app, name="replay")
 app.add_typer(log.app, name="log")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(mirror.app, name="mirror")
+app.add_typer(rides.app, name="rides")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,0 +1,240 @@
+"""What `respool rides generate` does: make events, write or print them, and say what they were."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from respool.cli import output
+from respool.cli.errors import BrokerUnreachable, CliError, ExitCode, NotFound, UsageError
+from respool.cli.interrupts import CtrlC, noticing_ctrl_c
+from respool.cli.message_format import bytes_to_json
+from respool.cli.times import format_ms
+from respool.client.arrow import errors as client_errors
+from respool.client.arrow.producer import ArrowProducer
+from respool.client.arrow.write_errors import WriteFailed
+from respool.rides.event_table import EventTable
+from respool.rides.plan import DAY_MS, RidePlan
+from respool.rides.records import RecordMaker
+from respool.rides.ride_stream import ROWS_MAX, RideStream
+from respool.rides.tally import Tally
+from respool.rides.truth import TruthFile
+
+# Live, events are sent so often.
+TICK_SECONDS = 0.1
+# Brokers keep messages for a week, unless told otherwise: an older history would be deleted as it is written.
+USUAL_RETENTION_DAYS = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    broker: str
+    topic: str
+    compression: Any
+
+
+def find_target(
+    broker: str, topic: str, *, partitions: int | None, days: float, compression: str
+) -> Target:
+    """The topic, made if it is not there: so that it keeps what is written."""
+    from respool.cli.kafka import Cluster, TopicExists
+
+    cluster = Cluster.connect(broker)
+    known = cluster.topics().get(topic)
+    if known is None:
+        settings = {}
+        if days + 1 > USUAL_RETENTION_DAYS:
+            settings["retention.ms"] = str(int((days + USUAL_RETENTION_DAYS) * DAY_MS))
+        try:
+            cluster.create_topic(topic, partitions=partitions, settings=settings)
+            output.note(f"created {topic}", style="dim")
+        except TopicExists:
+            # By somebody else, just now.
+            known = cluster.topic(topic)
+    if known is not None:
+        if partitions is not None and partitions != len(known.leaders):
+            raise UsageError(
+                f"{topic} has {output.counted(len(known.leaders), 'partition')} already, not {partitions}",
+                hint="leave out --partitions, or give another --topic",
+            )
+        _warn_of_retention(cluster, topic, days)
+    return Target(broker=broker, topic=topic, compression=compression)
+
+
+def _warn_of_retention(cluster: Any, topic: str, days: float) -> None:
+    try:
+        found = {one.name: one.value for one in cluster.settings([topic])[topic]}
+        kept_ms = int(found.get("retention.ms", "-1"))
+    except (CliError, ValueError):
+        # It is a warning only.
+        return
+    if 0 <= kept_ms < days * DAY_MS:
+        output.note(
+            f"{topic} keeps messages for {kept_ms / DAY_MS:g} days, so the oldest of {days:g} days will be deleted; "
+            f"to keep them: respool topic alter {topic} --set retention.ms=-1",
+            style="yellow",
+        )
+
+
+def print_events(plan: RidePlan, count: int, *, truth: Path | None) -> None:
+    stream, maker = RideStream(plan), RecordMaker(plan.cities)
+    left = count
+    with _truth(truth) as truth_file:
+        for table in stream.history(rows_max=min(count, ROWS_MAX)):
+            table = table[:, :left].copy()  # noqa: PLW2901 - the rest is not wanted
+            if truth_file is not None:
+                truth_file.add(table)
+            for row in maker.make(table).to_pylist():
+                output.print_line(_json_line(row))
+            left -= table.shape[1]
+            if not left:
+                return
+
+
+def _json_line(row: dict[str, Any]) -> str:
+    return output.json_line(
+        {
+            "timestamp": round(row["timestamp"].timestamp() * 1000),
+            "key": bytes_to_json(row["key"]),
+            "value": bytes_to_json(row["value"]),
+            "headers": [[one["key"], bytes_to_json(one["value"])] for one in row["headers"]],
+        }
+    )
+
+
+def generate(
+    plan: RidePlan,
+    target: Target | None,
+    *,
+    truth: Path | None,
+    is_live: bool,
+    live_ms: int | None,
+    as_json: bool,
+) -> None:
+    """Without a target everything is made and nothing written."""
+    began = time.monotonic()
+    with (
+        noticing_ctrl_c() as ctrl_c,
+        _truth(truth) as truth_file,
+        _errors_in_words(),
+        _producer(target) as producer,
+    ):
+        work = _Work(plan, target, producer, truth_file)
+        expected = plan.count or round((plan.rate or 0) * plan.span_ms / 1000)
+        with output.progress("rides", total=expected, unit="events") as progress:
+            for table in work.stream.history():
+                work.add(table)
+                progress.advance(table.shape[1])
+                if ctrl_c.pressed:
+                    break
+        was_whole = not ctrl_c.pressed
+        if is_live and was_whole:
+            _go_on(work, ctrl_c, live_ms=live_ms)
+        if producer is not None:
+            producer.flush()
+    _tell(work.tally, target, seconds=time.monotonic() - began, as_json=as_json)
+    if not was_whole:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+
+
+class _Work:
+    def __init__(
+        self,
+        plan: RidePlan,
+        target: Target | None,
+        producer: ArrowProducer | None,
+        truth: TruthFile | None,
+    ) -> None:
+        self.stream = RideStream(plan)
+        self.tally = Tally()
+        self._maker = RecordMaker(plan.cities)
+        self._target = target
+        self._producer = producer
+        self._truth = truth
+
+    def add(self, table: EventTable) -> None:
+        records = self._maker.make(table)
+        if self._producer is not None and self._target is not None:
+            self._producer.write(records, self._target.topic)
+        if self._truth is not None:
+            self._truth.add(table)
+        self.tally.add(table)
+
+
+def _go_on(work: _Work, ctrl_c: CtrlC, *, live_ms: int | None) -> None:
+    """Send what is due, until somebody presses Ctrl-C or the time is over."""
+    # By the wall clock, of which timestamps are; it is for people to look at, and a jump of it is what they see.
+    ends_ms = None if live_ms is None else _now_ms() + live_ms
+    output.note("the history is written; going on live" + ("" if live_ms else ", Ctrl-C ends it"))
+    with output.progress("live", total=None, unit="events") as progress:
+        while not ctrl_c.pressed:
+            now_ms = _now_ms()
+            before_ms = now_ms if ends_ms is None else min(now_ms, ends_ms)
+            while not ctrl_c.pressed and (table := work.stream.take(before_ms)) is not None:
+                work.add(table)
+                progress.advance(table.shape[1])
+            if ends_ms is not None and now_ms >= ends_ms:
+                return
+            time.sleep(TICK_SECONDS)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@contextmanager
+def _truth(path: Path | None) -> Iterator[TruthFile | None]:
+    if path is None:
+        yield None
+        return
+    with TruthFile(path) as file:
+        yield file
+
+
+def _producer(target: Target | None) -> Any:
+    if target is None:
+        return nullcontext()
+    return ArrowProducer(target.broker, compression=target.compression)
+
+
+@contextmanager
+def _errors_in_words() -> Iterator[None]:
+    try:
+        yield
+    except client_errors.BrokerUnreachable as error:
+        raise BrokerUnreachable(str(error)) from error
+    except client_errors.UnknownTopic as error:
+        raise NotFound(str(error)) from error
+    except WriteFailed as error:
+        why = next((part.error for part in error.partitions.values() if part.error), str(error))
+        raise CliError(
+            f"{error.result.rows_in:,} events are in, {error.result.rows_not_in:,} are not: {why}",
+            hint="the same seed and --until, written into a new topic, give all of them",
+        ) from error
+    except client_errors.ClientError as error:
+        raise CliError(str(error)) from error
+
+
+def _tell(tally: Tally, target: Target | None, *, seconds: float, as_json: bool) -> None:
+    document = tally.document()
+    if as_json:
+        output.print_json({"topic": target.topic if target else None, **document})
+        return
+    rows: list[tuple[str, str, int]] = []
+    for what in ("types", "malformed", "fraud"):
+        found = document[what]
+        assert isinstance(found, dict)
+        name = {"types": "events", "fraud": "fraudulent rides"}.get(what, what)
+        rows += [(name, kind, number) for kind, number in found.items()]
+    rows += [("late", "", tally.late), ("sent again", "", tally.duplicates)]
+    output.print_rows(output.Columns("what", "kind", "number", numbers=["number"]), rows)
+    where = f" written to {target.topic}" if target else " made, none written"
+    span = f", {format_ms(tally.first_ms)} to {format_ms(tally.last_ms)}" if tally.events else ""
+    output.note(
+        f"{output.counted(tally.events, 'event')} of {output.counted(tally.rides, 'ride')}{where} "
+        f"in {seconds:.1f} seconds{span}"
+    )
