@@ -15,7 +15,7 @@ import numpy as np
 
 from respool.rides.dice import Dice, Numbers, Purpose
 from respool.rides.outcomes import events_per_ride
-from respool.rides.plan import DAY_MS, RidePlan
+from respool.rides.plan import DAY_MS, PEOPLE_MAX, RidePlan
 
 MINUTE_MS = 60_000
 SLOTS_PER_PAGE = 1_440
@@ -88,17 +88,15 @@ class Demand:
         cities = len(plan.cities)
         busy = rides_per_day * BUSY_MINUTES / 1_440
         # A driver works about a third of the time, by diligence, and two thirds of them at a usual hour.
-        self.drivers = plan.drivers or max(
-            DRIVERS_PER_CITY_MIN * cities, round(busy / USUAL_USE / 0.22)
-        )
-        self.riders = plan.riders or max(
-            RIDERS_PER_CITY_MIN * cities, round(rides_per_day / RIDES_PER_RIDER_AND_DAY)
-        )
+        drivers = max(DRIVERS_PER_CITY_MIN * cities, round(busy / USUAL_USE / 0.22))
+        riders = max(RIDERS_PER_CITY_MIN * cities, round(rides_per_day / RIDES_PER_RIDER_AND_DAY))
+        self.drivers = plan.drivers or min(drivers, PEOPLE_MAX)
+        self.riders = plan.riders or min(riders, PEOPLE_MAX)
         self.driver_firsts = self._shared_out(self.drivers)
         self.rider_firsts = self._shared_out(self.riders)
         self.rides_per_day = rides_per_day
         self.page = lru_cache(maxsize=3)(self._page)
-        self.online = lru_cache(maxsize=4 * cities)(self._online)
+        self.online = lru_cache(maxsize=2 * cities)(self._online)
 
     # -- rides ---------------------------------------------------------------------------------------------------------
 
@@ -114,7 +112,7 @@ class Demand:
         before[1:] += before[0]
         return Page(
             ride_firsts=np.floor(before * self.rides_per_weight).astype(np.int64),
-            surge=self._surge(number, weights),
+            weights=weights,
             cities=len(self._plan.cities),
         )
 
@@ -190,14 +188,21 @@ class Demand:
         in_turn: Numbers = found[order]
         return in_turn
 
-    def _surge(self, page: int, weights: Numbers) -> Numbers:
-        """Tenths, for each slot of the page and each city."""
+    def surge(self, first_slot: int, last_slot: int) -> Numbers:
+        """Tenths, for each slot from `first_slot` up to, not including, `last_slot`, and each city; all of one page."""
+        hours = range(first_slot // 60, (last_slot - 1) // 60 + 1)
+        found = np.concatenate([self._surge_of_hour(hour) for hour in hours])
+        return found[first_slot - hours[0] * 60 : last_slot - hours[0] * 60]
+
+    def _surge_of_hour(self, hour: int) -> Numbers:
+        # By the hour, and not the page: where there are millions of drivers, their hours are what takes long.
         cities = len(self._plan.cities)
-        hours = range(page * 24, (page + 1) * 24)
-        online = np.array([[len(self.online(h, c)) for c in range(cities)] for h in hours])
+        page, begin = divmod(hour * 60, SLOTS_PER_PAGE)
+        weights = self.page(page).weights[begin : begin + 60]
+        online = np.array([len(self.online(hour, city)) for city in range(cities)])
         summed = weights.reshape(-1, SURGE_SLOTS, cities).sum(axis=1)
         asked = np.repeat(summed, SURGE_SLOTS, axis=0) * (self.rides_per_weight / SURGE_SLOTS)
-        use = asked * BUSY_MINUTES / np.repeat(online, 60, axis=0)
+        use = asked * BUSY_MINUTES / online
         tenths = np.floor(SURGE_MIN + SURGE_STEEPNESS * (use - SURGE_FROM) + 0.5)
         surge: Numbers = np.clip(tenths, SURGE_MIN, SURGE_MAX).astype(np.int64)
         return surge
@@ -206,10 +211,10 @@ class Demand:
 class Page:
     """A day's cells, slot by slot and in a slot city by city."""
 
-    def __init__(self, *, ride_firsts: Numbers, surge: Numbers, cities: int) -> None:
+    def __init__(self, *, ride_firsts: Numbers, weights: Numbers, cities: int) -> None:
         # The number of each cell's first ride; and after the last, of the next page's.
         self.ride_firsts = ride_firsts
-        self.surge = surge
+        self.weights = weights
         counts = np.diff(ride_firsts).reshape(-1, cities)
         # How many rides the cell's city has had before in this page.
         self.city_firsts = np.cumsum(counts, axis=0) - counts

@@ -99,7 +99,8 @@ class RideMaker:
         slot_in_page, city = cell // cities, cell % cities
         slot = slot_in_page + page_number * SLOTS_PER_PAGE
         turn = page.city_firsts.reshape(-1)[cell] + number - page.ride_firsts[cell]
-        return self._rides(number, slot, city, turn, page.surge.reshape(-1)[cell])
+        surge = self._demand.surge(first_slot, last_slot).reshape(-1)[cell - first]
+        return self._rides(number, slot, city, turn, surge)
 
     def _rides(
         self, number: Numbers, slot: Numbers, city: Numbers, turn: Numbers, surge: Numbers
