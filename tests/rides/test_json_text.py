@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from respool.rides.cities import CITIES
+from respool.rides.cities import CITIES, cities_from
 from respool.rides.event_table import EventTable, Field
 from respool.rides.json_text import FIELDS, KINDS, VALUE_BYTES_MAX
 from respool.rides.outcomes import EventType, Malformed
@@ -57,6 +57,12 @@ def some() -> EventTable:
 def test_well_formed_events_are_json_and_say_what_the_table_says(some: EventTable) -> None:
     sound = well_formed(some)
     assert parsed(plan(count=1), sound) == [expected(event) for event in sound.T.tolist()]
+
+
+def test_some_cities_have_their_own_names_and_currencies() -> None:
+    wanted = plan(count=300, cities=cities_from("Malmö,Bonn"), malformed_share=0)
+    found = {(one["city"], one["currency"]) for one in parsed(wanted, all_events(wanted))}
+    assert found == {("Malmö", "SEK"), ("Bonn", "EUR")}
 
 
 def test_values_are_compact_and_their_fields_are_always_in_the_same_order(some: EventTable) -> None:

@@ -50,9 +50,7 @@ def generate(
     ] = None,
     days: Annotated[
         float,
-        typer.Option(
-            min=1 / 24, max=DAYS_MAX, metavar="DAYS", help="How long the history is, up to --until."
-        ),
+        typer.Option(metavar="DAYS", help="How long the history is, up to --until."),
     ] = 1.0,
     until: Annotated[
         str,
@@ -149,6 +147,8 @@ def generate(
         raise UsageError("--for needs --live")
     if truth is not None and not truth.absolute().parent.is_dir():
         raise NotFound(f"there is no folder {str(truth.absolute().parent)!r} for --truth")
+    if not 0 < days <= DAYS_MAX:
+        raise UsageError(f"--days {days:g}: it is an hour (0.042) to {DAYS_MAX} days")
     until_ms = _time_ms(until)
     live_ms = _duration_ms(live_for) if live_for is not None else None
     plan = _plan(

@@ -137,6 +137,9 @@ def generate(
         if producer is not None:
             producer.flush()
     _tell(work.tally, target, seconds=time.monotonic() - began, as_json=as_json)
+    if was_whole and plan.count is not None and work.tally.events < plan.count:
+        # The dice would have to be very much against it.
+        raise CliError(f"only {work.tally.events:,} of {plan.count:,} events arrive before the end")
     if not was_whole:
         raise typer.Exit(ExitCode.INTERRUPTED)
 

@@ -78,10 +78,8 @@ _PIECES = (
     _SOMEWHERE,
     _RIDER_NUMBER,
 ) = range(len(_PIECES))
-_TYPES = len(_PIECES)
-_PAYMENTS = _TYPES + len(EventType)
-_DEVICES = _PAYMENTS + len(PAYMENT_METHODS)
-_CITIES = _DEVICES + len(DEVICES)
+# Where the others begin, in an array: it is handed to kernels, for numba would not notice that other files' lists grow.
+_TYPES, _PAYMENTS, _DEVICES, _CITIES, _CURRENCIES = range(5)
 
 # The rows of a table as `event_table.Field` has them, and what can be wrong as `outcomes.Malformed` has it, but as the
 # plain numbers that kernels take. A test compares them.
@@ -123,14 +121,15 @@ class JsonText:
     """Writes the events of these cities."""
 
     def __init__(self, cities: Sequence[City]) -> None:
-        pieces = [
-            *_PIECES,
-            *(event.name.lower().encode() for event in EventType),
-            *(name.encode() for name in (*PAYMENT_METHODS, *DEVICES)),
-            *(city.name.encode() for city in cities),
-            *(city.currency.encode() for city in cities),
-        ]
-        self._cities = len(cities)
+        words = (
+            [event.name.lower() for event in EventType],
+            PAYMENT_METHODS,
+            DEVICES,
+            [city.name for city in cities],
+            [city.currency for city in cities],
+        )
+        pieces = [*_PIECES, *(word.encode() for some in words for word in some)]
+        self._firsts = np.cumsum([len(_PIECES), *(len(some) for some in words[:-1])])
         self._text = np.frombuffer(b"".join(pieces), dtype=np.uint8)
         self._at = np.cumsum([0, *(len(piece) for piece in pieces)]).astype(np.int64)
 
@@ -147,7 +146,7 @@ class JsonText:
         assert rows * VALUE_BYTES_MAX < 2**31, f"{rows} events in one piece"
         out = np.empty(rows * VALUE_BYTES_MAX, dtype=np.uint8)
         ends = np.zeros(rows + 1, dtype=np.int32)
-        write_values(table, self._text, self._at, self._cities, out, ends)
+        write_values(table, self._text, self._at, self._firsts, out, ends)
         return _binary(out[: int(ends[-1])], ends)
 
 
@@ -168,7 +167,7 @@ def write_keys(table: Numbers, out: Bytes) -> None:
 
 @kernel
 def write_values(
-    table: Numbers, text: Bytes, places: Numbers, cities: int, out: Bytes, ends: Places
+    table: Numbers, text: Bytes, places: Numbers, firsts: Numbers, out: Bytes, ends: Places
 ) -> None:
     at = 0
     for row in range(table.shape[1]):
@@ -177,7 +176,7 @@ def write_values(
             at = _piece(text, places, _GATEWAY, out, at)
         elif kind != _EMPTY:
             begin = at
-            at = _value(table, row, text, places, cities, out, at)
+            at = _value(table, row, text, places, firsts, out, at)
             if kind == _TRUNCATED:
                 # Anywhere after the first field's name, but not after the brace that closes it.
                 chosen = (table[_F_EVENT_ID, row] >> 8) & 0xFFFF
@@ -187,16 +186,16 @@ def write_values(
 
 @kernel
 def _value(
-    table: Numbers, row: int, text: Bytes, places: Numbers, cities: int, out: Bytes, at: int
+    table: Numbers, row: int, text: Bytes, places: Numbers, firsts: Numbers, out: Bytes, at: int
 ) -> int:
-    at = _what_and_when(table, row, text, places, out, at)
+    at = _what_and_when(table, row, text, places, firsts, out, at)
     at = _who(table, row, text, places, out, at)
-    return _where_and_how(table, row, text, places, cities, out, at)
+    return _where_and_how(table, row, text, places, firsts, out, at)
 
 
 @kernel
 def _what_and_when(
-    table: Numbers, row: int, text: Bytes, places: Numbers, out: Bytes, at: int
+    table: Numbers, row: int, text: Bytes, places: Numbers, firsts: Numbers, out: Bytes, at: int
 ) -> int:
     kind = table[_F_MALFORMED, row]
     chosen = (table[_F_EVENT_ID, row] >> 8) & 0xFFFF
@@ -209,7 +208,7 @@ def _what_and_when(
         at = _hexadecimal(table[_F_RIDE_ID, row], out, at)
         at = _piece(text, places, _QUOTE, out, at)
     if missing != _NO_TYPE:
-        word = _TELEPORTED if kind == _UNKNOWN_EVENT else _TYPES + table[_F_TYPE, row]
+        word = _TELEPORTED if kind == _UNKNOWN_EVENT else firsts[_TYPES] + table[_F_TYPE, row]
         at = _word(text, places, _EVENT_TYPE, word, out, at)
     if missing != _NO_TIME:
         if kind == _BAD_TIME:
@@ -219,7 +218,7 @@ def _what_and_when(
             at = _time(table[_F_EVENT_MS, row], out, at)
             at = _piece(text, places, _QUOTE, out, at)
     if missing != _NO_CITY:
-        at = _word(text, places, _CITY, _CITIES + table[_F_CITY, row], out, at)
+        at = _word(text, places, _CITY, firsts[_CITIES] + table[_F_CITY, row], out, at)
     return at
 
 
@@ -243,7 +242,7 @@ def _who(table: Numbers, row: int, text: Bytes, places: Numbers, out: Bytes, at:
 
 @kernel
 def _where_and_how(
-    table: Numbers, row: int, text: Bytes, places: Numbers, cities: int, out: Bytes, at: int
+    table: Numbers, row: int, text: Bytes, places: Numbers, firsts: Numbers, out: Bytes, at: int
 ) -> int:
     kind = table[_F_MALFORMED, row]
     chosen = (table[_F_EVENT_ID, row] >> 8) & 0xFFFF
@@ -263,12 +262,12 @@ def _where_and_how(
         at = _piece(text, places, _COMMA, out, at)
     else:
         at = _amount(text, places, _FARE, fare, 2, out, at)
-    at = _word(text, places, _CURRENCY, _CITIES + cities + table[_F_CITY, row], out, at)
+    at = _word(text, places, _CURRENCY, firsts[_CURRENCIES] + table[_F_CITY, row], out, at)
     at = _amount(text, places, _DISTANCE, table[_F_DISTANCE, row], 2, out, at)
     at = _amount(text, places, _DURATION, table[_F_DURATION, row], 0, out, at)
     at = _amount(text, places, _SURGE, table[_F_SURGE, row], 1, out, at)
-    at = _word(text, places, _PAYMENT, _PAYMENTS + table[_F_PAYMENT, row], out, at)
-    at = _word(text, places, _DEVICE, _DEVICES + table[_F_DEVICE, row], out, at)
+    at = _word(text, places, _PAYMENT, firsts[_PAYMENTS] + table[_F_PAYMENT, row], out, at)
+    at = _word(text, places, _DEVICE, firsts[_DEVICES] + table[_F_DEVICE, row], out, at)
     return _piece(text, places, _END, out, at)
 
 
