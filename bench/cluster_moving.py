@@ -10,6 +10,7 @@ from bench.cluster_process import ClusterProcess, partitions_of
 from bench.report import Column, Report, Table, count, megabytes, ratio, seconds
 from bench.requests import INT, Batch, Client, ProduceFrame, RequestFailed
 from bench.scale import MB, MESSAGE_BYTES, Scale, size_text
+from bench.warm_memory import WarmMemory
 
 TOPIC = "bench"
 ACKS_ALL = -1
@@ -31,7 +32,7 @@ def run(scale: Scale, report: Report) -> None:
     report.progress("cluster: the disk's own speed")
     disk = _disk_bytes_per_s(min(size, 512 * MB))
     table.rows.append({"what": "the disk alone: write and fsync", "bytes_per_s": disk})
-    with ClusterProcess() as cluster:
+    with ClusterProcess() as cluster, WarmMemory(size) as memory:
         cluster.create_topic(TOPIC, partitions=PARTITIONS)
         report.progress(f"cluster: {size_text(size)} to be moved")
         _fill(cluster, size)
@@ -42,7 +43,9 @@ def run(scale: Scale, report: Report) -> None:
             report.progress(f"cluster: broker {number} gets its part {what}")
             producer = _Trickle(cluster.bootstrap) if is_loaded else None
             command = _seconds_of(cluster, "--dry-run")
-            taken = _seconds_of(cluster, "--yes", "--wait") - command
+            memory.refill()
+            with memory.let_go(broker.written_bytes):
+                taken = _seconds_of(cluster, "--yes", "--wait") - command
             errors = producer.stop() if producer else 0
             moved = sum(path.stat().st_size for path in broker.log_files())
             table.rows.append(
