@@ -54,22 +54,27 @@ class FollowingPartition:
     def on_follower_ready(self) -> None: ...
 
 
+def fetcher_from(leader: Any, loop: SimLoop) -> ReplicaFetcher:
+    """`leader` answers fetches, and takes what was answered in the place of logs."""
+    turns: Any = SimpleNamespace(wait_ms=lambda _: 0, on_copied=lambda *_: None)
+    return ReplicaFetcher(
+        leader=LEADER,
+        requests=leader,
+        work=leader,
+        turns=turns,
+        clock=NodeClock(loop),
+        hurry_bytes=HURRY_BYTES,
+        broker_epoch=lambda: 1,
+        spawn=loop.create_task,
+    )
+
+
 def test_a_newcomer_that_is_put_off_is_fetched_again_while_the_round_waits() -> None:
     loop = SimLoop(1)
 
     async def story() -> None:
         leader: Any = Leader(refusals=2)
-        turns: Any = SimpleNamespace(wait_ms=lambda _: 0, on_copied=lambda *_: None)
-        fetcher = ReplicaFetcher(
-            leader=LEADER,
-            requests=leader,
-            work=leader,
-            turns=turns,
-            clock=NodeClock(loop),
-            hurry_bytes=HURRY_BYTES,
-            broker_epoch=lambda: 1,
-            spawn=loop.create_task,
-        )
+        fetcher = fetcher_from(leader, loop)
         old: Any = FollowingPartition()
         newcomer: Any = FollowingPartition()
         fetcher.add(old)
@@ -110,17 +115,7 @@ def test_a_leader_that_cannot_commit_is_asked_ever_less_often_until_records_come
             return []
 
         leader: Any = SimpleNamespace(fetch=fetch, take=take)
-        turns: Any = SimpleNamespace(wait_ms=lambda _: 0, on_copied=lambda *_: None)
-        fetcher = ReplicaFetcher(
-            leader=LEADER,
-            requests=leader,
-            work=leader,
-            turns=turns,
-            clock=NodeClock(loop),
-            hurry_bytes=HURRY_BYTES,
-            broker_epoch=lambda: 1,
-            spawn=loop.create_task,
-        )
+        fetcher = fetcher_from(leader, loop)
         follower: Any = FollowingPartition()
         follower.follower.is_behind_commits = True
         fetcher.add(follower)
@@ -153,17 +148,7 @@ def test_while_much_comes_it_fetches_on_and_waits_for_the_disk_only_when_no_more
             return []
 
         leader: Any = SimpleNamespace(fetch=fetch, take=take)
-        turns: Any = SimpleNamespace(wait_ms=lambda _: 0, on_copied=lambda *_: None)
-        fetcher = ReplicaFetcher(
-            leader=LEADER,
-            requests=leader,
-            work=leader,
-            turns=turns,
-            clock=NodeClock(loop),
-            hurry_bytes=HURRY_BYTES,
-            broker_epoch=lambda: 1,
-            spawn=loop.create_task,
-        )
+        fetcher = fetcher_from(leader, loop)
         fetcher.add(follower)
         running = loop.create_task(fetcher.run())
         await asyncio.sleep(1)

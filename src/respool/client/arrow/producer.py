@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,15 @@ from respool.client.arrow.lane import IN_FLIGHT_MAX
 from respool.client.arrow.packing import Packer, row_sizes
 from respool.client.arrow.prepared import PreparedTransaction
 from respool.client.arrow.producer_ids import new_identity
+from respool.client.arrow.producer_settings import (
+    Acks,
+    Compression,
+    acks_of,
+    check_settings,
+    check_timeouts,
+    codec_of,
+    level_of,
+)
 from respool.client.arrow.routing import Partitioner, Router
 from respool.client.arrow.topic_limits import batch_bytes_max
 from respool.client.arrow.topic_map import TopicMap
@@ -35,20 +44,13 @@ from respool.client.arrow.write_columns import Columns, Named, batches_of
 from respool.client.arrow.write_errors import RecordTooLarge, WriteFailed
 from respool.client.arrow.write_result import WriteResult
 from respool.columnar.row_buffers import RowBuffers
-from respool.records.batch import HEADER_BYTES, Codec
-
-Acks = Literal["all", -1, 0, 1]
-Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+from respool.records.batch import HEADER_BYTES
 
 # With its header it still fits a topic's usual limit, 1 MiB and 12 bytes.
 BATCH_BYTES = 1024 * 1024
 BUFFER_BYTES = 64 * 1024 * 1024
 # Of a table as much is looked at in one go; memory beside the encoded batches is in proportion to it.
 PIECE_BYTES = 16 * 1024 * 1024
-BATCH_BYTES_MIN = 1_024
-LEVELS = {Codec.GZIP: (0, 9), Codec.LZ4: (0, 12), Codec.ZSTD: (1, 22)}
-# Of zstd. With the usual one, 3, a core encodes 2.6 M rows of 100 bytes a second, with this 3.9 (bench/columnar.py).
-FASTEST_LEVEL = 1
 # A topic that has grown is noticed within this time, as by other clients.
 METADATA_SECONDS_MAX = 300.0
 
@@ -98,9 +100,9 @@ class ArrowProducer:
         Raises:
             BadArgument: a setting cannot be, or not together with another.
         """
-        self._acks = _acks(acks)
+        self._acks = acks_of(acks)
         is_idempotent = self._acks == ACKS_ALL if idempotent is None else idempotent
-        _check_settings(
+        check_settings(
             acks=self._acks,
             is_idempotent=is_idempotent,
             in_flight_max=in_flight_max,
@@ -109,13 +111,11 @@ class ArrowProducer:
             linger_ms=linger_ms,
             transactional_id=transactional_id,
         )
-        for name, timeout_ms in (
-            ("request_timeout_ms", request_timeout_ms),
-            ("delivery_timeout_ms", delivery_timeout_ms),
-            ("transaction_timeout_ms", transaction_timeout_ms),
-        ):
-            if timeout_ms < 1:
-                raise BadArgument(f"{name}={timeout_ms}: it is a time in milliseconds, from 1 on")
+        check_timeouts(
+            request_timeout_ms=request_timeout_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+            transaction_timeout_ms=transaction_timeout_ms,
+        )
         self._is_idempotent = is_idempotent
         self._batch_bytes = batch_bytes
         self._partitioner = partitioner
@@ -138,8 +138,8 @@ class ArrowProducer:
                 transactional_id=transactional_id,
             ),
         )
-        codec = _codec(compression)
-        level = _level(codec, compression_level)
+        codec = codec_of(compression)
+        level = level_of(codec, compression_level)
         self._packer = Packer(self._delivery, codec=codec, level=level)
         self._transactions = (
             None
@@ -245,7 +245,7 @@ class ArrowProducer:
             if self._transactions is not None:
                 self._transactions.on_flushed(is_whole=is_whole)
         if not is_whole:
-            raise WriteFailed(_failure_text(result), result)
+            raise WriteFailed(result.shortfall(), result)
         return result
 
     def close(self, *, wait: bool = True) -> None:
@@ -478,79 +478,6 @@ def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         return [batch] if batch.num_rows else []
     rows = max(1, batch.num_rows * PIECE_BYTES // batch.nbytes)
     return [batch.slice(at, rows) for at in range(0, batch.num_rows, rows)]
-
-
-def _acks(acks: Acks) -> int:
-    if acks == "all":
-        return ACKS_ALL
-    if acks not in {-1, 0, 1}:
-        raise BadArgument(f"acks={acks!r} is not 'all', 1 or 0")
-    return acks
-
-
-def _codec(compression: str | None) -> Codec:
-    try:
-        return Codec[(compression or "none").upper()]
-    except KeyError:
-        names = ", ".join(one.name.lower() for one in Codec)
-        raise BadArgument(f"compression {compression!r} is not one of {names}") from None
-
-
-def _level(codec: Codec, level: int | None) -> int | None:
-    if level is None:
-        return FASTEST_LEVEL if codec is Codec.ZSTD else None
-    name = codec.name.lower()
-    if codec not in LEVELS:
-        raise BadArgument(f"compression_level={level}: {name!r} has no levels")
-    low, high = LEVELS[codec]
-    if not low <= level <= high:
-        raise BadArgument(f"compression_level={level}: {name!r} has {low} to {high}")
-    return level
-
-
-def _check_settings(
-    *,
-    acks: int,
-    is_idempotent: bool,
-    in_flight_max: int,
-    batch_bytes: int,
-    buffer_bytes: int,
-    linger_ms: int,
-    transactional_id: str | None,
-) -> None:
-    if is_idempotent and acks != ACKS_ALL:
-        raise BadArgument(f"idempotent=True needs acks='all', not {acks}")
-    if transactional_id is not None and not is_idempotent:
-        raise BadArgument("transactions need acks='all' and idempotent=True")
-    if transactional_id is not None and not transactional_id:
-        raise BadArgument("the transactional id is empty")
-    if in_flight_max < 1 or (is_idempotent and in_flight_max > IN_FLIGHT_MAX):
-        raise BadArgument(
-            f"in_flight_max={in_flight_max}: at least 1, and with idempotence at most {IN_FLIGHT_MAX}, "
-            "which is as many as brokers know again"
-        )
-    if not BATCH_BYTES_MIN <= batch_bytes <= buffer_bytes:
-        raise BadArgument(
-            f"batch_bytes={batch_bytes}: from {BATCH_BYTES_MIN} to buffer_bytes={buffer_bytes}"
-        )
-    if linger_ms < 0:
-        raise BadArgument(f"linger_ms={linger_ms} is negative")
-
-
-def _failure_text(result: WriteResult) -> str:
-    troubled = {
-        place: one
-        for place, one in result.partitions.items()
-        if one.error or one.not_in_rows or one.uncertain_rows
-    }
-    lines = "; ".join(
-        f"{topic}/{number}: {one}" for (topic, number), one in list(troubled.items())[:5]
-    )
-    more = f"; and {len(troubled) - 5} partitions more" if len(troubled) > 5 else ""
-    return (
-        f"of {result.rows} rows {result.rows_in} are in, {result.rows_uncertain} are uncertain, "
-        f"{result.rows_not_in} are not in: {lines}{more}"
-    )
 
 
 def _wall_ms() -> int:

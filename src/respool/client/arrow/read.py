@@ -1,6 +1,7 @@
 """The doors for reading: topics as Arrow tables and as streams of record batches."""
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -76,32 +77,30 @@ def read_table(
     Raises:
         ClientError: one of its kinds; none returns a part of what was asked for.
     """
-    settings = ReadSettings(
+    by_partition: defaultdict[int, list[pa.RecordBatch]] = defaultdict(list)
+    with stream_batches(
+        topic,
+        bootstrap=bootstrap,
+        since=since,
+        until=until,
+        partitions=partitions,
+        columns=columns,
+        where=where,
         isolation=isolation,
+        follow=False,
+        missing=missing,
+        lateness=lateness,
         fetch_bytes=fetch_bytes,
         buffer_bytes=buffer_bytes,
         parallel=parallel,
         decompressed_max=decompressed_max,
-    )
-    projection = Projection(topic, columns, where)
-    with Cluster(bootstrap, retry_ms=retry_ms) as cluster:
-        plan = plan_read(
-            cluster,
-            topic,
-            since=since,
-            until=until,
-            partitions=partitions,
-            isolation=isolation,
-            missing=missing,
-            lateness=lateness,
-        )
-        by_partition: dict[int, list[pa.RecordBatch]] = {one.partition: [] for one in plan.ranges}
-        with BatchStream(cluster, plan, projection, settings) as stream:
-            while (piece := stream.next_piece()) is not None:
-                if piece.batch is not None:
-                    by_partition[piece.partition].append(piece.batch)
+        retry_ms=retry_ms,
+    ) as stream:
+        while (piece := stream.next_piece()) is not None:
+            if piece.batch is not None:
+                by_partition[piece.partition].append(piece.batch)
     batches = [batch for partition in sorted(by_partition) for batch in by_partition[partition]]
-    return pa.Table.from_batches(batches, projection.schema)
+    return pa.Table.from_batches(batches, stream.schema)
 
 
 def stream_batches(

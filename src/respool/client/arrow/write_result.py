@@ -53,6 +53,19 @@ class WriteResult:
     def rows_not_in(self) -> int:
         return self.rows - self.rows_in - self.rows_uncertain
 
+    def shortfall(self) -> str:
+        """What is not in, in words."""
+        troubled = [
+            f"{topic}/{number}: {one}"
+            for (topic, number), one in self.partitions.items()
+            if one.error or one.not_in_rows or one.uncertain_rows
+        ]
+        more = f"; and {len(troubled) - 5} partitions more" if len(troubled) > 5 else ""
+        return (
+            f"of {self.rows} rows {self.rows_in} are in, {self.rows_uncertain} are uncertain, "
+            f"{self.rows_not_in} are not in: {'; '.join(troubled[:5])}{more}"
+        )
+
 
 @dataclass(slots=True)
 class _Line:
