@@ -33,6 +33,8 @@ KEPT_BATCHES = 5
 class FakePartition:
     batches: list[bytes] = field(default_factory=list)
     end: int = 0
+    # As brokers do of a producer that they know nothing of.
+    takes_any_first_sequence: bool = False
     # Producer -> epoch, next sequence, and what it wrote last: base sequence -> base offset.
     producers: dict[int, tuple[int, int, dict[int, int]]] = field(default_factory=dict)
 
@@ -49,7 +51,8 @@ class FakePartition:
                 expected, known = 0, {}
             if header.base_sequence in known:
                 return 0, known[header.base_sequence]
-            if header.base_sequence != expected:
+            is_any_taken = epoch == -1 and self.takes_any_first_sequence
+            if header.base_sequence != expected and not is_any_taken:
                 return GAP, -1
             kept = dict(list((known | {header.base_sequence: self.end}).items())[-KEPT_BATCHES:])
             following = (header.last_sequence + 1) & (2**31 - 1)
@@ -76,8 +79,12 @@ class FakeBroker:
         partitions: int = 1,
         transaction_level: int = 2,
         versions: dict[Api, tuple[int, int]] | None = None,
+        takes_any_first_sequence: bool = False,
     ) -> None:
-        self.partitions = [FakePartition() for _ in range(partitions)]
+        self.partitions = [
+            FakePartition(takes_any_first_sequence=takes_any_first_sequence)
+            for _ in range(partitions)
+        ]
         self._transaction_level = transaction_level
         self._versions = versions or {}
         self._produce_script: dict[int, deque[int | str]] = defaultdict(deque)

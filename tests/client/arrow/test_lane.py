@@ -38,9 +38,13 @@ def parcel(rows: int = 1, *, deadline_ms: int = NEVER) -> Parcel:
 
 
 def lane_of(
-    *parcels: Parcel, identity: Identity | None = ME, is_transactional: bool = False
+    *parcels: Parcel,
+    identity: Identity | None = ME,
+    is_transactional: bool = False,
+    is_known: bool = True,
 ) -> Lane:
     lane = Lane(identity=identity, is_transactional=is_transactional)
+    lane.is_known = is_known
     for one in parcels:
         lane.add(one)
     return lane
@@ -85,6 +89,34 @@ def test_at_most_five_batches_are_under_way() -> None:
     assert take_all(lane) == parcels[:IN_FLIGHT_MAX]
     lane.on_taken(parcels[0], 0)
     assert take_all(lane) == [parcels[5]]
+
+
+def test_the_first_batch_goes_alone_until_it_is_in() -> None:
+    one, two, three = (parcel() for _ in range(3))
+    lane = lane_of(one, two, three, is_known=False)
+    assert take_all(lane) == [one]
+    lane.on_refused(one, NOT_ENOUGH_REPLICAS, "", retry_at_ms=0)
+    # A broker that knows nothing of the producer would take the second, and then refuse the first.
+    assert take_all(lane) == [one]
+    lane.on_taken(one, 0)
+    assert take_all(lane) == [two, three]
+
+
+def test_the_first_batch_of_an_epoch_goes_alone_too() -> None:
+    one, two = parcel(), parcel()
+    lane = lane_of(one, two)
+    take_all(lane)
+    for each in (one, two):
+        lane.on_refused(each, FORGOTTEN, "", retry_at_ms=0)
+    assert take_all(lane) == [one]
+    lane.on_lost(one, retry_at_ms=0)
+    assert take_all(lane) == [one]
+
+
+def test_in_a_transaction_the_first_batch_need_not_go_alone() -> None:
+    one, two = parcel(), parcel()
+    # Were the second taken without it, it would be refused, and the transaction aborted.
+    assert take_all(lane_of(one, two, is_transactional=True, is_known=False)) == [one, two]
 
 
 def test_after_a_failed_try_the_oldest_goes_alone_until_all_tried_before_are_in() -> None:
@@ -264,7 +296,10 @@ def test_a_later_batch_that_was_taken_proves_that_the_older_is_in() -> None:
 
 @dataclass
 class ModelBroker:
-    """What a partition does with stamped batches, and nothing else: the last five are known again."""
+    """What a partition does with stamped batches, and nothing else: the last five are known again.
+
+    Whoever is not known at all may begin with any sequence.
+    """
 
     log: list[Parcel] = field(default_factory=list)
     epoch: int = -1
@@ -277,7 +312,7 @@ class ModelBroker:
         if stamp.epoch < self.epoch:
             return 47
         wanted = self.next_sequence if stamp.epoch == self.epoch else 0
-        if stamp.sequence != wanted:
+        if stamp.sequence != wanted and self.epoch != -1:
             return GAP
         if stamp.epoch > self.epoch:
             self.known = []
@@ -313,7 +348,7 @@ def test_what_is_said_to_be_in_is_in_once_and_in_order(
     sizes: list[int], ways: list[str], data: st.DataObject
 ) -> None:
     parcels = [parcel(rows, deadline_ms=100) for rows in sizes]
-    lane, broker = lane_of(*parcels), ModelBroker()
+    lane, broker = lane_of(*parcels, is_known=False), ModelBroker()
     under_way: list[tuple[Parcel, Stamp]] = []
     left = list(ways)
     while not lane.is_empty:

@@ -68,3 +68,12 @@ def test_a_tally_says_for_each_partition_what_is_in_and_where() -> None:
     assert str(result.partitions["rides", 0]) == (
         "5 in (offsets 10 to 41), 4 uncertain, 5 not in, too large"
     )
+
+
+def test_a_tally_s_offsets_are_right_where_a_repeat_is_answered_after_those_behind_it() -> None:
+    # Answers were lost, and the repeats refused for a while: they were in all the time.
+    tally = Tally(handed_over=6)
+    for base_offset in (4, 2, 0):
+        tally.add(("rides", 0), parcel(2, Verdict.IN, base_offset))
+    line = tally.result({}).partitions["rides", 0]
+    assert (line.first_offset, line.last_offset) == (0, 5)

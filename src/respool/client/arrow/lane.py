@@ -16,8 +16,11 @@ The rules are the Java client's, for an idempotent producer:
 4. UNKNOWN_PRODUCER_ID says that the broker has forgotten the producer: the same. Unless a try went without an answer:
    then nobody can know whether the batch is in, and it fails rather than being written twice. (Java writes it again.)
 
-One rule is our own: a batch that fails takes all behind it along. So of what was written to a partition, what is in
-comes first, and what is not comes after; whoever repairs a failed write needs no more than the number of rows.
+Two rules are our own. The first batch of a producer, or of an epoch, goes alone until it is in: a broker that knows
+nothing of the producer takes any sequence, so were the first refused for a moment and the second taken, the first
+would come after it. (In a transaction it could not: a gap there fails, and all is aborted.) And a batch that fails
+takes all behind it along. So of what was written to a partition, what is in comes first, and what is not comes after;
+whoever repairs a failed write needs no more than the number of rows.
 
 No clock, no thread, no bytes: the caller says what happened, and what time it is.
 """
@@ -139,6 +142,8 @@ class Lane:
         self._retry_at_ms = 0
         # Sequences must begin anew as soon as nothing is under way.
         self._must_restart = False
+        # The broker has a batch of this identity, and so takes the following ones in order only.
+        self.is_known = False
         self.failure: Failure | None = None
 
     # What there is.
@@ -206,6 +211,7 @@ class Lane:
                 if older.stamp[:2] == parcel.stamp[:2]:
                     older.must_be_in = True
         self._tried.remove(parcel)
+        self.is_known = True
         parcel.base_offset = base_offset
         # The next ones need not wait for what this one waited for.
         self._retry_at_ms = 0
@@ -272,6 +278,7 @@ class Lane:
         assert self.is_quiet
         self.identity = identity
         self._must_restart = False
+        self.is_known = False
         self._number_from_zero()
 
     # Inside.
@@ -280,6 +287,11 @@ class Lane:
     def _may_restart(self) -> bool:
         # In a transaction the epoch is the coordinator's: it must be aborted.
         return self.identity is not None and not self._is_transactional
+
+    @property
+    def _room(self) -> int:
+        """How many may be under way."""
+        return self._in_flight_max if self.is_known or not self._may_restart else 1
 
     def _is_cured_by_another_try(self, parcel: Parcel, meaning: Meaning) -> bool:
         """Whether a wrong sequence, or a producer that nobody knows, is right the next time."""
@@ -301,7 +313,7 @@ class Lane:
                 return next(one for one in self._tried if one.step is Step.WAITING)
             oldest = self._tried[0]
             return oldest if oldest.step is Step.WAITING else None
-        if self._queued and len(self._tried) < self._in_flight_max:
+        if self._queued and len(self._tried) < self._room:
             return self._queued[0]
         return None
 

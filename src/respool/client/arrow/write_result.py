@@ -89,9 +89,11 @@ class Tally:
             case Verdict.IN:
                 line.rows += parcel.rows
                 if parcel.base_offset != NO_OFFSET:
-                    if line.first == NO_OFFSET:
+                    # Not always in order: where a repeat of what is in is refused for a while, those behind it are
+                    # known to be in before it is.
+                    if line.first == NO_OFFSET or parcel.base_offset < line.first:
                         line.first = parcel.base_offset
-                    line.last = parcel.base_offset + parcel.rows - 1
+                    line.last = max(line.last, parcel.base_offset + parcel.rows - 1)
             case Verdict.UNCERTAIN:
                 line.uncertain += parcel.rows
             case _:
