@@ -12,11 +12,12 @@ import sys
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCH_FOLDER = ROOT / ".bench"
@@ -53,14 +54,13 @@ class Memory:
     anonymous: int
 
 
-class BrokerProcess:
-    """Use as a context: the folder is deleted at the end, also when a measurement fails."""
+class MeasuredProcess(ABC):
+    """A server with a folder. Use as a context: the folder is deleted at the end, also when a measurement fails."""
 
-    def __init__(
-        self, settings: Mapping[str, object] | None = None, *, command: Sequence[str] = SERVE
-    ) -> None:
-        self._settings = dict(settings or {})
-        self._command = command
+    # Exit codes of a clean stop.
+    stop_codes: tuple[int, ...] = (0,)
+
+    def __init__(self) -> None:
         self.host = "127.0.0.1"
         self.port = 0
         self.start_seconds = 0.0
@@ -90,6 +90,18 @@ class BrokerProcess:
         finally:
             self._remove_files()
 
+    @abstractmethod
+    def launch(self, errors: BinaryIO) -> "subprocess.Popen[str]":
+        """Start it on the folder as it is; what it complains about goes to `errors`."""
+
+    @abstractmethod
+    def wait_until_up(self) -> None:
+        """Return when clients are accepted.
+
+        Raises:
+            BrokerFailed: they never will be.
+        """
+
     @property
     def pid(self) -> int:
         return self._process.pid
@@ -104,30 +116,15 @@ class BrokerProcess:
 
     def start(self) -> float:
         """Start on the folder as it is, and return the seconds until clients are accepted."""
-        options = [f"--set={name}={value}" for name, value in self._settings.items()]
         began = time.perf_counter()
         with self._errors_path.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [
-                    *self._command,
-                    "serve",
-                    f"--data={self.folder}",
-                    f"--listen={self.host}:0",
-                    "--log-level=warning",
-                    *options,
-                ],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                cwd=ROOT,
-                env=_environment(),
-                text=True,
-            )
-        line = self._first_line()
-        self.start_seconds = time.perf_counter() - began
-        if not line.startswith(LISTENING):
+            self._process = self.launch(errors)
+        try:
+            self.wait_until_up()
+        except BaseException:
             self.kill()
-            raise BrokerFailed(f"the broker did not start: {line!r}\n{self.last_words()}")
-        self.port = int(line.rpartition(":")[2])
+            raise
+        self.start_seconds = time.perf_counter() - began
         return self.start_seconds
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -143,7 +140,7 @@ class BrokerProcess:
             self.kill()
             raise BrokerFailed(f"no stop within {STOP_SECONDS_MAX:.0f} s") from None
         self._close_pipes()
-        if code:
+        if code not in self.stop_codes:
             raise BrokerFailed(f"stopped with exit code {code}\n{self.last_words()}")
         return time.perf_counter() - began
 
@@ -188,11 +185,6 @@ class BrokerProcess:
             finally:
                 os.close(descriptor)
 
-    def _first_line(self) -> str:
-        assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], START_SECONDS_MAX)
-        return self._process.stdout.readline().strip() if ready else "nothing said in time"
-
     def last_words(self) -> str:
         """The end of what it wrote to standard error: warnings and worse."""
         if not self._errors_path.exists():
@@ -208,10 +200,50 @@ class BrokerProcess:
             self._process.stdout.close()
 
 
+class BrokerProcess(MeasuredProcess):
+    """`respool serve`."""
+
+    def __init__(
+        self, settings: Mapping[str, object] | None = None, *, command: Sequence[str] = SERVE
+    ) -> None:
+        super().__init__()
+        self._settings = dict(settings or {})
+        self._command = command
+
+    def launch(self, errors: BinaryIO) -> "subprocess.Popen[str]":
+        options = [f"--set={name}={value}" for name, value in self._settings.items()]
+        return subprocess.Popen(
+            [
+                *self._command,
+                "serve",
+                f"--data={self.folder}",
+                f"--listen={self.host}:0",
+                "--log-level=warning",
+                *options,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd=ROOT,
+            env=_environment(),
+            text=True,
+        )
+
+    def wait_until_up(self) -> None:
+        line = self._first_line()
+        if not line.startswith(LISTENING):
+            raise BrokerFailed(f"the broker did not start: {line!r}\n{self.last_words()}")
+        self.port = int(line.rpartition(":")[2])
+
+    def _first_line(self) -> str:
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], START_SECONDS_MAX)
+        return self._process.stdout.readline().strip() if ready else "nothing said in time"
+
+
 class MemoryWatch:
     """Looks at the broker's memory many times a second while the context lasts, and keeps the largest."""
 
-    def __init__(self, broker: BrokerProcess, *, interval_s: float = 0.02) -> None:
+    def __init__(self, broker: MeasuredProcess, *, interval_s: float = 0.02) -> None:
         self._broker = broker
         self._interval_s = interval_s
         self._ended = threading.Event()
