@@ -1,0 +1,211 @@
+"""Options as people give them to Spark: names in any case, values as text. Read once, and refused where they cannot be.
+
+`Options` reads values and knows which names were asked for; what nobody asked for, and nobody knows, is a mistake and
+is told, with the name that was probably meant. `ClientOptions` is what source and sink have in common: the way to the
+brokers.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Self
+
+from respool.model.errors import RespoolError
+from respool.spark.options_kafka import (
+    REFUSED,
+    SECURED,
+    SECURITY_PREFIXES,
+    SPARKS_OWN,
+    WITHOUT_EFFECT,
+)
+
+if TYPE_CHECKING:
+    from respool.client.arrow.cluster import Cluster
+
+BOOTSTRAP = "kafka.bootstrap.servers"
+OUR_BOOTSTRAP = "bootstrap"
+RETRY_MS = 60_000
+REQUEST_TIMEOUT_MS = 30_000
+
+_DURATION = re.compile(r"(\d+)\s*([a-z]*)")
+_UNITS_MS = {
+    "": 1,
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+_BYTES = re.compile(r"(\d+)\s*([kmgt]?)i?b?")
+_BYTE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+class BadOption(RespoolError, ValueError):
+    """An option cannot be, or contradicts another. The message names it."""
+
+
+class Options:
+    """What was given, by name in any case. Every name that is asked for counts as known."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+        # Lower-cased -> as it is written in the documentation.
+        self._known: dict[str, str] = {}
+
+    def has(self, name: str) -> bool:
+        self._known[name.lower()] = name
+        return name.lower() in self._given
+
+    def names(self) -> Collection[str]:
+        """All that were given, lower-cased."""
+        return self._given.keys()
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        return self._given[name.lower()].strip() if self.has(name) else default
+
+    def choice(self, name: str, choices: Collection[str], default: str) -> str:
+        """One of these words, in any case."""
+        said = self.text(name, default)
+        assert said is not None
+        for one in choices:
+            if said.lower() == one.lower():
+                return one
+        raise BadOption(f"{name} = {said!r}: it may be {' or '.join(map(repr, choices))}")
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
+
+    def whole(
+        self, name: str, default: int | None = None, *, least: int = 0, most: int = 2**63 - 1
+    ) -> int | None:
+        said = self.text(name)
+        if said is None:
+            return default
+        try:
+            number = int(said)
+        except ValueError:
+            raise BadOption(f"{name} = {said!r}: a whole number is needed") from None
+        if not least <= number <= most:
+            raise BadOption(f"{name} = {number}: from {least} to {most}")
+        return number
+
+    def milliseconds(self, name: str, default: int) -> int:
+        """A time as Spark's options have it: 500ms, 30s, 15m, 2h; a number alone is milliseconds."""
+        said = self.text(name)
+        if said is None:
+            return default
+        found = _DURATION.fullmatch(said.lower())
+        if found is None or found[2] not in _UNITS_MS:
+            raise BadOption(f"{name} = {said!r}: a time such as 500ms, 30s, 15m or 2h")
+        return int(found[1]) * _UNITS_MS[found[2]]
+
+    def byte_count(self, name: str) -> int | None:
+        """Bytes: 1048576, 64m, 1g."""
+        said = self.text(name)
+        if said is None:
+            return None
+        found = _BYTES.fullmatch(said.lower())
+        if found is None or not int(found[1]):
+            raise BadOption(f"{name} = {said!r}: bytes, such as 1048576, 64m or 1g")
+        return int(found[1]) * _BYTE_UNITS[found[2]]
+
+    def refuse(self, names: Iterable[str], why: str) -> None:
+        """
+        Raises:
+            BadOption: one of these was given.
+        """
+        for name in names:
+            if self.has(name):
+                raise BadOption(f"{name} = {self.text(name)!r}: {why}")
+
+    def refuse_unknown(self, *, also: Collection[str] = ()) -> None:
+        """To be called when everything has been asked for. `also` are let pass, too.
+
+        Raises:
+            BadOption: a name is nobody's: it would be passed over, and its giver would never know.
+        """
+        known = self._known | {name.lower(): name for name in (*WITHOUT_EFFECT, *also)}
+        for name, value in self._given.items():
+            if name in known or name in SPARKS_OWN:
+                continue
+            if name in REFUSED:
+                raise BadOption(f"{name} = {value!r}: {REFUSED[name]}")
+            near = get_close_matches(name, known, n=1, cutoff=0.6)
+            meant = f"; did you mean {known[near[0]]!r}?" if near else ""
+            raise BadOption(f"there is no option {name!r}{meant or ':'} docs/spark.md lists all")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """The way to the brokers. Can be sent to other processes."""
+
+    bootstrap: str
+    client_id: str = "respool-spark"
+    # How long what may pass (a broker restarts, a leader changes) is tried again.
+    retry_ms: int = RETRY_MS
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+
+    @classmethod
+    def of(cls, options: Options) -> Self:
+        """
+        Raises:
+            BadOption: the brokers are not named, or are to be reached in a way that this client does not know.
+        """
+        _refuse_security(options)
+        ours, kafkas = options.text(OUR_BOOTSTRAP), options.text(BOOTSTRAP)
+        if ours is not None and kafkas is not None and ours != kafkas:
+            raise BadOption(
+                f"{BOOTSTRAP} = {kafkas!r} and {OUR_BOOTSTRAP} = {ours!r} contradict each other: they mean the same"
+            )
+        bootstrap = ours or kafkas
+        if not bootstrap:
+            raise BadOption(
+                f"the option {BOOTSTRAP} is missing: HOST:PORT of one broker or of several, with commas"
+            )
+        client_id = options.text("kafka.client.id", "respool-spark")
+        retry_ms = options.whole("kafka.default.api.timeout.ms", RETRY_MS, least=1)
+        request_ms = options.whole("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS, least=1)
+        assert client_id is not None
+        assert retry_ms is not None
+        assert request_ms is not None
+        return cls(
+            bootstrap=bootstrap,
+            client_id=client_id,
+            retry_ms=retry_ms,
+            request_timeout_ms=request_ms,
+        )
+
+    def cluster(self, *, retry_ms: int | None = None) -> "Cluster":
+        """A new client; nothing is connected yet. To be closed by the caller.
+
+        Raises:
+            BadOption: the address cannot be one.
+        """
+        from respool.client.arrow.cluster import Cluster
+        from respool.client.arrow.errors import BadArgument
+
+        try:
+            return Cluster(
+                self.bootstrap,
+                client_id=self.client_id,
+                retry_ms=self.retry_ms if retry_ms is None else retry_ms,
+                request_timeout_ms=self.request_timeout_ms,
+            )
+        except BadArgument as error:
+            raise BadOption(f"{BOOTSTRAP} = {self.bootstrap!r}: {error}") from None
+
+
+def _refuse_security(options: Options) -> None:
+    protocol = options.text("kafka.security.protocol", "PLAINTEXT")
+    if protocol is not None and protocol.upper() != "PLAINTEXT":
+        raise BadOption(
+            f"kafka.security.protocol = {protocol!r}: the client speaks PLAINTEXT only, so far. Nothing was sent"
+        )
+    for name in options.names():
+        if name.startswith(SECURITY_PREFIXES) or name in SECURED:
+            raise BadOption(
+                f"{name} is given, and the client has neither TLS nor SASL so far: leave it out, or use Spark's "
+                "own Kafka connector. Nothing was sent"
+            )

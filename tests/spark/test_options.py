@@ -1,0 +1,104 @@
+"""Options are read in any case, and what cannot be is refused with its name."""
+
+import pickle
+
+import pytest
+
+from respool.spark.options import BadOption, ClientOptions, Options
+
+HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+
+
+def client(**more: str) -> ClientOptions:
+    given = HERE | {name.replace("__", "."): value for name, value in more.items()}
+    return ClientOptions.of(Options(given))
+
+
+def test_names_are_read_in_any_case() -> None:
+    options = Options({"KAFKA.Bootstrap.SERVERS": "a:1", "MaxRows": " 7 "})
+    assert ClientOptions.of(options).bootstrap == "a:1"
+    assert options.whole("maxrows") == 7
+
+
+def test_a_missing_address_is_named() -> None:
+    with pytest.raises(BadOption, match=r"kafka\.bootstrap\.servers is missing"):
+        ClientOptions.of(Options({}))
+
+
+def test_an_address_that_cannot_be_is_refused_with_its_option() -> None:
+    with pytest.raises(BadOption, match=r"kafka\.bootstrap\.servers = 'nowhere'"):
+        ClientOptions.of(Options({"bootstrap": "nowhere"})).cluster()
+
+
+def test_two_addresses_contradict_unless_they_are_the_same() -> None:
+    assert client(bootstrap="127.0.0.1:9092").bootstrap == "127.0.0.1:9092"
+    with pytest.raises(BadOption, match="contradict"):
+        client(bootstrap="127.0.0.1:9093")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"kafka.security.protocol": "SASL_SSL"},
+        {"kafka.ssl.truststore.location": "/t.jks"},
+        {"kafka.sasl.jaas.config": "x"},
+        {"kafka.SASL.mechanism": "PLAIN"},
+    ],
+)
+def test_security_that_the_client_does_not_have_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(BadOption, match="Nothing was sent"):
+        ClientOptions.of(Options(HERE | given))
+
+
+def test_plaintext_is_what_there_is() -> None:
+    assert client(kafka__security__protocol="plaintext") == client()
+
+
+def test_an_unknown_option_is_refused_with_the_one_that_was_meant() -> None:
+    options = Options({"subscribee": "rides"})
+    options.text("subscribe")
+    with pytest.raises(BadOption, match="no option 'subscribee'; did you mean 'subscribe'"):
+        options.refuse_unknown()
+
+
+def test_what_spark_adds_and_what_changes_nothing_passes() -> None:
+    options = Options(
+        {"checkpointLocation": "/c", "path": "/p", "queryName": "q", "kafka.max.poll.records": "5"}
+    )
+    options.refuse_unknown()
+
+
+def test_what_spark_refuses_is_refused_with_the_reason() -> None:
+    options = Options({"kafka.enable.auto.commit": "true"})
+    with pytest.raises(BadOption, match="checkpoint"):
+        options.refuse_unknown()
+
+
+@pytest.mark.parametrize(
+    ("said", "ms"), [("15m", 900_000), ("500", 500), ("500ms", 500), ("2 h", 7_200_000)]
+)
+def test_times_are_read_as_spark_does(said: str, ms: int) -> None:
+    assert Options({"delay": said}).milliseconds("delay", 0) == ms
+
+
+@pytest.mark.parametrize(("said", "count"), [("1024", 1024), ("64m", 64 << 20), ("1GiB", 1 << 30)])
+def test_bytes_are_read(said: str, count: int) -> None:
+    assert Options({"max": said}).byte_count("max") == count
+
+
+def test_values_that_cannot_be_are_refused_with_the_option() -> None:
+    options = Options({"a": "x", "b": "-1", "c": "soon", "d": "0", "e": "maybe"})
+    with pytest.raises(BadOption, match="a = 'x'"):
+        options.whole("a")
+    with pytest.raises(BadOption, match="b = -1"):
+        options.whole("b")
+    with pytest.raises(BadOption, match="c = 'soon'"):
+        options.milliseconds("c", 0)
+    with pytest.raises(BadOption, match="d = '0'"):
+        options.byte_count("d")
+    with pytest.raises(BadOption, match="e = 'maybe'"):
+        options.flag("e", default=True)
+
+
+def test_the_way_to_the_brokers_can_be_sent_to_other_processes() -> None:
+    assert pickle.loads(pickle.dumps(client())) == client()
