@@ -19,7 +19,7 @@ from broker.replica_bench import (
 from respool.broker.partition import Partition
 from respool.broker.replica_requests import FetchReply
 from respool.broker.replica_work import TROUBLE_DELAY_MS
-from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted, StorageError
+from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted, NothingCut, StorageError
 from respool.model.ids import LeaderEpoch, Offset
 from respool.replication.divergence import EndOfEpoch
 from respool.replication.effects import AskLeaderRange, WaitFor
@@ -337,6 +337,42 @@ def test_whoever_leads_after_the_log_was_cut_knows_no_more_committed_than_there_
         assert (rides.log.log_end, rides.high_watermark) == (1, 1)
         leader = bench.lead(rides, image_of(leader=ME, leader_epoch=3, revision=7))
         assert leader.high_watermark == 1
+
+    play(story)
+
+
+def test_a_log_that_cannot_be_cut_for_want_of_room_is_whole_and_cut_later() -> None:
+    async def story(bench: Bench) -> None:
+        rides = await follower_with(bench)
+        await bench.work.take(reply_to(rides, batch_at(0) + batch_at(1), high_watermark=2))
+        await turns()
+        bench.folder.write_checkpoints({rides.name: rides.log}, {rides.name: Offset(2)})
+        rides.role.on_image(ME, image_of(leader=TWO, leader_epoch=2, revision=6))
+        bench.disk.faults.capacity_bytes = bench.disk.used_bytes
+        left = await bench.work.take(reply_to(rides, diverging=diverging_at(1, 1)))
+        assert left == [WaitFor(delay_ms=TROUBLE_DELAY_MS)]
+        assert rides.is_online
+        assert (rides.log.log_end, rides.high_watermark) == (2, 2)
+        bench.disk.faults.heal()
+        assert await bench.work.take(reply_to(rides, diverging=diverging_at(1, 1))) == []
+        assert (rides.log.log_end, rides.high_watermark) == (1, 1)
+
+    play(story)
+
+
+@meanwhile
+def test_a_role_that_ends_while_the_log_cannot_be_cut_hears_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch, happens: Callable[[Partition], None]
+) -> None:
+    async def story(bench: Bench) -> None:
+        rides = await follower_with(bench, batch_at(0), batch_at(1))
+
+        def cut(*_: object) -> None:
+            happens(rides)
+            raise NothingCut("no room")
+
+        monkeypatch.setattr(bench.folder, "truncate_partition", cut)
+        assert await bench.work.take(reply_to(rides, diverging=diverging_at(1, 1))) == []
 
     play(story)
 

@@ -10,7 +10,7 @@ from log.log_world import FUZZ, SMALL, batch_of
 from respool.log.checkpoint import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, OffsetCheckpoint
 from respool.log.data_folder import DataFolder
 from respool.log.partition_log import PartitionLog
-from respool.model.errors import DiskFull
+from respool.model.errors import NothingCut, StorageError
 from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from respool.sim.disk import SimDisk
 from respool.sim.disk_faults import ProcessGone
@@ -125,12 +125,41 @@ def test_nothing_is_cut_when_it_cannot_be_written_down() -> None:
     world = World(1)
     before = world.stored()
     world.disk.faults.capacity_bytes = world.disk.used_bytes
-    with pytest.raises(DiskFull):
+    with pytest.raises(NothingCut):
         world.cut(20)
-    with pytest.raises(DiskFull):
+    with pytest.raises(NothingCut):
         world.anew(100)
     assert world.stored() == before
     assert world.log.log_end == 48
+    # The log goes on, and whatever was written down by then promises no more than it has.
+    world.disk.faults.heal()
+    world.append(2)
+    grown = world.stored()
+    world.write_down()
+    world.crash_and_start()
+    assert world.stored() == grown
+    world.cut(20)
+    assert world.log.log_end == 20
+
+
+def test_an_empty_log_that_cannot_start_elsewhere_for_want_of_room_is_as_it_was() -> None:
+    """Nothing has to be lowered there: the first thing written is the new start."""
+    world = World(1, batches=0)
+    world.disk.faults.capacity_bytes = world.disk.used_bytes
+    with pytest.raises(NothingCut):
+        world.anew(100)
+    assert (world.log.log_start, world.log.log_end) == (0, 0)
+    world.disk.faults.heal()
+    world.anew(100)
+    assert (world.log.log_start, world.log.log_end) == (100, 100)
+
+
+def test_a_log_that_is_half_cut_says_so() -> None:
+    world = World(1)
+    world.disk.faults.fail("delete")
+    with pytest.raises(StorageError) as told:
+        world.cut(2)
+    assert not isinstance(told.value, NothingCut)
 
 
 @pytest.mark.parametrize("offset", [0, 1, 13, 30, 47])

@@ -253,6 +253,23 @@ def test_a_log_that_has_parted_is_cut_off_where_both_can_agree() -> None:
     assert (asked.offset, asked.last_fetched_epoch) == (5, 1)
 
 
+def test_what_could_not_be_cut_off_is_asked_for_again_from_the_same_place() -> None:
+    log = log_of(1, 1, 1, 3, 3)
+    follower = follower_of(log)
+    before = asked_by(follower)
+    assert follower.on_fetched(before, diverging(2, 9)) == [TruncateTo(offset=Offset(3))]
+    follower.on_not_truncated()
+    again = asked_by(follower)
+    assert (again, again is before) == (before, False)
+    assert follower.on_fetched(again, diverging(2, 9)) == [TruncateTo(offset=Offset(3))]
+
+
+def test_only_a_truncation_under_way_can_come_to_nothing() -> None:
+    follower = follower_of(log_of(1, 1))
+    with pytest.raises(AssertionError, match="nobody asked for"):
+        follower.on_not_truncated()
+
+
 def test_cutting_off_is_repeated_until_the_leader_agrees() -> None:
     log = log_of(1, 1, 3, 3, 4, 4)
     follower = follower_of(log)

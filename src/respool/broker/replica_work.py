@@ -7,7 +7,13 @@ from respool.broker.partition import Partition, SyncRequests
 from respool.broker.replica_requests import FetchReply
 from respool.broker.to_the_end import to_the_end
 from respool.log.data_folder import DataFolder
-from respool.model.errors import DiskFull, HandlesExhausted, RequestError, StorageError
+from respool.model.errors import (
+    DiskFull,
+    HandlesExhausted,
+    NothingCut,
+    RequestError,
+    StorageError,
+)
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
 from respool.replication.effects import (
@@ -111,6 +117,8 @@ class ReplicaWork:
                 cut = self._folder.start_partition_anew
             try:
                 await to_the_end(self._offload.run(lambda: cut(name, log, offset)))
+            except NothingCut as error:
+                return self._put_off(partition, follower, error)
             except StorageError as error:
                 # Whatever it was, the log may be half cut: only opening it again would tell.
                 partition.go_offline(error)
@@ -127,10 +135,24 @@ class ReplicaWork:
                 durable_end=partition.durable_end,
                 last_epoch=log.latest_epoch,
             )
-            if follower.awaits_disk:
-                # Where no record was cut off, what was to be synced is not yet.
-                self._syncs.request_sync(partition)
+            self._sync_what_is_left(partition, follower)
             return await self.carry_out(partition, effects)
+
+    def _put_off(
+        self, partition: Partition, follower: Follower, error: NothingCut
+    ) -> list[FollowerEffect]:
+        """The log is whole, and what has to go will be found again."""
+        logger.warning("%s: it is not cut off for now: %s", partition.name, error)
+        if not _is_followed_by(partition, follower):
+            return []
+        follower.on_not_truncated()
+        self._sync_what_is_left(partition, follower)
+        return [WaitFor(delay_ms=TROUBLE_DELAY_MS)]
+
+    def _sync_what_is_left(self, partition: Partition, follower: Follower) -> None:
+        """Where no record was cut off, what was to be synced is not yet."""
+        if follower.awaits_disk:
+            self._syncs.request_sync(partition)
 
 
 def _is_followed_by(partition: Partition, follower: Follower) -> bool:

@@ -25,8 +25,8 @@ is a lock; it is not held while a log is recovered, so that many can be at the s
 
 import json
 import logging
-from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Self
 from uuid import UUID
 
@@ -37,7 +37,14 @@ from respool.log.partition_folder import STRAY, folder_name, what_to_do_about_lo
 from respool.log.partition_folders import ROOT, PartitionFolders
 from respool.log.partition_log import PartitionLog
 from respool.log.uuid_text import uuid_to_text
-from respool.model.errors import DataFolderMismatch, PartitionFolderMissing, StorageError
+from respool.model.errors import (
+    DataFolderMismatch,
+    DiskFull,
+    HandlesExhausted,
+    NothingCut,
+    PartitionFolderMissing,
+    StorageError,
+)
 from respool.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from respool.model.topic_config import DAY_MS, TopicConfig
 from respool.ports.disk import Disk
@@ -157,18 +164,23 @@ class DataFolder:
         new one, or with one between them.
 
         Raises:
+            NothingCut: the log is as it was.
             StorageError: the log is in between, and not to be used before it is opened again.
         """
         with self._guard:
-            self._checkpoints.lower(name, log.end_after_cut(offset))
+            with _cutting_nothing_if(DiskFull, HandlesExhausted):
+                self._checkpoints.lower(name, log.end_after_cut(offset))
             log.truncate_to(offset)
 
     def start_partition_anew(self, name: TopicPartition, log: PartitionLog, offset: Offset) -> None:
         """Drop all that the log holds and let it go on at `offset`. All else is as with `truncate_partition`."""
         with self._guard:
-            self._checkpoints.lower(name, min(offset, log.first_base_offset))
-            # An old log that a power cut leaves, and that does not reach this, is dropped at the next opening.
-            self._checkpoints.log_starts.update({name: offset})
+            with _cutting_nothing_if(DiskFull, HandlesExhausted):
+                self._checkpoints.lower(name, min(offset, log.first_base_offset))
+            # An old log that a power cut leaves, and that does not reach this, is dropped at the next opening. Where
+            # this may be in the file in spite of an error, the old one must not go on.
+            with _cutting_nothing_if(DiskFull):
+                self._checkpoints.log_starts.update({name: offset})
             log.truncate_fully_and_start_at(offset)
 
     def note_run(self, run: UUID) -> None:
@@ -305,6 +317,15 @@ class DataFolder:
     def _are_all_clean(self, closed: set[TopicPartition]) -> bool:
         untouched = set(self._folders.names()) - self._opened.keys()
         return self._opened.keys() <= closed and (self.was_clean or not untouched)
+
+
+@contextmanager
+def _cutting_nothing_if(*passing: type[StorageError]) -> Iterator[None]:
+    """For what is written down before a log is cut off."""
+    try:
+        yield
+    except passing as error:
+        raise NothingCut(str(error)) from error
 
 
 def _last_run(disk: Disk) -> UUID | None:

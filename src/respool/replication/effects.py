@@ -72,7 +72,8 @@ class Append:
 class TruncateTo:
     """Cut the log off there, and forget epochs that begin there or later, also if no record goes; then `on_truncated`.
 
-    Durably: the follower's next fetch says that all that is left is here for good.
+    Durably: the follower's next fetch says that all that is left is here for good. Where it cannot be done for now, and
+    nothing of it was, `on_not_truncated`, and wait a little.
     """
 
     offset: Offset
@@ -80,7 +81,7 @@ class TruncateTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartAnewAt:
-    """Drop all records and epochs and go on at that offset. Then `on_truncated`."""
+    """Drop all records and epochs and go on at that offset. Then `on_truncated`, or as with `TruncateTo`."""
 
     offset: Offset
 

@@ -237,6 +237,11 @@ class Follower:
         self.high_watermark = high_watermark
         return [HighWatermarkMoved(high_watermark=high_watermark)]
 
+    def on_not_truncated(self) -> None:
+        """The log could not be cut off, and is as it was: the next fetch will say again what has to go."""
+        assert self._is_busy, "a truncation nobody asked for"
+        self._is_busy = False
+
     def on_log_start(self, log_start: Offset) -> None:
         self._log_start = log_start
 
