@@ -12,6 +12,7 @@ from respool.cluster import keys
 from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
+from respool.ports.metadata_store import StoreUnavailable
 from respool.sim.clock import NodeClock
 from respool.sim.cluster_sight import ClusterSight
 from respool.sim.dice import dice_of
@@ -103,6 +104,39 @@ def test_who_has_crashed_counts_for_nothing_until_it_has_registered_anew(loop: S
     assert not world.restarter.kill(one)
     world.register(two)
     assert world.restarter.may_crash(one)
+
+
+def test_a_partition_is_not_made_of_brokers_that_have_crashed_unnoticed(loop: SimLoop) -> None:
+    world = World(loop)
+    for machine in world.machines:
+        world.register(machine)
+    world.store.screens.append(world.restarter.spare_new_partitions)
+    one, two = world.machines
+    # Nothing is there that could keep them from it.
+    assert world.restarter.kill(one)
+    assert world.restarter.kill(two)
+    with pytest.raises(StoreUnavailable, match="all crashed"):
+        world.put_partition(BOTH)
+    assert world.restarter.spared == 1
+    # One of them is enough: it is not struck any more until the other is in sync.
+    world.register(two)
+    world.put_partition(BOTH)
+    assert not world.restarter.may_crash(two)
+
+
+def test_a_partition_that_is_there_may_change_whoever_has_crashed(loop: SimLoop) -> None:
+    world = World(loop)
+    world.put_partition(BOTH)
+    world.store.screens.append(world.restarter.spare_new_partitions)
+    world.put_partition(replace(BOTH, isr=(ONE,), leader=None, last_leader=ONE))
+    assert world.restarter.spared == 0
+
+
+def test_where_all_is_synced_a_partition_may_be_made_of_any_brokers(loop: SimLoop) -> None:
+    world = World(loop, is_synced=True)
+    world.store.screens.append(world.restarter.spare_new_partitions)
+    world.put_partition(BOTH)
+    assert world.restarter.spared == 0
 
 
 def test_what_is_synced_needs_not_to_be_spared(loop: SimLoop) -> None:

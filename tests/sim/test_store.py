@@ -1,7 +1,7 @@
 """The simulated store keeps the contract of real ones, and its troubles are those that a client must expect."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -46,6 +46,24 @@ def test_a_lost_answer_leaves_the_transaction_done_and_its_caller_in_doubt() -> 
         assert loop.time() * 1000 == client.manners.timeout_ms
 
     loop.run(story)
+
+
+def test_a_write_that_a_screen_prevents_does_not_happen() -> None:
+    store = SimStore(clock=SimClock())
+
+    store.transact((), {"/b": b"1"}, (), None)
+
+    def screen(added: Mapping[str, bytes]) -> None:
+        if added:
+            raise StoreUnavailable("not now")
+
+    store.screens.append(screen)
+    with pytest.raises(StoreUnavailable):
+        store.transact((), {"/a": b"1", "/b": b"2"}, (), None)
+    assert store.get("/a") is None
+    # What is there already may change.
+    store.transact((), {"/b": b"3"}, (), None)
+    assert store.snapshot("/").values["/b"].value == b"3"
 
 
 def test_a_lost_call_changes_nothing() -> None:

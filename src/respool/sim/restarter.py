@@ -3,15 +3,19 @@
 What a topic promises decides what may be done to it. With respool.flush=always anything may be. With less, what is
 committed is only in the memory of the in-sync replicas: it may be lost where the last of them loses its power, and
 nobody has promised otherwise. A broker that was killed cannot know that its machine kept its memory, so a kill is the
-same. There, `may_crash` is asked first.
+same. There, `may_crash` is asked first. It knows only of partitions that are there. One that is made after its replicas
+have crashed, and before the store knows, would be in nobody's memory from its first moment on, and wait for an
+operator: `spare_new_partitions` keeps such writes from the store.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
+from respool.cluster import keys
 from respool.model.ids import BrokerId
+from respool.ports.metadata_store import StoreUnavailable
 from respool.sim.cluster_sight import ClusterSight
 from respool.sim.loop import SimLoop
 from respool.sim.machine import Machine
@@ -102,8 +106,26 @@ class Restarter:
     def has_everything(self, broker: BrokerId) -> bool:
         """Whether the store is right when it says that this broker is in sync."""
         machine = self._machines[broker]
-        if not machine.is_up or machine.broker is None:
-            return False
+        return machine.is_up and machine.broker is not None and self._is_registered_anew(broker)
+
+    def spare_new_partitions(self, added: Mapping[str, bytes]) -> None:
+        """For `SimStore.screens`: let no partition be made of which all in-sync replicas have crashed already.
+
+        Raises:
+            StoreUnavailable: as in an outage, which everybody must stand.
+        """
+        if self._is_synced:
+            return
+        for key, value in added.items():
+            if not key.startswith(keys.PARTITIONS):
+                continue
+            isr = keys.decode_partition(value).isr
+            if not any(self._is_registered_anew(one) for one in isr):
+                self.spared += 1
+                raise StoreUnavailable(f"{key} would be in the hands of {isr}, all crashed")
+
+    def _is_registered_anew(self, broker: BrokerId) -> bool:
+        """Whether the store speaks of the process that runs now, or ran last."""
         epoch = self._sight.epoch_of(broker)
         return epoch is not None and epoch > self._crashed_in.get(broker, -1)
 
