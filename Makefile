@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 LOCK   := requirements/dev.txt
 
-.PHONY: help setup demo serve test lint format fuzz sim bench lock clean
+.PHONY: help setup demo serve test lint format fuzz sim interop-spark bench lock clean
 
 help:
 	@echo "make demo    a broker, rides, two groups at two speeds, kills survived, rides charged once, one rewound by time"
@@ -15,6 +15,7 @@ help:
 	@echo "make fuzz    the long fuzz and property runs"
 	@echo "make sim     SEEDS=n seeds of the simulated world, or one with a trace: SEED=k"
 	@echo "make bench   figures and ratios; nothing is asserted"
+	@echo "make interop-spark  Spark's own Kafka connector against Respool (needs Maven Central)"
 	@echo "make setup   only the virtual environment, from hashed locks"
 
 setup: $(STAMP)
@@ -51,6 +52,10 @@ fuzz: setup
 
 sim: setup
 	$(BIN)/python -m respool.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200) --first $(or $(FIRST),0)) $(if $(BROKERS),--brokers $(BROKERS))
+
+# Spark's own Kafka connector against Respool; fetched from Maven Central into .cache.
+interop-spark: setup
+	RESPOOL_INTEROP=1 $(BIN)/python -m pytest tests/interop
 
 bench: setup
 	$(BIN)/python -m bench $(ARGS)
