@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from interop.connector_job import ROWS
 
+from interop.connector_job import ROWS
 from respool.testing import Broker
 
 HERE = Path(__file__).parent
@@ -36,8 +36,10 @@ def jars() -> str:
     folder = CACHE / "jars"
     if not folder.exists():
         fetched = subprocess.run(
-            ["mvn", "-q", "-B", "-f", HERE / "pom.xml", "dependency:copy-dependencies"]
-            + [f"-DoutputDirectory={folder}"],
+            [
+                *("mvn", "-q", "-B", "-f", str(HERE / "pom.xml")),
+                *("dependency:copy-dependencies", f"-DoutputDirectory={folder}"),
+            ],
             capture_output=True,
             text=True,
             check=False,
