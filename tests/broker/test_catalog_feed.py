@@ -1,6 +1,7 @@
 """What a broker sees of the metadata store: its own writes at once, those of others as they come, nothing twice."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from random import Random
@@ -150,6 +151,22 @@ def test_a_watch_that_breaks_in_the_middle_of_a_write_misses_nothing_of_it(
     assert store.watched_from == [0, 6]
     assert told.values == {"/a": b"1", "/b": b"1"}
     assert told.changes == [frozenset({"/a"}), frozenset({"/b"})]
+
+
+def test_a_store_that_is_away_is_told_of_once_and_again_the_next_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("respool.broker.catalog_feed.RETRY_DELAY_S", 0)
+    store = ScriptedStore()
+    away = [StoreUnavailable("gone")] * 5
+    store.script = [*away, put("/a", b"1", 7), *away]
+    with caplog.at_level(logging.INFO):
+        asyncio.run(with_following(Told(store), settle()))
+    assert [(one.levelname, one.message) for one in caplog.records] == [
+        ("WARNING", "the metadata store cannot be followed now: gone"),
+        ("INFO", "the metadata store is followed again"),
+        ("WARNING", "the metadata store cannot be followed now: gone"),
+    ]
 
 
 def test_after_changes_were_missed_everything_is_read_anew() -> None:

@@ -122,8 +122,8 @@ def test_who_joins_is_registered_and_may_act(
     play(tmp_path, monkeypatch, story)
 
 
-def test_who_cannot_renew_acts_no_more_before_others_can_take_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_who_cannot_renew_acts_no_more_before_others_can_take_over_and_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(world: World) -> None:
         run = Run(world)
@@ -140,11 +140,14 @@ def test_who_cannot_renew_acts_no_more_before_others_can_take_over(
                 world.clock.advance(1)
             assert await world.is_registered()
             assert not run.membership.may_act()
-            await until(lambda: run.stops)
+            await until(lambda: run.stops > 3)
 
         await meanwhile(run.membership.stay(), wait())
 
     play(tmp_path, monkeypatch, story)
+    # However often it is tried.
+    told = [one.levelname for one in caplog.records if "acts no more" in one.message]
+    assert told == ["WARNING"]
 
 
 def test_who_was_taken_for_dead_hears_of_it_at_once_and_registers_anew(

@@ -37,11 +37,6 @@ PARTITIONS = 3
 GROUP = "transformers"
 CHECK_SECONDS_MAX = 120.0
 SILENCE_SECONDS_MAX = 20.0
-# What brokers may call an error while etcd is away.
-FORESEEN = (
-    r"the coordinator stops: .* lease has run out",
-    r"cannot be made: the metadata store does not answer",
-)
 LONG_SECONDS = float(os.environ.get("NEMESIS_SECONDS", "600"))
 
 
@@ -64,9 +59,6 @@ def run(folder: Path, *, seconds: float, etcd_members: int, seed: int, rest_s: f
     print(f"seed {seed}, {etcd_members} etcd members")
     with BrokerCluster(folder, has_links=True, etcd_members=etcd_members) as cluster:
         nemesis = Nemesis(cluster, seed)
-        for broker in cluster.brokers.values():
-            for pattern in FORESEEN:
-                broker.foresee(pattern)
         topics = Topics(cluster.bootstrap)
         source, target, pairs = (
             # Small segments, so that some troubles come while one is rolled.

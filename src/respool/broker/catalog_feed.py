@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
+from respool.broker.seldom import Seldom
 from respool.ports.metadata_store import (
     CompactedRevision,
     Guard,
@@ -44,6 +45,7 @@ class CatalogFeed:
         self._loads_under_way = 0
         # Something was written of which the store did not say whether it is done: load() shows it.
         self.is_doubtful = False
+        self._absence = Seldom()
 
     async def load(self) -> None:
         """Read everything; also whenever changes were missed.
@@ -127,11 +129,14 @@ class CatalogFeed:
                 logger.info("changes of the metadata store were missed; it is read anew")
                 await self.load_when_there()
             except StoreUnavailable as error:
-                logger.warning("the metadata store cannot be followed now: %s", error)
+                if self._absence.should_tell():
+                    logger.warning("the metadata store cannot be followed now: %s", error)
                 await asyncio.sleep(RETRY_DELAY_S)
 
     async def _follow(self) -> None:
         async for change in self._store.watch(ALL, after_revision=self.revision):
+            if self._absence.should_tell_end():
+                logger.info("the metadata store is followed again")
             self._take_over(change)
 
     async def load_when_there(self) -> None:
@@ -139,7 +144,8 @@ class CatalogFeed:
             try:
                 return await self.load()
             except StoreUnavailable as error:
-                logger.warning("the metadata store cannot be read now: %s", error)
+                if self._absence.should_tell():
+                    logger.warning("the metadata store cannot be read now: %s", error)
                 await asyncio.sleep(RETRY_DELAY_S)
 
     def _note(self, changed: Collection[str], revision: int) -> None:

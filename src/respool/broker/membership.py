@@ -13,6 +13,7 @@ from typing import NoReturn
 from uuid import UUID
 
 from respool.broker.catalog import Catalog
+from respool.broker.seldom import Seldom
 from respool.cluster import keys
 from respool.cluster.keys import BrokerRegistration
 from respool.cluster.restart import step_back_everywhere
@@ -79,6 +80,7 @@ class Membership:
         self._told_of: UUID | None = None
         self._lease = 0
         self._is_lease_doubted = asyncio.Event()
+        self._inaction = Seldom()
 
     @property
     def epoch(self) -> int | None:
@@ -177,10 +179,15 @@ class Membership:
             is_alive = await self._store.keep_alive(self._lease)
         except StoreUnavailable as error:
             if not self.may_act():
-                logger.warning("broker %d acts no more: its lease may be over: %s", self._me, error)
+                if self._inaction.should_tell():
+                    logger.warning(
+                        "broker %d acts no more: its lease may be over: %s", self._me, error
+                    )
                 self._on_stop_acting()
             await asyncio.sleep(RETRY_DELAY_S)
             return
+        if self._inaction.should_tell_end():
+            logger.info("broker %d reaches the metadata store again", self._me)
         if is_alive:
             self._session.on_renewed(sent_at_ms=sent_at_ms)
         else:

@@ -7,6 +7,8 @@ import pytest
 
 from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import versions
+from respool.broker.catalog_feed import CatalogFeed
+from respool.ports.metadata_store import StoreUnavailable
 from respool.wire.api_table import Api
 
 COORDINATOR_NOT_AVAILABLE = 15
@@ -103,5 +105,25 @@ def test_a_topic_that_cannot_be_made_is_told_to_client_and_operator(
     with caplog.at_level(logging.ERROR):
         (found,) = ask(broker, version, "drivers")
 
+        for _ in range(3):
+            ask(broker, version, "drivers")
+
     assert found.error_code == COORDINATOR_NOT_AVAILABLE
-    assert "the topic __consumer_offsets cannot be made" in caplog.text
+    # Clients ask again for ever, which is no news.
+    assert caplog.text.count("the topic __consumer_offsets cannot be made") == 1
+
+
+def test_a_topic_that_cannot_be_made_while_the_store_is_away_is_no_error_of_the_broker(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def away(*_: object, **__: object) -> int:
+        raise StoreUnavailable("as the test wants it")
+
+    with monkeypatch.context() as during, caplog.at_level(logging.WARNING):
+        during.setattr(CatalogFeed, "write", away)
+        (found,) = ask(broker, VERSIONS[-1], "drivers")
+
+    assert found.error_code == COORDINATOR_NOT_AVAILABLE
+    assert [one.levelname for one in caplog.records if "cannot be made" in one.message] == [
+        "WARNING"
+    ]

@@ -16,6 +16,7 @@ from respool.model.errors import (
     CoordinatorNotAvailable,
     InvalidRequest,
     RequestError,
+    RequestTimedOut,
 )
 from respool.wire.codec import Request, encode_reply
 
@@ -81,5 +82,10 @@ async def _ensure_topic(shards: Shards) -> None:
         await shards.ensure_topic()
     except RequestError as error:
         # Most clients ask again for ever; the operator must learn why.
-        logger.error("the topic %s cannot be made: %s", shards.topic, error)
+        if shards.topic_trouble.should_tell():
+            # A store that is away passes, and is told of elsewhere.
+            is_passing = isinstance(error, RequestTimedOut)
+            level = logging.WARNING if is_passing else logging.ERROR
+            logger.log(level, "the topic %s cannot be made: %s", shards.topic, error)
         raise CoordinatorNotAvailable(f"{shards.topic} cannot be made: {error}") from error
+    shards.topic_trouble.should_tell_end()
