@@ -13,11 +13,13 @@ import pytest
 
 from cli.running import Run
 from cli.stored_cluster import StoredCluster, image_of
-from respool.cli import asking, cluster_status, cluster_wait, output
+from respool.cli import asking, cluster_status, cluster_store, cluster_wait, output
 from respool.cli.errors import ExitCode
 from respool.cluster import keys
 from respool.cluster.keys import RegistryEntry
 from respool.model.ids import BrokerId
+from respool.model.settings import Settings
+from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 from support.etcd_process import EtcdCluster, find_etcd
 from support.waiting import wait_until
 
@@ -229,6 +231,29 @@ def test_a_cluster_that_was_never_there_is_not_found(
     ended = run("cluster", *command, *cluster.flags, "--cluster", "nope")
     assert (ended.code, ended.out) == (ExitCode.NOT_FOUND, "")
     assert "there is no cluster 'nope'" in ended.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["status"], ["drain", "1"], ["remove", "1"], ["add", "1"], ["balance"]],
+    ids=lambda words: words[0],
+)
+def test_plain_http_to_another_machine_is_refused_unless_it_is_allowed(
+    run: Run, command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    async def connect(settings: Settings) -> MetadataStore:
+        tried.append(settings.etcd)
+        raise StoreUnavailable("nobody is there")
+
+    monkeypatch.setattr(cluster_store, "connect_to_etcd", connect)
+    elsewhere = ("--etcd", "http://192.0.2.1:2379")
+    refused = run("cluster", *command, *elsewhere)
+    assert (refused.code, "--insecure" in refused.err) == (ExitCode.USAGE, True)
+    assert not tried
+    assert run("cluster", *command, *elsewhere, "--insecure").code == ExitCode.UNREACHABLE
+    assert tried == ["http://192.0.2.1:2379"]
 
 
 def test_without_an_etcd_it_is_asked_for(run: Run) -> None:

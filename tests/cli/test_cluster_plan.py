@@ -45,6 +45,18 @@ def test_what_is_set_wins_over_what_suits_a_cluster(tmp_path: Path) -> None:
     assert settings.num_partitions == 6
 
 
+def test_without_one_of_three_brokers_there_are_two_copies(tmp_path: Path) -> None:
+    plan = planned(tmp_path, given={"num_partitions": "6"}).with_etcd("127.0.0.1:7").without([2])
+    assert [(one.id, one.listen) for one in plan.brokers] == [
+        (1, "127.0.0.1:9092"),
+        (3, "127.0.0.1:9094"),
+    ]
+    assert plan.settings.default_replication_factor == 2
+    assert plan.settings.topic_defaults.min_insync_replicas == 1
+    assert (plan.settings.etcd, plan.settings.num_partitions) == ("127.0.0.1:7", 6)
+    assert plan.settings.etcd_allow_old_versions
+
+
 def test_the_file_it_writes_leads_other_commands_to_the_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,40 @@ def test_fewer_brokers_than_before_are_started_and_the_others_named(data: Path) 
         assert up.stop() == 0
 
 
+def test_a_cluster_goes_on_without_a_broker_that_was_removed(data: Path, run: Run) -> None:
+    found_by = ("--config", str(data / "cluster.toml"))
+    with started(data) as up:
+        rows = up.wait_until_up()
+        os.kill(rows[1].pid, signal.SIGTERM)
+        wait_until(
+            lambda: run("cluster", "remove", "2", "--yes", *found_by).code == 0,
+            what="broker 2 to be removed",
+        )
+        up.stop()
+    with started(data) as up:
+        assert [row.broker for row in up.wait_until_up()] == [1, 3]
+        up.wait_until_said("broker 2 was removed from the cluster and is not started")
+        assert run("cluster", "add", "2", "--yes", *found_by).code == 0
+        assert up.stop() == 0
+    with started(data) as up:
+        assert [row.broker for row in up.wait_until_up()] == [1, 2, 3]
+        assert up.stop() == 0
+
+
+def test_where_all_brokers_were_removed_that_is_told(data: Path, run: Run) -> None:
+    found_by = ("--config", str(data / "cluster.toml"))
+    with started(data, "--brokers=2") as up:
+        first, _ = up.wait_until_up()
+        os.kill(first.pid, signal.SIGTERM)
+        wait_until(
+            lambda: run("cluster", "remove", "1", "--yes", *found_by).code == 0,
+            what="broker 1 to be removed",
+        )
+        up.stop()
+    with started(data, "--brokers=1") as up:
+        up.wait_until_said("all brokers were removed from the cluster")
+
+
 def test_a_broker_that_dies_is_told_and_the_others_go_on_until_the_last(data: Path) -> None:
     with started(data, "--brokers=2") as up:
         first, second = up.wait_until_up()

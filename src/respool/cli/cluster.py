@@ -34,6 +34,9 @@ Number = Annotated[
     int, typer.Argument(metavar="BROKER", min=0, help="The broker's number.", show_default=False)
 ]
 Yes = Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")]
+Insecure = Annotated[
+    bool, options.flag("--insecure", text="Allow plain http to an etcd on another machine.")
+]
 
 
 @app.command(
@@ -61,17 +64,27 @@ def up(
         str | None,
         typer.Option(metavar="HOST:PORT[,...]", help="Use this etcd instead of starting one."),
     ] = None,
+    insecure: Annotated[
+        bool,
+        options.flag(
+            "--insecure",
+            text="Allow listening beyond this machine, and plain http to an etcd beyond it.",
+        ),
+    ] = False,
     settings: Set = None,
 ) -> None:
     """Run etcd and several brokers on this machine, until Ctrl-C; for trying it out."""
     from respool.cli.cluster_up import run_cluster
 
+    given = options.parse_assignments(settings)
+    if insecure:
+        given["insecure"] = "true"
     run_cluster(
         broker_count=brokers,
         folder=data,
         listen=listen,
         etcd=etcd,
-        given=options.parse_assignments(settings),
+        given=given,
     )
 
 
@@ -99,12 +112,15 @@ def status(
     etcd: Etcd = None,
     cluster: Cluster = None,
     config: Config = None,
+    insecure: Insecure = False,
     settings: Set = None,
 ) -> None:
     """Show brokers, who leads what, partitions that are not well, and moves under way."""
     from respool.cli import cluster_status, cluster_store
 
-    loaded = cluster_store.load(etcd=etcd, cluster=cluster, config=config, pairs=settings)
+    loaded = cluster_store.load(
+        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
+    )
     cluster_status.show_status(
         loaded, cluster_status.Shown(as_json=as_json, check=check, watch=watch)
     )
@@ -127,13 +143,16 @@ def drain(
     etcd: Etcd = None,
     cluster: Cluster = None,
     config: Config = None,
+    insecure: Insecure = False,
     settings: Set = None,
 ) -> None:
     """Send all that a broker holds to others, so that it can be stopped for good."""
     from respool.cli import cluster_brokers, cluster_store
     from respool.model.ids import BrokerId
 
-    loaded = cluster_store.load(etcd=etcd, cluster=cluster, config=config, pairs=settings)
+    loaded = cluster_store.load(
+        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
+    )
     cluster_brokers.drain(loaded, BrokerId(broker), wait=wait, as_json=as_json)
 
 
@@ -158,13 +177,16 @@ def remove(
     etcd: Etcd = None,
     cluster: Cluster = None,
     config: Config = None,
+    insecure: Insecure = False,
     settings: Set = None,
 ) -> None:
     """Take a broker out of the cluster that is stopped and drained, or dead for good."""
     from respool.cli import cluster_brokers, cluster_store
     from respool.model.ids import BrokerId
 
-    loaded = cluster_store.load(etcd=etcd, cluster=cluster, config=config, pairs=settings)
+    loaded = cluster_store.load(
+        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
+    )
     cluster_brokers.remove(loaded, BrokerId(broker), force=force, yes=yes, as_json=as_json)
 
 
@@ -187,14 +209,19 @@ def add(
     etcd: Etcd = None,
     cluster: Cluster = None,
     config: Config = None,
+    insecure: Insecure = False,
     settings: Set = None,
 ) -> None:
     """Let a drained or removed broker in again; or say how a new one is started, and give it its part."""
     from respool.cli import cluster_brokers, cluster_store
     from respool.model.ids import BrokerId
 
-    loaded = cluster_store.load(etcd=etcd, cluster=cluster, config=config, pairs=settings)
-    given = cluster_store.flags_as_given(etcd=etcd, cluster=cluster, config=config, pairs=settings)
+    loaded = cluster_store.load(
+        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
+    )
+    given = cluster_store.flags_as_given(
+        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
+    )
     how = cluster_brokers.Added(balance=balance, yes=yes, as_json=as_json, found_by=given)
     cluster_brokers.add(loaded, BrokerId(broker), how)
 
@@ -219,10 +246,13 @@ def balance(
     etcd: Etcd = None,
     cluster: Cluster = None,
     config: Config = None,
+    insecure: Insecure = False,
     settings: Set = None,
 ) -> None:
     """Even out replicas and leaders over brokers and racks, with few moves."""
     from respool.cli import cluster_balance, cluster_store
 
-    loaded = cluster_store.load(etcd=etcd, cluster=cluster, config=config, pairs=settings)
+    loaded = cluster_store.load(
+        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
+    )
     cluster_balance.balance(loaded, dry_run=dry_run, yes=yes, wait=wait, as_json=as_json)

@@ -2,8 +2,9 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from respool.cli.cluster_status import address_of
@@ -34,6 +35,8 @@ class ClusterPlan:
     left_out: tuple[int, ...]
     # What they have in common.
     settings: Settings
+    # The same, were there so many of them.
+    settings_for: Callable[[int], Settings]
 
     @property
     def file(self) -> Path:
@@ -43,6 +46,16 @@ class ClusterPlan:
         """On an etcd of our own, for which the version does not matter: nothing of value is kept there."""
         settings = replace(self.settings, etcd=address, etcd_allow_old_versions=True)
         return replace(self, settings=settings)
+
+    def without(self, numbers: Collection[int]) -> "ClusterPlan":
+        """As if these had not been asked for; the others keep their numbers and addresses."""
+        brokers = tuple(one for one in self.brokers if one.id not in numbers)
+        settings = replace(
+            self.settings_for(len(brokers)),
+            etcd=self.settings.etcd,
+            etcd_allow_old_versions=self.settings.etcd_allow_old_versions,
+        )
+        return replace(self, brokers=brokers, settings=settings)
 
     def write_file(self) -> None:
         """The settings the brokers have in common; other commands find the cluster by it."""
@@ -69,7 +82,8 @@ def plan_cluster(
     folder = folder.absolute()
     if folder.exists() and not folder.is_dir():
         raise CliError(f"{folder} is not a folder", hint="choose another with --data")
-    settings = _common_settings(broker_count, listen=listen, etcd=etcd, given=given)
+    settings_for = partial(_common_settings, listen=listen, etcd=etcd, given=given)
+    settings = settings_for(broker_count)
     host, port = settings.listen_address
     if port + broker_count - 1 > PORT_MAX:
         raise UsageError(f"--listen {listen}: there are not {broker_count} ports from there on")
@@ -86,6 +100,7 @@ def plan_cluster(
         ),
         left_out=tuple(one for one in _brokers_with_data(folder) if one > broker_count),
         settings=settings,
+        settings_for=settings_for,
     )
 
 

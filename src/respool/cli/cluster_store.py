@@ -157,11 +157,17 @@ async def _run(settings: Settings, work: Callable[[ClusterStore], Awaitable[T]])
 
 
 def load(
-    *, etcd: str | None, cluster: str | None, config: Path | None, pairs: list[str] | None
+    *,
+    etcd: str | None,
+    cluster: str | None,
+    config: Path | None,
+    insecure: bool,
+    pairs: list[str] | None,
 ) -> Settings:
     """The settings by which a command finds the cluster: flags, the environment, and a broker's own file."""
     flags: dict[str, object] = dict(options.parse_assignments(pairs))
-    for name, value in {"etcd": etcd, "cluster": cluster}.items():
+    given = {"etcd": etcd, "cluster": cluster, "insecure": insecure or None}
+    for name, value in given.items():
         if value is not None:
             if name in flags:
                 raise UsageError(f"{name} is given by a flag and by --set")
@@ -181,13 +187,20 @@ def load(
 
 
 def flags_as_given(
-    *, etcd: str | None, cluster: str | None, config: Path | None, pairs: list[str] | None
+    *,
+    etcd: str | None,
+    cluster: str | None,
+    config: Path | None,
+    insecure: bool,
+    pairs: list[str] | None,
 ) -> list[str]:
     """The same again, for a command that somebody is told to type."""
     flags: list[str] = []
     for name, value in {"--config": config, "--etcd": etcd, "--cluster": cluster}.items():
         if value is not None:
             flags += [name, str(value)]
+    if insecure:
+        flags.append("--insecure")
     for pair in pairs or ():
         flags += ["--set", pair]
     return flags

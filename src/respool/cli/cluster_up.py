@@ -95,6 +95,7 @@ class LocalCluster:
         plan.write_file()
         store = await self._connect()
         try:
+            plan = self._plan = await self._without_removed(store)
             # A run that was killed may be registered for a while yet.
             before = {one.epoch for one in (await _registered(store)).values()}
             for broker in plan.brokers:
@@ -106,6 +107,25 @@ class LocalCluster:
             raise CliError(f"etcd does not answer any more: {error}") from error
         finally:
             await store.close()
+
+    async def _without_removed(self, store: MetadataStore) -> ClusterPlan:
+        """Who was removed is not let in, and would only end at once."""
+        plan = self._plan
+        removed = [one.id for one in plan.brokers if await _is_removed(store, one.id)]
+        if not removed:
+            return plan
+        for number in removed:
+            output.note(
+                f"broker {number} was removed from the cluster and is not started; let it in again with: respool "
+                f"cluster add {number} --config {_short(plan.file)}, and start this anew"
+            )
+        if len(removed) == len(plan.brokers):
+            raise CliError(
+                "all brokers were removed from the cluster", hint="start more with --brokers"
+            )
+        plan = plan.without(removed)
+        plan.write_file()
+        return plan
 
     def _start_broker(self, broker: BrokerPlan) -> ChildProcess:
         options = {
@@ -186,8 +206,7 @@ class LocalCluster:
 
     async def _tell_left_out(self, store: MetadataStore) -> None:
         for number in self._plan.left_out:
-            stored = await store.get(keys.registry_key(BrokerId(number)))
-            if stored is None or keys.decode_registry(stored.value).is_removed:
+            if await _is_removed(store, number, or_unknown=True):
                 continue
             output.note(
                 f"broker {number} has data here and is not started: its replicas are missing. Start it with --brokers "
@@ -250,6 +269,11 @@ class LocalCluster:
         await asyncio.sleep(LOOK_EVERY_S)
         if self._signals:
             raise AskedToStop
+
+
+async def _is_removed(store: MetadataStore, number: int, *, or_unknown: bool = False) -> bool:
+    stored = await store.get(keys.registry_key(BrokerId(number)))
+    return or_unknown if stored is None else keys.decode_registry(stored.value).is_removed
 
 
 async def _registered(store: MetadataStore) -> dict[BrokerId, BrokerEndpoint]:
