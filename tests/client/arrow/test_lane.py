@@ -10,6 +10,7 @@ from respool.client.arrow.lane import (
     EPOCH_MAX,
     IN_FLIGHT_MAX,
     NO_STAMP,
+    SILENCE_MAX_MS,
     Failure,
     Identity,
     Lane,
@@ -111,6 +112,20 @@ def test_the_first_batch_of_an_epoch_goes_alone_too() -> None:
     assert take_all(lane) == [one]
     lane.on_lost(one, retry_at_ms=0)
     assert take_all(lane) == [one]
+
+
+def test_the_first_batch_after_a_long_silence_goes_alone_too() -> None:
+    # The broker may have forgotten the producer by then.
+    one, two, three, four = (parcel() for _ in range(4))
+    lane = lane_of(one, two)
+    assert take_all(lane, SILENCE_MAX_MS) == [one, two]
+    for offset, each in enumerate((one, two)):
+        lane.on_taken(each, offset)
+    lane.add(three)
+    lane.add(four)
+    assert take_all(lane, 2 * SILENCE_MAX_MS + 1) == [three]
+    lane.on_taken(three, 2)
+    assert take_all(lane, 2 * SILENCE_MAX_MS + 1) == [four]
 
 
 def test_in_a_transaction_the_first_batch_need_not_go_alone() -> None:

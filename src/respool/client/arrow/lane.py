@@ -16,11 +16,11 @@ The rules are the Java client's, for an idempotent producer:
 4. UNKNOWN_PRODUCER_ID says that the broker has forgotten the producer: the same. Unless a try went without an answer:
    then nobody can know whether the batch is in, and it fails rather than being written twice. (Java writes it again.)
 
-Two rules are our own. The first batch of a producer, or of an epoch, goes alone until it is in: a broker that knows
-nothing of the producer takes any sequence, so were the first refused for a moment and the second taken, the first
-would come after it. (In a transaction it could not: a gap there fails, and all is aborted.) And a batch that fails
-takes all behind it along. So of what was written to a partition, what is in comes first, and what is not comes after;
-whoever repairs a failed write needs no more than the number of rows.
+Two rules are our own. The first batch of a producer, of an epoch, or after a long silence, goes alone until it is in: a
+broker that knows nothing of the producer, or no more, takes any sequence, so were the first refused for a moment and
+the second taken, the first would come after it. (In a transaction it could not: a gap there fails, and all is aborted.)
+And a batch that fails takes all behind it along. So of what was written to a partition, what is in comes first, and
+what is not comes after; whoever repairs a failed write needs no more than the number of rows.
 
 No clock, no thread, no bytes: the caller says what happened, and what time it is.
 """
@@ -36,6 +36,8 @@ from respool.records.batch import SEQUENCE_MAX
 EPOCH_MAX = 2**15 - 1
 # What the broker remembers of a producer; more under way could not be told apart from repeats.
 IN_FLIGHT_MAX = 5
+# A producer that was silent for longer may be forgotten. Brokers wait for a day, unless there are very many producers.
+SILENCE_MAX_MS = 60_000
 NO_SEQUENCE = -1
 NO_OFFSET = -1
 
@@ -144,6 +146,7 @@ class Lane:
         self._must_restart = False
         # The broker has a batch of this identity, and so takes the following ones in order only.
         self.is_known = False
+        self._sent_at_ms = 0
         self.failure: Failure | None = None
 
     # What there is.
@@ -190,6 +193,8 @@ class Lane:
         """The batch to be sent now, if one may be."""
         if self._must_restart and self.is_quiet and not self._restart():
             return None
+        if not self._tried and now_ms - self._sent_at_ms > SILENCE_MAX_MS:
+            self.is_known = False
         parcel = self._head_to_send()
         if parcel is None or now_ms < self._retry_at_ms:
             return None
@@ -197,6 +202,7 @@ class Lane:
             assert self._queued[0] is parcel
             self._tried.append(self._queued.popleft())
         parcel.step = Step.SENT
+        self._sent_at_ms = now_ms
         parcel.tries += 1
         self._sent_count += 1
         return parcel
