@@ -11,7 +11,7 @@ transaction, and each transaction has an epoch of its own. In older ones partiti
 changes the epoch.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import Any, NoReturn
@@ -23,6 +23,7 @@ from respool.client.arrow.cluster import Cluster
 from respool.client.arrow.coordinator import Coordinator
 from respool.client.arrow.delivery import Delivery, Place
 from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable, ClientError
+from respool.client.arrow.group_offsets import offset_fields, worst_code, worst_of
 from respool.client.arrow.lane import Failure, Identity
 from respool.client.arrow.prepared import PreparedTransaction, end_transaction
 from respool.client.arrow.produce_errors import FENCED_CODES
@@ -178,10 +179,10 @@ class Transactions:
                     "generation_id": generation_id,
                     "member_id": member_id,
                     "group_instance_id": group_instance_id,
-                    "topics": _offset_fields(offsets),
+                    "topics": offset_fields(offsets),
                 },
                 doing=f"committing offsets of group {group} within {self._id}",
-                code_of=_first_code,
+                code_of=worst_code,
             )
         except BrokerRefused as error:
             self._break(error)
@@ -278,33 +279,9 @@ class Transactions:
             raise WrongState(f"{to} cannot be now: {self._id} {self._state.value}")
 
 
-def _offset_fields(offsets: Mapping[Place, int]) -> list[dict[str, Any]]:
-    by_topic: dict[str, list[dict[str, Any]]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        by_topic.setdefault(topic, []).append(
-            {
-                "partition_index": partition,
-                "committed_offset": offset,
-                "committed_leader_epoch": -1,
-                "committed_metadata": "",
-            }
-        )
-    return [{"name": topic, "partitions": ones} for topic, ones in by_topic.items()]
-
-
-def _first_code(reply: Any) -> Any:
-    return _worst(one.error_code for topic in reply.topics for one in topic.partitions)
-
-
 def _first_added_code(reply: Any) -> Any:
-    return _worst(
+    return worst_of(
         one.partition_error_code
         for topic in reply.results_by_topic_v3_and_below
         for one in topic.results_by_partition
     )
-
-
-def _worst(codes: Iterable[Any]) -> Any:
-    """An error if there is one; one that will not pass before one that may."""
-    found = [code for code in codes if code]
-    return min(found, key=lambda code: bool(code.retriable), default=0)

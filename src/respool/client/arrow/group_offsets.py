@@ -1,0 +1,65 @@
+"""Offsets of a consumer group, committed from outside: for those who keep their place elsewhere, and want it seen."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from respool.client.arrow.cluster import Cluster
+from respool.client.arrow.coordinator import Coordinator
+from respool.wire.api_table import Api
+
+# The last that names topics, not their ids, and needs nothing newer. Kafka 4.x speaks 2 to 10.
+OFFSET_COMMIT_VERSION = 8
+NO_GENERATION = -1
+
+Place: TypeAlias = tuple[str, int]
+
+
+def commit_offsets(
+    cluster: Cluster, group: str, offsets: Mapping[Place, int], *, limit_ms: int | None = None
+) -> None:
+    """Say for a group which offset comes next in each partition. A group with members of its own refuses it.
+
+    Raises:
+        BrokerRefused, BrokerUnreachable: it could not be done within `limit_ms`, or the cluster's `retry_ms`.
+    """
+    if not offsets:
+        return
+    Coordinator(cluster, group, is_transaction=False).ask(
+        Api.OFFSET_COMMIT,
+        OFFSET_COMMIT_VERSION,
+        {
+            "group_id": group,
+            "generation_id_or_member_epoch": NO_GENERATION,
+            "member_id": "",
+            "group_instance_id": None,
+            "topics": offset_fields(offsets),
+        },
+        doing=f"committing offsets of group {group}",
+        code_of=worst_code,
+        limit_ms=limit_ms,
+    )
+
+
+def offset_fields(offsets: Mapping[Place, int]) -> list[dict[str, Any]]:
+    by_topic: dict[str, list[dict[str, Any]]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        by_topic.setdefault(topic, []).append(
+            {
+                "partition_index": partition,
+                "committed_offset": offset,
+                "committed_leader_epoch": -1,
+                "committed_metadata": "",
+            }
+        )
+    return [{"name": topic, "partitions": ones} for topic, ones in by_topic.items()]
+
+
+def worst_code(reply: Any) -> Any:
+    """Of a reply that has one for each partition."""
+    return worst_of(one.error_code for topic in reply.topics for one in topic.partitions)
+
+
+def worst_of(codes: Iterable[Any]) -> Any:
+    """An error if there is one; one that will not pass before one that may."""
+    found = [code for code in codes if code]
+    return min(found, key=lambda code: bool(code.retriable), default=0)
