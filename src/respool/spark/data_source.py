@@ -1,6 +1,12 @@
 """`format("respool")`: the door that Spark comes in by. What it opens on is imported when it is opened."""
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
 
 
 class RespoolDataSource(DataSource):
@@ -9,3 +15,22 @@ class RespoolDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return "respool"
+
+    def schema(self) -> "StructType":
+        from respool.spark.options import Options
+        from respool.spark.source.columns import full_schema
+        from respool.spark.source.options import SourceOptions
+
+        # All are looked at here already: mistakes come to light where the frame is made, not where it is used.
+        options = SourceOptions.of(Options(self.options))
+        return full_schema(include_headers=options.include_headers)
+
+    def reader(self, schema: "StructType") -> "DataSourceReader":
+        from respool.spark.source.batch_reader import batch_reader
+
+        return batch_reader(self.options, schema)
+
+    def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802
+        from respool.spark.source.stream_reader import StreamReader
+
+        return StreamReader(self.options, schema)

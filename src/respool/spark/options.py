@@ -153,7 +153,7 @@ class ClientOptions:
         Raises:
             BadOption: the brokers are not named, or are to be reached in a way that this client does not know.
         """
-        _refuse_security(options)
+        refuse_security(options)
         ours, kafkas = options.text(OUR_BOOTSTRAP), options.text(BOOTSTRAP)
         if ours is not None and kafkas is not None and ours != kafkas:
             raise BadOption(
@@ -197,7 +197,11 @@ class ClientOptions:
             raise BadOption(f"{BOOTSTRAP} = {self.bootstrap!r}: {error}") from None
 
 
-def _refuse_security(options: Options) -> None:
+def refuse_security(options: Options) -> None:
+    """
+    Raises:
+        BadOption: brokers are to be reached in a way that this client does not know.
+    """
     protocol = options.text("kafka.security.protocol", "PLAINTEXT")
     if protocol is not None and protocol.upper() != "PLAINTEXT":
         raise BadOption(

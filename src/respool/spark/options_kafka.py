@@ -41,6 +41,7 @@ WITHOUT_EFFECT = frozenset(
             "auto.include.jmx.reporter",
             "check.crcs",
             "client.dns.lookup",
+            "client.rack",
             "connections.max.idle.ms",
             "enable.metrics.push",
             "exclude.internal.topics",
@@ -73,7 +74,6 @@ WITHOUT_EFFECT = frozenset(
             "socket.connection.setup.timeout.ms",
         )
     }
-    | {"fetchOffset.numRetries", "fetchOffset.retryIntervalMs"}
 )
 
 # Settings of Kafka's producer: nothing to a source. A sink reads those that it knows, and passes these over.

@@ -15,6 +15,8 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    # Off in Spark, because some sources get it wrong.
+    "spark.sql.python.filterPushdown.enabled": "true",
 }
 # A JVM of its own on this machine; else it is somebody's cluster, with rules of its own.
 _LOCAL_DEFAULTS = {

@@ -1,0 +1,203 @@
+"""What the driver asks brokers: which topics there are, where partitions begin and end, how large messages are."""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from respool.client.arrow.cluster import METADATA_VERSION, Cluster
+from respool.client.arrow.errors import UnknownTopic
+from respool.client.arrow.offsets import offsets_for
+from respool.client.arrow.plan import PartitionRange, ReadPlan
+from respool.client.arrow.projection import Projection
+from respool.client.arrow.stream import BatchStream, ReadSettings
+from respool.spark.options import BadOption
+from respool.spark.source.limits import Place
+from respool.spark.source.options import SourceOptions
+from respool.spark.source.points import EARLIEST, LATEST
+from respool.wire.api_table import Api
+
+# Of each partition, to learn how large its next messages are.
+SAMPLE_BYTES = 64 * 1024
+SAMPLE_OFFSETS = 1_000
+SAMPLE_SECONDS = 10.0
+
+Offsets: TypeAlias = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSeen:
+    # None with brokers that have no ids.
+    id: str | None
+    # Those that are wanted.
+    partitions: tuple[int, ...]
+
+
+class Brokers:
+    """Use it as a context, or `close` it."""
+
+    def __init__(
+        self, options: SourceOptions, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.cluster: Cluster = options.client.cluster()
+        self._options = options
+        self._monotonic = monotonic
+        self._seen: dict[str, TopicSeen] = {}
+        self._seen_at: float | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.cluster.close()
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    def topics(self, *, known: Iterable[str] = ()) -> dict[str, TopicSeen]:
+        """Those that are wanted and there. Of a pattern's, also the `known` ones that an answer may have left out.
+
+        An answer is kept for the option partition.metadata.cache.ttl.ms.
+        """
+        ttl_s = self._options.metadata_ttl_ms / 1000
+        now = self._monotonic()
+        if self._seen_at is not None and now - self._seen_at < ttl_s:
+            return self._seen
+        names = self._options.wanted.names
+        if names is None:
+            # A broker that has just started, or lost its way, may show too few: those are asked for by name.
+            pattern = self._options.wanted.pattern
+            assert pattern is not None
+            names = (*self._matching(pattern), *(one for one in known if pattern.fullmatch(one)))
+        found = {name: self._wanted(name) for name in dict.fromkeys(names)}
+        self._seen = {name: one for name, one in found.items() if one is not None}
+        self._seen_at = now
+        return self._seen
+
+    def all_topics(self) -> dict[str, TopicSeen]:
+        """As `topics`.
+
+        Raises:
+            UnknownTopic: one that was named is not there.
+            BadOption: `assign` has a partition that is not there.
+        """
+        found = self.topics()
+        for name in self._options.wanted.names or ():
+            if name not in found:
+                raise UnknownTopic(name)
+        return found
+
+    def find(self, name: str) -> TopicSeen | None:
+        """With all its partitions, whether it is wanted or not; None if it is not there."""
+        try:
+            seen = self.cluster.retrying(lambda: self.cluster.refresh(name))
+        except UnknownTopic:
+            return None
+        topic_id = None if seen.id is None else str(seen.id)
+        return TopicSeen(id=topic_id, partitions=tuple(seen.leaders))
+
+    def _wanted(self, name: str) -> TopicSeen | None:
+        seen, assigned = self.find(name), self._options.wanted.assigned
+        if seen is None or assigned is None:
+            return seen
+        _check_assigned(name, seen, assigned[name])
+        return TopicSeen(id=seen.id, partitions=assigned[name])
+
+    def _matching(self, pattern: re.Pattern[str]) -> list[str]:
+        fields = {
+            "topics": None,
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": False,
+            "include_topic_authorized_operations": False,
+        }
+        reply = self.cluster.retrying(
+            lambda: self.cluster.request_any(Api.METADATA, METADATA_VERSION, fields)
+        )
+        names = [str(one.name) for one in reply.topics if one.name and not one.is_internal]
+        return sorted(name for name in names if pattern.fullmatch(name))
+
+    # -- offsets -------------------------------------------------------------------------------------------------------
+
+    def earliest(self, topic: str, partitions: Iterable[int]) -> Offsets:
+        return self._ends(topic, partitions, EARLIEST)
+
+    def latest(self, topic: str, partitions: Iterable[int]) -> Offsets:
+        """Where what can be read ends: before the first open transaction, if only committed messages are read."""
+        return self._ends(topic, partitions, LATEST)
+
+    def high_watermarks(self, topic: str, partitions: Iterable[int]) -> Offsets:
+        found = offsets_for(self.cluster, topic, partitions, LATEST, isolation="read_uncommitted")
+        return {number: 0 if one is None else one.offset for number, one in found.items()}
+
+    def at_time(self, topic: str, partitions: Iterable[int], ms: int) -> Mapping[int, int | None]:
+        """The first message of this time or later; None where there is none."""
+        found = offsets_for(self.cluster, topic, partitions, ms, isolation=self._options.isolation)
+        return {number: None if one is None else one.offset for number, one in found.items()}
+
+    def _ends(self, topic: str, partitions: Iterable[int], which: int) -> Offsets:
+        found = offsets_for(
+            self.cluster, topic, partitions, which, isolation=self._options.isolation
+        )
+        return {number: 0 if one is None else one.offset for number, one in found.items()}
+
+    # -- sizes ---------------------------------------------------------------------------------------------------------
+
+    def bytes_an_offset(
+        self, start: Mapping[Place, int], end: Mapping[Place, int]
+    ) -> dict[Place, float]:
+        """How many bytes the next messages take, decoded, for each offset: of a sample from each partition's start.
+
+        Where a partition gives none in time it is taken to be as the others.
+        """
+        found: dict[Place, float] = {}
+        for topic in sorted({topic for topic, _ in end}):
+            ranges = tuple(
+                PartitionRange(
+                    partition=partition,
+                    begin=start[topic, partition],
+                    end=min(end[topic, partition], start[topic, partition] + SAMPLE_OFFSETS),
+                )
+                for name, partition in sorted(end)
+                if name == topic and start[topic, partition] < end[topic, partition]
+            )
+            if ranges:
+                found |= self._sampled(topic, ranges)
+        usual = sum(found.values()) / len(found) if found else 0.0
+        return {place: found.get(place, usual) for place in end}
+
+    def _sampled(self, topic: str, ranges: tuple[PartitionRange, ...]) -> dict[Place, float]:
+        plan = ReadPlan(topic=topic, topic_id=self.cluster.topic(topic).id, ranges=ranges)
+        settings = ReadSettings(isolation=self._options.isolation, fetch_bytes=SAMPLE_BYTES)
+        begins = {one.partition: one.begin for one in ranges}
+        found: dict[Place, float] = {}
+        deadline = self._monotonic() + SAMPLE_SECONDS
+        with BatchStream(self.cluster, plan, Projection(topic, None, None), settings) as stream:
+            while len(found) < len(begins):
+                try:
+                    piece = stream.next_piece(max(0.0, deadline - self._monotonic()))
+                except TimeoutError:
+                    break
+                if piece is None:
+                    break
+                offsets = piece.next_offset - begins[piece.partition]
+                if offsets > 0:
+                    found.setdefault((topic, piece.partition), piece.size / offsets)
+        return found
+
+
+def _check_assigned(name: str, seen: TopicSeen, partitions: tuple[int, ...]) -> None:
+    for partition in partitions:
+        if partition not in seen.partitions:
+            count = len(seen.partitions)
+            raise BadOption(
+                f"assign has partition {partition} of {name!r}, which has {count}: 0 to {count - 1}"
+            )

@@ -1,0 +1,49 @@
+"""How far a stream has come, shown to others as a group's committed offsets. Nothing reads them back.
+
+The checkpoint is what counts; a commit that fails is told once in a while, and never holds the query up for long.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+
+from respool.client.arrow.cluster import Cluster
+from respool.client.arrow.errors import ClientError
+from respool.client.arrow.group_offsets import commit_offsets
+from respool.spark.source.position import Position
+
+COMMIT_MS = 2_000
+# After a failure the group is left alone for so long.
+PAUSE_S = 30.0
+
+_log = logging.getLogger("respool.spark")
+
+
+class Progress:
+    def __init__(self, group: str, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.group = group
+        self._monotonic = monotonic
+        self._paused_until = 0.0
+
+    def show(self, cluster: Cluster, position: Position) -> bool:
+        """Whether it was committed."""
+        if self._monotonic() < self._paused_until:
+            return False
+        offsets = {
+            (topic, number): offset
+            for topic, at in position.items()
+            for number, offset in at.offsets.items()
+        }
+        try:
+            commit_offsets(cluster, self.group, offsets, limit_ms=COMMIT_MS)
+        except ClientError as error:
+            self._paused_until = self._monotonic() + PAUSE_S
+            _log.warning(
+                "the stream's progress could not be shown as group %r, so its lag is not up to date; the stream "
+                "goes on, and tries again in %d s: %s",
+                self.group,
+                PAUSE_S,
+                error,
+            )
+            return False
+        return True

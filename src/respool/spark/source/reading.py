@@ -1,0 +1,155 @@
+"""What a task does: read one range of one partition, through changes of leaders, and say what cannot be read."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from respool.spark.options import ClientOptions
+from respool.spark.source.filters import Condition
+from respool.spark.source.loss import Loss
+from respool.spark.source.options import Isolation, SourceOptions
+from respool.spark.source.splits import Range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from respool.client.arrow.cluster import Cluster
+    from respool.client.arrow.errors import ClientError
+
+# Python workers serve many tasks: what one has learnt of the cluster, and its connection, serves the next.
+_clusters: dict[tuple[int, ClientOptions, int], "Cluster"] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How ranges are read: the same for all tasks. Can be sent to other processes."""
+
+    client: ClientOptions
+    poll_ms: int
+    isolation: Isolation
+    fetch_bytes: int | None
+    loss: Loss
+    columns: tuple[str, ...]
+    since_ms: int | None = None
+    until_ms: int | None = None
+    rows: tuple[Condition, ...] = ()
+
+    @classmethod
+    def of(cls, options: SourceOptions, columns: tuple[str, ...]) -> "Reading":
+        return cls(
+            client=options.client,
+            poll_ms=options.poll_ms,
+            isolation=options.isolation,
+            fetch_bytes=options.fetch_bytes,
+            loss=Loss(options.fail_on_data_loss),
+            columns=columns,
+        )
+
+    def batches(self, wanted: Range) -> "Iterator[pa.RecordBatch]":
+        """
+        Raises:
+            DataLost: some of the range is gone.
+            ClientError: it cannot be read.
+        """
+        from respool.client.arrow.errors import (
+            LogTruncated,
+            RetentionOvertook,
+            TopicRecreated,
+            UnknownPartition,
+            UnknownTopic,
+        )
+
+        begin = wanted.begin
+        while begin < wanted.end:
+            try:
+                yield from self._stream(wanted, begin)
+            except RetentionOvertook as error:
+                lost_from = begin if error.offset is None else error.offset
+                begin = self._after_overtaken(wanted, lost_from, error)
+            except (LogTruncated, TopicRecreated, UnknownTopic, UnknownPartition) as error:
+                self.loss.report(
+                    f"{wanted.topic}/{wanted.partition}: offsets from {begin} to {wanted.end - 1} cannot be read: "
+                    f"{error}",
+                    instead="what is left of them is passed over",
+                    cause=error,
+                )
+                return
+            else:
+                return
+
+    def _after_overtaken(self, wanted: Range, lost_from: int, error: "ClientError") -> int:
+        first: int = getattr(error, "first_offset", wanted.end)
+        resumed = min(first, wanted.end)
+        self.loss.report(
+            f"{wanted.topic}/{wanted.partition}: offsets {lost_from} to {resumed - 1} have been deleted before they "
+            f"were read, the log now begins at {first}",
+            instead=f"at offset {resumed}",
+            cause=error,
+        )
+        return resumed
+
+    def _stream(self, wanted: Range, begin: int) -> "Iterator[pa.RecordBatch]":
+        from respool.client.arrow.plan import PartitionRange, ReadPlan
+        from respool.client.arrow.read import read_range
+        from respool.client.arrow.stream import FETCH_BYTES, FETCH_BYTES_MAX, ReadSettings
+
+        plan = ReadPlan(
+            topic=wanted.topic,
+            topic_id=None if wanted.topic_id is None else UUID(wanted.topic_id),
+            ranges=(PartitionRange(partition=wanted.partition, begin=begin, end=wanted.end),),
+            since_ms=self.since_ms,
+            until_ms=self.until_ms,
+        )
+        settings = ReadSettings(
+            isolation=self.isolation,
+            fetch_bytes=min(self.fetch_bytes or FETCH_BYTES, FETCH_BYTES_MAX),
+            parallel=1,
+        )
+        with read_range(
+            self._cluster(),
+            plan,
+            wanted.partition,
+            columns=self.columns,
+            where=_where(self.rows),
+            settings=settings,
+        ) as stream:
+            yield from stream
+
+    def _cluster(self) -> "Cluster":
+        key = (os.getpid(), self.client, self.poll_ms)
+        known = _clusters.get(key)
+        if known is None or known.is_closed:
+            known = _clusters[key] = self.client.cluster(retry_ms=self.poll_ms)
+        return known
+
+
+def _where(conditions: Sequence[Condition]) -> "pc.Expression | None":
+    if not conditions:
+        return None
+    return reduce(and_, [_expression(one) for one in conditions])
+
+
+def _expression(one: Condition) -> "pc.Expression":
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = pc.field(one.column)
+    kind = pa.int64() if one.column == "offset" else pa.binary()
+    match one.operation:
+        case "null":
+            return column.is_null()
+        case "not null":
+            return column.is_valid()
+        case "in" | "not in":
+            among = column.isin(pa.array(list(one.value), kind))
+            # As in SQL: of null it is not known whether it is among them.
+            return among if one.operation == "in" else ~among & column.is_valid()
+        case "=":
+            return column == pa.scalar(one.value, kind)
+    assert one.operation == "!=", one
+    return column != pa.scalar(one.value, kind)

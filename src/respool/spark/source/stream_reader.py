@@ -1,0 +1,252 @@
+"""`spark.readStream.format("respool")`: one of these lives on the driver for as long as the query runs.
+
+Its copies on executors read ranges (`read`) and know nothing of the rest. Where it has come is Spark's to keep: see
+`position` for the form, and `stream_plan` for what is made of it.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from respool.spark.options import Options
+from respool.spark.source.columns import as_spark_wants, columns_of
+from respool.spark.source.limits import Place, is_worth_a_batch, limit_bytes, limit_offsets
+from respool.spark.source.loss import Loss
+from respool.spark.source.options import SourceOptions
+from respool.spark.source.position import Position, TopicAt, from_json, to_json
+from respool.spark.source.reading import Reading
+from respool.spark.source.splits import Range, split
+from respool.spark.source.stream_plan import (
+    Available,
+    available,
+    ranges_between,
+    report_recreated,
+    report_vanished,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from respool.spark.source.brokers import Brokers
+    from respool.spark.source.progress import Progress
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        """
+        Raises:
+            BadOption
+        """
+        self._options = SourceOptions.of(Options(given), "stream")
+        self._schema = schema
+        self._loss = Loss(self._options.fail_on_data_loss)
+        self._reading = Reading.of(self._options, columns_of(schema))
+        # The driver's own, made when they are first needed: this object is sent to executors before.
+        self._brokers_here: Brokers | None = None
+        self._progress_here: Progress | None = None
+        # Where a query of Trigger.AvailableNow ends.
+        self._target: Position | None = None
+        self._latest: Position | None = None
+        # What was planned last. Brokers have just said that it can be read.
+        self._planned: tuple[dict[str, Any], dict[str, Any]] | None = None
+        self._batch_at = float("-inf")
+
+    # -- where to, on the driver ---------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        from respool.spark.source.resolving import resolve
+
+        topics = self._brokers.all_topics()
+        found = resolve(
+            self._brokers, self._options.start, topics, unmatched=self._options.unmatched_start
+        )
+        return to_json({name: TopicAt(topics[name].id, found[name]) for name in topics})
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """One of the limits, for Spark to hand back; all of them count."""
+        options = self._options
+        if options.max_offsets is not None:
+            return ReadMaxRows(options.max_offsets)
+        if options.max_bytes is not None:
+            return ReadMaxBytes(options.max_bytes)
+        return (
+            ReadAllAvailable() if options.min_offsets is None else ReadMinRows(options.min_offsets)
+        )
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._ask_latest(())
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        begin = from_json(start)
+        self._latest = self._target if self._target is not None else self._ask_latest(begin)
+        between = available(
+            begin,
+            self._latest,
+            self._loss,
+            is_wanted=self._options.wanted.has,
+            earliest=self._earliest,
+        )
+        between = self._without_cut_logs(between, begin)
+        end = between.position(self._limited(between, limit))
+        told = start if _same(end, begin) else to_json(end)
+        self._planned = (start, told)
+        return told
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return None if self._latest is None else to_json(self._latest)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        begin, to = from_json(start), from_json(end)
+        ranges = ranges_between(begin, to)
+        if self._planned != (start, end) or to.keys() - begin.keys():
+            # A batch of before a restart, or of topics that were not read before.
+            ranges = self._checked(begin, to, ranges)
+        parts = split(
+            ranges, at_least=self._options.min_partitions, offsets_max=self._options.max_records
+        )
+        return [InputPartition(part) for part in parts]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        if self._options.group is None:
+            return
+        from respool.spark.source.progress import Progress
+
+        if self._progress_here is None:
+            self._progress_here = Progress(self._options.group)
+        self._progress_here.show(self._brokers.cluster, from_json(end))
+
+    def stop(self) -> None:
+        if self._brokers_here is not None:
+            self._brokers_here.close()
+
+    # -- reading, on executors -----------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        wanted: Range = partition.value
+        return as_spark_wants(self._reading.batches(wanted), self._schema)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _brokers(self) -> "Brokers":
+        from respool.spark.source.brokers import Brokers
+
+        if self._brokers_here is None:
+            self._brokers_here = Brokers(self._options)
+        return self._brokers_here
+
+    def _earliest(self, topic: str, partitions: list[int]) -> Mapping[int, int]:
+        return self._brokers.earliest(topic, partitions)
+
+    def _ask_latest(self, known: Iterable[str]) -> Position:
+        seen = self._brokers.topics(known=known)
+        return {
+            name: TopicAt(one.id, self._brokers.latest(name, one.partitions))
+            for name, one in seen.items()
+        }
+
+    def _without_cut_logs(self, between: Available, begin: Position) -> Available:
+        """A log that ends before where it was read to has lost messages, unless it only seems so for a moment.
+
+        Raises:
+            DataLost
+        """
+        assert self._latest is not None
+        for (topic, number), offset in between.begins.items():
+            if self._latest[topic].offsets[number] >= offset or topic not in begin:
+                continue
+            high = self._high_watermark(topic, number, offset)
+            if high < offset:
+                self._loss.report(
+                    f"{topic}/{number}: it was read up to offset {offset}, and the log now ends at {high}: what was "
+                    "there has been lost by the brokers",
+                    instead=f"from offset {high}",
+                )
+                between.begins[topic, number] = between.ends[topic, number] = high
+        return between
+
+    def _high_watermark(self, topic: str, number: int, offset: int) -> int:
+        """Asked again while it is too low: a new leader learns it only after a moment."""
+        high = self._brokers.high_watermarks(topic, [number])[number]
+        for _ in range(self._options.offset_retries):
+            if high >= offset:
+                break
+            time.sleep(self._options.offset_retry_ms / 1000)
+            high = self._brokers.high_watermarks(topic, [number])[number]
+        return high
+
+    def _limited(self, between: Available, limit: ReadLimit) -> dict[Place, int]:
+        if isinstance(limit, ReadAllAvailable):
+            return between.ends
+        begins, ends, options = between.begins, between.ends, self._options
+        now = time.monotonic()
+        if (
+            options.min_offsets is not None
+            and self._target is None
+            and not is_worth_a_batch(begins, ends, options.min_offsets)
+            and (now - self._batch_at) * 1000 < options.max_delay_ms
+        ):
+            return begins
+        self._batch_at = now
+        if options.max_offsets is not None:
+            ends = limit_offsets(begins, ends, options.max_offsets)
+        if options.max_bytes is not None:
+            sizes = self._brokers.bytes_an_offset(begins, ends)
+            ends = limit_bytes(begins, ends, options.max_bytes, sizes)
+        return ends
+
+    def _checked(self, begin: Position, to: Position, ranges: list[Range]) -> list[Range]:
+        """What is still there of a batch that was planned before, as brokers see it now.
+
+        Raises:
+            DataLost
+        """
+        found: list[Range] = []
+        for name in sorted({one.topic for one in ranges}):
+            # Also one that is not wanted any more: what was planned is still to be read.
+            seen = self._brokers.find(name)
+            if seen is None:
+                report_vanished(self._loss, name, to[name])
+                continue
+            now = TopicAt(seen.id, {})
+            if to[name].is_another_than(now):
+                report_recreated(self._loss, name, to[name], now)
+                continue
+            wanted = [one for one in ranges if one.topic == name]
+            numbers = [one.partition for one in wanted]
+            highs = self._brokers.high_watermarks(name, numbers)
+            # A topic that was not read before begins with what it has.
+            firsts = {} if name in begin else self._brokers.earliest(name, numbers)
+            for one in wanted:
+                end = self._end_of(one, highs[one.partition])
+                first = min(end, max(one.begin, firsts.get(one.partition, 0)))
+                found.append(replace(one, topic_id=one.topic_id or seen.id, begin=first, end=end))
+        return found
+
+    def _end_of(self, one: Range, high: int) -> int:
+        if high < one.end:
+            high = self._high_watermark(one.topic, one.partition, one.end)
+        if high < one.end:
+            self._loss.report(
+                f"{one.topic}/{one.partition}: the batch goes up to offset {one.end}, and the log now ends at {high}",
+                instead=f"up to offset {high}",
+            )
+        return max(one.begin, min(one.end, high))
+
+
+def _same(one: Position, other: Position) -> bool:
+    return {name: dict(at.offsets) for name, at in one.items()} == {
+        name: dict(at.offsets) for name, at in other.items()
+    } and all(not one[name].is_another_than(other[name]) for name in one)
