@@ -115,7 +115,7 @@ class Reading:
             plan,
             wanted.partition,
             columns=self.columns,
-            where=_where(self.rows),
+            where=where_of(self.rows),
             settings=settings,
         ) as stream:
             yield from stream
@@ -128,7 +128,7 @@ class Reading:
         return known
 
 
-def _where(conditions: Sequence[Condition]) -> "pc.Expression | None":
+def where_of(conditions: Sequence[Condition]) -> "pc.Expression | None":
     if not conditions:
         return None
     return reduce(and_, [_expression(one) for one in conditions])
