@@ -4,9 +4,9 @@ Its copies on executors read ranges (`read`) and know nothing of the rest. Where
 `position` for the form, and `stream_plan` for what is made of it.
 """
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -183,7 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for _ in range(self._options.offset_retries):
             if high >= offset:
                 break
-            time.sleep(self._options.offset_retry_ms / 1000)
+            sleep(self._options.offset_retry_ms / 1000)
             high = self._brokers.high_watermarks(topic, [number])[number]
         return high
 
@@ -191,7 +191,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadAllAvailable):
             return between.ends
         begins, ends, options = between.begins, between.ends, self._options
-        now = time.monotonic()
+        now = monotonic()
         if (
             options.min_offsets is not None
             and self._target is None
