@@ -2,6 +2,7 @@
 
 import logging
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import confluent_kafka as ck
 import pyarrow as pa
@@ -87,7 +88,7 @@ def test_all_of_a_topic_comes_with_sparks_columns(rides: Story) -> None:
     ],
 )
 def test_starts_and_ends_are_as_options_say(
-    rides: Story, given: dict[str, object], p0: range, p1: range
+    rides: Story, given: dict[str, Any], p0: range, p1: range
 ) -> None:
     assert rides.batch(**given).values() == names(p0, p1)
 
@@ -112,7 +113,7 @@ def test_topics_are_assigned_named_or_matched(rides: Story) -> None:
     ],
 )
 def test_points_that_cannot_be_are_refused_by_name(
-    rides: Story, given: dict[str, object], named: str
+    rides: Story, given: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(BadOption, match=named):
         rides.batch(**given)
@@ -201,7 +202,7 @@ def test_a_start_that_was_deleted_is_passed_over_with_a_warning_where_loss_is_al
     ],
 )
 def test_offsets_beyond_the_end_are_an_error_or_what_there_is(
-    rides: Story, given: dict[str, str]
+    rides: Story, given: dict[str, Any]
 ) -> None:
     with pytest.raises(DataLost, match=r"rides/0.*99.*ends at 10"):
         rides.batch(**given)
@@ -249,7 +250,7 @@ def test_only_committed_messages_are_read_unless_others_are_wanted(rides: Story)
         producer.write(pa.table({"value": ["open"], "to": [0]}), "rides", partition="to")
         producer.flush()
         seen = rides.batch().values()
-        uncommitted = rides.batch(**{"kafka.isolation.level": "read_uncommitted"}).values()
+        uncommitted = rides.batch(isolation="read_uncommitted").values()
         producer.abort()
     assert [one for one in seen if "-" not in one] == ["committed"]
     assert [one for one in uncommitted if "-" not in one] == ["aborted", "committed", "open"]
@@ -264,7 +265,7 @@ def test_the_same_messages_come_as_to_confluent_kafka(rides: Story) -> None:
         }
     )
     consumer.assign([ck.TopicPartition("rides", number, 0) for number in (0, 1)])
-    theirs = []
+    theirs: list[tuple[Any, ...]] = []
     while len(theirs) < 20:
         message = consumer.poll(10)
         assert message is not None
