@@ -17,6 +17,7 @@ from respool.cli import (
     log,
     mirror,
     output,
+    pipeline,
     produce,
     replay,
     rides,
@@ -47,6 +48,7 @@ app.add_typer(log.app, name="log")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(mirror.app, name="mirror")
 app.add_typer(rides.app, name="rides")
+app.add_typer(pipeline.app, name="pipeline")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,0 +1,255 @@
+"""`respool pipeline`: the ride company's jobs on Spark."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from respool.cli import options, output
+from respool.cli.errors import CliError, NotFound, UsageError
+from respool.cli.times import TimeNotUnderstood, parse_duration_ms, parse_time
+from respool.pipeline.jobs import JOBS
+
+DAY_MS = 86_400_000
+NEEDED = ("pyspark", "deltalake", "pyarrow", "numba", "confluent_kafka")
+
+app = typer.Typer(no_args_is_help=True, help="Run the ride company's jobs on Spark.")
+
+_WIDTH = max(map(len, JOBS))
+EPILOG = (
+    "Jobs:\n"
+    + "\n".join(f"  {name:<{_WIDTH}}  {text}" for name, (_module, text) in JOBS.items())
+    + "\n\nA job that was stopped goes on where it was, and adds nothing twice. Several jobs share one Spark.\n\n"
+    "Examples:\n"
+    "  respool pipeline run bronze silver gold --data ./lake\n"
+    "  respool pipeline run fraud --data ./lake --truth truth.parquet\n"
+    "  respool pipeline run replay-fraud --data ./lake --model v2 --days 3 --truth truth.parquet\n"
+    "  respool pipeline run warehouse --data ./lake --master spark://host:7077\n"
+    "  respool pipeline run bronze silver gold fraud --data ./lake --continuous"
+)
+
+
+class Recipe(StrEnum):
+    FOREST = "forest"
+    LOGISTIC = "logistic"
+
+
+Data = Annotated[
+    Path,
+    typer.Option(
+        metavar="DIR", help="Tables, checkpoints, models and reports; a shared folder on a cluster."
+    ),
+]
+
+
+@app.command(epilog=EPILOG)
+def run(
+    jobs: Annotated[
+        list[str],
+        typer.Argument(metavar="JOB...", show_default=False, help=" | ".join(JOBS)),
+    ],
+    *,
+    data: Data = Path("respool-lake"),
+    master: Annotated[
+        str, typer.Option(metavar="MASTER", help="Where Spark runs: local[2], spark://host:7077.")
+    ] = "local[*]",
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--conf", metavar="NAME=VALUE", help="A setting of Spark; may be given several times."
+        ),
+    ] = None,
+    continuous: Annotated[
+        bool,
+        typer.Option(
+            "--continuous/--once",
+            help="Go on as events come, until Ctrl-C; or do what there is, and end.",
+        ),
+    ] = False,
+    every: Annotated[
+        str, typer.Option(metavar="TIME", help="With --continuous: how often, such as 10s.")
+    ] = "10s",
+    topic: Annotated[
+        str, typer.Option("--topic", "-t", metavar="TOPIC", help="Where the ride events are.")
+    ] = "rides",
+    scores_topic: Annotated[
+        str, typer.Option(metavar="TOPIC", help="Where fraud writes its scores.")
+    ] = "fraud-scores",
+    lateness: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Events later than this go into quarantine; windows stay open for as long.",
+        ),
+    ] = "2h",
+    window: Annotated[
+        str, typer.Option(metavar="TIME", help="How long gold's windows are.")
+    ] = "1h",
+    batch: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The most events in one step of a job.")
+    ] = 2_000_000,
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="The fraud model; trained if it is not there.")
+    ] = "v1",
+    recipe: Annotated[Recipe, typer.Option(help="How a model is made.")] = Recipe.FOREST,
+    threshold: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, metavar="SCORE", help="A ride is called fraud from it on."),
+    ] = 0.5,
+    truth: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What is known of the rides (respool rides generate --truth): to train, and to measure.",
+        ),
+    ] = None,
+    days: Annotated[
+        float, typer.Option(metavar="DAYS", help="replay-fraud: how far back, from --until.")
+    ] = 3.0,
+    until: Annotated[
+        str, typer.Option(metavar="TIME", help="replay-fraud: where the window ends.")
+    ] = "now",
+    from_start: Annotated[
+        bool,
+        options.flag(
+            "--from-start", text="warehouse: read the log from its start; the table stays as it is."
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, options.flag("--json", text="Print what was counted as JSON.")
+    ] = False,
+    broker: Annotated[
+        str,
+        typer.Option(
+            "--broker",
+            "-b",
+            "--bootstrap",
+            envvar="RESPOOL_BROKER",
+            metavar="HOST:PORT",
+            help="The broker to talk to; several, with commas, for a cluster.",
+        ),
+    ] = options.DEFAULT_BROKER,
+) -> None:
+    """Run jobs one after the other, each up to the end of what there is."""
+    _check_jobs(jobs, continuous=continuous)
+    if truth is not None and not truth.is_file():
+        raise NotFound(f"there is no file {str(truth)!r} for --truth")
+    if not 0 < days <= 366:
+        raise UsageError(f"--days {days:g}: more than 0, and at most 366")
+    until_ms = _time_ms(until)
+    spark_settings = options.parse_assignments(conf, option="--conf")
+    every_ms = _duration_ms(every, "--every")
+    _check_extra()
+
+    from respool.cli import pipeline_run
+    from respool.pipeline.settings import PipelineSettings
+
+    settings = PipelineSettings(
+        data=data.absolute(),
+        bootstrap=broker,
+        topic=topic,
+        scores_topic=scores_topic,
+        lateness_ms=_duration_ms(lateness, "--lateness"),
+        window_ms=_duration_ms(window, "--window"),
+        rows_per_batch=batch,
+        model=_model_name(model),
+        recipe="forest" if recipe is Recipe.FOREST else "logistic",
+        threshold=threshold,
+        truth=None if truth is None else truth.absolute(),
+        replay_since_ms=until_ms - round(days * DAY_MS),
+        replay_until_ms=until_ms,
+        from_start=from_start,
+    )
+    pipeline_run.run(
+        jobs,
+        settings,
+        master=master,
+        spark_settings=spark_settings,
+        every_ms=every_ms if continuous else None,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def report(*, data: Data = Path("respool-lake")) -> None:
+    """Write an HTML page of what is in the tables. It needs no Spark to run."""
+    _check_extra()
+    if not (data / "tables").is_dir():
+        raise NotFound(
+            f"there are no tables in {str(data)!r}", hint="run first: respool pipeline run bronze"
+        )
+
+    from respool.pipeline.report import write_report
+    from respool.pipeline.settings import PipelineSettings
+
+    output.print_line(str(write_report(PipelineSettings(data=data.absolute()))))
+
+
+@app.command()
+def clean(
+    *,
+    data: Data = Path("respool-lake"),
+    keep: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Versions so old can no longer be read, and less go."),
+    ] = "7d",
+) -> None:
+    """Delete files that tables no longer need: replaced ones, and those of tries that failed."""
+    _check_extra()
+    hours = -(-_duration_ms(keep, "--keep") // 3_600_000)
+
+    from respool.pipeline.catalog import SCHEMAS, table
+    from respool.pipeline.settings import PipelineSettings
+
+    settings = PipelineSettings(data=data.absolute())
+    dropped = {name: table(settings, name).clean(kept_hours=hours) for name in SCHEMAS}
+    output.print_rows(
+        output.Columns("table", "deleted", numbers=["deleted"]),
+        [row for row in dropped.items() if row[1]],
+    )
+    output.note(f"{output.counted(sum(dropped.values()), 'file')} deleted")
+
+
+def _check_jobs(jobs: list[str], *, continuous: bool) -> None:
+    for name in jobs:
+        if name not in JOBS:
+            raise UsageError(f"there is no job {name!r}", hint=f"there are: {', '.join(JOBS)}")
+        if jobs.count(name) > 1:
+            raise UsageError(f"the job {name} is given twice")
+    if continuous and "replay-fraud" in jobs:
+        raise UsageError("replay-fraud ends where its window does: it cannot be with --continuous")
+
+
+def _check_extra() -> None:
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise CliError(
+            f"this command needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed",
+            hint="install it with: pip install 'respool[pipeline]'",
+        )
+
+
+def _model_name(name: str) -> str:
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name[0] == ".":
+        raise UsageError(f"--model {name!r}: letters, digits, '-', '_' and '.', and no '.' first")
+    return name
+
+
+def _time_ms(text: str) -> int:
+    try:
+        return parse_time(text, now=datetime.now(UTC))
+    except TimeNotUnderstood as error:
+        raise UsageError(f"--until: {error}") from None
+
+
+def _duration_ms(text: str, option: str) -> int:
+    try:
+        found = parse_duration_ms(text)
+    except TimeNotUnderstood as error:
+        raise UsageError(f"{option}: {error}") from None
+    if found <= 0:
+        raise UsageError(f"{option} {text}: it must be more than nothing")
+    return found

@@ -1,0 +1,196 @@
+"""What `respool pipeline run` does: a Spark session, jobs in it, progress, and a table of what was counted."""
+
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from respool.cli import output
+from respool.cli.errors import BrokerUnreachable, CliError, NotFound
+from respool.cli.interrupts import noticing_ctrl_c
+from respool.client.arrow import errors as client_errors
+from respool.model.errors import RespoolError
+from respool.pipeline import topics
+from respool.pipeline.jobs import READ_TOPIC, STREAMING, job
+from respool.spark.java import NoJava
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from respool.pipeline.outcome import Outcome
+    from respool.pipeline.settings import PipelineSettings
+
+# How often Ctrl-C and the streaming queries are looked at.
+TICK_SECONDS = 0.2
+# The last line of a Python traceback in what Spark says.
+_CAUSE = re.compile(
+    r"^(?!org\.|java\.|scala\.|py4j\.|pyspark\.)((?:\w+\.)+[A-Z]\w+|[A-Z]\w*Error): (.+)$", re.MULTILINE
+)
+
+
+def run(
+    jobs: Sequence[str],
+    settings: "PipelineSettings",
+    *,
+    master: str,
+    spark_settings: Mapping[str, str],
+    every_ms: int | None,
+    as_json: bool,
+) -> None:
+    """Once, or with `every_ms` again and again until Ctrl-C."""
+    log = settings.data / "logs" / "spark.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    outcomes: list[Outcome] = []
+    with _errors_in_words(log):
+        # Before Spark is started, which takes a while, and tells of it in many more words.
+        if READ_TOPIC.intersection(jobs):
+            topics.readers(settings, settings.topic)
+    with _errors_in_words(log), output.progress("Spark starts", total=None, unit="rows") as shown:
+        tell = _Teller(shown)
+        with _session(master, spark_settings, log) as spark:
+            if every_ms is None:
+                for name in jobs:
+                    began = time.monotonic()
+                    outcomes.append(job(name)(spark, settings, tell))
+                    output.note(f"{name} done in {time.monotonic() - began:.1f} seconds")
+            else:
+                output.note(f"going on every {every_ms / 1000:g} seconds, Ctrl-C ends it")
+                outcomes = _go_on(spark, jobs, settings, tell, every_ms)
+    tell_outcomes(outcomes, as_json=as_json)
+
+
+def tell_outcomes(outcomes: Sequence["Outcome"], *, as_json: bool) -> None:
+    if as_json:
+        output.print_json(
+            {one.job: {**one.counts, **one.figures, "files": list(one.files)} for one in outcomes}
+        )
+        return
+    rows: list[tuple[str, str, object]] = []
+    for one in outcomes:
+        rows += [(one.job, name, number) for name, number in one.counts.items()]
+        rows += [(one.job, name, f"{number:.4f}") for name, number in one.figures.items()]
+    output.print_rows(output.Columns("job", "what", "number", numbers=["number"]), rows)
+    for one in outcomes:
+        for file in one.files:
+            output.note(f"report: {file}")
+
+
+def _go_on(
+    spark: "SparkSession",
+    jobs: Sequence[str],
+    settings: "PipelineSettings",
+    tell: "_Teller",
+    every_ms: int,
+) -> "list[Outcome]":
+    """Streaming jobs stay up; the others run in turn. What is counted in the end is what the last turn saw."""
+    last: dict[str, Outcome] = {}
+    queries: list[StreamingQuery] = []
+    started: set[str] = set()
+    with noticing_ctrl_c() as ctrl_c:
+        try:
+            while not ctrl_c.pressed:
+                began = time.monotonic()
+                for name in jobs:
+                    if name in started:
+                        continue
+                    last[name] = job(name)(spark, settings, tell)
+                    if name in STREAMING:
+                        # Its first turn has made the tables that the next jobs need; from now on it stays up.
+                        queries += _start(name, spark, settings, tell, every_ms)
+                        started.add(name)
+                while not ctrl_c.pressed and time.monotonic() - began < every_ms / 1000:
+                    _raise_if_ended(queries)
+                    time.sleep(TICK_SECONDS)
+        finally:
+            for query in queries:
+                query.stop()
+    return list(last.values())
+
+
+def _start(
+    name: str, spark: "SparkSession", settings: "PipelineSettings", tell: "_Teller", every_ms: int
+) -> "list[StreamingQuery]":
+    from importlib import import_module
+
+    made: Any = import_module(f"respool.pipeline.{name}").start(
+        spark, settings, tell, every_ms=every_ms
+    )
+    return made if isinstance(made, list) else [made]
+
+
+def _raise_if_ended(queries: "Sequence[StreamingQuery]") -> None:
+    for query in queries:
+        if not query.isActive:
+            error = query.exception()
+            raise error or CliError(f"the query {query.name} has ended, and did not say why")
+
+
+class _Teller:
+    def __init__(self, shown: output.Progress) -> None:
+        self._shown = shown
+
+    def step(self, text: str) -> None:
+        self._shown.describe(text)
+
+    def rows(self, count: int) -> None:
+        self._shown.advance(count)
+
+
+@contextmanager
+def _session(master: str, settings: Mapping[str, str], log: Path) -> "Iterator[SparkSession]":
+    """Spark, with what it has to say in a file: a JVM keeps the standard error it is born with."""
+    from respool.spark import session
+
+    with log.open("ab") as file:
+        sys.stderr.flush()
+        ours = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                spark = session("respool pipeline", master=master, settings=settings)
+            spark.sparkContext.setLogLevel("WARN")
+        finally:
+            os.dup2(ours, 2)
+            os.close(ours)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _errors_in_words(log: Path) -> Iterator[None]:
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except NoJava as error:
+        raise CliError(str(error)) from error
+    except client_errors.BrokerUnreachable as error:
+        raise BrokerUnreachable(str(error)) from error
+    except client_errors.UnknownTopic as error:
+        raise NotFound(str(error)) from error
+    except RespoolError as error:
+        raise CliError(str(error)) from error
+    except PySparkException as error:
+        with log.open("a") as file:
+            file.write(f"{error}\n")
+        raise CliError(cause_of(str(error)), hint=f"Spark's own log: {log}") from error
+
+
+def cause_of(text: str) -> str:
+    """What went wrong, out of a long tale of Spark's: the last Python error in it, else its first line."""
+    found = _CAUSE.findall(text)
+    if found:
+        name, what = found[-1]
+        return f"{what} ({name.rpartition('.')[2]})"
+    return text.strip().splitlines()[0] if text.strip() else "Spark failed without a word"

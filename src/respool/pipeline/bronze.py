@@ -1,0 +1,97 @@
+"""Bronze: every event as it came, by day of arrival, exactly once, from the start of the log on.
+
+Each commit carries the offset up to which each partition is in the table. A micro-batch that comes again, after a
+crash between commit and checkpoint or with a checkpoint that was lost, adds only what is beyond.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from respool.pipeline import topics
+from respool.pipeline.catalog import schema_of, table
+from respool.pipeline.outcome import Outcome, Teller
+from respool.pipeline.queries import started
+from respool.pipeline.staging import stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.tables import Commit, Table
+
+JOB = "bronze"
+
+
+def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
+    """Everything that is in the topic now."""
+    seen = _Counter(tell)
+    tell.step("bronze: reading the topic")
+    start(spark, settings, seen, every_ms=None).awaitTermination()
+    return Outcome(
+        job=JOB,
+        counts={
+            "events added": seen.added,
+            "events in the table": table(settings, "bronze").delta().count(),
+        },
+    )
+
+
+def start(
+    spark: "SparkSession", settings: "PipelineSettings", tell: Teller, *, every_ms: int | None
+) -> "StreamingQuery":
+    bronze = table(settings, "bronze")
+    bronze.made()
+
+    def add(batch: "DataFrame", _number: int) -> None:
+        # Asked each time: partitions may be added while the query runs.
+        readers = topics.readers(settings, settings.topic)
+        tell.rows(add_batch(bronze, batch, readers=readers).rows)
+
+    stream = topics.read_stream(spark, settings, settings.topic)
+    writer = stream.writeStream.foreachBatch(add)
+    return started(writer, JOB, settings.checkpoint_path(JOB), every_ms=every_ms)
+
+
+def add_batch(bronze: "Table", batch: "DataFrame", *, readers: Mapping[int, str]) -> "Commit":
+    """Add what is not in the table yet; `readers` are the names that positions in partitions are kept under.
+
+    Batches of a partition come in the order of its offsets.
+    """
+    delta = bronze.made()
+    found = {number: delta.transaction_version(reader) for number, reader in readers.items()}
+    known = {number: position for number, position in found.items() if position is not None}
+    staged = stage(bronze_rows(batch, known), bronze.path, bronze.partition_by)
+    moved: dict[str, int] = {}
+    if staged.files:
+        # Of what was written, not of the batch: that would be fetched from the brokers once more.
+        written = batch.sparkSession.read.parquet(*staged.paths)
+        for row in written.groupBy("partition").agg(f.max("offset").alias("last")).collect():
+            moved[readers[row["partition"]]] = row["last"] + 1
+    return bronze.commit(staged, positions=moved, before=delta)
+
+
+def bronze_rows(batch: "DataFrame", positions: Mapping[int, int]) -> "DataFrame":
+    """Rows from these positions on, with their day."""
+    wanted = f.lit(True)
+    for partition, position in positions.items():
+        wanted &= (f.col("partition") != partition) | (f.col("offset") >= position)
+    dated = batch.where(wanted).withColumn("date", f.to_date("timestamp"))
+    return dated.select(*schema_of("bronze").fieldNames())
+
+
+class _Counter:
+    """Tells on, and counts."""
+
+    def __init__(self, tell: Teller) -> None:
+        self._tell = tell
+        self.added = 0
+
+    def step(self, text: str) -> None:
+        self._tell.step(text)
+
+    def rows(self, count: int) -> None:
+        self.added += count
+        self._tell.rows(count)

@@ -1,0 +1,119 @@
+"""The tables by name, and their columns."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+if TYPE_CHECKING:
+    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.tables import Table
+
+# What `format("respool")` gives, headers included. The day is that of arrival.
+_BRONZE = """
+    topic string, partition int, offset bigint, timestamp timestamp, timestampType int, key binary, value binary,
+    headers headers, date date
+"""
+_EVENT = """
+    event_id string, ride_id string, event_type string, event_time timestamp, city string, rider_id string,
+    driver_id string, lat double, lon double, fare decimal(12,2), currency string, distance_km decimal(9,2),
+    duration_s int, surge double, payment_method string, device string
+"""
+# The day is that on which it happened.
+_SILVER = f"{_EVENT}, recorded_at timestamp, topic string, partition int, offset bigint, date date"
+# What came, as it came, and why it is here. The day is that of arrival.
+_QUARANTINE = """
+    reason string, detail string, topic string, partition int, offset bigint, recorded_at timestamp, key binary,
+    value binary, date date
+"""
+_FARES = """
+    window_start timestamp, city string, currency string, payment_method string, rides bigint, fares decimal(18,2),
+    distance_km decimal(18,2), date date
+"""
+_CITIES = """
+    window_start timestamp, city string, requested bigint, assigned bigint, finished bigint, cancelled bigint,
+    surge_mean double, surge_max double, date date
+"""
+_DRIVERS = """
+    window_start timestamp, driver_id string, city string, rides bigint, fares decimal(18,2),
+    distance_km decimal(18,2), driving_s bigint, date date
+"""
+_SCORES = """
+    ride_id string, event_id string, event_time timestamp, city string, rider_id string, driver_id string,
+    model string, score double, is_fraud boolean, date date
+"""
+_REPLAYS = f"{_SCORES}, replay string"
+# One row for each ride. The day is that of its first event.
+_WAREHOUSE = """
+    ride_id string, status string, city string, rider_id string, driver_id string, requested_at timestamp,
+    assigned_at timestamp, started_at timestamp, finished_at timestamp, paid_at timestamp, cancelled_at timestamp,
+    pickup_lat double, pickup_lon double, dropoff_lat double, dropoff_lon double, fare decimal(12,2), currency string,
+    distance_km decimal(9,2), duration_s int, surge double, payment_method string, device string, events int, date date
+"""
+
+_TYPES: dict[str, DataType] = {
+    "bigint": LongType(),
+    "binary": BinaryType(),
+    "boolean": BooleanType(),
+    "date": DateType(),
+    "double": DoubleType(),
+    "int": IntegerType(),
+    "string": StringType(),
+    "timestamp": TimestampType(),
+    # As the source gives them.
+    "headers": ArrayType(
+        StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    ),
+}
+
+SCHEMAS = {
+    "bronze": _BRONZE,
+    "silver": _SILVER,
+    "quarantine": _QUARANTINE,
+    "gold_fares": _FARES,
+    "gold_cities": _CITIES,
+    "gold_drivers": _DRIVERS,
+    "fraud_scores": _SCORES,
+    "fraud_replays": _REPLAYS,
+    "warehouse_rides": _WAREHOUSE,
+}
+PARTITION_BY = {"fraud_replays": ("replay",)}
+
+
+def schema_of(name: str) -> StructType:
+    return structure(SCHEMAS[name])
+
+
+def structure(columns: str) -> StructType:
+    """`name type, name type` -> Spark's schema. Spark's own reader of such text needs a session."""
+    # A comma inside brackets has no space after it.
+    pairs = (one.split() for one in " ".join(columns.split()).split(", "))
+    return StructType([StructField(name, _type(word)) for name, word in pairs])
+
+
+def _type(word: str) -> DataType:
+    if word in _TYPES:
+        return _TYPES[word]
+    digits, scale = word.removeprefix("decimal(").removesuffix(")").split(",")
+    return DecimalType(int(digits), int(scale))
+
+
+def table(settings: "PipelineSettings", name: str) -> "Table":
+    from respool.pipeline.tables import Table
+
+    return Table(
+        settings.table_path(name), schema_of(name), partition_by=PARTITION_BY.get(name, ("date",))
+    )

@@ -1,0 +1,165 @@
+"""Two models' scores of the same rides, side by side; and each against the truth, where that is known. Pure."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BINS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """Of those called fraud and those that are."""
+
+    right: int
+    wrong: int
+    missed: int
+
+    @property
+    def precision(self) -> float:
+        return self.right / (self.right + self.wrong) if self.right + self.wrong else 0.0
+
+    @property
+    def recall(self) -> float:
+        return self.right / (self.right + self.missed) if self.right + self.missed else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    # Rides by who scored them.
+    both: int
+    only_live: int
+    only_new: int
+    # Of those that both scored: how many each called fraud.
+    fraud_to_both: int
+    fraud_to_live: int
+    fraud_to_new: int
+    difference_mean: float
+    # Scores in `BINS` steps from 0 to 1, of all that the model scored.
+    live_histogram: tuple[int, ...]
+    new_histogram: tuple[int, ...]
+    # None without the truth.
+    live_quality: Quality | None = None
+    new_quality: Quality | None = None
+    # Pattern -> rides, found by the live model, found by the new one.
+    patterns: tuple[tuple[str, int, int, int], ...] = ()
+    # The rides they differ most on: ride, live score, new score, what it is.
+    differing: tuple[tuple[str, float, float, str], ...] = ()
+
+    @property
+    def agreement(self) -> float:
+        """The share of rides scored by both that both call the same."""
+        if not self.both:
+            return 0.0
+        differ = self.fraud_to_live + self.fraud_to_new - 2 * self.fraud_to_both
+        return 1 - differ / self.both
+
+
+def compared(live: "DataFrame", new: "DataFrame", frauds: "DataFrame | None" = None) -> Comparison:
+    """`live` and `new` have `ride_id`, `score` and `is_fraud`, one row a ride; `frauds` `ride_id` and `pattern`."""
+    joined = (
+        live.select("ride_id", f.col("score").alias("live"), f.col("is_fraud").alias("live_says"))
+        .join(
+            new.select("ride_id", f.col("score").alias("new"), f.col("is_fraud").alias("new_says")),
+            "ride_id",
+            "full",
+        )
+        .withColumn("both", f.col("live").isNotNull() & f.col("new").isNotNull())
+    )
+    if frauds is None:
+        known = joined.withColumn("pattern", f.lit(None).cast("string"))
+    else:
+        known = joined.join(frauds.dropDuplicates(["ride_id"]), "ride_id", "left")
+    rows = known.persist()
+    try:
+        counted = _counted(rows)
+        return Comparison(
+            both=counted["both"],
+            only_live=counted["only_live"],
+            only_new=counted["only_new"],
+            fraud_to_both=counted["fraud_to_both"],
+            fraud_to_live=counted["fraud_to_live"],
+            fraud_to_new=counted["fraud_to_new"],
+            difference_mean=counted["difference_mean"] or 0.0,
+            live_histogram=_histogram(rows, "live"),
+            new_histogram=_histogram(rows, "new"),
+            live_quality=None if frauds is None else _quality(rows, "live"),
+            new_quality=None if frauds is None else _quality(rows, "new"),
+            patterns=() if frauds is None else _patterns(rows),
+            differing=_differing(rows),
+        )
+    finally:
+        rows.unpersist()
+
+
+def _counted(rows: "DataFrame") -> dict[str, int]:
+    def number(condition: str) -> "Column":
+        return f.count(f.when(f.expr(condition), 1))
+
+    found = rows.agg(
+        number("both").alias("both"),
+        number("new is null").alias("only_live"),
+        number("live is null").alias("only_new"),
+        number("both and live_says and new_says").alias("fraud_to_both"),
+        number("both and live_says").alias("fraud_to_live"),
+        number("both and new_says").alias("fraud_to_new"),
+        f.avg(f.abs(f.col("live") - f.col("new"))).alias("difference_mean"),
+    ).collect()[0]
+    return dict(found.asDict())
+
+
+def _histogram(rows: "DataFrame", who: str) -> tuple[int, ...]:
+    step = f.least(f.floor(f.col(who) * BINS), f.lit(BINS - 1)).cast("int").alias("step")
+    found = {
+        row["step"]: row["count"]
+        for row in rows.where(f.col(who).isNotNull()).groupBy(step).count().collect()
+    }
+    return tuple(found.get(number, 0) for number in range(BINS))
+
+
+def _quality(rows: "DataFrame", who: str) -> Quality:
+    """Of rides that both scored, so that the two are measured by the same."""
+    says = f.col(f"{who}_says")
+    is_one = f.col("pattern").isNotNull()
+    found = (
+        rows.where("both")
+        .agg(
+            f.count(f.when(says & is_one, 1)).alias("right"),
+            f.count(f.when(says & ~is_one, 1)).alias("wrong"),
+            f.count(f.when(~says & is_one, 1)).alias("missed"),
+        )
+        .collect()[0]
+    )
+    return Quality(right=found["right"], wrong=found["wrong"], missed=found["missed"])
+
+
+def _patterns(rows: "DataFrame") -> tuple[tuple[str, int, int, int], ...]:
+    found = (
+        rows.where("both and pattern is not null")
+        .groupBy("pattern")
+        .agg(
+            f.count("*").alias("rides"),
+            f.count(f.when(f.col("live_says"), 1)).alias("live"),
+            f.count(f.when(f.col("new_says"), 1)).alias("new"),
+        )
+        .orderBy("pattern")
+        .collect()
+    )
+    return tuple((one["pattern"], one["rides"], one["live"], one["new"]) for one in found)
+
+
+def _differing(rows: "DataFrame", count: int = 10) -> tuple[tuple[str, float, float, str], ...]:
+    found = (
+        rows.where("both and live_says != new_says")
+        .orderBy(f.abs(f.col("live") - f.col("new")).desc(), "ride_id")
+        .limit(count)
+        .collect()
+    )
+    return tuple(
+        (one["ride_id"], one["live"], one["new"], one["pattern"] or "not known as fraud")
+        for one in found
+    )

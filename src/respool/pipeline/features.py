@@ -1,0 +1,77 @@
+"""What a fraud model looks at: of each finished ride its speed and price, and what its rider did in the days before.
+
+Every window looks back from the ride's own end, so that a ride has the same features whether it is scored as it
+comes or replayed later, as long as the same history is at hand.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, Window
+from pyspark.sql import functions as f
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+HOUR_S = 3_600
+DAY_S = 24 * HOUR_S
+# How far back a feature looks at most.
+HISTORY_DAYS = 7
+SHORT_KM = 1.5
+LONG_KM = 8.0
+
+FEATURES = (
+    "speed_kmh",
+    "distance_km_",
+    "price_ratio",
+    "pair_rides_day",
+    "pair_short_rides_week",
+    "rider_rides_day",
+    "rider_long_card_rides_6h",
+    "rider_known_hours",
+)
+
+
+def finished_rides(events: "DataFrame") -> "DataFrame":
+    """One row for each ride that has ended: the event that says so."""
+    return events.where("event_type = 'finished' and duration_s > 0 and fare is not null")
+
+
+def with_features(rides: "DataFrame", prices: "DataFrame") -> "DataFrame":
+    """`rides` are finished ones, with their history; `prices` has the usual price of each city, as `price_level`."""
+    at = f.col("event_time").cast("long")
+    km, hours = f.col("distance_km").cast("double"), f.col("duration_s") / HOUR_S
+    rider = Window.partitionBy("rider_id").orderBy(at)
+    pair = Window.partitionBy("rider_id", "driver_id").orderBy(at)
+    day, week = (-DAY_S, 0), (-HISTORY_DAYS * DAY_S, 0)
+    is_long_by_card = (f.col("payment_method") == "card") & (km >= LONG_KM)
+    first_seen = f.min(at).over(rider.rangeBetween(*week))
+    usual = f.coalesce(f.col("price_level"), f.lit(1.0))
+    return rides.join(f.broadcast(prices), "city", "left").select(
+        *(rides[name] for name in rides.columns),
+        (km / hours).alias("speed_kmh"),
+        km.alias("distance_km_"),
+        (price_level() / usual).alias("price_ratio"),
+        f.count("*").over(pair.rangeBetween(*day)).cast("double").alias("pair_rides_day"),
+        _number(km < SHORT_KM).over(pair.rangeBetween(*week)).alias("pair_short_rides_week"),
+        f.count("*").over(rider.rangeBetween(*day)).cast("double").alias("rider_rides_day"),
+        _number(is_long_by_card)
+        .over(rider.rangeBetween(-6 * HOUR_S, 0))
+        .alias("rider_long_card_rides_6h"),
+        ((at - first_seen) / HOUR_S).alias("rider_known_hours"),
+    )
+
+
+def usual_prices(rides: "DataFrame") -> "DataFrame":
+    """What a ride costs in each city, against the company's price list: half of its rides are dearer."""
+    levels = rides.select("city", price_level().alias("level"))
+    return levels.groupBy("city").agg(f.percentile_approx("level", 0.5).alias("price_level"))
+
+
+def price_level() -> Column:
+    """The fare against surge times (2.50 + 1.15 per km + 0.28 per minute)."""
+    listed = 2.5 + 1.15 * f.col("distance_km").cast("double") + 0.28 * f.col("duration_s") / 60
+    return f.col("fare").cast("double") / (f.col("surge") * listed)
+
+
+def _number(condition: Column) -> Column:
+    return f.sum(f.when(condition, 1.0).otherwise(0.0))

@@ -1,0 +1,118 @@
+"""Fraud: score each ride as it ends, into a table and from there into a topic, each exactly once.
+
+The scores table carries the version of silver that it is at. The topic is written from the table's versions by a
+streaming query: what a restarted query writes again is the same, and the sink knows what it has.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyarrow.dataset import field
+from pyspark.sql import functions as f
+
+from respool.pipeline import topics
+from respool.pipeline.catalog import schema_of, table
+from respool.pipeline.errors import TableMissing
+from respool.pipeline.features import HISTORY_DAYS, finished_rides
+from respool.pipeline.model import FraudModel, found_or_trained
+from respool.pipeline.outcome import Outcome, Teller
+from respool.pipeline.queries import started
+from respool.pipeline.table_stream import stream_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.tables import Table
+
+JOB = "fraud"
+READER = "silver"
+QUERY = "fraud-scores"
+# A model is trained on the first half of what is there: what it says of the second shows how good it is.
+TRAINED_SHARE = 0.5
+
+
+def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
+    silver, scores = table(settings, "silver"), table(settings, "fraud_scores")
+    if not silver.exists:
+        raise TableMissing("silver", "silver")
+    tell.step("fraud: a model")
+    model = found_or_trained(
+        spark, settings, silver.read(spark), until_ms=_trained_until_ms(silver.read(spark))
+    )
+    tell.step("fraud: scoring what is new")
+    scores.made()
+    added = score_new(spark, silver, scores, model, settings.threshold)
+    tell.rows(added)
+    tell.step("fraud: writing scores to the topic")
+    publish(spark, settings)
+    stored = scores.delta().to_pyarrow_dataset()
+    return Outcome(
+        job=JOB,
+        counts={
+            "rides the model learnt from": model.about.rides,
+            "rides scored": added,
+            "scores in the table": stored.count_rows(),
+            "of them called fraud": stored.count_rows(filter=field("is_fraud")),
+        },
+    )
+
+
+def score_new(
+    spark: "SparkSession", silver: "Table", scores: "Table", model: FraudModel, threshold: float
+) -> int:
+    """Score the rides that ended in versions of silver not scored yet; return how many."""
+    done = scores.position(READER)
+    latest = silver.version
+    additions = silver.additions(after=-1 if done is None else done, upto=latest)
+    new = finished_rides(
+        silver.read_files(spark, [path for one in additions for path in one.paths])
+    ).select("event_id", "rider_id", "date")
+    days = new.agg(f.min("date").alias("first"), f.max("date").alias("last")).collect()[0]
+    if days["first"] is None:
+        return 0
+    since = f.date_sub(f.lit(days["first"]), HISTORY_DAYS)
+    history = finished_rides(silver.read(spark, version=latest)).where(f.col("date") >= since)
+    riders = new.select("rider_id").distinct()
+    scored = model.score(history.join(riders, "rider_id", "left_semi"), threshold)
+    wanted = scored.join(new.select("event_id"), "event_id", "left_semi")
+    rows = wanted.select(*schema_of("fraud_scores").fieldNames()).repartition("date")
+    return scores.append(rows, positions={READER: latest}).rows
+
+
+def publish(spark: "SparkSession", settings: "PipelineSettings") -> None:
+    """Write to the topic what the table has and the topic has not."""
+    scores = table(settings, "fraud_scores")
+    rows = messages(stream_of(spark, scores, rows_per_batch=settings.rows_per_batch))
+    writer = topics.write_stream(rows, settings, settings.scores_topic)
+    checkpoint = settings.checkpoint_path(QUERY)
+    started(writer, QUERY, checkpoint, every_ms=None).awaitTermination()
+
+
+def messages(scores: "DataFrame") -> "DataFrame":
+    """Scores as the topic has them: the ride's id, and JSON."""
+    fields = [name for name in scores.columns if name not in {"date", "replay"}]
+    iso = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"}
+    return scores.select(
+        f.col("ride_id").cast("binary").alias("key"),
+        f.to_json(f.struct(*fields), iso).cast("binary").alias("value"),
+    )
+
+
+def scores_of(messages_: "DataFrame") -> "DataFrame":
+    """The other way round; what is no score is left out."""
+    schema = schema_of("fraud_scores")
+    read = messages_.select(
+        f.from_json(f.col("value").cast("string"), schema).alias("one"), "partition", "offset"
+    )
+    found = read.where("one.ride_id is not null and one.score is not null")
+    return found.select("one.*", "partition", "offset")
+
+
+def _trained_until_ms(events: "DataFrame") -> int:
+    span = events.agg(
+        f.min(f.unix_millis("event_time")).alias("first"),
+        f.max(f.unix_millis("event_time")).alias("last"),
+    ).collect()[0]
+    if span["first"] is None:
+        return 0
+    return int(span["first"] + (span["last"] - span["first"]) * TRAINED_SHARE)

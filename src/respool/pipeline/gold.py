@@ -1,0 +1,175 @@
+"""Gold: what dashboards show. Fares, cities and drivers in windows of event time, brought up to date as events come.
+
+Three streaming queries over silver, each with a checkpoint. A window stays open for as long as events may be late
+(`lateness_ms`), and its row is replaced whenever it changes; then its state is dropped.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from respool.pipeline.catalog import schema_of, table
+from respool.pipeline.errors import TableMissing
+from respool.pipeline.outcome import Outcome, Teller
+from respool.pipeline.queries import query_id, started
+from respool.pipeline.settings import DAY_MS
+from respool.pipeline.table_stream import stream_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.tables import Commit, Table
+
+JOB = "gold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mart:
+    """One table of gold."""
+
+    name: str
+    # What a row is for, beside its window.
+    keys: tuple[str, ...]
+    make: "Callable[[DataFrame, int], DataFrame]"
+
+
+def fares(events: "DataFrame", window_ms: int) -> "DataFrame":
+    """What was paid."""
+    return _by_window(
+        events.where("event_type = 'paid'"),
+        window_ms,
+        FARES.keys,
+        f.count("*").alias("rides"),
+        f.sum("fare").cast("decimal(18,2)").alias("fares"),
+        f.sum("distance_km").cast("decimal(18,2)").alias("distance_km"),
+    )
+
+
+def cities(events: "DataFrame", window_ms: int) -> "DataFrame":
+    """How many rides were asked for, taken on, ended and given up, and what surge they met."""
+    asked = f.when(f.col("event_type") == "requested", f.col("surge"))
+    return _by_window(
+        events,
+        window_ms,
+        CITIES.keys,
+        *(
+            f.count(f.when(f.col("event_type") == one, 1)).alias(one)
+            for one in ("requested", "assigned", "finished", "cancelled")
+        ),
+        f.avg(asked).alias("surge_mean"),
+        f.max(asked).alias("surge_max"),
+    )
+
+
+def drivers(events: "DataFrame", window_ms: int) -> "DataFrame":
+    """What each driver drove and earned, by the day, or by the window if that is longer."""
+    return _by_window(
+        events.where("event_type = 'finished'"),
+        max(window_ms, DAY_MS),
+        DRIVERS.keys,
+        f.count("*").alias("rides"),
+        f.sum("fare").cast("decimal(18,2)").alias("fares"),
+        f.sum("distance_km").cast("decimal(18,2)").alias("distance_km"),
+        f.sum("duration_s").alias("driving_s"),
+    )
+
+
+FARES = Mart(name="gold_fares", keys=("city", "currency", "payment_method"), make=fares)
+CITIES = Mart(name="gold_cities", keys=("city",), make=cities)
+DRIVERS = Mart(name="gold_drivers", keys=("driver_id", "city"), make=drivers)
+MARTS = (FARES, CITIES, DRIVERS)
+
+
+def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
+    """All of silver that there is now."""
+    tell.step("gold: windows of silver")
+    queries = start(spark, settings, tell, every_ms=None)
+    for query in queries:
+        query.awaitTermination()
+    counts = {
+        f"{mart.name.removeprefix('gold_')} by window": table(settings, mart.name).delta().count()
+        for mart in MARTS
+        if table(settings, mart.name).exists
+    }
+    dropped = sum(_dropped(query) for query in queries)
+    return Outcome(job=JOB, counts={**counts, "too late for their window": dropped})
+
+
+def start(
+    spark: "SparkSession", settings: "PipelineSettings", tell: Teller, *, every_ms: int | None
+) -> "list[StreamingQuery]":
+    silver = table(settings, "silver")
+    if not silver.exists:
+        raise TableMissing("silver", "silver")
+    stream = stream_of(spark, silver, rows_per_batch=settings.rows_per_batch)
+    return [_start(mart, stream, settings, tell, every_ms) for mart in MARTS]
+
+
+def _start(
+    mart: Mart,
+    silver: "DataFrame",
+    settings: "PipelineSettings",
+    tell: Teller,
+    every_ms: int | None,
+) -> "StreamingQuery":
+    gold = table(settings, mart.name)
+    gold.made()
+    checkpoint = settings.checkpoint_path(mart.name)
+
+    def update(batch: "DataFrame", number: int) -> None:
+        # Not by the number of the batch alone: see `query_id`.
+        reader = f"query {query_id(checkpoint)}"
+        tell.rows(upsert(gold, batch, mart.keys, batch_id=number, reader=reader).rows)
+
+    events = silver.withWatermark("event_time", f"{settings.lateness_ms} milliseconds")
+    writer = mart.make(events, settings.window_ms).writeStream.outputMode("update")
+    return started(writer.foreachBatch(update), mart.name, checkpoint, every_ms=every_ms)
+
+
+def upsert(
+    gold: "Table", batch: "DataFrame", keys: Sequence[str], *, batch_id: int, reader: str
+) -> "Commit":
+    """These rows, in the place of those with the same window and keys. A batch that is done is not done again."""
+    from respool.pipeline.tables import Commit
+
+    done = gold.position(reader)
+    if done is not None and done >= batch_id:
+        return Commit(version=None)
+    new = batch.select(*schema_of(gold.path.name).fieldNames()).persist()
+    try:
+        days = [str(row["date"]) for row in new.select("date").distinct().collect()]
+        old = gold.read(batch.sparkSession, partitions=days)
+        same = ["window_start", *keys]
+        # A key may be null, and nulls are the same here.
+        kept = old.alias("old").join(
+            new.select(*same).alias("new"),
+            [f.col(f"old.{name}").eqNullSafe(f.col(f"new.{name}")) for name in same],
+            "left_anti",
+        )
+        merged = kept.unionByName(new).repartition("date")
+        return gold.replace(merged, partitions=days, positions={reader: batch_id})
+    finally:
+        new.unpersist()
+
+
+def _by_window(
+    events: "DataFrame", window_ms: int, keys: Sequence[str], *columns: "Column"
+) -> "DataFrame":
+    window = f.window("event_time", f"{window_ms} milliseconds")
+    made = events.groupBy(window, *(f.col(key) for key in keys)).agg(*columns)
+    begins = f.col("window.start")
+    rest = [name for name in made.columns if name != "window"]
+    return made.select(begins.alias("window_start"), *rest, f.to_date(begins).alias("date"))
+
+
+def _dropped(query: "StreamingQuery") -> int:
+    """How many rows came after their window was closed, as Spark counts them."""
+    return sum(
+        operator.numRowsDroppedByWatermark
+        for progress in query.recentProgress
+        for operator in progress.stateOperators
+    )

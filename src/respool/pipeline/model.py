@@ -1,0 +1,195 @@
+"""A fraud model: Spark ML's pipeline, the usual prices of the cities it was trained on, and what is known of it.
+
+```
+models/<name>/pipeline/         as Spark ML saves it
+models/<name>/prices.json       city -> usual price
+models/<name>/about.json        recipe, features, the time it was trained on, how good it was on that
+```
+"""
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.classification import LogisticRegression, RandomForestClassifier
+from pyspark.ml.feature import StandardScaler, VectorAssembler
+from pyspark.ml.functions import vector_to_array
+from pyspark.sql import functions as f
+
+from respool.pipeline.errors import ModelMissing, NothingToLearn
+from respool.pipeline.features import FEATURES, finished_rides, usual_prices, with_features
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from respool.pipeline.settings import PipelineSettings, Recipe
+
+SEED = 7
+TREES = 20
+DEPTH = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    name: str
+    recipe: str
+    features: tuple[str, ...]
+    # Rides that ended before it.
+    trained_until_ms: int
+    rides: int
+    frauds: int
+
+
+class FraudModel:
+    """`score` finished rides. Made by `train`, or found again by `load`."""
+
+    def __init__(self, about: About, pipeline: PipelineModel, prices: dict[str, float]) -> None:
+        self.about = about
+        self._pipeline = pipeline
+        self._prices = prices
+
+    def score(self, rides: "DataFrame", threshold: float) -> "DataFrame":
+        """Finished rides with `score`, `is_fraud` and `model`. History that is not to be scored is scored, too."""
+        prices = prices_frame(rides.sparkSession, self._prices)
+        scored = self._pipeline.transform(with_features(rides, prices))
+        likely = vector_to_array(f.col("probability"))[1]
+        return scored.select(
+            *(scored[name] for name in rides.columns),
+            f.lit(self.about.name).alias("model"),
+            # In text and back it stays the same number.
+            f.round(likely, 6).alias("score"),
+            (f.round(likely, 6) >= threshold).alias("is_fraud"),
+        )
+
+    def save(self, folder: Path) -> None:
+        """Whole or not at all: the folder gets its name when everything is in it."""
+        made = folder.with_name(f".{folder.name}.new")
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir(parents=True)
+        self._pipeline.write().overwrite().save(str(made / "pipeline"))
+        (made / "prices.json").write_text(json.dumps(self._prices, ensure_ascii=False, indent=1))
+        (made / "about.json").write_text(json.dumps(asdict(self.about), indent=1))
+        shutil.rmtree(folder, ignore_errors=True)
+        made.rename(folder)
+
+
+def load(folder: Path) -> FraudModel:
+    """
+    Raises:
+        ModelMissing: there is none.
+    """
+    if not (folder / "about.json").exists():
+        raise ModelMissing(f"there is no model {folder.name!r} in {folder.parent}")
+    about: dict[str, Any] = json.loads((folder / "about.json").read_text())
+    return FraudModel(
+        About(**{**about, "features": tuple(about["features"])}),
+        PipelineModel.load(str(folder / "pipeline")),
+        json.loads((folder / "prices.json").read_text()),
+    )
+
+
+def found_or_trained(
+    spark: "SparkSession", settings: "PipelineSettings", events: "DataFrame", *, until_ms: int
+) -> FraudModel:
+    """The model of this name; if there is none, one that is trained on rides that ended before `until_ms`.
+
+    Raises:
+        ModelMissing: there is none, and no truth to train one with.
+    """
+    folder = settings.model_path(settings.model)
+    if (folder / "about.json").exists():
+        return load(folder)
+    if settings.truth is None:
+        raise ModelMissing(
+            f"there is no model {settings.model!r} in {folder.parent}, and none can be trained without the truth: "
+            "give --truth FILE, as respool rides generate --truth wrote it, or the --model that is there"
+        )
+    before = f.col("event_time") < f.timestamp_millis(f.lit(until_ms))
+    frauds = frauds_of(spark, settings.truth)
+    model = train(
+        finished_rides(events.where(before)),
+        frauds,
+        name=settings.model,
+        recipe=settings.recipe,
+        until_ms=until_ms,
+    )
+    model.save(folder)
+    return model
+
+
+def train(
+    rides: "DataFrame", frauds: "DataFrame", *, name: str, recipe: "Recipe", until_ms: int
+) -> FraudModel:
+    """Learn from finished rides, of which those in `frauds` (by `ride_id`) are fraud.
+
+    Raises:
+        NothingToLearn: all of them are, or none.
+    """
+    spark = rides.sparkSession
+    prices = {
+        row["city"]: row["price_level"] for row in usual_prices(rides).orderBy("city").collect()
+    }
+    told = frauds.select("ride_id").distinct().withColumn("label", f.lit(1.0))
+    seen = with_features(rides, prices_frame(spark, prices)).join(told, "ride_id", "left")
+    data = seen.select(
+        "ride_id", *FEATURES, f.coalesce("label", f.lit(0.0)).alias("label")
+    ).persist()
+    try:
+        total = data.count()
+        bad = data.where("label = 1").count()
+        if not 0 < bad < total:
+            raise NothingToLearn(
+                f"of {total:,} finished rides before {_time(until_ms)} {bad:,} are fraud: a model needs both kinds; "
+                "is it the truth of these rides?"
+            )
+        # Fraud is rare: weighed so that both kinds count alike, up to a point.
+        weight = f.when(f.col("label") == 1, min(20.0, (total - bad) / bad)).otherwise(1.0)
+        # Sorted, because a forest draws its samples by position: the same rides give the same model.
+        ready = data.withColumn("weight", weight).repartition(1).sortWithinPartitions("ride_id")
+        pipeline = _pipeline(recipe).fit(ready)
+    finally:
+        data.unpersist()
+    about = About(
+        name=name,
+        recipe=recipe,
+        features=FEATURES,
+        trained_until_ms=until_ms,
+        rides=total,
+        frauds=bad,
+    )
+    return FraudModel(about, pipeline, prices)
+
+
+def frauds_of(spark: "SparkSession", truth: Path) -> "DataFrame":
+    """The rides that are fraud: `ride_id` and `pattern`."""
+    return (
+        spark.read.parquet(str(truth.absolute()))
+        .where("kind = 'fraud'")
+        .select("ride_id", "pattern")
+    )
+
+
+def prices_frame(spark: "SparkSession", prices: dict[str, float]) -> "DataFrame":
+    return spark.createDataFrame(list(prices.items()), "city string, price_level double")
+
+
+def _pipeline(recipe: "Recipe") -> Pipeline:
+    together = VectorAssembler(inputCols=list(FEATURES), outputCol="together", handleInvalid="keep")
+    if recipe == "forest":
+        forest = RandomForestClassifier(
+            featuresCol="together", weightCol="weight", numTrees=TREES, maxDepth=DEPTH, seed=SEED
+        )
+        return Pipeline(stages=[together, forest])
+    scaled = StandardScaler(inputCol="together", outputCol="scaled", withMean=True)
+    regression = LogisticRegression(
+        featuresCol="scaled", weightCol="weight", maxIter=30, regParam=0.001
+    )
+    return Pipeline(stages=[together, scaled, regression])
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%MZ")

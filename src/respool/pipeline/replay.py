@@ -1,0 +1,111 @@
+"""Replay: a model over the days that are past, by time of arrival; beside it what the live model said then.
+
+It reads the topic between two moments, and ends. It joins no group, commits no offsets and writes to no topic: who
+reads the same topic live does not notice.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
+from respool.client.arrow.errors import UnknownTopic
+from respool.pipeline import topics
+from respool.pipeline.catalog import schema_of, table
+from respool.pipeline.compare import Comparison, compared
+from respool.pipeline.errors import BadReplay
+from respool.pipeline.events import judged, sound, without_repeats
+from respool.pipeline.features import finished_rides
+from respool.pipeline.fraud import scores_of
+from respool.pipeline.model import found_or_trained, frauds_of
+from respool.pipeline.outcome import Outcome, Teller
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from respool.pipeline.settings import PipelineSettings
+
+JOB = "replay-fraud"
+TABLE = "fraud_replays"
+
+
+def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
+    from respool.pipeline.report import write_replay_report
+
+    since_ms, until_ms = settings.replay_since_ms, settings.replay_until_ms
+    if since_ms >= until_ms:
+        raise BadReplay(
+            f"a replay from {since_ms} to {until_ms} (ms) is empty: its end is its start or before"
+        )
+    tell.step("replay-fraud: a model")
+    silver = table(settings, "silver").read(spark)
+    # Never trained on what it is then measured by.
+    model = found_or_trained(spark, settings, silver, until_ms=since_ms)
+    tell.step("replay-fraud: events of the window")
+    rows = topics.read_times(
+        spark, settings, settings.topic, since_ms=since_ms, until_ms=until_ms
+    ).persist()
+    try:
+        read = rows.count()
+        tell.rows(read)
+        events = without_repeats(sound(judged(rows, settings)))
+        tell.step("replay-fraud: scoring")
+        replay = replay_name(model.about.name, since_ms, until_ms)
+        scored = model.score(finished_rides(events), settings.threshold)
+        kept = scored.withColumn("replay", f.lit(replay)).select(*schema_of(TABLE).fieldNames())
+        store = table(settings, TABLE)
+        commit = store.replace(kept.coalesce(2), partitions=[replay], positions={replay: until_ms})
+    finally:
+        rows.unpersist()
+    tell.step("replay-fraud: comparing with the live scores")
+    comparison = compare(spark, settings, store.read(spark, partitions=[replay]))
+    path = write_replay_report(
+        settings, comparison, model.about, events=read, rides=commit.rows, name=replay
+    )
+    return Outcome(
+        job=JOB,
+        counts={
+            "events of the window": read,
+            "rides scored": commit.rows,
+            "scored live, too": comparison.both,
+            "called fraud live": comparison.fraud_to_live,
+            "called fraud by the new model": comparison.fraud_to_new,
+            "by both": comparison.fraud_to_both,
+        },
+        figures=figures_of(comparison),
+        files=(str(path),),
+    )
+
+
+def compare(
+    spark: "SparkSession", settings: "PipelineSettings", replayed: "DataFrame"
+) -> Comparison:
+    """With the scores in the topic: of each ride the first, for that is what was acted upon."""
+    live = live_scores(spark, settings).join(replayed.select("ride_id"), "ride_id", "left_semi")
+    frauds = None if settings.truth is None else frauds_of(spark, settings.truth)
+    return compared(live, replayed, frauds)
+
+
+def live_scores(spark: "SparkSession", settings: "PipelineSettings") -> "DataFrame":
+    try:
+        first, last = topics.ends(settings, settings.scores_topic)
+    except UnknownTopic:
+        # Nobody has scored yet: there is nothing to compare with, which the counts will say.
+        return spark.createDataFrame([], schema_of("fraud_scores"))
+    rows = topics.read_between(spark, settings, settings.scores_topic, start=first, end=last)
+    # A ride's scores are in one partition.
+    earliest = Window.partitionBy("ride_id").orderBy("offset")
+    found = scores_of(rows).withColumn("which", f.row_number().over(earliest))
+    return found.where("which = 1").drop("which")
+
+
+def replay_name(model: str, since_ms: int, until_ms: int) -> str:
+    return f"{model}-{since_ms}-{until_ms}"
+
+
+def figures_of(comparison: Comparison) -> dict[str, float]:
+    found = {"agreement": comparison.agreement, "mean difference": comparison.difference_mean}
+    for who, quality in (("live", comparison.live_quality), ("new", comparison.new_quality)):
+        if quality is not None:
+            found |= {f"precision {who}": quality.precision, f"recall {who}": quality.recall}
+    return found

@@ -1,0 +1,93 @@
+"""Silver: typed, sound events, each once, by the day on which they happened; the others go into quarantine.
+
+It reads what each version of bronze brought. Both tables carry the version of bronze they are at, so that each takes
+every row once, also if a run ends between the two commits. A repeat of an event has its time, and so its day: repeats
+are looked for in that day only.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.storagelevel import StorageLevel
+
+from respool.pipeline.catalog import table
+from respool.pipeline.errors import TableMissing
+from respool.pipeline.events import judged, quarantined, sound, without_repeats
+from respool.pipeline.outcome import Outcome, Teller
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.tables import Addition, Table
+
+JOB = "silver"
+READER = "bronze"
+
+
+def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
+    bronze, silver, quarantine = (
+        table(settings, name) for name in ("bronze", "silver", "quarantine")
+    )
+    if not bronze.exists:
+        raise TableMissing("bronze", "bronze")
+    tell.step("silver: reading bronze")
+    latest = bronze.version
+    read = added = put_aside = 0
+    for upto, paths, rows in _steps(bronze, [silver, quarantine], latest, settings.rows_per_batch):
+        frame = judged(bronze.read_files(spark, paths), settings).persist(
+            StorageLevel.MEMORY_AND_DISK
+        )
+        try:
+            if _is_behind(silver, upto):
+                new = _new_events(silver, frame)
+                added += silver.append(new, positions={READER: upto}).rows
+            if _is_behind(quarantine, upto):
+                found = quarantined(frame).repartition("date")
+                put_aside += quarantine.append(found, positions={READER: upto}).rows
+        finally:
+            frame.unpersist()
+        read += rows
+        tell.rows(rows)
+    return Outcome(
+        job=JOB,
+        counts={
+            "events read": read,
+            "sound events added": added,
+            "put into quarantine": put_aside,
+            "repeats left out": read - added - put_aside,
+        },
+    )
+
+
+def _new_events(silver: "Table", frame: "DataFrame") -> "DataFrame":
+    events = sound(frame)
+    days = [str(row["date"]) for row in events.select("date").distinct().collect()]
+    known = silver.read(frame.sparkSession, partitions=days)
+    return without_repeats(events, known).repartition("date")
+
+
+def _steps(
+    bronze: "Table", tables: "Sequence[Table]", latest: int, rows_max: int
+) -> "Iterator[tuple[int, list[str], int]]":
+    """Versions of bronze in groups of about so many rows: the last version, its files, their rows.
+
+    A group ends where one of the tables stands, so that a table takes a group wholly or not at all.
+    """
+    stands = {_position(one) for one in tables}
+    waiting: list[Addition] = []
+    for one in bronze.additions(after=min(stands), upto=latest):
+        waiting.append(one)
+        rows = sum(each.rows for each in waiting)
+        if rows >= rows_max or one.version in stands or one.version == latest:
+            yield one.version, [path for each in waiting for path in each.paths], rows
+            waiting = []
+
+
+def _is_behind(one: "Table", version: int) -> bool:
+    return _position(one) < version
+
+
+def _position(one: "Table") -> int:
+    found = one.position(READER)
+    return -1 if found is None else found

@@ -1,0 +1,100 @@
+"""Parquet files on their way into a table: written by Spark's executors where no reader looks, then put in place.
+
+```
+<table>/_staging/<try>/date=2026-11-12/part-….parquet      while Spark writes; a failed try ends here
+<table>/date=2026-11-12/part-….parquet                     put in place; nobody's until a commit names it
+<table>/_delta_log/…07.json                                the commit that names it
+```
+Names of part files are unique, so putting in place never overwrites.
+"""
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+from uuid import uuid4
+
+from pyarrow import parquet
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+STAGING = "_staging"
+# Spark's name for a partition whose value is null.
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
+    # Below the table's folder once it is in place, and below the try's folder until then.
+    path: str
+    size: int
+    rows: int
+    partition: dict[str, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    folder: Path
+    files: tuple[StagedFile, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows for one in self.files)
+
+    @property
+    def paths(self) -> list[str]:
+        """While they are staged."""
+        return [str(self.folder / one.path) for one in self.files]
+
+
+def stage(frame: "DataFrame", table: Path, partition_by: Sequence[str]) -> Staged:
+    """Let the executors write the frame's rows into a folder of their own."""
+    folder = table / STAGING / uuid4().hex
+    # Of its two ways to write a time, Spark takes by default the one that other readers have given up.
+    frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    frame.write.partitionBy(*partition_by).parquet(str(folder))
+    files = (_described(one, folder) for one in sorted(folder.rglob("*.parquet")))
+    # An empty partition of a frame may leave a file without rows, which nobody needs.
+    return Staged(folder=folder, files=tuple(one for one in files if one.rows))
+
+
+def put_in_place(staged: Staged, table: Path) -> None:
+    """Move the files to where the commit will find them, and leave nothing behind."""
+    for one in staged.files:
+        place = table / one.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        (staged.folder / one.path).rename(place)
+    drop(staged)
+
+
+def drop(staged: Staged) -> None:
+    shutil.rmtree(staged.folder, ignore_errors=True)
+
+
+def drop_old_tries(table: Path, *, older_than_s: float) -> int:
+    """Remove what crashed tries left in staging; a try that is still at work has written lately."""
+    before = time.time() - older_than_s
+    dropped = 0
+    for folder in (table / STAGING).glob("*"):
+        newest = max(one.stat().st_mtime for one in (folder, *folder.rglob("*")))
+        if newest < before:
+            shutil.rmtree(folder, ignore_errors=True)
+            dropped += 1
+    return dropped
+
+
+def _described(file: Path, folder: Path) -> StagedFile:
+    path = file.relative_to(folder)
+    pairs = (part.partition("=") for part in path.parts[:-1])
+    return StagedFile(
+        path=path.as_posix(),
+        size=file.stat().st_size,
+        rows=parquet.read_metadata(file).num_rows,
+        partition={
+            name: None if value == _NULL else unquote(value) for name, _equals, value in pairs
+        },
+    )

@@ -1,0 +1,133 @@
+"""A table as a stream for Spark: what each new version brought. Offsets are versions of the table's log.
+
+A batch is made of whole versions, in order; after a restart the same versions give the same rows. Versions that
+remove rows are refused: a stream cannot take back what it has handed on.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from respool.pipeline.tables import Table
+
+NAME = "respool-table"
+_ROWS = 50_000
+
+
+def stream_of(spark: "SparkSession", table: "Table", *, rows_per_batch: int) -> "DataFrame":
+    """What is in the table and what comes, in batches of whole versions: as many as bring about so many rows."""
+    spark.dataSource.register(TableStream)
+    return (
+        spark.readStream.format(NAME)
+        .option("path", str(table.path))
+        .option("columns", json.dumps(table.schema.jsonValue()))
+        .option("partitionBy", json.dumps(table.partition_by))
+        .option("rowsPerBatch", str(rows_per_batch))
+        .load()
+    )
+
+
+class TableStream(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        return StructType.fromJson(json.loads(self.options["columns"]))
+
+    def streamReader(self, schema: StructType) -> "TableStreamReader":  # noqa: N802 - Spark's name
+        return TableStreamReader(
+            self.options["path"],
+            schema,
+            partition_by=tuple(json.loads(self.options["partitionBy"])),
+            rows_per_batch=int(self.options["rowsPerBatch"]),
+        )
+
+
+@dataclass
+class FilePart(InputPartition):
+    path: str
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(
+        self,
+        path: str,
+        schema: StructType,
+        *,
+        partition_by: tuple[str, ...],
+        rows_per_batch: int,
+    ) -> None:
+        self._path = path
+        self._schema = schema
+        self._partition_by = partition_by
+        self._rows_per_batch = rows_per_batch
+        # With AvailableNow: the version at which the query ends.
+        self._last: int | None = None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's names, from here on
+        self._last = self._table().version
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._rows_per_batch)
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"version": -1}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        last = self._table().version if self._last is None else self._last
+        if not isinstance(limit, ReadMaxRows):
+            return {"version": max(last, start["version"])}
+        reached, rows = start["version"], 0
+        for one in self._table().additions(after=start["version"], upto=last):
+            reached, rows = one.version, rows + one.rows
+            if rows >= limit.max_rows:
+                break
+        return {"version": reached}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        found = self._table().additions(after=start["version"], upto=end["version"])
+        return [FilePart(path) for one in found for path in one.paths]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        import pyarrow as pa
+        from pyarrow import dataset
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        assert isinstance(partition, FilePart)
+        wanted = to_arrow_schema(self._schema, timezone="UTC")
+        days = dataset.partitioning(
+            pa.schema([wanted.field(name) for name in self._partition_by]), flavor="hive"
+        )
+        found = dataset.dataset(
+            partition.path,
+            schema=wanted,
+            format="parquet",
+            partitioning=days,
+            partition_base_dir=self._path,
+        )
+        for batch in found.to_batches(batch_size=_ROWS):
+            yield batch.cast(wanted)
+
+    def _table(self) -> "Table":
+        from respool.pipeline.tables import Table
+
+        return Table(Path(self._path), self._schema, partition_by=self._partition_by)

@@ -1,0 +1,252 @@
+"""A table: Parquet files that Spark's executors write in parallel, and a Delta log that says which of them count.
+
+Spark has no jar for Delta here, and needs none: the driver commits files it did not write itself, with delta-rs. A
+commit is one file in the log, made atomically, and holds together
+- the files that are added and removed, and
+- for each reader of something else (a topic's partition, another table) how far it has read: a Delta app transaction.
+So a table always knows exactly what is in it, and a batch that is done again finds itself done.
+
+DuckDB, Polars and pandas read it with `deltalake`; Spark by the file list of a version: `read`.
+"""
+
+import json
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+
+from respool.pipeline.errors import HistoryGone, TableChanged
+from respool.pipeline.staging import Staged, drop, drop_old_tries, put_in_place, stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+LOG = "_delta_log"
+# Files of failed tries, and those that a commit has replaced, are kept for readers that are still at work.
+KEPT_HOURS = 24 * 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    # None: there was nothing to commit.
+    version: int | None
+    rows: int = 0
+    files: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """The files that one version brought."""
+
+    version: int
+    paths: tuple[str, ...]
+    rows: int
+
+
+class Table:
+    """One folder. One job writes it; any number read it."""
+
+    def __init__(
+        self,
+        path: Path,
+        schema: "StructType",
+        *,
+        partition_by: Sequence[str] = ("date",),
+    ) -> None:
+        self.path = path.absolute()
+        self.schema = schema
+        self.partition_by = tuple(partition_by)
+
+    # -- what is in it
+
+    @property
+    def exists(self) -> bool:
+        found: bool = DeltaTable.is_deltatable(str(self.path))
+        return found
+
+    @property
+    def version(self) -> int:
+        """-1 while there is no table."""
+        return self.delta().version() if self.exists else -1
+
+    def delta(self, version: int | None = None) -> DeltaTable:
+        return DeltaTable(str(self.path), version=version)
+
+    def position(self, reader: str) -> int | None:
+        """How far `reader` was when this table was last committed; None if it never was."""
+        return self.delta().transaction_version(reader) if self.exists else None
+
+    def read(
+        self,
+        spark: "SparkSession",
+        *,
+        version: int | None = None,
+        partitions: Collection[str] | None = None,
+    ) -> "DataFrame":
+        """Rows of a version, the latest unless told; only of these partitions (days), if given."""
+        if not self.exists:
+            return spark.createDataFrame([], self.schema)
+        delta = self.delta(version)
+        if partitions is None:
+            return self.read_files(spark, delta.file_uris())
+        column = self.partition_by[0]
+        wanted = [(column, "in", sorted(partitions))]
+        return self.read_files(spark, delta.file_uris(wanted) if partitions else [])
+
+    def read_files(self, spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
+        if not paths:
+            return spark.createDataFrame([], self.schema)
+        names = [field.name for field in self.schema]
+        found = spark.read.option("basePath", str(self.path)).schema(self.schema)
+        return found.parquet(*paths).select(*names)
+
+    def additions(self, *, after: int, upto: int) -> list[Addition]:
+        """What each version in (after, upto] brought, in order; what only moved rows between files is left out.
+
+        Raises:
+            HistoryGone: a version's entry in the log is no more, or it removed rows.
+        """
+        return [self._addition(version) for version in range(after + 1, upto + 1)]
+
+    def _addition(self, version: int) -> Addition:
+        entry = self.path / LOG / f"{version:020d}.json"
+        try:
+            lines = entry.read_text().splitlines()
+        except FileNotFoundError:
+            raise HistoryGone(
+                f"version {version} of {self.path.name} is no longer in its log, so what it brought is not known; "
+                f"delete the tables made from {self.path.name}, and run their jobs again"
+            ) from None
+        actions = [json.loads(line) for line in lines]
+        if any(one["remove"]["dataChange"] for one in actions if "remove" in one):
+            raise HistoryGone(
+                f"version {version} of {self.path.name} removed rows, which a reader of what is new cannot take back"
+            )
+        new = [one["add"] for one in actions if "add" in one and one["add"]["dataChange"]]
+        return Addition(
+            version=version,
+            paths=tuple(str(self.path / unquote(one["path"])) for one in new),
+            rows=sum(json.loads(one["stats"])["numRecords"] for one in new),
+        )
+
+    # -- changing it
+
+    def append(self, frame: "DataFrame", *, positions: Mapping[str, int]) -> Commit:
+        """Add these rows, and note how far their readers are, in one step."""
+        return self.commit(stage(frame, self.path, self.partition_by), positions=positions)
+
+    def replace(
+        self, frame: "DataFrame", *, partitions: Collection[str], positions: Mapping[str, int]
+    ) -> Commit:
+        """These rows instead of all that is in these partitions (days), in one step."""
+        # What is removed is what was there when the rows were reckoned; if more came since, the commit fails.
+        before = self.made()
+        staged = stage(frame, self.path, self.partition_by)
+        return self.commit(staged, positions=positions, instead_of=partitions, before=before)
+
+    def commit(
+        self,
+        staged: Staged,
+        *,
+        positions: Mapping[str, int],
+        instead_of: Collection[str] | None = None,
+        before: DeltaTable | None = None,
+    ) -> Commit:
+        """Make staged files part of the table, instead of partitions if told.
+
+        Raises:
+            TableChanged: another run of this job was quicker. Nothing was changed.
+        """
+        delta = before or self.made()
+        removed = [] if instead_of is None else self._removals(delta, instead_of)
+        known = {reader: delta.transaction_version(reader) for reader in positions}
+        if not staged.files and not removed and known == dict(positions):
+            drop(staged)
+            return Commit(version=None)
+        put_in_place(staged, self.path)
+        now_ms = time.time_ns() // 1_000_000
+        try:
+            delta.create_write_transaction(
+                [*_additions(staged, now_ms), *removed],
+                "append",
+                delta.schema(),
+                list(self.partition_by),
+                commit_properties=CommitProperties(
+                    app_transactions=[
+                        Transaction(reader, position, now_ms)
+                        for reader, position in positions.items()
+                    ]
+                ),
+            )
+        except CommitFailedError as error:
+            for one in staged.files:
+                (self.path / one.path).unlink(missing_ok=True)
+            raise TableChanged(
+                f"another run committed to {self.path.name} meanwhile ({error}); this one changed nothing, run it again"
+            ) from error
+        delta.update_incremental()
+        return Commit(version=delta.version(), rows=staged.rows, files=len(staged.files))
+
+    def made(self) -> DeltaTable:
+        """The table, empty if it was not there."""
+        if self.exists:
+            return self.delta()
+        return DeltaTable.create(
+            str(self.path),
+            Schema.from_json(_nullable(self.schema.jsonValue())),
+            mode="ignore",
+            partition_by=list(self.partition_by),
+            name=self.path.name,
+        )
+
+    def _removals(self, delta: DeltaTable, partitions: Iterable[str]) -> list[RemoveAction]:
+        column, wanted = self.partition_by[0], set(partitions)
+        now_ms = time.time_ns() // 1_000_000
+        found = delta.get_add_actions(flatten=True)
+        rows = zip(
+            found.column("path").to_pylist(),
+            found.column("size_bytes").to_pylist(),
+            found.column(f"partition.{column}").to_pylist(),
+            strict=True,
+        )
+        return [
+            RemoveAction(path, True, now_ms, size=size, partition_values={column: str(value)})
+            for path, size, value in rows
+            if str(value) in wanted
+        ]
+
+    def clean(self, *, kept_hours: int = KEPT_HOURS) -> int:
+        """Delete files that no version of the last `kept_hours` names, and what crashed tries left behind."""
+        if not self.exists:
+            return 0
+        dropped = self.delta().vacuum(
+            retention_hours=kept_hours, dry_run=False, enforce_retention_duration=False, full=True
+        )
+        return len(dropped) + drop_old_tries(self.path, older_than_s=kept_hours * 3600)
+
+
+def _additions(staged: Staged, now_ms: int) -> list[AddAction]:
+    return [
+        AddAction(
+            path=one.path,
+            size=one.size,
+            partition_values=one.partition,
+            modification_time=now_ms,
+            data_change=True,
+            stats=json.dumps({"numRecords": one.rows}),
+        )
+        for one in staged.files
+    ]
+
+
+def _nullable(schema: dict[str, Any]) -> str:
+    """Spark's JSON for a schema is Delta's, too. A file may always lack a value."""
+    fields = [{**field, "nullable": True} for field in schema["fields"]]
+    return json.dumps({**schema, "fields": fields})

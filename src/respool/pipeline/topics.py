@@ -1,0 +1,111 @@
+"""The one door to topics: options of `format("respool")`, and how far topics go."""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from respool.client.arrow.cluster import Cluster
+from respool.client.arrow.offsets import offsets_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from respool.pipeline.settings import PipelineSettings
+
+FORMAT = "respool"
+_EARLIEST = -2
+_LATEST = -1
+
+
+def read_stream(spark: "SparkSession", settings: "PipelineSettings", topic: str) -> "DataFrame":
+    """From the start of the log on, or from where the query's checkpoint stands."""
+    return (
+        spark.readStream.format(FORMAT)
+        .options(**_common(settings, topic))
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(settings.rows_per_batch))
+        .load()
+    )
+
+
+def read_between(
+    spark: "SparkSession",
+    settings: "PipelineSettings",
+    topic: str,
+    *,
+    start: Mapping[int, int],
+    end: Mapping[int, int],
+) -> "DataFrame":
+    """Offsets [start, end) of each partition; for [start, start) nothing."""
+    return (
+        spark.read.format(FORMAT)
+        .options(**_common(settings, topic))
+        .option("startingOffsets", _offsets(topic, start))
+        .option("endingOffsets", _offsets(topic, end))
+        .load()
+    )
+
+
+def read_times(
+    spark: "SparkSession", settings: "PipelineSettings", topic: str, *, since_ms: int, until_ms: int
+) -> "DataFrame":
+    """What arrived in [since, until): found by the time index, then cut exactly."""
+    from pyspark.sql import functions as f
+
+    found = (
+        spark.read.format(FORMAT)
+        .options(**_common(settings, topic))
+        .option("startingTimestamp", str(since_ms))
+        .option("startingOffsetsByTimestampStrategy", "latest")
+        .option("endingTimestamp", str(until_ms))
+        .load()
+    )
+    # The index finds the first message of then or later. Timestamps need not rise, so older ones may come after it.
+    arrived = f.unix_millis("timestamp")
+    return found.where((arrived >= since_ms) & (arrived < until_ms))
+
+
+def write_stream(
+    frame: "DataFrame", settings: "PipelineSettings", topic: str
+) -> "DataStreamWriter":
+    """A writer of `key` and `value` to a topic, exactly once by its checkpoint."""
+    return (
+        frame.writeStream.format(FORMAT)
+        .option("kafka.bootstrap.servers", settings.bootstrap)
+        .option("topic", topic)
+    )
+
+
+def readers(settings: "PipelineSettings", topic: str) -> dict[int, str]:
+    """For each partition the name that tables keep its position under.
+
+    The topic's id is in it: one that is deleted and made again begins at offset 0 again, and is another topic.
+    """
+    with Cluster(settings.bootstrap) as cluster:
+        seen = cluster.refresh(topic)
+        return {number: f"{topic}/{number} {seen.id}" for number in seen.leaders}
+
+
+def ends(settings: "PipelineSettings", topic: str) -> tuple[dict[int, int], dict[int, int]]:
+    """The first offset of each partition, and the one after its last committed message."""
+    with Cluster(settings.bootstrap) as cluster:
+        partitions = cluster.topic(topic).leaders.keys()
+        first = offsets_for(cluster, topic, partitions, _EARLIEST)
+        last = offsets_for(cluster, topic, partitions, _LATEST)
+        return (
+            {number: at.offset if at else 0 for number, at in first.items()},
+            {number: at.offset if at else 0 for number, at in last.items()},
+        )
+
+
+def _common(settings: "PipelineSettings", topic: str) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": settings.bootstrap,
+        "subscribe": topic,
+        "includeHeaders": "true",
+    }
+
+
+def _offsets(topic: str, offsets: Mapping[int, int]) -> str:
+    return json.dumps({topic: {str(number): offset for number, offset in offsets.items()}})

@@ -1,0 +1,147 @@
+"""Warehouse: one row for each ride, loaded in batches, by night or whenever it is run.
+
+A run reads from where the table stands in each partition of the topic up to its end of now, folds the events of each
+ride into a row, and merges it into the row that is there. The positions are part of the commit, so a run that is
+repeated, or that died anywhere, leaves the table as one that went through.
+
+Late events are welcome here: they change the row of their ride, in the partition of its day. Folding takes the least
+or the greatest of each column, so that events may come in any order and any number of times.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+from pyspark.sql import functions as f
+
+from respool.pipeline import topics
+from respool.pipeline.catalog import schema_of, table
+from respool.pipeline.events import EVENT_TYPES, judged, sound
+from respool.pipeline.outcome import Outcome, Teller
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.tables import Commit, Table
+
+JOB = "warehouse"
+TABLE = "warehouse_rides"
+# Not an amount of time that passes: the warehouse takes events however late they are.
+_NEVER_LATE_MS = 2**60
+# The furthest step decides; a ride that was given up stays so.
+_STATUSES = ("cancelled", "paid", "finished", "started", "assigned", "requested")
+
+
+def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
+    rides = table(settings, TABLE)
+    delta = rides.made()
+    readers = topics.readers(settings, settings.topic)
+    first, last = topics.ends(settings, settings.topic)
+    start = {}
+    for number, reader in readers.items():
+        known = None if settings.from_start else delta.transaction_version(reader)
+        # What was deleted by now cannot be read any more.
+        start[number] = max(first[number], known or 0)
+    counts = {"events read": 0, "rides written": 0}
+    for begin, end in steps(start, last, settings.rows_per_batch):
+        tell.step("warehouse: events to rides")
+        rows = topics.read_between(spark, settings, settings.topic, start=begin, end=end)
+        positions = {
+            readers[number]: offset for number, offset in end.items() if offset > begin[number]
+        }
+        counts["rides written"] += load(spark, rides, rows, settings, positions=positions).rows
+        number = sum(end.values()) - sum(begin.values())
+        counts["events read"] += number
+        tell.rows(number)
+    counts["rides in the table"] = rides.delta().count()
+    return Outcome(job=JOB, counts=counts)
+
+
+def steps(
+    start: dict[int, int], end: dict[int, int], rows_max: int
+) -> list[tuple[dict[int, int], dict[int, int]]]:
+    """The way from start to end in steps of about so many offsets, all partitions side by side."""
+    total = sum(max(0, end[number] - start[number]) for number in start)
+    count = -(-total // rows_max)
+
+    def at(step: int) -> dict[int, int]:
+        return {
+            number: begin + max(0, end[number] - begin) * step // count
+            for number, begin in start.items()
+        }
+
+    return [(at(step), at(step + 1)) for step in range(count)]
+
+
+def load(
+    spark: "SparkSession",
+    rides: "Table",
+    rows: "DataFrame",
+    settings: "PipelineSettings",
+    *,
+    positions: dict[str, int],
+) -> "Commit":
+    """Merge the events of these rows of a topic, and note the positions, in one commit."""
+    from dataclasses import replace
+
+    events = sound(judged(rows, replace(settings, lateness_ms=_NEVER_LATE_MS)))
+    new = folded(events).persist()
+    try:
+        old = rides.read(spark)
+        # Rides in work may have a row already, of any day: the day of a ride is that of its first event.
+        met = old.join(f.broadcast(new.select("ride_id")), "ride_id", "left_semi")
+        merged = merged_rows(met.unionByName(new)).persist()
+        days = {
+            str(row["date"])
+            for frame in (met, merged)
+            for row in frame.select("date").distinct().collect()
+        }
+        kept = rides.read(spark, partitions=days).join(
+            new.select("ride_id"), "ride_id", "left_anti"
+        )
+        whole = kept.unionByName(merged).repartition("date")
+        return rides.replace(whole, partitions=days, positions=positions)
+    finally:
+        new.unpersist()
+
+
+def folded(events: "DataFrame") -> "DataFrame":
+    """Events -> one row for each of their rides, as far as these events tell."""
+
+    def of(event_type: str, name: str) -> Column:
+        return f.when(f.col("event_type") == event_type, f.col(name))
+
+    begins = f.col("event_type").isin("requested", "assigned", "started")
+    rows = events.select(
+        "ride_id",
+        *(of(one, "event_time").alias(f"{one}_at") for one in EVENT_TYPES),
+        of("requested", "lat").alias("pickup_lat"),
+        of("requested", "lon").alias("pickup_lon"),
+        f.when(~begins, f.col("lat")).alias("dropoff_lat"),
+        f.when(~begins, f.col("lon")).alias("dropoff_lon"),
+        *(
+            f.col(name)
+            for name in ("city", "rider_id", "driver_id", "fare", "currency", "distance_km")
+        ),
+        *(f.col(name) for name in ("duration_s", "surge", "payment_method", "device")),
+    )
+    return merged_rows(rows)
+
+
+def merged_rows(rows: "DataFrame") -> "DataFrame":
+    """Rows of the same ride become one. In any order, and as often as one likes: the result is the same."""
+    moments = [f"{one}_at" for one in EVENT_TYPES]
+    wanted = schema_of(TABLE).fieldNames()
+    reckoned = {"ride_id", "status", "events", "date", *moments}
+    found = rows.groupBy("ride_id").agg(
+        *(f.min(name).alias(name) for name in moments),
+        *(f.max(name).alias(name) for name in wanted if name not in reckoned),
+    )
+    status = f.coalesce(*(f.when(f.col(f"{one}_at").isNotNull(), f.lit(one)) for one in _STATUSES))
+    number = sum((f.col(name).isNotNull().cast("int") for name in moments), f.lit(0))
+    return (
+        found.withColumn("status", status)
+        .withColumn("events", number)
+        .withColumn("date", f.to_date(f.least(*moments)))
+        .select(*wanted)
+    )

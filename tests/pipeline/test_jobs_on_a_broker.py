@@ -1,0 +1,151 @@
+"""The jobs against a broker: from a topic to tables and back, once whatever is run again, and no group is touched."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import respool
+from pipeline.making import PARTITIONS, TOPIC, UNTIL_MS, Rides, milliseconds, rides, settings
+from respool.pipeline import bronze, fraud, replay, silver, warehouse
+from respool.pipeline.catalog import table
+from respool.pipeline.outcome import Silent
+from respool.pipeline.report import write_report
+from respool.testing import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from respool.pipeline.settings import PipelineSettings
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def made() -> Rides:
+    return rides(days=3, count=3_000, fraud_share=0.2)
+
+
+@pytest.fixture
+def told(broker: Broker, tmp_path: Path, made: Rides) -> "Iterator[PipelineSettings]":
+    broker.create_topic(TOPIC, partitions=PARTITIONS, retention_ms=-1)
+    yield settings(
+        tmp_path,
+        bootstrap=broker.bootstrap,
+        truth=made.truth_file(tmp_path),
+        replay_since_ms=UNTIL_MS - 30 * HOUR_MS,
+        replay_until_ms=UNTIL_MS - 3 * HOUR_MS,
+    )
+
+
+def publish(told: "PipelineSettings", rows: list[dict[str, Any]]) -> None:
+    names = ("key", "value", "timestamp", "headers", "partition")
+    wanted = pa.schema(
+        [
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("timestamp", pa.timestamp("ms", "UTC")),
+            ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+            ("partition", pa.int32()),
+        ]
+    )
+    data = pa.Table.from_pylist([{name: row[name] for name in names} for row in rows], wanted)
+    respool.write_table(data, TOPIC, bootstrap=told.bootstrap)
+
+
+def stored(told: "PipelineSettings", name: str) -> list[dict[str, Any]]:
+    found = table(told, name).delta().to_pyarrow_table().to_pylist()
+    return sorted(found, key=str)
+
+
+def test_bronze_adds_what_came_since_and_nothing_twice_though_its_checkpoint_is_lost(
+    spark: "SparkSession", told: "PipelineSettings", made: Rides
+) -> None:
+    publish(told, made.rows[:1_000])
+    assert bronze.run(spark, told, Silent()).counts["events added"] == 1_000
+    publish(told, made.rows[1_000:1_500])
+    told.checkpoint_path("bronze").rename(told.checkpoint_path("lost"))
+    assert bronze.run(spark, told, Silent()).counts["events added"] == 500
+    found = {(one["partition"], one["offset"]): one["value"] for one in stored(told, "bronze")}
+    assert found == {
+        (one["partition"], one["offset"]): one["value"] for one in made.rows[:1_500]
+    }
+
+
+def test_the_warehouse_comes_out_the_same_when_run_twice_and_from_the_start(
+    spark: "SparkSession", told: "PipelineSettings", made: Rides
+) -> None:
+    publish(told, made.rows[:1_000])
+    warehouse.run(spark, told, Silent())
+    publish(told, made.rows[1_000:1_500])
+    second = warehouse.run(spark, told, Silent())
+    assert second.counts["events read"] == 500
+    once, version = stored(told, warehouse.TABLE), table(told, warehouse.TABLE).version
+    assert warehouse.run(spark, told, Silent()).counts["events read"] == 0
+    assert table(told, warehouse.TABLE).version == version
+    again = warehouse.run(spark, replace(told, from_start=True), Silent())
+    assert again.counts["events read"] == 1_500
+    assert stored(told, warehouse.TABLE) == once
+
+
+def test_scores_go_to_the_topic_once_and_a_replay_sees_exactly_its_window(
+    spark: "SparkSession", broker: Broker, told: "PipelineSettings", made: Rides
+) -> None:
+    broker.create_topic(told.scores_topic, partitions=2)
+    publish(told, made.rows)
+    with respool.Consumer(TOPIC, group="live", bootstrap=told.bootstrap) as consumer:
+        next(iter(consumer.messages(idle_s=5)))
+    groups = committed(broker)
+    for job in (bronze, silver, fraud):
+        job.run(spark, told, Silent())
+    fraud.run(spark, told, Silent())
+    sent = respool.read_table(told.scores_topic, bootstrap=told.bootstrap)
+    scores = [json.loads(value) for value in sent["value"].to_pylist()]
+    assert Counter(one["ride_id"] for one in scores) == Counter(
+        row["ride_id"] for row in stored(told, "silver") if row["event_type"] == "finished"
+    )
+    outcome = replay.run(spark, replace(told, model="v2"), Silent())
+    inside = [
+        row
+        for row in made.rows
+        if told.replay_since_ms <= milliseconds(row["timestamp"]) < told.replay_until_ms
+    ]
+    assert outcome.counts["events of the window"] == len(inside) > 500
+    ended = {
+        row["ride_id"]
+        for row in stored(told, "silver")
+        if row["event_type"] == "finished"
+        and told.replay_since_ms <= milliseconds(row["recorded_at"]) < told.replay_until_ms
+    }
+    assert {row["ride_id"] for row in stored(told, replay.TABLE)} == ended
+    assert outcome.counts["scored live, too"] == len(ended)
+    assert outcome.figures["recall new"] > 0.5
+    # Again: the same rows in the same place.
+    rows = stored(told, replay.TABLE)
+    replay.run(spark, replace(told, model="v2"), Silent())
+    assert stored(told, replay.TABLE) == rows
+    assert committed(broker) == groups
+    page = Path(outcome.files[0]).read_text()
+    assert "By pattern" in page
+    assert "<script" not in page
+    assert "In quarantine" in write_report(told).read_text()
+
+
+def committed(broker: Broker) -> dict[str, Any]:
+    from confluent_kafka import ConsumerGroupTopicPartitions
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    found = {}
+    for one in admin.list_consumer_groups().result(timeout=10).valid:
+        wanted = [ConsumerGroupTopicPartitions(one.group_id)]
+        offsets = admin.list_consumer_group_offsets(wanted)[one.group_id].result(timeout=10)
+        found[one.group_id] = sorted(
+            (each.topic, each.partition, each.offset) for each in offsets.topic_partitions
+        )
+    return found
