@@ -110,7 +110,7 @@ def test_a_partition_is_not_made_of_brokers_that_have_crashed_unnoticed(loop: Si
     world = World(loop)
     for machine in world.machines:
         world.register(machine)
-    world.store.screens.append(world.restarter.spare_new_partitions)
+    world.store.screens.append(world.restarter.spare_in_sync)
     one, two = world.machines
     # Nothing is there that could keep them from it.
     assert world.restarter.kill(one)
@@ -124,17 +124,34 @@ def test_a_partition_is_not_made_of_brokers_that_have_crashed_unnoticed(loop: Si
     assert not world.restarter.may_crash(two)
 
 
-def test_a_partition_that_is_there_may_change_whoever_has_crashed(loop: SimLoop) -> None:
+def test_a_partition_is_not_left_to_a_broker_that_has_crashed_unnoticed(loop: SimLoop) -> None:
     world = World(loop)
     world.put_partition(BOTH)
-    world.store.screens.append(world.restarter.spare_new_partitions)
+    for machine in world.machines:
+        world.register(machine)
+    world.store.screens.append(world.restarter.spare_in_sync)
+    one, two = world.machines
+    assert world.restarter.kill(one)
+    # The disk of the other is full, say.
+    with pytest.raises(StoreUnavailable, match="all crashed"):
+        world.put_partition(replace(BOTH, isr=(ONE,)))
+    # The one that is left may go on alone.
+    world.put_partition(replace(BOTH, isr=(TWO,), leader=TWO))
+    assert world.restarter.spared == 1
+    assert not world.restarter.may_crash(two)
+
+
+def test_a_partition_that_nobody_has_any_more_may_change_as_it_likes(loop: SimLoop) -> None:
+    world = World(loop)
+    world.put_partition(BOTH)
+    world.store.screens.append(world.restarter.spare_in_sync)
     world.put_partition(replace(BOTH, isr=(ONE,), leader=None, last_leader=ONE))
     assert world.restarter.spared == 0
 
 
 def test_where_all_is_synced_a_partition_may_be_made_of_any_brokers(loop: SimLoop) -> None:
     world = World(loop, is_synced=True)
-    world.store.screens.append(world.restarter.spare_new_partitions)
+    world.store.screens.append(world.restarter.spare_in_sync)
     world.put_partition(BOTH)
     assert world.restarter.spared == 0
 

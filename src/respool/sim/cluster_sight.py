@@ -39,6 +39,11 @@ class ClusterSight:
             }
         return self._partitions
 
+    def image_at(self, key: str) -> PartitionImage | None:
+        """What is stored of a partition now."""
+        stored = self._store.get(key)
+        return None if stored is None else keys.decode_partition(stored.value)
+
     def epoch_of(self, broker: BrokerId) -> int | None:
         """The broker epoch it is registered with; None while it is not."""
         endpoint = self.view().brokers.get(broker)

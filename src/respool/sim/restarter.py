@@ -3,13 +3,13 @@
 What a topic promises decides what may be done to it. With respool.flush=always anything may be. With less, what is
 committed is only in the memory of the in-sync replicas: it may be lost where the last of them loses its power, and
 nobody has promised otherwise. A broker that was killed cannot know that its machine kept its memory, so a kill is the
-same. There, `may_crash` is asked first. It knows only of partitions that are there. One that is made after its replicas
-have crashed, and before the store knows, would be in nobody's memory from its first moment on, and wait for an
-operator: `spare_new_partitions` keeps such writes from the store.
+same. There, `may_crash` is asked first. It sees things as they are. After the crash, and before the store knows of it,
+partitions could be made of crashed replicas only, or be left to them by one whose disk is full. They would wait for an
+operator, as is promised where two fail at once: `spare_in_sync` keeps such writes from the store.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
@@ -108,21 +108,26 @@ class Restarter:
         machine = self._machines[broker]
         return machine.is_up and machine.broker is not None and self._is_registered_anew(broker)
 
-    def spare_new_partitions(self, added: Mapping[str, bytes]) -> None:
-        """For `SimStore.screens`: let no partition be made of which all in-sync replicas have crashed already.
+    def spare_in_sync(self, puts: Mapping[str, bytes]) -> None:
+        """For `SimStore.screens`: let no partition come into the hands of replicas that have all crashed already.
 
         Raises:
             StoreUnavailable: as in an outage, which everybody must stand.
         """
         if self._is_synced:
             return
-        for key, value in added.items():
+        for key, value in puts.items():
             if not key.startswith(keys.PARTITIONS):
                 continue
-            isr = keys.decode_partition(value).isr
-            if not any(self._is_registered_anew(one) for one in isr):
+            before, isr = self._sight.image_at(key), keys.decode_partition(value).isr
+            if before is not None and not self._is_any_left(before.isr):
+                continue
+            if isr and not self._is_any_left(isr):
                 self.spared += 1
                 raise StoreUnavailable(f"{key} would be in the hands of {isr}, all crashed")
+
+    def _is_any_left(self, isr: Iterable[BrokerId]) -> bool:
+        return any(self._is_registered_anew(one) for one in isr)
 
     def _is_registered_anew(self, broker: BrokerId) -> bool:
         """Whether the store speaks of the process that runs now, or ran last."""

@@ -45,7 +45,7 @@ class Stage:
             sight=self.sight,
             is_synced=is_synced,
         )
-        self.store.screens.append(self.restarter.spare_new_partitions)
+        self.store.screens.append(self.restarter.spare_in_sync)
         self.operator = Operator(store=self.store, sight=self.sight, dice=nemesis_dice)
         self.nemesis = Nemesis(
             loop=loop,

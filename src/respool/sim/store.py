@@ -62,7 +62,7 @@ class SimStore:
         self._watchers: dict[asyncio.Event, None] = {}
         # Told of each write at the moment it happens.
         self.listeners: list[Callable[[Sequence[KeyChanged]], None]] = []
-        # Asked before each write, with the keys that it would add; one that raises StoreUnavailable has prevented it.
+        # Asked before each write; one that raises StoreUnavailable has prevented it.
         self.screens: list[Callable[[Mapping[str, bytes]], None]] = []
 
     def client(self, dice: Random | None = None) -> "SimStoreClient":
@@ -105,9 +105,8 @@ class SimStore:
             raise LeaseExpired(f"there is no lease {lease}")
         present = [key for key in dict.fromkeys(deletes) if key in self._values]
         if puts or present:
-            added = {key: value for key, value in puts.items() if key not in self._values}
             for screen in self.screens:
-                screen(added)
+                screen(puts)
             self._write(puts, present, lease)
         return self._history.revision
 
