@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 
@@ -34,3 +39,15 @@ class RespoolDataSource(DataSource):
         from respool.spark.source.stream_reader import StreamReader
 
         return StreamReader(self.options, schema)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
+        from respool.spark.sink.batch_writer import BatchWriter
+
+        return BatchWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: "StructType", overwrite: bool
+    ) -> "DataSourceStreamWriter":
+        from respool.spark.sink.stream_writer import StreamWriter
+
+        return StreamWriter(self.options, schema, overwrite=overwrite)

@@ -1,0 +1,220 @@
+"""Runs the steps of `protocol.py` against brokers."""
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from respool.client.arrow.cluster import Cluster, refused
+from respool.client.arrow.coordinator import Coordinator
+from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable
+from respool.client.arrow.lane import Identity
+from respool.client.arrow.prepared import Found, PreparedTransaction, judge
+from respool.client.arrow.produce_errors import FENCED_CODES
+from respool.spark.sink.errors import DeciderFenced
+from respool.spark.sink.names import tasks_of
+from respool.spark.sink.protocol import (
+    BecomeDecider,
+    Effect,
+    End,
+    ListOpen,
+    Look,
+    Now,
+    Outcome,
+    ReadState,
+    ReadSummary,
+    Seen,
+    Wait,
+    WriteState,
+)
+from respool.spark.sink.state import Transaction
+from respool.spark.sink.state_store import StateStore
+from respool.wire.api_table import Api
+
+# A transaction that has less than this share of its timeout left is not decided any more.
+TIME_LEFT_SHARE = 0.05
+TIME_LEFT_MS_MAX = 20_000
+_THREADS = 8
+
+_END_VERSION = 5
+_DESCRIBE_VERSION = 0
+_LIST_VERSION = 0
+_INVALID_STATE = 48
+_ID_UNKNOWN = 105
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class SinkBroker:
+    """What the protocol asks for, of one sink."""
+
+    def __init__(self, cluster: Cluster, sink: str) -> None:
+        self._cluster = cluster
+        self._sink = sink
+        self._store = StateStore(cluster, sink)
+
+    def run(self, steps: Generator[Effect, Any, R]) -> R:
+        """
+        Raises:
+            SinkError: what the steps end with.
+            BrokerUnreachable, BrokerRefused: a request failed; the steps end there.
+        """
+        try:
+            effect = next(steps)
+            while True:
+                try:
+                    answer = self.answer(effect)
+                except DeciderFenced as error:
+                    effect = steps.throw(error)
+                else:
+                    effect = steps.send(answer)
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+
+    def answer(self, effect: Effect) -> Any:  # noqa: PLR0911 - one for each.
+        match effect:
+            case ReadSummary():
+                return self._store.summary()
+            case ReadState():
+                return self._store.state()
+            case BecomeDecider():
+                return self._store.become_decider()
+            case WriteState(token=token, state=state):
+                return self._store.write(token, state)
+            case ListOpen():
+                return open_transactions(self._cluster, tasks_of(self._sink))
+            case Look(transactions=transactions):
+                return _each(transactions, lambda one: look_at(self._cluster, one))
+            case End(transactions=transactions, is_commit=is_commit):
+                return end_all(self._cluster, transactions, is_commit=is_commit)
+            case Wait(seconds=seconds):
+                return self._cluster.sleep(seconds)
+            case Now():
+                return time.time_ns() // 1_000_000
+
+
+def end_all(
+    cluster: Cluster, transactions: Sequence[Transaction], *, is_commit: bool
+) -> tuple[Outcome, ...]:
+    return _each(transactions, lambda one: end(cluster, one, is_commit=is_commit))
+
+
+def end(cluster: Cluster, transaction: Transaction, *, is_commit: bool) -> Outcome:
+    """Commit or abort it; fine to do again.
+
+    Raises:
+        BrokerUnreachable: no answer came.
+    """
+    coordinator = Coordinator(cluster, transaction.transactional_id, is_transaction=True)
+    word = "committing" if is_commit else "aborting"
+    try:
+        coordinator.ask(
+            Api.END_TXN,
+            _END_VERSION,
+            {
+                "transactional_id": transaction.transactional_id,
+                "producer_id": transaction.producer_id,
+                "producer_epoch": transaction.epoch,
+                "committed": is_commit,
+            },
+            doing=f"{word} {transaction.transactional_id}",
+        )
+    except BrokerRefused as error:
+        if error.retriable:
+            raise BrokerUnreachable(str(error)) from error
+        if error.code not in FENCED_CODES and error.code not in {_INVALID_STATE, _ID_UNKNOWN}:
+            raise
+    else:
+        return Outcome.DONE
+    found = _found(coordinator, transaction)[0]
+    if found is Found.OPEN or found is Found.UNKNOWN:
+        return Outcome.UNKNOWN
+    return Outcome.DONE if is_commit == (found is Found.COMMITTED) else Outcome.OTHERWISE
+
+
+def look_at(cluster: Cluster, transaction: Transaction) -> Seen:
+    coordinator = Coordinator(cluster, transaction.transactional_id, is_transaction=True)
+    found, seen = _found(coordinator, transaction)
+    if found is not Found.OPEN or str(seen.transaction_state) != "Ongoing":
+        return Seen(is_open=False, state=found.value)
+    return Seen(is_open=True, has_time=has_time(seen, now_ms=time.time_ns() // 1_000_000))
+
+
+def has_time(seen: Any, *, now_ms: int) -> bool:
+    """Whether it is far from its timeout, as far as this machine's clock can tell."""
+    timeout_ms = seen.transaction_timeout.total_seconds() * 1000
+    age_ms = now_ms - seen.transaction_start_time.timestamp() * 1000
+    if age_ms >= timeout_ms:
+        # It is open, so the two clocks do not agree: nothing can be said.
+        return True
+    return bool(timeout_ms - age_ms >= min(timeout_ms * TIME_LEFT_SHARE, TIME_LEFT_MS_MAX))
+
+
+def open_transactions(cluster: Cluster, prefix: str) -> tuple[Transaction, ...]:
+    """Those whose id begins so. A broker that does not answer is passed over: others will have its transactions."""
+    names: set[str] = set()
+    cluster.retrying(lambda: cluster.coordinator(prefix, is_transaction=True))
+    for broker in cluster.brokers:
+        try:
+            reply = cluster.request(
+                broker,
+                Api.LIST_TRANSACTIONS,
+                _LIST_VERSION,
+                {"state_filters": ["Ongoing"], "producer_id_filters": []},
+            )
+        except BrokerUnreachable:
+            continue
+        if reply.error_code:
+            error = refused("listing open transactions", reply.error_code)
+            if error.retriable:
+                continue
+            raise error
+        names |= {
+            str(one.transactional_id)
+            for one in reply.transaction_states
+            if str(one.transactional_id).startswith(prefix)
+        }
+    seen = _each(sorted(names), lambda name: _describe(cluster, name))
+    return tuple(one for one in seen if one is not None)
+
+
+def _describe(cluster: Cluster, name: str) -> Transaction | None:
+    nobody = Transaction(name, -1, -1)
+    coordinator = Coordinator(cluster, name, is_transaction=True)
+    _, seen = _found(coordinator, nobody)
+    if seen is None or str(seen.transaction_state) != "Ongoing":
+        return None
+    return Transaction(name, int(seen.producer_id), int(seen.producer_epoch))
+
+
+def _found(coordinator: Coordinator, transaction: Transaction) -> tuple[Found, Any]:
+    name = transaction.transactional_id
+    try:
+        reply = coordinator.ask(
+            Api.DESCRIBE_TRANSACTIONS,
+            _DESCRIBE_VERSION,
+            {"transactional_ids": [name]},
+            doing=f"the state of transaction {name}",
+            code_of=lambda reply: reply.transaction_states[0].error_code,
+        )
+    except BrokerRefused as error:
+        if error.code == _ID_UNKNOWN:
+            return Found.UNKNOWN, None
+        raise
+    (seen,) = reply.transaction_states
+    prepared = PreparedTransaction(
+        transactional_id=name,
+        producer_id=transaction.producer_id,
+        epoch=transaction.epoch,
+    )
+    there = Identity(int(seen.producer_id), int(seen.producer_epoch))
+    return judge(prepared, there, str(seen.transaction_state)), seen
+
+
+def _each(things: Sequence[T], do: Callable[[T], R]) -> tuple[R, ...]:
+    if len(things) <= 1:
+        return tuple(do(one) for one in things)
+    with ThreadPoolExecutor(min(_THREADS, len(things)), "respool-sink") as pool:
+        return tuple(pool.map(do, things))

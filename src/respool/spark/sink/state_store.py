@@ -1,0 +1,353 @@
+"""A sink's state in the broker: a record in a compacted topic, and a group's offset that points at it.
+
+```
+ respool-spark-sinks   key: the sink   value: its state, JSON          stays for good, since the topic is compacted
+ offsets of the group  named as the sink: where that record is, and    one request to read; forgotten after some days
+                       the state itself where it is short              without a change (offsets.retention.minutes)
+```
+Both are written in one transaction, under a transactional id that only deciders of this sink use. To take that id
+(`become_decider`) ends what another decider had begun, one way or the other, and whatever it still sends is refused: so
+read after taking it, then write, and nobody has changed the state in between.
+"""
+
+import json
+import time
+from typing import Any
+
+from respool.client.arrow.cluster import Cluster, refused
+from respool.client.arrow.coordinator import Coordinator
+from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable, UnknownTopic
+from respool.client.arrow.lane import Identity
+from respool.client.arrow.produce_errors import FENCED_CODES
+from respool.client.arrow.produce_request import answers_of
+from respool.client.arrow.producer_ids import INIT_PRODUCER_ID_VERSION, NO_PRODUCER
+from respool.records.batch import RecordBatch
+from respool.records.build import NewRecord, build_batch
+from respool.records.record import Record, read_records
+from respool.records.validate import walk_batches
+from respool.spark.sink.errors import DeciderFenced, NotSupported, StateDamaged
+from respool.spark.sink.names import STATE_TOPIC, decider_of
+from respool.spark.sink.state import SinkState, Summary
+from respool.wire.api_table import Api
+
+# A change of the state takes milliseconds; one whose maker died ends by itself after this time.
+DECIDER_TIMEOUT_MS = 60_000
+# Brokers take 4,096 bytes of text with an offset.
+TEXT_BYTES_MAX = 3_500
+_RECORD_BYTES_MAX = 64 * 1024 * 1024
+_PARTITION = 0
+
+_PRODUCE_VERSION = 12
+_COMMIT_OFFSETS_VERSION = 5
+_END_VERSION = 5
+_OFFSET_FETCH_VERSION = 8
+_CREATE_TOPICS_VERSION = 5
+# The last that names topics; later ones have their ids.
+_FETCH_VERSION = 12
+
+_UNKNOWN_TOPIC = 3
+_OUT_OF_RANGE = 1
+_TOPIC_EXISTS = 36
+_UNSTABLE_OFFSETS = 88
+_INVALID_STATE = 48
+
+
+class StateStore:
+    def __init__(self, cluster: Cluster, sink: str) -> None:
+        self._cluster = cluster
+        self._sink = sink
+        self._decider = Coordinator(cluster, decider_of(sink), is_transaction=True)
+        self._group = Coordinator(cluster, sink, is_transaction=False)
+
+    # Reading.
+
+    def summary(self) -> Summary | None:
+        """As much as tasks need, in one request; None also when the offset has been forgotten."""
+        found = self._pointer()
+        if found is None:
+            return None
+        _, text = found
+        return _summary_in(text)
+
+    def state(self) -> SinkState | None:
+        found = self._pointer()
+        if found is None:
+            return self._last_in_topic(0)
+        offset, text = found
+        whole = _state_in(text)
+        if whole is not None:
+            return whole
+        state = self._last_in_topic(offset)
+        if state is None:
+            raise StateDamaged(
+                f"{STATE_TOPIC} has no state of {self._sink} from offset {offset} on, where it should be"
+            )
+        return state
+
+    def _pointer(self) -> tuple[int, str] | None:
+        reply = self._group.ask(
+            Api.OFFSET_FETCH,
+            _OFFSET_FETCH_VERSION,
+            {
+                "groups": [
+                    {
+                        "group_id": self._sink,
+                        "topics": [{"name": STATE_TOPIC, "partition_indexes": [_PARTITION]}],
+                    }
+                ],
+                "require_stable": True,
+            },
+            doing=f"the state of {self._sink}",
+            code_of=_offset_code,
+        )
+        (group,) = reply.groups
+        (one,) = group.topics[0].partitions
+        if int(one.error_code) == _UNKNOWN_TOPIC or int(one.committed_offset) < 0:
+            return None
+        return int(one.committed_offset), str(one.metadata or "")
+
+    def _last_in_topic(self, offset: int) -> SinkState | None:
+        """The latest committed record of this sink, looked for from an offset on."""
+        found: Record | None = None
+        key = self._sink.encode()
+        try:
+            while True:
+                records, next_offset, end = self._fetch(offset)
+                for record in records:
+                    if record.key == key:
+                        found = record
+                if next_offset >= end:
+                    break
+                offset = next_offset
+        except UnknownTopic:
+            return None
+        if found is None or found.value is None:
+            return None
+        return SinkState.from_json(found.value)
+
+    def _fetch(self, offset: int) -> tuple[list[Record], int, int]:
+        """Committed records from there on, where to go on, and where they end."""
+
+        def attempt() -> tuple[list[Record], int, int]:
+            leader = self._cluster.refresh(STATE_TOPIC).leader_of(_PARTITION)
+            if leader is None:
+                raise BrokerUnreachable(f"nobody leads {STATE_TOPIC}/{_PARTITION}")
+            reply = self._cluster.request(
+                leader.broker, Api.FETCH, _FETCH_VERSION, _fetch_fields(offset)
+            )
+            if reply.error_code:
+                raise refused(f"reading {STATE_TOPIC}", reply.error_code)
+            (one,) = reply.responses[0].partitions
+            if int(one.error_code) == _OUT_OF_RANGE and offset < int(one.log_start_offset):
+                return [], int(one.log_start_offset), int(one.log_start_offset) + 1
+            if one.error_code:
+                raise refused(f"reading {STATE_TOPIC}", one.error_code)
+            aborted = {
+                (int(each.producer_id), int(each.first_offset))
+                for each in one.aborted_transactions or ()
+            }
+            records, next_offset = _committed(bytes(one.records or b""), aborted, offset)
+            return records, next_offset, int(one.last_stable_offset)
+
+        return self._cluster.retrying(attempt)
+
+    # Changing.
+
+    def become_decider(self) -> Identity:
+        """
+        Raises:
+            NotSupported: the cluster does transactions the old way.
+        """
+        if not self._decider.has_epoch_per_transaction():
+            raise NotSupported(
+                "exactly-once writing needs transactions of version 2 (Respool, or Kafka 4 and newer); "
+                "these brokers have version 1. exactlyOnce=false writes without them"
+            )
+        reply = self._decider.ask(
+            Api.INIT_PRODUCER_ID,
+            INIT_PRODUCER_ID_VERSION,
+            {
+                "transactional_id": decider_of(self._sink),
+                "transaction_timeout": DECIDER_TIMEOUT_MS,
+                "producer_id": NO_PRODUCER.producer_id,
+                "producer_epoch": NO_PRODUCER.epoch,
+            },
+            doing=f"changing the state of {self._sink}",
+        )
+        return Identity(int(reply.producer_id), int(reply.producer_epoch))
+
+    def write(self, decider: Identity, state: SinkState) -> None:
+        """
+        Raises:
+            DeciderFenced: another became the decider; nothing was written.
+            BrokerUnreachable: whether it was written is not known; the next decider will see.
+        """
+        try:
+            offset = self._produce(decider, state)
+            self._point_at(decider, offset, state)
+            self._decider.ask(
+                Api.END_TXN,
+                _END_VERSION,
+                self._who(decider) | {"committed": True},
+                doing=f"deciding for {self._sink}",
+            )
+        except BrokerRefused as error:
+            if error.code in FENCED_CODES or error.code == _INVALID_STATE:
+                raise DeciderFenced(str(error)) from error
+            if error.retriable:
+                raise BrokerUnreachable(str(error)) from error
+            raise
+
+    def _produce(self, decider: Identity, state: SinkState) -> int:
+        batch = build_batch(
+            [
+                NewRecord(
+                    key=self._sink.encode(),
+                    value=state.to_json().encode(),
+                    timestamp_ms=time.time_ns() // 1_000_000,
+                )
+            ],
+            producer_id=decider.producer_id,
+            producer_epoch=decider.epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        fields = {
+            "transactional_id": decider_of(self._sink),
+            "acks": -1,
+            "timeout": self._cluster.request_timeout_ms,
+            "topic_data": [
+                {"name": STATE_TOPIC, "partition_data": [{"index": _PARTITION, "records": batch}]}
+            ],
+        }
+
+        def attempt() -> int:
+            try:
+                leader = self._cluster.refresh(STATE_TOPIC).leader_of(_PARTITION)
+            except UnknownTopic as error:
+                self._make_topic()
+                raise BrokerUnreachable(f"{STATE_TOPIC} was just made") from error
+            if leader is None:
+                raise BrokerUnreachable(f"nobody leads {STATE_TOPIC}/{_PARTITION}")
+            reply = self._cluster.request(leader.broker, Api.PRODUCE, _PRODUCE_VERSION, fields)
+            (answer,) = answers_of(reply)
+            if answer.code:
+                raise refused(f"writing {STATE_TOPIC}", answer.code)
+            # A repeat that the broker knows may be answered without the offset: then it is looked for from the start.
+            return max(answer.base_offset, 0)
+
+        return self._cluster.retrying(attempt)
+
+    def _point_at(self, decider: Identity, offset: int, state: SinkState) -> None:
+        place = {
+            "partition_index": _PARTITION,
+            "committed_offset": offset,
+            "committed_leader_epoch": -1,
+            "committed_metadata": _text_of(state),
+        }
+        self._group.ask(
+            Api.TXN_OFFSET_COMMIT,
+            _COMMIT_OFFSETS_VERSION,
+            self._who(decider)
+            | {
+                "group_id": self._sink,
+                "generation_id": -1,
+                "member_id": "",
+                "group_instance_id": None,
+                "topics": [{"name": STATE_TOPIC, "partitions": [place]}],
+            },
+            doing=f"deciding for {self._sink}",
+            code_of=lambda reply: reply.topics[0].partitions[0].error_code,
+        )
+
+    def _make_topic(self) -> None:
+        settings = {"cleanup.policy": "compact", "segment.bytes": str(4 * 1024 * 1024)}
+        topic = {
+            "name": STATE_TOPIC,
+            "num_partitions": 1,
+            "replication_factor": -1,
+            "assignments": [],
+            "configs": [{"name": name, "value": value} for name, value in settings.items()],
+        }
+        fields = {"topics": [topic], "timeout": 30_000, "validate_only": False}
+        reply = self._cluster.request_any(Api.CREATE_TOPICS, _CREATE_TOPICS_VERSION, fields)
+        (answer,) = reply.topics
+        if answer.error_code and int(answer.error_code) != _TOPIC_EXISTS:
+            raise refused(f"making the topic {STATE_TOPIC}", answer.error_code)
+
+    def _who(self, decider: Identity) -> dict[str, Any]:
+        return {
+            "transactional_id": decider_of(self._sink),
+            "producer_id": decider.producer_id,
+            "producer_epoch": decider.epoch,
+        }
+
+
+def _text_of(state: SinkState) -> str:
+    whole = state.to_json()
+    if len(whole.encode()) <= TEXT_BYTES_MAX:
+        return whole
+    short = state.summary
+    return json.dumps({"run": short.run, "batch": short.batch, "has_lost": short.has_lost})
+
+
+def _state_in(text: str) -> SinkState | None:
+    return SinkState.from_json(text) if '"format"' in text else None
+
+
+def _summary_in(text: str) -> Summary:
+    whole = _state_in(text)
+    if whole is not None:
+        return whole.summary
+    try:
+        return Summary(**json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise StateDamaged(f"no summary of a sink's state: {text[:100]!r}") from error
+
+
+def _offset_code(reply: Any) -> Any:
+    (group,) = reply.groups
+    if group.error_code:
+        return group.error_code
+    (one,) = group.topics[0].partitions
+    # That the topic is not there yet is an answer.
+    return 0 if int(one.error_code) == _UNKNOWN_TOPIC else one.error_code
+
+
+def _fetch_fields(offset: int) -> dict[str, Any]:
+    partition = {
+        "partition": _PARTITION,
+        "current_leader_epoch": -1,
+        "fetch_offset": offset,
+        "last_fetched_epoch": -1,
+        "log_start_offset": -1,
+        "partition_max_bytes": 1024 * 1024,
+    }
+    return {
+        "replica_id": -1,
+        "max_wait": 100,
+        "min_bytes": 1,
+        "max_bytes": 4 * 1024 * 1024,
+        "isolation_level": 1,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [{"topic": STATE_TOPIC, "partitions": [partition]}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+
+
+def _committed(data: bytes, aborted: set[tuple[int, int]], offset: int) -> tuple[list[Record], int]:
+    """Records of transactions that were not aborted, from this offset on; and the offset after the last batch."""
+    found: list[Record] = []
+    next_offset = offset
+    for position, header in walk_batches(data):
+        next_offset = header.next_offset
+        # A decider's transaction has one batch here, so an aborted one begins where that does.
+        if header.is_control or (header.producer_id, header.base_offset) in aborted:
+            continue
+        batch = RecordBatch(header, data[position : position + header.size])
+        found += (
+            one for one in read_records(batch, limit=_RECORD_BYTES_MAX) if one.offset >= offset
+        )
+    return found, next_offset

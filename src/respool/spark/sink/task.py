@@ -1,0 +1,171 @@
+"""One task's rows into topics: Arrow batches in, and out a transaction that is written and not ended.
+
+Runs in Spark's Python workers. Nothing is kept from one task to the next.
+"""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import WriterCommitMessage
+
+from respool.client.arrow.errors import BrokerRefused
+from respool.client.arrow.producer import ArrowProducer
+from respool.columnar.row_sum import row_sum
+from respool.spark.options import BadOption
+from respool.spark.sink.columns import SinkColumns, WrongFrame
+from respool.spark.sink.options import SinkOptions
+from respool.spark.sink.state import Extent, Share, Transaction
+
+_INVALID_TRANSACTION_TIMEOUT = 50
+_SUM_BITS = 2**64
+
+
+@dataclass(frozen=True)
+class TaskMessage(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    # In which sink, run and batch; None for a write that is not remembered.
+    sink: str | None
+    run: str
+    batch: int
+    task: int
+    attempt: int
+    rows: int
+    # None where nothing was written, or not in a transaction.
+    share: Share | None
+
+
+class Extents:
+    """Adds up what a task has seen."""
+
+    def __init__(self) -> None:
+        self._rows = self._bytes = self._sum = 0
+
+    def add(self, topic: str, batch: pa.RecordBatch, columns: SinkColumns) -> None:
+        keys = pa.nulls(batch.num_rows) if columns.key is None else batch.column(columns.key)
+        total, size = row_sum(keys, batch.column(columns.value))
+        self._rows += batch.num_rows
+        self._bytes += size
+        # Odd, so that nothing is lost; by topic, so that the same rows elsewhere are others.
+        factor = 2 * zlib.crc32(topic.encode()) + 1
+        self._sum = (self._sum + total * factor) % _SUM_BITS
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(rows=self._rows, bytes=self._bytes, checksum=self._sum)
+
+
+def by_topic(
+    batches: Iterator[pa.RecordBatch], options: SinkOptions, columns: SinkColumns
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Each batch, taken apart by the topics that its rows go to.
+
+    Raises:
+        WrongFrame: a row names no topic.
+    """
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        if columns.topic is None:
+            assert options.topic is not None
+            yield options.topic, batch
+            continue
+        topics = batch.column(columns.topic)
+        if topics.null_count:
+            raise WrongFrame(
+                f"{topics.null_count} rows have no topic: their column 'topic' is null, and there is no option 'topic'"
+            )
+        names = pc.unique(topics).to_pylist()
+        for name in names:
+            yield name, batch if len(names) == 1 else batch.filter(pc.equal(topics, name))
+
+
+def measure(
+    batches: Iterator[pa.RecordBatch], options: SinkOptions, columns: SinkColumns
+) -> Extent:
+    """How much there is, without writing it."""
+    seen = Extents()
+    for topic, batch in by_topic(batches, options, columns):
+        seen.add(topic, batch, columns)
+    return seen.extent
+
+
+def write_prepared(
+    batches: Iterator[pa.RecordBatch],
+    options: SinkOptions,
+    columns: SinkColumns,
+    *,
+    transactional_id: str,
+    task: int,
+) -> Share | None:
+    """Write all rows in one transaction and leave it open; None if there are no rows.
+
+    Raises:
+        WriteFailed, ...: as `ArrowProducer.write`. The transaction is aborted.
+    """
+    parts = by_topic(batches, options, columns)
+    first = next(parts, None)
+    if first is None:
+        return None
+    seen = Extents()
+    with ArrowProducer(
+        **options.producer_settings(),
+        transactional_id=transactional_id,
+        transaction_timeout_ms=options.transaction_timeout_ms,
+    ) as producer:
+        _begin(producer, options)
+        for topic, batch in _and_then(first, parts):
+            seen.add(topic, batch, columns)
+            _write(producer, topic, batch, columns)
+        prepared, _ = producer.prepare()
+    return Share(
+        task=task,
+        transaction=Transaction(prepared.transactional_id, prepared.producer_id, prepared.epoch),
+        extent=seen.extent,
+    )
+
+
+def write_plainly(
+    batches: Iterator[pa.RecordBatch], options: SinkOptions, columns: SinkColumns
+) -> int:
+    """Write all rows, visible at once; return how many."""
+    rows = 0
+    with ArrowProducer(**options.producer_settings()) as producer:
+        for topic, batch in by_topic(batches, options, columns):
+            rows += _write(producer, topic, batch, columns)
+        producer.flush()
+    return rows
+
+
+def _begin(producer: ArrowProducer, options: SinkOptions) -> None:
+    try:
+        producer.begin()
+    except BrokerRefused as error:
+        if error.code == _INVALID_TRANSACTION_TIMEOUT:
+            raise BadOption(
+                f"transactionTimeout = {options.transaction_timeout_ms} ms is more than the brokers allow "
+                "(their transaction.max.timeout.ms, 15 minutes by default): take less, or have them allow more"
+            ) from error
+        raise
+
+
+def _write(producer: ArrowProducer, topic: str, batch: pa.RecordBatch, columns: SinkColumns) -> int:
+    return producer.write(
+        batch,
+        topic,
+        key=columns.key or False,
+        value=columns.value,
+        timestamp=False,
+        headers=columns.headers or False,
+        partition=columns.partition,
+    )
+
+
+def _and_then(
+    first: tuple[str, pa.RecordBatch], rest: Iterator[tuple[str, pa.RecordBatch]]
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    yield first
+    yield from rest
