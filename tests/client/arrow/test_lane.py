@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -304,6 +305,19 @@ def test_a_later_batch_that_was_taken_proves_that_the_older_is_in() -> None:
     lane.on_taken(two, 5)
     lane.expire(1, Failure(7, ""))
     assert one.verdict is Verdict.IN
+
+
+@pytest.mark.parametrize("code", [GAP, FORGOTTEN])
+def test_what_must_be_in_is_not_written_again_where_the_broker_knows_it_no_more(code: int) -> None:
+    one, two = parcel(), parcel()
+    lane = lane_of(one, two)
+    take_all(lane)
+    lane.on_refused(one, TIMED_OUT, "", retry_at_ms=0)
+    lane.on_taken(two, 5)
+    assert take_all(lane) == [one]
+    # Kafka's brokers know only the last batch of a producer after a restart.
+    assert lane.on_refused(one, code, "", retry_at_ms=0).settled == [one]
+    assert (one.verdict, lane.failure, lane.identity) == (Verdict.IN, None, ME)
 
 
 # Any story.

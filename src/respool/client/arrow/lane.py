@@ -34,6 +34,8 @@ from respool.client.arrow.produce_errors import Meaning, meaning_of
 from respool.records.batch import SEQUENCE_MAX
 
 EPOCH_MAX = 2**15 - 1
+# Of a batch that is in: a broker that was restarted may know only the last one of a producer, or none.
+_KNOWS_IT_NO_MORE = frozenset({Meaning.SEQUENCE_GAP, Meaning.PRODUCER_FORGOTTEN})
 # What the broker remembers of a producer; more under way could not be told apart from repeats.
 IN_FLIGHT_MAX = 5
 # A producer that was silent for longer may be forgotten. Brokers wait for a day, unless there are very many producers.
@@ -226,7 +228,7 @@ class Lane:
     def on_refused(self, parcel: Parcel, code: int, message: str, *, retry_at_ms: int) -> Reaction:
         """The broker answered with an error."""
         meaning = meaning_of(code)
-        if meaning is Meaning.TAKEN_BEFORE:
+        if meaning is Meaning.TAKEN_BEFORE or (parcel.must_be_in and meaning in _KNOWS_IT_NO_MORE):
             return self.on_taken(parcel, NO_OFFSET)
         self._arrived(parcel)
         if parcel.is_doomed:
