@@ -20,6 +20,7 @@ from bench import (
     librdkafka,
     produce,
     profiling,
+    spark,
     transactions,
 )
 from bench.broker_process import BrokerFailed, free_bytes
@@ -43,6 +44,7 @@ FAMILIES: dict[str, Callable[[Scale, Report], None]] = {
     "groups": groups.run,
     "transactions": transactions.run,
     "cluster": cluster.run,
+    "spark": spark.run,
 }
 # Beyond the largest single cell: what the page cache and other programs want at the same time.
 FREE_BYTES_MIN = 8 * GB
