@@ -127,6 +127,11 @@ class RunningBroker:
         found = self.broker.partitions.find(topic, partition)
         self.run(self._call(lambda: found.go_offline(DiskFailed("as the test wants it"))))
 
+    def forget_tails(self) -> None:
+        """Let nothing be read but from the disk, as if much had been appended since."""
+        for partition in self.broker.partitions:
+            partition.log._parts.tail.clear()
+
     def restart(self, *, crash: bool = False) -> None:
         """Stop the broker, or cut its power, and start it again on what is left."""
         if crash:

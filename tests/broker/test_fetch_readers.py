@@ -334,6 +334,7 @@ async def test_what_a_follower_was_read_while_the_leadership_ended_is_not_sent(
         return read(*args, **wishes)
 
     log.read = slow_read  # type: ignore[method-assign]
+    log._parts.tail.clear()
     fetched = await follower_fetch(cluster)
     assert (fetched.error_code, bool(fetched.records)) == (NotLeader.code, False)
 

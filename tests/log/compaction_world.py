@@ -11,6 +11,7 @@ from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
+from log.tail_check import TAIL_BYTES, check_tail
 from respool.columnar.compiled_scan import CompiledScanner
 from respool.log import batch_chunks
 from respool.log.batch_walk import BatchAt
@@ -19,6 +20,7 @@ from respool.log.partition_log import (
     CompactionTools,
     PartitionLog,
     RemovedSegment,
+    TailMemory,
 )
 from respool.log.producer_states import ProducerStates
 from respool.model.errors import OffsetOutOfRange
@@ -133,6 +135,7 @@ class CompactionWorld:
             clean=clean,
             producer_expiration_ms=EXPIRATION_MS,
             cleaned_end=self.cleaned_end_written,
+            tails=TailMemory(TAIL_BYTES),
         )
 
     @property
@@ -332,6 +335,7 @@ class CompactionWorld:
         """All that must be true at every moment."""
         log = self.log
         assert log.log_end == self.log_end
+        check_tail(log)
         batches = self.batches()
         records = [one for batch in batches for one in batch.records if one.offset >= log.log_start]
         known = {one.offset: one for one in self.history}

@@ -9,8 +9,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 
+from log.tail_check import TAIL_BYTES, check_tail
 from respool.log.epoch_cache import EpochCache, EpochEntry
-from respool.log.partition_log import Appended, PartitionLog, PendingSync, RemovedSegment
+from respool.log.partition_log import (
+    Appended,
+    PartitionLog,
+    PendingSync,
+    RemovedSegment,
+    TailMemory,
+)
 from respool.log.producer_states import ProducerStates
 from respool.model.errors import DiskFull, OffsetOutOfRange, StorageError
 from respool.model.ids import LeaderEpoch, Offset
@@ -120,6 +127,7 @@ class LogWorld:
             recovery_point=self.recovery_point,
             clean=clean,
             producer_expiration_ms=EXPIRATION_MS,
+            tails=TailMemory(TAIL_BYTES),
         )
 
     @property
@@ -331,6 +339,7 @@ class LogWorld:
         assert log.log_start <= log.log_end
         assert log.synced_end <= log.log_end
         self.check_bytes()
+        check_tail(log)
         self.check_producers()
         self.check_epochs()
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple, Self
 
+from log.tail_check import TAIL_BYTES, check_tail
 from respool.broker.aborted_records import aborted_among
 from respool.log import batch_chunks
 from respool.log.partition_log import (
@@ -17,6 +18,7 @@ from respool.log.partition_log import (
     CompactionTools,
     PartitionLog,
     RemovedSegment,
+    TailMemory,
 )
 from respool.model.errors import StorageError
 from respool.model.ids import LeaderEpoch, Offset
@@ -123,6 +125,7 @@ class TransactionWorld:
             clean=clean,
             producer_expiration_ms=10**12,
             cleaned_end=self.cleaned_end_written,
+            tails=TailMemory(TAIL_BYTES),
         )
 
     @property
@@ -318,6 +321,7 @@ class TransactionWorld:
     def check(self) -> None:
         log = self.log
         assert log.log_end == self.log_end
+        check_tail(log)
         self.check_stable()
         self.check_index()
         self.check_reader(log.log_start, bytes_max=700)

@@ -1,4 +1,7 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -205,6 +208,27 @@ def test_record_bytes_are_passed_on_and_never_copied(
     buffers = encode_fetch_reply(11, version, topics)
     assert [id(buffer) for buffer in buffers[1::2]] == [id(record) for record in records]
     assert len(buffers) == 2 * len(records) + 1
+
+
+@dataclass(frozen=True)
+class InPieces:
+    buffers: Sequence[bytes | memoryview]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.buffers))
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_records_in_pieces_make_the_same_frame_as_in_one(version: int) -> None:
+    def reply(records: bytes | InPieces) -> list[bytes | memoryview]:
+        one = FetchedPartition(3, 0, 9, 9, 0, records, [(1, 2)])
+        other = FetchedPartition(4, 0, 9, 9, 0, b"others")
+        return encode_fetch_reply(11, version, [FetchedTopic("t", UUID(int=7), [one, other])])
+
+    rest = memoryview(b"the rest of it")
+    buffers = reply(InPieces([b"a stamp, ", rest]))
+    assert b"".join(buffers) == b"".join(reply(b"a stamp, the rest of it"))
+    assert buffers[2] is rest
 
 
 def test_the_served_versions_are_those_compared_here() -> None:

@@ -18,7 +18,7 @@ from respool.wire.reply_errors import FrameWithErrors, error_name, with_errors
 TOPIC_ID = UUID(int=7)
 
 
-def codes_told(frame: bytes) -> tuple[int, ...]:
+def codes_told(frame: bytes | memoryview) -> tuple[int, ...]:
     return frame.error_codes if isinstance(frame, FrameWithErrors) else ()
 
 

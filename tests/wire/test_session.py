@@ -83,7 +83,7 @@ def test_replies_leave_in_the_order_of_their_requests_whenever_they_are_filled_o
     open_slots: list[tuple[int, ReplySlot]] = []
     opened = 0
     silent: set[int] = set()
-    sent: list[bytes] = []
+    sent: list[bytes | memoryview] = []
     for _ in range(data.draw(st.integers(1, 30))):
         match data.draw(st.sampled_from(["open", "fill", "skip", "take"])):
             case "open":

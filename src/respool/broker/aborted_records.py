@@ -2,7 +2,7 @@
 
 from struct import Struct
 
-from respool.log.partition_log import PartitionLog
+from respool.log.partition_log import PartitionLog, TailBatches
 from respool.model.ids import Offset
 from respool.records.batch import LENGTH_BYTES
 
@@ -12,7 +12,7 @@ _LAST_OFFSET_DELTA_AT = 23
 
 
 def aborted_among(
-    log: PartitionLog, offset: Offset, records: bytes, *, cached_only: bool
+    log: PartitionLog, offset: Offset, records: bytes | TailBatches, *, cached_only: bool
 ) -> list[tuple[int, int]]:
     """Producer id and first offset of each transaction with aborted records from `offset` on in these.
 
@@ -21,7 +21,8 @@ def aborted_among(
     """
     if not log.has_aborted_from(offset):
         return []
-    found = log.aborted_in(offset, end_of(records), cached_only=cached_only)
+    end = records.end if isinstance(records, TailBatches) else end_of(records)
+    found = log.aborted_in(offset, end, cached_only=cached_only)
     return [(one.producer_id, one.first_offset) for one in found]
 
 

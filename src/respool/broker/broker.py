@@ -135,6 +135,7 @@ class Broker:
                 cluster_id=cluster_id,
                 producer_expiration_ms=self.settings.producer_id_expiration_ms,
                 guard=self.offload.lock(),
+                tail_bytes_max=self.settings.tail_bytes_max,
             )
         )
         replication = self._new_replication()

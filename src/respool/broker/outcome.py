@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from respool.model.errors import RespoolError
 
-Reply: TypeAlias = Sequence[bytes]
+Reply: TypeAlias = Sequence[bytes | memoryview]
 
 NO_REPLY: Final[Reply] = ()
 

@@ -8,7 +8,7 @@ from respool.broker.fetch_readers import Reader, diverging_epoch
 from respool.broker.fetch_sessions import FetchTarget
 from respool.broker.partition import Partition
 from respool.broker.read_marks import ReadTo
-from respool.log.partition_log import PartitionLog
+from respool.log.partition_log import PartitionLog, TailBatches
 from respool.model.errors import UnsupportedCompressionType
 from respool.model.ids import Offset
 from respool.records.batch import HEADER_BYTES, Codec, read_header
@@ -57,26 +57,23 @@ class PartitionRead:
                 preferred_read_replica=preferred,
             )
         diverging = diverging_epoch(log, target)
-        records = b""
+        records: bytes | TailBatches = b""
         aborted: list[tuple[int, int]] | None = [] if self._read_committed else None
         if diverging is None and not self._is_at_end(log, target):
-            # The first batch comes whole even if it is larger than any limit: else a consumer
-            # would ask for it forever.
-            records = log.read(
+            records = self._records(
+                log,
                 Offset(target.fetch_offset),
                 max_offset=self._reader.end(
                     log, last_stable_offset=last_stable_offset, high_watermark=high_watermark
                 ),
                 bytes_max=min(left, target.bytes_max),
-                at_least_one=is_first,
+                is_first=is_first,
                 cached_only=cached_only,
-                with_empty=self._reader.with_empty,
             )
             if not cached_only:
                 # In another thread, while the loop goes on: a leader that is none any more cuts its log off, and what
                 # is written there instead is not what comes after the follower's records.
                 self._reader.check(partition, target)
-            self._check_codec(records)
             if self._read_committed and records:
                 aborted = aborted_among(
                     log, Offset(target.fetch_offset), records, cached_only=cached_only
@@ -91,6 +88,36 @@ class PartitionRead:
             aborted,
             diverging_epoch=diverging,
         )
+
+    def _records(
+        self,
+        log: PartitionLog,
+        offset: Offset,
+        *,
+        max_offset: Offset,
+        bytes_max: int,
+        is_first: bool,
+        cached_only: bool,
+    ) -> bytes | TailBatches:
+        # Who reads in another thread came here before, and found that it is not in memory.
+        if cached_only and self._version >= ZSTD_FROM_FETCH_VERSION:
+            tail = log.read_tail(
+                offset, max_offset=max_offset, bytes_max=bytes_max, at_least_one=is_first
+            )
+            if tail is not None:
+                return tail
+        # The first batch comes whole even if it is larger than any limit: else a consumer
+        # would ask for it forever.
+        records = log.read(
+            offset,
+            max_offset=max_offset,
+            bytes_max=bytes_max,
+            at_least_one=is_first,
+            cached_only=cached_only,
+            with_empty=self._reader.with_empty,
+        )
+        self._check_codec(records)
+        return records
 
     def _is_at_end(self, log: PartitionLog, target: FetchTarget) -> bool:
         """A follower that has everything, as nearly always."""

@@ -33,6 +33,7 @@ from uuid import UUID
 from respool.log.file_names import FOLDER_DELETED
 from respool.log.folder_checkpoints import FolderCheckpoints
 from respool.log.folder_identity import IDENTITY_NAME, FolderIdentity
+from respool.log.log_tail import TailMemory
 from respool.log.partition_folder import STRAY, folder_name, what_to_do_about_loss
 from respool.log.partition_folders import ROOT, PartitionFolders
 from respool.log.partition_log import PartitionLog
@@ -65,11 +66,13 @@ class DataFolder:
         identity: FolderIdentity,
         producer_expiration_ms: int,
         guard: AbstractContextManager[object],
+        tail_bytes_max: int,
     ) -> None:
         """Use `open`."""
         self._disk = disk
         self._producer_expiration_ms = producer_expiration_ms
         self._guard = guard
+        self._tails = TailMemory(tail_bytes_max)
         self._folders = PartitionFolders(disk)
         self._checkpoints = FolderCheckpoints(disk)
         # Partitions that may have changed since the start; None for a log that could not be opened.
@@ -93,6 +96,7 @@ class DataFolder:
         cluster_id: str | None = None,
         producer_expiration_ms: int = DAY_MS,
         guard: AbstractContextManager[object] | None = None,
+        tail_bytes_max: int = 0,
     ) -> Self:
         """Take the folder over, or make an empty one ours: under `cluster_id` if given, else `new_cluster_id`.
 
@@ -104,6 +108,7 @@ class DataFolder:
             identity=_identity(disk, broker_id, cluster_id, new_cluster_id),
             producer_expiration_ms=producer_expiration_ms,
             guard=guard or nullcontext(),
+            tail_bytes_max=tail_bytes_max,
         )
         folder._start()
         return folder
@@ -147,6 +152,7 @@ class DataFolder:
             cleaned_end=self._checkpoints.cleaned_end(name),
             high_watermark=self.high_watermark(name) if is_replicated else None,
             is_replicated=is_replicated,
+            tails=self._tails,
         )
         # A log that lost its end is refused: grown again, it would be believed up to the old point.
         assert log.synced_end >= points.get(name)

@@ -102,6 +102,7 @@ class LogCompaction:
             assert following.base_offset == parts.synced.offset
             parts.synced = LogPoint(parts.synced.offset, following, 0)
         parts.segments = segments
+        parts.tail.clear()
         compaction.on_swapped()
         return removed
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from respool.log.epoch_file import EpochFile
 from respool.log.log_loader import LoadedLog
+from respool.log.log_tail import LogTail, TailMemory
 from respool.log.pending_sync import PendingSync, SyncLedger
 from respool.log.roll import RollRule
 from respool.log.segment import Segment
@@ -36,6 +37,7 @@ class LogParts:
         "segments",
         "snapshots",
         "synced",
+        "tail",
     )
 
     def __init__(
@@ -46,6 +48,7 @@ class LogParts:
         config: TopicConfig,
         loaded: LoadedLog,
         producer_expiration_ms: int,
+        tails: TailMemory,
     ) -> None:
         self.disk = disk
         self.folder = folder
@@ -60,6 +63,7 @@ class LogParts:
         self.epochs = EpochFile(disk, folder, loaded.epochs)
         self.snapshots = loaded.snapshots
         self.ledger = SyncLedger(disk, folder, self.snapshots)
+        self.tail = LogTail(tails)
         self.take_config(config)
 
     def take_config(self, config: TopicConfig) -> None:
@@ -101,18 +105,23 @@ class LogParts:
             segment.make_writable(log_end=base_offset)
         if leader_epoch > self.epochs.latest:
             self.epochs.begin(leader_epoch, base_offset)
+        head = stamp(header, base_offset=base_offset, leader_epoch=leader_epoch)
+        rest = memoryview(batch.data)[STAMP_BYTES:]
         segment.append(
-            (
-                stamp(header, base_offset=base_offset, leader_epoch=leader_epoch),
-                memoryview(batch.data)[STAMP_BYTES:],
-            ),
+            (head, rest),
             size=size,
             last_offset=last_offset,
             max_timestamp=max_timestamp,
             now_ms=now_ms,
             aborted=aborted,
         )
-        self.end = LogPoint(Offset(last_offset + 1), segment, segment.size)
+        next_offset = Offset(last_offset + 1)
+        self.end = LogPoint(next_offset, segment, segment.size)
+        if type(batch.data) is bytes:
+            self.tail.add(head, rest, base_offset=base_offset, next_offset=next_offset, size=size)
+        else:
+            # A view of bytes that their owner may use again.
+            self.tail.clear()
         return base_offset, last_offset
 
     def write_run(
@@ -129,6 +138,7 @@ class LogParts:
         """
         segment = self.segments.active
         last = headers[-1]
+        self.tail.clear()
         if aborted is None:
             segment.append_run(data, headers, now_ms=now_ms)
         else:

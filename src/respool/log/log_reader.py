@@ -2,6 +2,7 @@
 
 from respool.log.aborted_lookup import find_aborted, has_aborted
 from respool.log.log_parts import LogParts
+from respool.log.log_tail import TailBatches
 from respool.log.read_batches import read_batches
 from respool.log.segments import Segments
 from respool.log.time_lookup import TimestampedOffset, find_first_at_or_after, find_latest
@@ -90,6 +91,20 @@ class LogReader:
             at_least_one=at_least_one,
             cached_only=cached_only,
             with_empty=with_empty,
+        )
+
+    def read_tail(
+        self, offset: Offset, *, max_offset: Offset, bytes_max: int, at_least_one: bool
+    ) -> TailBatches | None:
+        """The same as `read`, from what was appended last, without the disk and uncopied; None where it is not there.
+
+        It ends with a whole batch. Unlike the rest here it is for the thread that owns the log.
+        """
+        parts = self._parts
+        if offset < parts.log_start:
+            return None
+        return parts.tail.read(
+            offset, max_offset=max_offset, bytes_max=bytes_max, at_least_one=at_least_one
         )
 
     def has_aborted_from(self, offset: Offset) -> bool:

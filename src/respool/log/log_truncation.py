@@ -30,6 +30,7 @@ class LogTruncation:
         ends before them is taken for damaged. No sync may be running meanwhile; those begun come to nothing.
         """
         parts = self._parts
+        parts.tail.clear()
         if offset >= parts.end.offset:
             # No byte goes, but an epoch may (KAFKA-10706).
             parts.epochs.truncate_end(offset)
@@ -43,6 +44,7 @@ class LogTruncation:
     def start_anew_at(self, offset: Offset) -> None:
         """Drop everything and go on at `offset`; on the disk when this returns. The rules are as for `cut_to`."""
         parts = self._parts
+        parts.tail.clear()
         truncation = Truncation(parts.disk, parts.folder, parts.snapshots)
         parts.segments = truncation.start_anew(parts.segments, offset, parts.index_settings)
         parts.epochs.truncate_end(Offset(0))

@@ -22,6 +22,7 @@ from respool.log.log_loader import LoadedLog, LogLoader
 from respool.log.log_parts import LogParts
 from respool.log.log_reader import LogReader
 from respool.log.log_retention import LogRetention
+from respool.log.log_tail import TailBatches, TailMemory
 from respool.log.log_truncation import LogTruncation
 from respool.log.pending_sync import PendingSync
 from respool.log.producer_state import ProducerState
@@ -49,6 +50,8 @@ __all__ = [
     "Recovery",
     "RemovedLog",
     "RemovedSegment",
+    "TailBatches",
+    "TailMemory",
     "TimestampedOffset",
     "VerificationGuard",
 ]
@@ -73,6 +76,7 @@ class PartitionLog(LogReader):
         loaded: LoadedLog,
         producer_expiration_ms: int,
         cleaned_end: Offset,
+        tails: TailMemory,
     ) -> None:
         """Use `open`."""
         parts = LogParts(
@@ -81,6 +85,7 @@ class PartitionLog(LogReader):
             config=config,
             loaded=loaded,
             producer_expiration_ms=producer_expiration_ms,
+            tails=tails,
         )
         super().__init__(parts)
         self._retention = LogRetention(parts)
@@ -105,6 +110,7 @@ class PartitionLog(LogReader):
         cleaned_end: Offset | None = None,
         high_watermark: Offset | None = None,
         is_replicated: bool = False,
+        tails: TailMemory | None = None,
     ) -> "PartitionLog":
         """Open the log in that folder, or begin one there at `log_start`.
 
@@ -112,7 +118,7 @@ class PartitionLog(LogReader):
         returned, and nothing was done since. After that nothing is read here; after a crash the log is checked from
         the recovery point on. `cleaned_end` is how far it was compacted; None when it never was. `high_watermark` is
         how far it is known to be committed; None when all that is here is. A log that `is_replicated` may hold what
-        `append_fetched` wrote.
+        `append_fetched` wrote. What is appended stays in `tails` for a while, if given.
 
         Raises:
             SegmentCorrupt: something below the recovery point is damaged or missing. Nothing was cut.
@@ -139,6 +145,7 @@ class PartitionLog(LogReader):
             loaded=loaded,
             producer_expiration_ms=producer_expiration_ms,
             cleaned_end=cleaned_end or Offset(0),
+            tails=tails or TailMemory(0),
         )
 
     @property
@@ -320,6 +327,7 @@ class PartitionLog(LogReader):
         """
         self._compaction.abandon()
         parts = self._parts
+        parts.tail.clear()
         active = parts.segments.active
         try:
             parts.ledger.check()
@@ -338,6 +346,7 @@ class PartitionLog(LogReader):
     def delete(self) -> RemovedLog:
         """Rename the folder out of use. Readers that have the log go on reading; nobody else may use it again."""
         self._compaction.abandon()
+        self._parts.tail.clear()
         return remove_log(self._parts.disk, self._parts.folder)
 
     # -- cutting off at the start ------------------------------------------------------------------------------------

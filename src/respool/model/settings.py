@@ -179,6 +179,12 @@ class Settings:
     fetch_bytes_max: int = field(
         default=16 * MIB, metadata=_setting("The most record bytes in one fetch reply.")
     )
+    tail_bytes_max: int = field(
+        default=32 * MIB,
+        metadata=_setting(
+            "Memory for what was produced last: who reads at the end of a log is served from it; 0 for none."
+        ),
+    )
     fetch_sessions_max: int = field(
         default=1_000,
         metadata=_setting("Incremental fetch sessions (KIP-227) kept at the same time."),
@@ -435,6 +441,7 @@ _LOWEST = {
     "reply_stall_ms": 1_000,
     "memory_bytes_max": 1_024,
     "fetch_bytes_max": 1_024,
+    "tail_bytes_max": 0,
     "fetch_sessions_max": 0,
     "requests_pipelined_max": 1,
     "retention_check_ms": 10,

@@ -20,6 +20,7 @@ class Plan:
     session_ttl_ms: int = 9_000
     replica_lag_max_ms: int = 10_000
     replica_hurry_bytes: int = 256 * 1024
+    tail_bytes_max: int = 0
     # By machine; "" for none.
     racks: tuple[str, ...] = ("",)
     # How fast each machine's monotonic clock goes.
@@ -36,7 +37,7 @@ def draw_plan(seed: int, *, broker_count: int | None = None) -> Plan:
     drawn = 1 if dice.random() < ALONE_ODDS else dice.choice((3, 3, 3, 3, 4, 5))
     count = broker_count or drawn
     if count == 1:
-        return Plan()
+        return Plan(tail_bytes_max=_tail_bytes(seed))
     factor = min(count, dice.choice((2, 3, 3, 3)))
     flush = dice.choice(("always", "always", "interval", "os"))
     # With less than `always`, who is alone in sync and crashes may have lost something. Nobody leads the partition then
@@ -51,6 +52,12 @@ def draw_plan(seed: int, *, broker_count: int | None = None) -> Plan:
         session_ttl_ms=dice.choice((2_000, 3_000, 6_000)),
         replica_lag_max_ms=dice.choice((500, 2_000, 6_000)),
         replica_hurry_bytes=dice.choice((1, 500, 256 * 1024)),
+        tail_bytes_max=_tail_bytes(seed),
         racks=tuple(dice.choice("abc") if has_racks else "" for _ in range(count)),
         clock_rates=tuple(1 + DRIFT_MAX * dice.uniform(-1, 1) for _ in range(count)),
     )
+
+
+def _tail_bytes(seed: int) -> int:
+    """None, a few batches, or all that is appended. By dice of its own: what else a seed draws stays as it was."""
+    return dice_of("tail", seed).choice((0, 5_000, 1 << 20))

@@ -84,6 +84,7 @@ class Stage:
             session_ttl_ms=plan.session_ttl_ms,
             replica_lag_max_ms=plan.replica_lag_max_ms,
             replica_hurry_bytes=plan.replica_hurry_bytes,
+            tail_bytes_max=plan.tail_bytes_max,
             rack=plan.racks[number - 1],
             offsets_topic_partitions=2,
             transactions_topic_partitions=2,

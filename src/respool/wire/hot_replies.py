@@ -18,7 +18,7 @@ varint lengths, are Produce from 9 and Fetch from 12.
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from respool.wire.reply_errors import with_errors
@@ -47,13 +47,24 @@ class ProducedPartition(NamedTuple):
     current_leader: tuple[int, int] | None = None
 
 
+class Pieces(Protocol):
+    """Records that lie in memory in several places."""
+
+    @property
+    def buffers(self) -> Sequence[bytes | memoryview]: ...
+
+    def __len__(self) -> int:
+        """How many bytes they are."""
+        ...
+
+
 class FetchedPartition(NamedTuple):
     partition: int
     error_code: int
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    records: bytes
+    records: bytes | Pieces
     # Producer id and first offset of each aborted transaction in the range; None when nobody asked for them.
     aborted: Sequence[tuple[int, int]] | None = None
     preferred_read_replica: int = -1
@@ -126,7 +137,7 @@ def encode_fetch_reply(
     error_code: int = 0,
     session_id: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
-) -> list[bytes]:
+) -> list[bytes | memoryview]:
     """Make the whole reply frame, its size included, as buffers to be sent one after the other."""
     flexible = version >= _FETCH_FLEXIBLE
     encode_partition = _fetched_flexible if flexible else _fetched_legacy
@@ -136,7 +147,7 @@ def encode_fetch_reply(
         _FETCH_TOP(throttle_ms, error_code, session_id) if version >= 7 else _INT32(throttle_ms),
     ]
     pieces.append(_count(len(topics), flexible))
-    buffers: list[bytes] = []
+    buffers: list[bytes | memoryview] = []
     codes = [error_code] if error_code else []
     for name, topic_id, partitions in topics:
         pieces.append(topic_id.bytes if version >= 13 else _string(name, flexible))
@@ -145,9 +156,13 @@ def encode_fetch_reply(
             pieces.append(encode_partition(partition, version))
             if partition.error_code:
                 codes.append(partition.error_code)
-            if partition.records:
+            records = partition.records
+            if records:
                 buffers.append(b"".join(pieces))
-                buffers.append(partition.records)
+                if isinstance(records, bytes):
+                    buffers.append(records)
+                else:
+                    buffers += records.buffers
                 pieces = []
             if flexible:
                 pieces.append(_fetched_tags(partition))
@@ -155,14 +170,16 @@ def encode_fetch_reply(
             pieces.append(_NO_TAGS)
     if flexible:
         pieces.append(_endpoint_tags(node_endpoints) if version >= 16 else _NO_TAGS)
-    buffers.append(b"".join(pieces))
-    size = sum(map(len, buffers))
+    last = b"".join(pieces)
+    size = sum(map(len, buffers)) + len(last)
     head = (
         _HEAD_FLEXIBLE(size + 5, correlation_id, 0) if flexible else _HEAD(size + 4, correlation_id)
     )
-    buffers[0] = head + buffers[0]
-    if codes:
-        buffers[-1] = with_errors(buffers[-1], codes)
+    if buffers:
+        buffers[0] = head + buffers[0]
+    else:
+        last = head + last
+    buffers.append(with_errors(last, codes) if codes else last)
     return buffers
 
 

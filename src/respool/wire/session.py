@@ -33,10 +33,10 @@ class Session:
     def is_next(self, slot: "ReplySlot") -> bool:
         return self._slots[0] is slot
 
-    def take_ready(self) -> list[bytes]:
+    def take_ready(self) -> list[bytes | memoryview]:
         """Return the buffers of all replies that may leave now, in order, and forget them."""
         slots = self._slots
-        ready: list[bytes] = []
+        ready: list[bytes | memoryview] = []
         while slots and (buffers := slots[0].buffers) is not None:
             ready += buffers
             slots.popleft()
@@ -52,9 +52,9 @@ class ReplySlot:
         self._session = session
         self.request = request
         # The reply's frame. None: it is not there yet; empty: there will be none.
-        self.buffers: Sequence[bytes] | None = None
+        self.buffers: Sequence[bytes | memoryview] | None = None
 
-    def fill(self, buffers: Sequence[bytes]) -> bool:
+    def fill(self, buffers: Sequence[bytes | memoryview]) -> bool:
         """Put the reply's frame here. True if it may leave now: `take_ready` then has something to give."""
         assert self.buffers is None, f"there is a reply already to {self.request}"
         self.buffers = buffers

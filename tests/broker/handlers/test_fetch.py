@@ -268,8 +268,26 @@ def test_a_cancelled_fetch_leaves_nothing_behind(rides: RunningBroker) -> None:
     rides.run(story())
 
 
+def test_what_was_just_produced_is_sent_without_the_disk(rides: RunningBroker) -> None:
+    rides.produce("rides", values=(b"new",))
+    rides.disk.faults.fail("read", path="rides-0/*.log", times=None)
+    got = only(rides.ask(Api.FETCH, BY_NAME, **wish(target())))
+    assert values(got.records) == [b"new"]
+
+
+def test_without_a_tail_everything_is_read_from_the_log(start_broker: StartBroker) -> None:
+    running = start_broker(tail_bytes_max=0)
+    running.create_topic("rides")
+    running.produce("rides", values=(b"new",))
+    assert values(only(running.ask(Api.FETCH, BY_NAME, **wish(target()))).records) == [b"new"]
+    running.disk.faults.fail("read", path="rides-0/*.log", times=None)
+    got = only(running.ask(Api.FETCH, BY_NAME, **wish(target())))
+    assert got.error_code == STORAGE_ERROR
+
+
 def test_cold_bytes_are_read_elsewhere_and_are_the_same(rides: RunningBroker) -> None:
     rides.produce("rides", values=(b"old",))
+    rides.forget_tails()
     rides.disk.make_cold("rides-0/00000000000000000000.log")
     got = only(rides.ask(Api.FETCH, BY_NAME, **wish(target())))
     assert values(got.records) == [b"old"]
@@ -277,6 +295,7 @@ def test_cold_bytes_are_read_elsewhere_and_are_the_same(rides: RunningBroker) ->
 
 def test_a_log_that_cannot_be_read_takes_its_partition_offline(rides: RunningBroker) -> None:
     rides.produce("rides")
+    rides.forget_tails()
     rides.disk.faults.fail("read", path="rides-0/*.log", times=None)
     assert only(rides.ask(Api.FETCH, BY_NAME, **wish(target()))).error_code == STORAGE_ERROR
     assert not rides.broker.partitions.find("rides", 0).is_online
@@ -289,6 +308,7 @@ def test_a_fetch_without_a_file_handle_fails_and_the_next_one_gets_the_records(
     partition = rides.broker.partitions.find("rides", 0)
     partition.log._parts.segments.active.finish()
     partition.log._parts.segments.active.release()
+    rides.forget_tails()
     rides.disk.faults.fail("open", error=HandlesExhausted, times=None)
     assert only(rides.ask(Api.FETCH, BY_NAME, **wish(target()))).error_code == STORAGE_ERROR
     assert partition.is_online

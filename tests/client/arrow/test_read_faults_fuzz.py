@@ -67,6 +67,7 @@ def test_after_any_passing_faults_everything_was_read_once(
 def fault(broker: ScriptedBroker, name: str, number: int) -> Any:
     def few(one: Any) -> FetchedPartition:
         whole = broker._read(one)
+        assert isinstance(whole.records, bytes)
         return whole._replace(records=whole.records[:number])
 
     def one_refused(one: Any) -> FetchedPartition:

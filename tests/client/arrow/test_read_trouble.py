@@ -453,6 +453,7 @@ def some_batches(broker: ScriptedBroker, count: int) -> Any:
         def read(one: Any) -> FetchedPartition:
             whole = broker._read(one)
             size = sum(len(batch) for batch in broker.batches[one.fetch_offset // 2 :][:count])
+            assert isinstance(whole.records, bytes)
             return whole._replace(records=whole.records[:size])
 
         return broker.fetched(request, read)
