@@ -1,4 +1,5 @@
 """Publish rides, read them at two speeds, survive kills, charge exactly once, go back in time with one team, and count.
+Then, where it is installed, the same with Spark: tables, dashboards, fraud scores, and a new model over the last days.
 
 Exits with 0 only if every count is what it must be.
 """
@@ -10,11 +11,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.progress import Progress, TaskID
 
+from demo import spark_act
 from demo.biller import CHARGES
 from demo.broker_process import broker
 from demo.payments import charge_exactly_once
@@ -36,7 +39,10 @@ def main() -> int:
         console.rule("[bold]Respool: a message broker that can replay history")
         with broker(data) as address:
             console.print(f"broker up on {address}, data in a fresh folder")
-            return report(_run(address))
+            counts = _run(address)
+            with tempfile.TemporaryDirectory(prefix="respool-lake-") as lake:
+                counts |= spark_act.run(address, Path(lake))
+            return report(counts)
 
 
 def _run(address: str) -> Counts:

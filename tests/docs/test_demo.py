@@ -17,12 +17,15 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=580,
         check=False,
     )
 
 
 @pytest.mark.clients
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+@pytest.mark.xdist_group("spark")
 def test_the_demo_counts_what_it_must_and_says_nothing_it_should_not() -> None:
     done = run("-m", "demo")
     assert done.returncode == 0, done.stdout
@@ -37,6 +40,9 @@ def test_the_demo_counts_what_it_must_and_says_nothing_it_should_not() -> None:
         "rides charged",
         "charges written when killed, then aborted",
         "pricing: read again",
+        "bronze: events, each once",
+        "quarantine: broken events",
+        "replay: rides of three days, scored again",
     ):
         assert claim in counted
     assert "expected" not in counted

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,9 +31,9 @@ def made() -> Rides:
 
 
 @pytest.fixture
-def told(broker: Broker, tmp_path: Path, made: Rides) -> "Iterator[PipelineSettings]":
+def told(broker: Broker, tmp_path: Path, made: Rides) -> "PipelineSettings":
     broker.create_topic(TOPIC, partitions=PARTITIONS, retention_ms=-1)
-    yield settings(
+    return settings(
         tmp_path,
         bootstrap=broker.bootstrap,
         truth=made.truth_file(tmp_path),
@@ -72,9 +71,7 @@ def test_bronze_adds_what_came_since_and_nothing_twice_though_its_checkpoint_is_
     told.checkpoint_path("bronze").rename(told.checkpoint_path("lost"))
     assert bronze.run(spark, told, Silent()).counts["events added"] == 500
     found = {(one["partition"], one["offset"]): one["value"] for one in stored(told, "bronze")}
-    assert found == {
-        (one["partition"], one["offset"]): one["value"] for one in made.rows[:1_500]
-    }
+    assert found == {(one["partition"], one["offset"]): one["value"] for one in made.rows[:1_500]}
 
 
 def test_the_warehouse_comes_out_the_same_when_run_twice_and_from_the_start(

@@ -1,6 +1,5 @@
 """Bronze, silver and gold on seeded rides, held against plain Python and DuckDB."""
 
-import json
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -12,6 +11,7 @@ import pytest
 from pipeline.making import DAY_MS, Rides, milliseconds, rides, settings, sound_events
 from respool.pipeline import bronze, gold, silver
 from respool.pipeline.catalog import table
+from respool.pipeline.events import judged, sound, without_repeats
 from respool.pipeline.outcome import Silent
 
 if TYPE_CHECKING:
@@ -102,49 +102,66 @@ def test_silver_is_the_same_however_bronze_was_cut_and_whenever_it_ran(
     assert len(stored(told, "quarantine")) == len(aside)
 
 
-def test_gold_sums_what_plain_python_sums_and_goes_on_after_a_restart(
+def test_gold_sums_what_plain_python_sums(
     spark: "SparkSession", two_days: Rides, tmp_path: Path
 ) -> None:
-    # Open for the whole history: nothing is too late, in however many batches it comes.
-    told = settings(tmp_path, lateness_ms=5 * DAY_MS)
-    half = len(two_days.rows) // 2
-    lake = table(told, "bronze")
-    for rows in (two_days.rows[:half], two_days.rows[half:]):
-        bronze.add_batch(lake, two_days.frame(spark, rows), readers=READERS)
-        silver.run(spark, told, Silent())
-        outcome = gold.run(spark, told, Silent())
-    assert outcome.counts["too late for their window"] == 0
+    told = settings(tmp_path)
+    typed = without_repeats(sound(judged(two_days.frame(spark), told))).persist()
     events, _aside = sound_events(two_days.rows, lateness_ms=told.lateness_ms)
-    paid: dict[Any, list[Decimal]] = defaultdict(list)
     asked: Counter[Any] = Counter()
     driven: Counter[Any] = Counter()
     for event in events.values():
         happened = datetime.fromisoformat(event["event_time"]).astimezone(UTC)
         hour = happened.replace(minute=0, second=0, microsecond=0)
-        if event["event_type"] == "paid":
-            key = (hour, event["city"], event["currency"], event["payment_method"])
-            paid[key].append(Decimal(str(event["fare"])))
         if event["event_type"] == "requested":
             asked[hour, event["city"]] += 1
         if event["event_type"] == "finished":
             driven[happened.date(), event["driver_id"], event["city"]] += event["duration_s"]
-    fares = {
-        (one["window_start"], one["city"], one["currency"], one["payment_method"]): (
-            one["rides"],
-            one["fares"],
-        )
-        for one in stored(told, "gold_fares")
-    }
-    assert fares == {key: (len(amounts), sum(amounts)) for key, amounts in paid.items()}
     cities = {
-        (one["window_start"], one["city"]): one["requested"]
-        for one in stored(told, "gold_cities")
+        (one["window_start"].replace(tzinfo=UTC), one["city"]): one["requested"]
+        for one in gold.cities(typed, told.window_ms).toArrow().to_pylist()
         if one["requested"]
     }
     assert cities == asked
     drivers = {
-        (one["window_start"].date(), one["driver_id"], one["city"]): one["driving_s"]
-        for one in stored(told, "gold_drivers")
+        (one["date"], one["driver_id"], one["city"]): one["driving_s"]
+        for one in gold.drivers(typed, told.window_ms).toArrow().to_pylist()
     }
     assert drivers == driven
-    json.dumps(outcome.counts)
+    fares = {
+        (one["window_start"].replace(tzinfo=UTC), one["city"], one["payment_method"]): one["fares"]
+        for one in gold.fares(typed, told.window_ms).toArrow().to_pylist()
+    }
+    assert fares == paid_by_hour(events)
+
+
+def test_gold_goes_on_after_a_restart_and_late_events_change_their_window(
+    spark: "SparkSession", two_days: Rides, tmp_path: Path
+) -> None:
+    # Open for the whole history: nothing is too late, in however many batches it comes.
+    told = settings(tmp_path, lateness_ms=5 * DAY_MS)
+    half = len(two_days.rows) // 2
+    silver_table = table(told, "silver")
+    typed = without_repeats(sound(judged(two_days.frame(spark), told))).persist()
+    middle = two_days.rows[half]["timestamp"].isoformat()
+    for part in (f"recorded_at < '{middle}'", f"recorded_at >= '{middle}'"):
+        silver_table.append(typed.where(part).coalesce(1), positions={})
+        (query,) = gold.start(spark, told, Silent(), every_ms=None, marts=(gold.FARES,))
+        query.awaitTermination()
+    events, _aside = sound_events(two_days.rows, lateness_ms=told.lateness_ms)
+    fares = {
+        (one["window_start"], one["city"], one["payment_method"]): one["fares"]
+        for one in stored(told, "gold_fares")
+    }
+    assert fares == paid_by_hour(events)
+    assert len(fares) == len(stored(told, "gold_fares"))
+
+
+def paid_by_hour(events: dict[str, dict[str, Any]]) -> dict[Any, Decimal]:
+    paid: dict[Any, Decimal] = defaultdict(Decimal)
+    for event in events.values():
+        if event["event_type"] == "paid":
+            happened = datetime.fromisoformat(event["event_time"]).astimezone(UTC)
+            hour = happened.replace(minute=0, second=0, microsecond=0)
+            paid[hour, event["city"], event["payment_method"]] += Decimal(str(event["fare"]))
+    return paid

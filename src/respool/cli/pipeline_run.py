@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 TICK_SECONDS = 0.2
 # The last line of a Python traceback in what Spark says.
 _CAUSE = re.compile(
-    r"^(?!org\.|java\.|scala\.|py4j\.|pyspark\.)((?:\w+\.)+[A-Z]\w+|[A-Z]\w*Error): (.+)$", re.MULTILINE
+    r"^(?!org\.|java\.|scala\.|py4j\.|pyspark\.)((?:\w+\.)+[A-Z]\w+|[A-Z]\w*Error): (.+)$",
+    re.MULTILINE,
 )
 
 
@@ -154,7 +155,8 @@ def _session(master: str, settings: Mapping[str, str], log: Path) -> "Iterator[S
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                spark = session("respool pipeline", master=master, settings=settings)
+                told = {**_local_settings(master), **settings}
+                spark = session("respool pipeline", master=master, settings=told)
             spark.sparkContext.setLogLevel("WARN")
         finally:
             os.dup2(ours, 2)
@@ -165,6 +167,15 @@ def _session(master: str, settings: Mapping[str, str], log: Path) -> "Iterator[S
             yield spark
     finally:
         spark.stop()
+
+
+def _local_settings(master: str) -> dict[str, str]:
+    """On one machine more pieces than cores are only more work, above all for streaming queries with state."""
+    found = re.fullmatch(r"local\[(\d+|\*)\]", master)
+    if found is None:
+        return {}
+    cores = os.cpu_count() or 1 if found[1] == "*" else int(found[1])
+    return {"spark.sql.shuffle.partitions": str(max(2, cores))}
 
 
 @contextmanager

@@ -1,0 +1,110 @@
+"""The second act: the same broker, and Spark. Tables from a topic, fraud scored live, and a new model over three days.
+
+What is in the tables is counted here without Spark, and must be what came out of the topic.
+"""
+
+import json
+import time
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from demo.screen import Counts, console, respool, title
+
+TOPIC = "ride-events"
+SCORES = "fraud-scores"
+EVENTS = 20_000
+DAYS = 6
+REPLAYED_DAYS = 3
+DAY_MS = 86_400_000
+NEEDED = ("pyspark", "deltalake", "numba", "pyarrow")
+
+
+def run(address: str, folder: Path) -> Counts:
+    """Play it, if what it needs is installed."""
+    if any(find_spec(name) is None for name in NEEDED):
+        title("Spark")
+        console.print("not installed, so this part is left out: pip install 'respool\\[pipeline]'")
+        return {}
+    truth, lake = folder / "truth.parquet", folder / "lake"
+    until_ms = time.time_ns() // 1_000_000
+    until = datetime.fromtimestamp(until_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    common = ("--topic", TOPIC, "--data", str(lake), "--master", "local[2]")
+
+    title("Six days of rides with fraud, late and broken events in them")
+    respool(
+        address,
+        *("rides", "generate", "--topic", TOPIC, "--days", str(DAYS), "--count", str(EVENTS)),
+        *("--partitions", "3", "--fraud-share", "0.1", "--until", until, "--truth", str(truth)),
+    )
+    title(
+        "Spark: every event to bronze, sound ones to silver, dashboards to gold, scores to a topic"
+    )
+    jobs = ("bronze", "silver", "gold", "fraud")
+    respool(
+        address,
+        *("pipeline", "run", *jobs, *common, "--truth", str(truth), "--recipe", "logistic"),
+    )
+    title("Spark: a new fraud model over the last three days, compared with the live scores")
+    respool(
+        address,
+        *("pipeline", "run", "replay-fraud", *common, "--truth", str(truth)),
+        *("--model", "v2", "--days", str(REPLAYED_DAYS), "--until", until),
+    )
+    return _counted(address, lake, truth, since_ms=until_ms - REPLAYED_DAYS * DAY_MS)
+
+
+def _counted(address: str, lake: Path, truth: Path, *, since_ms: int) -> Counts:
+    from pyarrow import parquet
+
+    from respool import read_table
+
+    bronze, silver = _table(lake, "bronze"), _table(lake, "silver")
+    aside = [one["reason"] for one in _table(lake, "quarantine")]
+    known = parquet.read_table(truth).to_pylist()
+    malformed = sum(one["kind"] == "malformed" for one in known)
+    ids = {one["event_id"] for one in silver}
+    ended = {one["event_id"]: one["ride_id"] for one in silver if one["event_type"] == "finished"}
+    paid = sum(one["event_type"] == "paid" for one in silver)
+    scores = read_table(SCORES, bootstrap=address, columns=["key"])["key"].to_pylist()
+    again = [one["ride_id"] for one in _table(lake, "fraud_replays")]
+    window = {
+        ended[event]
+        for one in bronze
+        if one["timestamp"].timestamp() * 1000 >= since_ms
+        and (event := _event_id(one["value"])) in ended
+    }
+    return {
+        "bronze: events, each once": (
+            len({(one["partition"], one["offset"]) for one in bronze}),
+            EVENTS,
+        ),
+        "silver: events, each once": (len(ids), len(silver)),
+        "quarantine: broken events": (sum(one != "late" for one in aside), malformed),
+        "gold: rides paid, in all windows": (
+            sum(one["rides"] for one in _table(lake, "gold_fares")),
+            paid,
+        ),
+        "fraud: rides scored, in the topic": (len(scores), len(ended)),
+        "of them more than once": (len(scores) - len(set(scores)), 0),
+        "replay: rides of three days, scored again": (len(set(again)), len(window)),
+    }
+
+
+def _table(lake: Path, name: str) -> list[dict[str, Any]]:
+    from deltalake import DeltaTable
+
+    found: list[dict[str, Any]] = (
+        DeltaTable(str(lake / "tables" / name)).to_pyarrow_table().to_pylist()
+    )
+    return found
+
+
+def _event_id(value: bytes) -> str | None:
+    try:
+        event = json.loads(value)
+    except ValueError:
+        return None
+    found = event.get("event_id")
+    return found if isinstance(found, str) else None
