@@ -178,7 +178,11 @@ class MeasuredProcess(ABC):
     def forget_cached(self) -> None:
         """Write the logs out and drop them from the page cache, so that the next read comes from the disk."""
         for path in self.log_files():
-            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                descriptor = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:
+                # A topic that was deleted a moment ago.
+                continue
             try:
                 os.fsync(descriptor)
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -94,13 +94,13 @@ def _machine() -> dict[str, object]:
     load = os.getloadavg()[0]
     return {
         "date": datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "machine": f"{os.cpu_count()} cores ({_cpu_model()}), {memory_gb:.0f} GB memory, "
+        "machine": f"{os.cpu_count()} cores ({cpu_model()}), {memory_gb:.0f} GB memory, "
         f"Linux {platform.release()}, load before the run {load:.1f}",
         "versions": {"Python": sys.version.split()[0]} | {one: version(one) for one in PACKAGES},
     }
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

@@ -9,6 +9,7 @@ The places to patch inside a body are found by building it with a number that oc
 
 import socket
 import sys
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,10 @@ FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 9
 METADATA_VERSION = 12
 CREATE_TOPICS_VERSION = 7
+
+# For a topic just made to be known.
+KNOWN_SECONDS_MAX = 10.0
+KNOWN_POLL_SECONDS = 0.001
 
 INT = Struct(">i")
 LONG = Struct(">q")
@@ -212,9 +217,21 @@ class Client:
         (topic,) = reply.topics
         if topic.error_code:
             raise RequestFailed(f"create {name}: {topic.error_code!r} {topic.error_message}")
-        return self.topic_id(name)
+        return self.topic_id(name, wait_s=KNOWN_SECONDS_MAX)
 
-    def topic_id(self, name: str) -> uuid.UUID:
+    def topic_id(self, name: str, *, wait_s: float = 0.0) -> uuid.UUID:
+        """Of a topic that is there, or will be soon: Apache Kafka says that it made one before it knows it itself."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            topic = self._metadata(name)
+            if not topic.error_code:
+                assert isinstance(topic.topic_id, uuid.UUID)
+                return topic.topic_id
+            if time.monotonic() >= deadline:
+                raise RequestFailed(f"metadata of {name}: {topic.error_code!r}")
+            time.sleep(KNOWN_POLL_SECONDS)
+
+    def _metadata(self, name: str) -> Any:
         reply = self.call(
             Api.METADATA,
             METADATA_VERSION,
@@ -223,10 +240,7 @@ class Client:
             include_topic_authorized_operations=False,
         )
         (topic,) = reply.topics
-        if topic.error_code:
-            raise RequestFailed(f"metadata of {name}: {topic.error_code!r}")
-        assert isinstance(topic.topic_id, uuid.UUID)
-        return topic.topic_id
+        return topic
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
         reply = self.call(
