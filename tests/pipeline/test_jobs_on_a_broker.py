@@ -93,7 +93,6 @@ def test_the_warehouse_comes_out_the_same_when_run_twice_and_from_the_start(
 def test_scores_go_to_the_topic_once_and_a_replay_sees_exactly_its_window(
     spark: "SparkSession", broker: Broker, told: "PipelineSettings", made: Rides
 ) -> None:
-    broker.create_topic(told.scores_topic, partitions=2)
     publish(told, made.rows)
     with respool.Consumer(TOPIC, group="live", bootstrap=told.bootstrap) as consumer:
         next(iter(consumer.messages(idle_s=5)))

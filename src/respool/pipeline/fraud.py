@@ -44,6 +44,7 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
     added = score_new(spark, silver, scores, model, settings.threshold)
     tell.rows(added)
     tell.step("fraud: writing scores to the topic")
+    topics.ensure(settings, settings.scores_topic, like=settings.topic)
     publish(spark, settings)
     stored = scores.delta().to_pyarrow_dataset()
     return Outcome(

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from respool.client.arrow.cluster import Cluster
+from respool.client.arrow.errors import UnknownTopic
 from respool.client.arrow.offsets import offsets_for
+from respool.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 FORMAT = "respool"
 _EARLIEST = -2
 _LATEST = -1
+_TOPIC_EXISTS = 36
+_CREATE_S = 30
 
 
 def read_stream(spark: "SparkSession", settings: "PipelineSettings", topic: str) -> "DataFrame":
@@ -75,6 +79,27 @@ def write_stream(
         .option("kafka.bootstrap.servers", settings.bootstrap)
         .option("topic", topic)
     )
+
+
+def ensure(settings: "PipelineSettings", topic: str, *, like: str) -> None:
+    """Make the topic if it is not there, with as many partitions as another has."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    with Cluster(settings.bootstrap) as cluster:
+        try:
+            cluster.refresh(topic)
+        except UnknownTopic:
+            partitions = cluster.refresh(like).partitions
+        else:
+            return
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap, "log_level": 4})
+    made = admin.create_topics([NewTopic(topic, num_partitions=partitions)])[topic]
+    try:
+        made.result(timeout=_CREATE_S)
+    except KafkaException as error:
+        if error.args[0].code() != _TOPIC_EXISTS:
+            raise PipelineError(f"topic {topic!r} cannot be made: {error.args[0].str()}") from error
 
 
 def readers(settings: "PipelineSettings", topic: str) -> dict[int, str]:
