@@ -35,14 +35,16 @@ def blocks(page: str) -> list[Block]:
     return [Block(*one) for one in found]
 
 
-def run_block(block: Block, broker: Served) -> str:
+def run_block(block: Block, broker: Served, *, timeout_s: float = 60) -> str:
     """What it prints; it must end well."""
-    done = try_block(block, broker)
+    done = try_block(block, broker, timeout_s=timeout_s)
     assert done.returncode == 0, f"{block.text}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
-def try_block(block: Block, broker: Served) -> "subprocess.CompletedProcess[str]":
+def try_block(
+    block: Block, broker: Served, *, timeout_s: float = 60
+) -> "subprocess.CompletedProcess[str]":
     text = block.text.replace(ADDRESS_IN_DOCS, broker.address)
     command = (
         ["bash", "-euo", "pipefail", "-c", text]
@@ -60,6 +62,6 @@ def try_block(block: Block, broker: Served) -> "subprocess.CompletedProcess[str]
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=timeout_s,
         check=False,
     )
