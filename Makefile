@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 LOCK   := requirements/dev.txt
 
-.PHONY: help setup demo serve test lint format fuzz sim interop-spark bench lock clean
+.PHONY: help setup demo serve test lint format fuzz sim interop-spark bench bench-kafka lock clean
 
 help:
 	@echo "make demo    a broker, rides, two groups at two speeds, kills survived, rides charged once, one rewound by time"
@@ -15,6 +15,7 @@ help:
 	@echo "make fuzz    the long fuzz and property runs"
 	@echo "make sim     SEEDS=n seeds of the simulated world, or one with a trace: SEED=k"
 	@echo "make bench   figures and ratios; nothing is asserted"
+	@echo "make bench-kafka   beside Apache Kafka, fetched for it: ratios, docs/benchmarks; in minutes: QUICK=1"
 	@echo "make interop-spark  Spark's own Kafka connector against Respool (needs Maven Central)"
 	@echo "make setup   only the virtual environment, from hashed locks"
 
@@ -59,6 +60,9 @@ interop-spark: setup
 
 bench: setup
 	$(BIN)/python -m bench $(ARGS)
+
+bench-kafka: setup
+	$(BIN)/python -m bench.versus $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(KAFKA),--kafka $(KAFKA)) $(ARGS)
 
 # Hashes and no index address, for every Python we support.
 lock: setup

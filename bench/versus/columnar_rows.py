@@ -18,7 +18,7 @@ def run(arena: Arena, contenders: Contenders) -> None:
         "respool.ArrowProducer and respool.stream_batches, 100 B values in batches of 1 MiB, acks=all, idempotent, "
         "one partition. At once: the slower of both counts.",
     )
-    for _, contender in turns(contenders.all, rounds=arena.sizes.rounds_rest):
+    for _, contender in turns(contenders.all, rounds=arena.sizes.rounds):
         with arena.topic(contender) as topic:
             _one_way(arena, contender, "write", topic)
             _one_way(arena, contender, "read", topic)

@@ -11,7 +11,7 @@ import psutil
 
 from bench.broker_process import ROOT, free_bytes
 from bench.report import cpu_model
-from bench.scale import size_text
+from bench.scale import GB
 from bench.versus.java import BROKER_OPTIONS
 from bench.versus.kafka_jars import KafkaJars
 from bench.versus.sizes import Sizes
@@ -26,15 +26,14 @@ def head_of(jars: KafkaJars, sizes: Sizes, command: str) -> dict[str, str]:
         "date": datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "command": f"`{command}`",
         "machine": f"{os.cpu_count()} cores ({cpu_model()}), {memory_gb:.0f} GB memory, Linux {platform.release()}, "
-        f"{size_text(free_bytes())} of free disk",
+        f"{free_bytes() / GB:.0f} GB of free disk",
         "load before the run": f"{os.getloadavg()[0]:.1f}",
         "versions": f"Apache Kafka {jars.version}, {_java_version()}, Python {sys.version.split()[0]}, {packages}, "
         f"Respool's source at {_commit()}",
         "Kafka": f"one KRaft node, default settings, `{' '.join(BROKER_OPTIONS)}`",
         "Respool": "one broker, default settings",
         "both": "fresh data folders on the same disk; groups form at once, which no figure contains",
-        "rounds": f"{sizes.rounds} of producing, consuming and latency, {sizes.rounds_rest} of the rest; "
-        "contenders in turn within each",
+        "rounds": f"{sizes.rounds}, contenders in turn within each; {sizes.rounds_start} of starts with a large log",
     }
 
 

@@ -18,7 +18,7 @@ def run(arena: Arena, contenders: Contenders) -> None:
         "librdkafka, 100 B, acks=all, one partition. Catch-up: a cold log is read from its start while a producer "
         "appends to the same partition as fast as it can.",
     )
-    for _, contender in turns(contenders.all, rounds=arena.sizes.rounds_rest):
+    for _, contender in turns(contenders.all, rounds=arena.sizes.rounds):
         with arena.topic(contender) as topic:
             arena.measure(
                 FAMILY,
@@ -26,7 +26,7 @@ def run(arena: Arena, contenders: Contenders) -> None:
                 contender,
                 lambda contender=contender, topic=topic: _follow(arena, contender, topic),  # type: ignore[misc]
             )
-    for _, contender in turns(contenders.all, rounds=arena.sizes.rounds_rest):
+    for _, contender in turns(contenders.all, rounds=arena.sizes.rounds):
         _catch_up(arena, contender)
     arena.finish_family(FAMILY)
 

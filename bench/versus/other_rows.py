@@ -72,7 +72,7 @@ def run(arena: Arena, contenders: Contenders) -> None:
                 entries.append(_start(other, stack))
             except (NotInstalled, BrokerFailed) as error:
                 arena.results.note(FAMILY, f"{other.name} is left out: {error}")
-        for _, entry in turns(entries, rounds=arena.sizes.rounds_rest):
+        for _, entry in turns(entries, rounds=arena.sizes.rounds):
             with _stream(arena, entry) as stream:
                 for command in ("produce", "consume"):
                     _measure(arena, entry, command, stream)

@@ -18,7 +18,7 @@ def run(arena: Arena, contenders: Contenders) -> None:
         "Columnar clients have a table of their own.",
     )
     for client, factor in CLIENTS.items():
-        for _, contender in turns(contenders.all, rounds=arena.sizes.rounds_rest):
+        for _, contender in turns(contenders.all, rounds=arena.sizes.rounds):
             with arena.topic(contender) as topic:
                 messages = arena.sizes.python_messages * factor
                 for command in ("produce", "consume"):

@@ -26,7 +26,7 @@ def run(arena: Arena, contenders: Contenders) -> None:
         one.name: fill(one, arena.new_topic_name(), messages=arena.sizes.log_messages)
         for one in contenders.like_with_like
     }
-    for number, contender in turns(contenders.like_with_like, rounds=arena.sizes.rounds_rest):
+    for number, contender in turns(contenders.like_with_like, rounds=arena.sizes.rounds):
         arena.progress(f"{FAMILY}: {contender.name}")
         # The same questions for everybody, as shares of the log's span.
         taken = _ask(arena, contender, logs[contender.name], random.Random(number))

@@ -9,9 +9,9 @@ from bench.scale import GB, MB
 class Sizes:
     name: str
     is_quick: bool
-    # Producing, consuming and latency; and everything else.
+    # And of starts with a large log, which take long by themselves.
     rounds: int
-    rounds_rest: int
+    rounds_start: int
     # A produce figure writes this much, the first part of it unmeasured.
     produce_bytes: int
     warm_up_share: float
@@ -37,7 +37,7 @@ QUICK = Sizes(
     name="quick",
     is_quick=True,
     rounds=3,
-    rounds_rest=1,
+    rounds_start=1,
     produce_bytes=80 * MB,
     warm_up_share=0.4,
     log_messages=1_500_000,
@@ -57,7 +57,7 @@ FULL = Sizes(
     name="full",
     is_quick=False,
     rounds=3,
-    rounds_rest=3,
+    rounds_start=3,
     produce_bytes=400 * MB,
     warm_up_share=0.25,
     log_messages=8_000_000,

@@ -41,11 +41,11 @@ def run(arena: Arena) -> None:
             fill(
                 contender, TOPIC, messages=messages, partitions=PARTITIONS, batch_bytes=BATCH_BYTES
             )
-        for _, contender in turns(pair, rounds=arena.sizes.rounds_rest):
+        for _, contender in turns(pair, rounds=arena.sizes.rounds_start):
             arena.progress(f"{FAMILY}: {size}, after a clean stop: {contender.name}")
             contender.broker.stop()
             _add(arena, f"{size} of log, after a clean stop", contender, TOPIC, is_new=False)
-        for number, contender in turns(pair, rounds=arena.sizes.rounds_rest):
+        for number, contender in turns(pair, rounds=arena.sizes.rounds_start):
             arena.progress(f"{FAMILY}: {size}, after kill -9: {contender.name}")
             late = f"late-{number}"
             fill(contender, late, messages=LATE_MESSAGES, partitions=PARTITIONS)

@@ -15,7 +15,7 @@ def run(arena: Arena, contenders: Contenders) -> None:
     arena.results.note(
         FAMILY, "Of one partition each. The time ends when the broker has answered for all of them."
     )
-    for _, contender in turns(contenders.like_with_like, rounds=arena.sizes.rounds_rest):
+    for _, contender in turns(contenders.like_with_like, rounds=arena.sizes.rounds):
         _create(arena, contender)
 
 
