@@ -42,6 +42,8 @@ class Story:
 
     def options(self, given: dict[str, Any]) -> dict[str, str]:
         base = {"kafka.bootstrap.servers": self.broker.bootstrap, "subscribe": "rides"}
+        if "bootstrap" in given:
+            del base["kafka.bootstrap.servers"]
         if given.keys() & {"assign", "subscribePattern"}:
             del base["subscribe"]
         return base | {name: str(value) for name, value in given.items()}
@@ -68,14 +70,15 @@ class Read:
     def __init__(self, reader: Any, parts: Iterable[InputPartition], left: list[Filter]) -> None:
         self.left = left
         self.ranges: list[Range] = [one.value for one in parts]
-        self._sent = pickle.dumps((reader, list(parts)))
+        # As executors get it.
+        self.sent = pickle.dumps((reader, list(parts)))
 
     @property
     def offsets(self) -> dict[tuple[str, int], tuple[int, int]]:
         return {(one.topic, one.partition): (one.begin, one.end) for one in self.ranges}
 
     def rows(self) -> list[Row]:
-        reader, parts = pickle.loads(self._sent)
+        reader, parts = pickle.loads(self.sent)
         found = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
         return sorted(
             found, key=lambda row: (row.get("topic"), row.get("partition"), row["offset"])

@@ -1,18 +1,20 @@
 """A batch read takes what its options say, leaves out what filters say, and misses nothing silently."""
 
 import logging
+import pickle
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import confluent_kafka as ck
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, IsNotNull, LessThan
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, InputPartition, IsNotNull, LessThan
 from pyspark.sql.types import StructType
 
 import respool
-from respool.client.arrow.errors import UnknownTopic
 from respool.spark.options import BadOption
+from respool.spark.source.brokers import BrokersAway
 from respool.spark.source.loss import DataLost
 from support.spark_story import Story
 
@@ -120,7 +122,7 @@ def test_points_that_cannot_be_are_refused_by_name(
 
 
 def test_a_topic_that_is_not_there_is_named(rides: Story) -> None:
-    with pytest.raises(UnknownTopic, match="'trips'"):
+    with pytest.raises(BadOption, match="subscribe names the topic 'trips', which is not there"):
         rides.batch(subscribe="rides,trips")
 
 
@@ -235,6 +237,42 @@ def test_a_topic_made_again_between_plan_and_read_is_never_taken_for_the_first(
     with pytest.raises(DataLost, match=r"made again|no partition|no topic"):
         strict.rows()
     assert lenient.values() == []
+
+
+def test_a_topic_deleted_between_plan_and_read_is_an_error_or_passed_over(rides: Story) -> None:
+    strict, lenient = rides.batch(), rides.batch(failOnDataLoss="false")
+    # The process knows the topic from before.
+    assert strict.values() == names(range(10), range(10))
+    rides.topics.delete("rides")
+    with pytest.raises(DataLost, match=r"rides/0: offsets from 0 to 9 cannot be read.*no topic"):
+        strict.rows()
+    assert lenient.values() == []
+
+
+def test_a_topic_deleted_while_it_is_read_is_an_error_or_passed_over(rides: Story) -> None:
+    waits: dict[str, Any] = {"kafkaConsumer.pollTimeoutMs": 2000}
+    for fails in ("true", "false"):
+        rides.topics.create("trips")
+        rides.write("trips", ["x"] * 20_000)
+        read = rides.batch(subscribe="trips", failOnDataLoss=fails, **waits)
+        reader, (part,) = pickle.loads(read.sent)
+        # One more than there are, so that it is still being read when it goes.
+        rows = reader.read(InputPartition(replace(part.value, end=20_001)))
+        assert next(rows).num_rows == 20_000
+        rides.topics.delete("trips")
+        if fails == "true":
+            with pytest.raises(DataLost, match="trips/0"):
+                list(rows)
+        else:
+            assert list(rows) == []
+
+
+def test_brokers_that_do_not_answer_are_told_by_the_option(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("respool.client.arrow.cluster.FIRST_CONTACT_MS", 1)
+    with pytest.raises(BrokersAway, match=r"kafka\.bootstrap\.servers = '127\.0\.0\.1:1'"):
+        story.batch(bootstrap="127.0.0.1:1")
 
 
 def test_only_committed_messages_are_read_unless_others_are_wanted(rides: Story) -> None:

@@ -86,6 +86,12 @@ def test_a_schema_that_cannot_be_is_refused(ddl: str, named: str) -> None:
         columns_of(schema_of(ddl))
 
 
+def test_a_schema_that_forbids_nulls_where_messages_have_them_is_refused() -> None:
+    with pytest.raises(BadOption, match="value as NOT NULL"):
+        columns_of(StructType().add("value", "binary", nullable=False))
+    assert columns_of(StructType().add("offset", "long", nullable=False)) == ("offset",)
+
+
 @given(st.lists(st.integers(1, 120_000), max_size=6))
 def test_batches_are_gathered_and_cut_and_no_row_is_lost(sizes: list[int]) -> None:
     schema = schema_of("offset long")

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 import respool
-from respool.client.arrow.errors import UnknownTopic
+from respool.spark.options import BadOption
 from respool.spark.source import stream_reader
 from respool.spark.source.loss import DataLost
 from support.spark_story import Story
@@ -203,7 +203,7 @@ def test_a_vanished_topic_is_an_error_or_passed_over(rides: Story) -> None:
 
 
 def test_a_topic_that_is_not_there_at_the_start_is_named(story: Story) -> None:
-    with pytest.raises(UnknownTopic, match="'rides'"):
+    with pytest.raises(BadOption, match="subscribe names the topic 'rides'"):
         story.stream().begin()
 
 

@@ -87,7 +87,7 @@ def planned(brokers: "Brokers", options: SourceOptions, narrowing: Narrowing) ->
     """The offsets to read, as topics are now.
 
     Raises:
-        BadOption, UnknownTopic, DataLost
+        BadOption, BrokersAway, DataLost
     """
     from respool.spark.source.resolving import resolve
 

@@ -8,12 +8,13 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from respool.client.arrow.cluster import METADATA_VERSION, Cluster
-from respool.client.arrow.errors import UnknownTopic
+from respool.client.arrow.errors import BrokerUnreachable, UnknownTopic
 from respool.client.arrow.offsets import offsets_for
 from respool.client.arrow.plan import PartitionRange, ReadPlan
 from respool.client.arrow.projection import Projection
 from respool.client.arrow.stream import BatchStream, ReadSettings
-from respool.spark.options import BadOption
+from respool.model.errors import RespoolError
+from respool.spark.options import BOOTSTRAP, BadOption
 from respool.spark.source.limits import Place
 from respool.spark.source.options import SourceOptions
 from respool.spark.source.points import EARLIEST, LATEST
@@ -33,6 +34,10 @@ class TopicSeen:
     id: str | None
     # Those that are wanted.
     partitions: tuple[int, ...]
+
+
+class BrokersAway(RespoolError):
+    """No broker answered, for as long as it was tried."""
 
 
 class Brokers:
@@ -87,13 +92,15 @@ class Brokers:
         """As `topics`.
 
         Raises:
-            UnknownTopic: one that was named is not there.
-            BadOption: `assign` has a partition that is not there.
+            BadOption: a topic or partition that was named is not there.
         """
         found = self.topics()
         for name in self._options.wanted.names or ():
             if name not in found:
-                raise UnknownTopic(name)
+                raise BadOption(
+                    f"{self._options.wanted.option} names the topic {name!r}, which is not there: create it, or ask "
+                    "which there are with `respool topic list`"
+                )
         return found
 
     def find(self, name: str) -> TopicSeen | None:
@@ -102,6 +109,8 @@ class Brokers:
             seen = self.cluster.retrying(lambda: self.cluster.refresh(name))
         except UnknownTopic:
             return None
+        except BrokerUnreachable as error:
+            raise self._away(error) from error
         topic_id = None if seen.id is None else str(seen.id)
         return TopicSeen(id=topic_id, partitions=tuple(seen.leaders))
 
@@ -119,11 +128,17 @@ class Brokers:
             "include_cluster_authorized_operations": False,
             "include_topic_authorized_operations": False,
         }
-        reply = self.cluster.retrying(
-            lambda: self.cluster.request_any(Api.METADATA, METADATA_VERSION, fields)
-        )
+        try:
+            reply = self.cluster.retrying(
+                lambda: self.cluster.request_any(Api.METADATA, METADATA_VERSION, fields)
+            )
+        except BrokerUnreachable as error:
+            raise self._away(error) from error
         names = [str(one.name) for one in reply.topics if one.name and not one.is_internal]
         return sorted(name for name in names if pattern.fullmatch(name))
+
+    def _away(self, error: BrokerUnreachable) -> BrokersAway:
+        return BrokersAway(f"{BOOTSTRAP} = {self._options.client.bootstrap!r}: {error}")
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ _HEADERS = (
     ArrayType(StructType().add("key", StringType()).add("value", BinaryType())),
     "headers",
 )
+_NULLABLE = ("key", "value", "headers")
 
 
 def full_schema(*, include_headers: bool) -> StructType:
@@ -70,6 +71,8 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
                 f"the schema has {one.name} as {one.dataType.simpleString()}; it is {kind.simpleString()}: "
                 "cast it afterwards"
             )
+        if not one.nullable and ours in _NULLABLE:
+            raise BadOption(f"the schema has {one.name} as NOT NULL, and messages may have none")
         if ours in chosen:
             raise BadOption(f"the schema has the column {one.name!r} twice")
         chosen.append(ours)

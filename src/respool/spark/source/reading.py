@@ -58,6 +58,7 @@ class Reading:
         """
         from respool.client.arrow.errors import (
             LogTruncated,
+            PartitionUnavailable,
             RetentionOvertook,
             TopicRecreated,
             UnknownPartition,
@@ -72,15 +73,25 @@ class Reading:
                 lost_from = begin if error.offset is None else error.offset
                 begin = self._after_overtaken(wanted, lost_from, error)
             except (LogTruncated, TopicRecreated, UnknownTopic, UnknownPartition) as error:
-                self.loss.report(
-                    f"{wanted.topic}/{wanted.partition}: offsets from {begin} to {wanted.end - 1} cannot be read: "
-                    f"{error}",
-                    instead="what is left of them is passed over",
-                    cause=error,
-                )
+                self._passed_over(wanted, begin, error)
                 return
+            except PartitionUnavailable as error:
+                # Brokers that are away, or a topic that was deleted meanwhile: they look alike to whoever fetches.
+                try:
+                    self._cluster().refresh(wanted.topic)
+                except UnknownTopic:
+                    self._passed_over(wanted, begin, error)
+                    return
+                raise
             else:
                 return
+
+    def _passed_over(self, wanted: Range, begin: int, error: "ClientError") -> None:
+        self.loss.report(
+            f"{wanted.topic}/{wanted.partition}: offsets from {begin} to {wanted.end - 1} cannot be read: {error}",
+            instead="what is left of them is passed over",
+            cause=error,
+        )
 
     def _after_overtaken(self, wanted: Range, lost_from: int, error: "ClientError") -> int:
         first: int = getattr(error, "first_offset", wanted.end)
@@ -110,8 +121,11 @@ class Reading:
             fetch_bytes=min(self.fetch_bytes or FETCH_BYTES, FETCH_BYTES_MAX),
             parallel=1,
         )
+        cluster = self._cluster()
+        # What an earlier task saw may be long ago: a topic that is not there any more is noticed here.
+        cluster.retrying(lambda: cluster.refresh(wanted.topic))
         with read_range(
-            self._cluster(),
+            cluster,
             plan,
             wanted.partition,
             columns=self.columns,
