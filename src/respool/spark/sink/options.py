@@ -55,7 +55,7 @@ class SinkOptions:
         Raises:
             BadOption: one is unknown, or cannot be, or contradicts another.
         """
-        for name in _NAMES:
+        for name in NAMES:
             options.has(name)
         options.refuse(
             ["kafka.transactional.id"],
@@ -103,7 +103,7 @@ class SinkOptions:
 
 
 # All that are read; looked at first, so that a name with a mistake in it is told before what it leaves missing.
-_NAMES = (
+NAMES = (
     "bootstrap",
     "exactlyOnce",
     "includeHeaders",
