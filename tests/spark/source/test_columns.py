@@ -9,7 +9,8 @@ from pyspark.sql.types import StructType
 
 from respool.client.arrow.projection import Projection
 from respool.spark.options import BadOption
-from respool.spark.source.columns import ROWS_MAX, as_spark_wants, columns_of, full_schema
+from respool.spark.source.columns import columns_of, full_schema
+from respool.spark.source.shaping import ROWS_MAX, as_spark_wants
 
 
 def schema_of(ddl: str) -> StructType:

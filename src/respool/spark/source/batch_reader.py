@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from respool.spark.options import Options
-from respool.spark.source.columns import as_spark_wants, columns_of
+from respool.spark.source.columns import columns_of
 from respool.spark.source.filters import Narrowing, narrow
 from respool.spark.source.loss import Loss
 from respool.spark.source.options import BATCH_SPLIT_ROWS, SourceOptions, trigger_options_given
@@ -64,6 +64,8 @@ class BatchReader(DataSourceReader):
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        from respool.spark.source.shaping import as_spark_wants
+
         wanted: Range | None = partition.value
         if wanted is None:
             # Spark makes one of nothing when there are none.

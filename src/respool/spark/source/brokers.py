@@ -11,8 +11,6 @@ from respool.client.arrow.cluster import METADATA_VERSION, Cluster
 from respool.client.arrow.errors import BrokerUnreachable, UnknownTopic
 from respool.client.arrow.offsets import offsets_for
 from respool.client.arrow.plan import PartitionRange, ReadPlan
-from respool.client.arrow.projection import Projection
-from respool.client.arrow.stream import BatchStream, ReadSettings
 from respool.model.errors import RespoolError
 from respool.spark.options import BOOTSTRAP, BadOption
 from respool.spark.source.limits import Place
@@ -190,6 +188,10 @@ class Brokers:
         return {place: found.get(place, usual) for place in end}
 
     def _sampled(self, topic: str, ranges: tuple[PartitionRange, ...]) -> dict[Place, float]:
+        # Brings the kernels, which nothing else on the driver needs.
+        from respool.client.arrow.projection import Projection
+        from respool.client.arrow.stream import BatchStream, ReadSettings
+
         plan = ReadPlan(topic=topic, topic_id=self.cluster.topic(topic).id, ranges=ranges)
         settings = ReadSettings(isolation=self._options.isolation, fetch_bytes=SAMPLE_BYTES)
         begins = {one.partition: one.begin for one in ranges}

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from respool.spark.options import Options
-from respool.spark.source.columns import as_spark_wants, columns_of
+from respool.spark.source.columns import columns_of
 from respool.spark.source.limits import Place, is_worth_a_batch, limit_bytes, limit_offsets
 from respool.spark.source.loss import Loss
 from respool.spark.source.options import SourceOptions
@@ -134,6 +134,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- reading, on executors -----------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        from respool.spark.source.shaping import as_spark_wants
+
         wanted: Range = partition.value
         return as_spark_wants(self._reading.batches(wanted), self._schema)
 

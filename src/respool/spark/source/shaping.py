@@ -1,0 +1,93 @@
+"""The client's batches as Spark wants them: exactly its types, and 10,000 to 50,000 rows, which cost it least."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+ROWS_MIN, ROWS_MAX = 10_000, 50_000
+# Large messages are not gathered further: Spark holds a whole batch of them.
+BYTES_ENOUGH = 8 * 1024 * 1024
+
+
+def as_spark_wants(
+    batches: Iterable[pa.RecordBatch], schema: StructType
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the client's columns for this schema -> with Spark's types, in a size that it likes."""
+    target = to_arrow_schema(schema, timezone="UTC")
+    for batch in _of_good_size(batches):
+        yield _converted(batch, target)
+
+
+def _of_good_size(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= ROWS_MIN or size >= BYTES_ENOUGH:
+            yield from _sliced(held, rows)
+            held, rows, size = [], 0, 0
+    if held:
+        yield from _sliced(held, rows)
+
+
+def _sliced(held: Sequence[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    if len(held) == 1:
+        (whole,) = held
+    else:
+        (whole,) = pa.Table.from_batches(held).combine_chunks().to_batches()
+    parts = -(-rows // ROWS_MAX)
+    for number in range(parts):
+        begin, end = rows * number // parts, rows * (number + 1) // parts
+        yield whole if parts == 1 else whole.slice(begin, end - begin)
+
+
+def _converted(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    arrays = [_cast(column, one.type) for column, one in zip(batch.columns, target, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Only what the client's types need. By buffers where that is possible: kernels' first use costs imports."""
+    if column.type == kind:
+        return column
+    if pa.types.is_dictionary(column.type):
+        return column.dictionary_decode()
+    if pa.types.is_timestamp(kind):
+        return _of_numbers(kind, _numbers(column, np.int64) * 1000)
+    if pa.types.is_list(kind):
+        return _headers(column, kind)
+    return _of_numbers(kind, _numbers(column, np.int8).astype(np.int32))
+
+
+def _numbers(column: pa.Array, kind: Any) -> NDArray[Any]:
+    """Of a column without nulls."""
+    whole = np.frombuffer(column.buffers()[1], dtype=kind)
+    return whole[column.offset : column.offset + len(column)]
+
+
+def _of_numbers(kind: pa.DataType, numbers: NDArray[Any]) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def _headers(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Null where a message has none, as Spark's Kafka connector has it."""
+    element = kind.value_type
+    fields = [element.field(number) for number in range(element.num_fields)]
+    values = pa.StructArray.from_arrays(column.values.flatten(), fields=fields)
+    offsets = _numbers_of_offsets(column)
+    lacking = np.packbits(np.diff(offsets) > 0, bitorder="little")
+    return pa.Array.from_buffers(
+        kind, len(column), [pa.py_buffer(lacking), pa.py_buffer(offsets)], children=[values]
+    )
+
+
+def _numbers_of_offsets(column: pa.Array) -> NDArray[Any]:
+    whole = np.frombuffer(column.buffers()[1], dtype=np.int32)
+    return whole[column.offset : column.offset + len(column) + 1]
