@@ -1,6 +1,5 @@
 """Apache Kafka as a broker under test: one KRaft node, broker and controller, with default settings."""
 
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -9,10 +8,10 @@ from typing import BinaryIO
 from bench.broker_process import START_SECONDS_MAX, BrokerFailed, MeasuredProcess
 from bench.versus.java import BROKER_OPTIONS, java_command
 from bench.versus.kafka_jars import KafkaJars
+from bench.versus.ports import free_ports, is_accepting
 
 CLUSTER_ID = "UmVzcG9vbEJlbmNoMDAwMQ"
 POLL_SECONDS = 0.005
-CONNECT_SECONDS_MAX = 1.0
 
 
 class KafkaProcess(MeasuredProcess):
@@ -102,23 +101,3 @@ def settings_text(*, folder: Path, port: int, quorum_port: int) -> str:
         "group.initial.rebalance.delay.ms": "0",
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())
-
-
-def is_accepting(host: str, port: int) -> bool:
-    try:
-        with socket.create_connection((host, port), timeout=CONNECT_SECONDS_MAX):
-            return True
-    except OSError:
-        return False
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now. All are held until the last is found, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

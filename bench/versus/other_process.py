@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bench.broker_process import START_SECONDS_MAX, BrokerFailed, MeasuredProcess
-from bench.versus.kafka_process import POLL_SECONDS, free_ports, is_accepting
+from bench.versus.kafka_process import POLL_SECONDS
 from bench.versus.leash import LEASH
+from bench.versus.ports import free_ports, is_accepting
 
 
 class _OtherProcess(MeasuredProcess):
