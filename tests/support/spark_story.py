@@ -4,6 +4,7 @@ import pickle
 from collections.abc import Iterable
 from typing import Any
 
+import confluent_kafka as ck
 import pyarrow as pa
 from pyspark.sql.datasource import Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
@@ -58,6 +59,15 @@ class Story:
         reader = StreamReader(options, full_schema(include_headers=False))
         self._streams.append(reader)
         return Stream(reader)
+
+    def committed(self, group: str, topic: str = "rides") -> dict[int, int]:
+        """What the group has committed."""
+        consumer = ck.Consumer({"bootstrap.servers": self.broker.bootstrap, "group.id": group})
+        known = self.topics.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        places = [ck.TopicPartition(topic, number) for number in known]
+        found = {one.partition: one.offset for one in consumer.committed(places, timeout=10)}
+        consumer.close()
+        return {number: offset for number, offset in found.items() if offset >= 0}
 
     def close(self) -> None:
         for one in self._streams:

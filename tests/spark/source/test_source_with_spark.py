@@ -147,6 +147,8 @@ def test_a_query_restarts_from_its_checkpoint_and_sees_what_became_of_its_topic(
     story.write("rides", range(10, 20), to=0)
     query = Query(spark, story.broker, tmp_path, maxOffsetsPerTrigger="6")
     assert [len(batch) for batch in query.run()] == [6, 4]
+    # Where it has come is to be seen from outside, also of its last batch.
+    assert story.committed("spark-respool-rides") == {0: 10}
     story.write("rides", [20], to=0)
     story.topics.grow("rides", partitions=2)
     story.write("rides", [21], to=1)

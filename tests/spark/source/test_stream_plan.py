@@ -44,6 +44,14 @@ def test_a_vanished_topic_keeps_its_place_where_loss_is_allowed(
     assert found.position(found.ends) == {"t": TopicAt("i", {0: 7})}
 
 
+def test_a_loss_is_told_once_and_not_with_every_batch(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            between({"t": TopicAt("i", {0: 7})}, {}, fails=False)
+        between({"u": TopicAt("i", {0: 7})}, {}, fails=False)
+    assert [record.message.split()[2] for record in caplog.records] == ["'t'", "'u'"]
+
+
 def test_a_topic_that_nobody_wants_any_more_is_no_loss_and_keeps_its_place() -> None:
     found = between({"t": TopicAt("i", {0: 7})}, {}, unwanted=("t",))
     assert found.position({}) == {"t": TopicAt("i", {0: 7})}

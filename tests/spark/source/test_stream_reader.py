@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
 import respool
 from respool.spark.options import BadOption
 from respool.spark.source import stream_reader
+from respool.spark.source.brokers import Brokers
 from respool.spark.source.loss import DataLost
 from support.spark_story import Story
 
@@ -115,6 +116,25 @@ def test_available_now_ends_where_the_log_ended_when_it_began(rides: Story) -> N
     seen = [*stream.next(), *stream.next(), *stream.next()]
     assert sorted(seen) == ALL
     assert stream.next() == []
+
+
+def test_available_now_misses_no_topic_that_brokers_did_not_show_at_first(
+    rides: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = rides.stream(subscribePattern="rides.*").begin()
+    with monkeypatch.context() as patched:
+        patched.setattr(Brokers, "_matching", lambda brokers, pattern: [])
+        stream.reader.prepareForTriggerAvailableNow()
+        assert stream.next() == ALL
+    assert stream.next() == []
+
+
+def test_a_sample_of_what_is_gone_leaves_the_telling_to_those_who_read(rides: Story) -> None:
+    start = {"rides": {"offsets": {"0": 2, "1": 10}}}
+    place = ck.TopicPartition("rides", 0, 5)
+    rides.topics.admin.delete_records([place])[place].result(10)
+    with pytest.raises(DataLost, match="offsets 2 to 4"):
+        rides.stream(maxBytesPerTrigger="1g").resume(start).next()
 
 
 def test_new_partitions_are_read_from_their_first_message(rides: Story) -> None:
@@ -259,23 +279,15 @@ def test_an_open_transaction_is_waited_for_and_is_no_loss(rides: Story) -> None:
     assert committed.next() == ["after"]
 
 
-def committed_offsets(story: Story, group: str) -> dict[int, int]:
-    consumer = ck.Consumer({"bootstrap.servers": story.broker.bootstrap, "group.id": group})
-    places = [ck.TopicPartition("rides", number) for number in (0, 1)]
-    found = {one.partition: one.offset for one in consumer.committed(places, timeout=10)}
-    consumer.close()
-    return found
-
-
 def test_progress_is_shown_as_a_groups_offsets(rides: Story) -> None:
     stream = rides.stream(**{"kafka.group.id": "jobs"}).begin()
     stream.next()
     assert stream.at is not None
     stream.reader.commit(stream.at)
-    assert committed_offsets(rides, "jobs") == {0: 10, 1: 10}
+    assert rides.committed("jobs") == {0: 10, 1: 10}
     quiet = rides.stream(commitOffsets="false").resume(stream.at)
     quiet.reader.commit(stream.at)
-    assert committed_offsets(rides, "spark-respool-rides") == {0: -1001, 1: -1001}
+    assert rides.committed("spark-respool-rides") == {}
 
 
 def test_a_commit_that_fails_is_told_and_does_not_stop_the_stream(

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from respool.client.arrow.cluster import METADATA_VERSION, Cluster
-from respool.client.arrow.errors import BrokerUnreachable, UnknownTopic
+from respool.client.arrow.errors import BrokerUnreachable, ReadError, UnknownTopic
 from respool.client.arrow.offsets import offsets_for
 from respool.client.arrow.plan import PartitionRange, ReadPlan
 from respool.model.errors import RespoolError
@@ -201,7 +201,8 @@ class Brokers:
             while len(found) < len(begins):
                 try:
                     piece = stream.next_piece(max(0.0, deadline - self._monotonic()))
-                except TimeoutError:
+                except (TimeoutError, ReadError):
+                    # What is wrong with a partition is told by those who read it.
                     break
                 if piece is None:
                     break

@@ -1,11 +1,14 @@
 """Messages that should have been read and are gone: an error that says which, or a warning; `failOnDataLoss` says."""
 
 import logging
+from collections import deque
 from dataclasses import dataclass
 
 from respool.model.errors import RespoolError
 
 _log = logging.getLogger("respool.spark")
+# What this process has warned of; told once.
+_told: deque[str] = deque(maxlen=100)
 
 
 class DataLost(RespoolError):
@@ -28,4 +31,7 @@ class Loss:
             raise DataLost(
                 f"{what}. With the option failOnDataLoss = false the query goes on: {instead}"
             ) from cause
-        _log.warning("%s; failOnDataLoss is false, so: %s", what, instead)
+        if what not in _told:
+            # A stream comes by here with each micro-batch.
+            _told.append(what)
+            _log.warning("%s; failOnDataLoss is false, so: %s", what, instead)

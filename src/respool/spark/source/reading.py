@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from respool.client.arrow.cluster import Cluster
     from respool.client.arrow.errors import ClientError
 
+# Of decoded batches that wait for Spark: two fetches are enough, and an executor has many tasks.
+BUFFER_BYTES = 16 * 1024 * 1024
+
 # Python workers serve many tasks: what one has learnt of the cluster, and its connection, serves the next.
 _clusters: dict[tuple[int, ClientOptions, int], "Cluster"] = {}
 
@@ -119,6 +122,7 @@ class Reading:
         settings = ReadSettings(
             isolation=self.isolation,
             fetch_bytes=min(self.fetch_bytes or FETCH_BYTES, FETCH_BYTES_MAX),
+            buffer_bytes=BUFFER_BYTES,
             parallel=1,
         )
         cluster = self._cluster()

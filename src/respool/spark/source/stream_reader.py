@@ -90,7 +90,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = from_json(start)
-        self._latest = self._target if self._target is not None else self._ask_latest(begin)
+        self._latest = (
+            self._ask_latest(begin) if self._target is None else self._whole_target(begin)
+        )
         between = available(
             begin,
             self._latest,
@@ -158,6 +160,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             name: TopicAt(one.id, self._brokers.latest(name, one.partitions))
             for name, one in seen.items()
         }
+
+    def _whole_target(self, begin: Position) -> Position:
+        """With the topics of the checkpoint that brokers did not show when a query of Trigger.AvailableNow began."""
+        assert self._target is not None
+        unseen = [one for one in begin if one not in self._target and self._options.wanted.has(one)]
+        if unseen:
+            shown = self._ask_latest(unseen)
+            self._target = {**self._target, **{one: shown[one] for one in unseen if one in shown}}
+        return self._target
 
     def _without_cut_logs(self, between: Available, begin: Position) -> Available:
         """A log that ends before where it was read to has lost messages, unless it only seems so for a moment.
