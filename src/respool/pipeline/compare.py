@@ -77,6 +77,7 @@ def compared(live: "DataFrame", new: "DataFrame", frauds: "DataFrame | None" = N
     rows = known.persist()
     try:
         counted = _counted(rows)
+        live_histogram, new_histogram = _histograms(rows)
         return Comparison(
             both=counted["both"],
             only_live=counted["only_live"],
@@ -85,10 +86,10 @@ def compared(live: "DataFrame", new: "DataFrame", frauds: "DataFrame | None" = N
             fraud_to_live=counted["fraud_to_live"],
             fraud_to_new=counted["fraud_to_new"],
             difference_mean=counted["difference_mean"] or 0.0,
-            live_histogram=_histogram(rows, "live"),
-            new_histogram=_histogram(rows, "new"),
-            live_quality=None if frauds is None else _quality(rows, "live"),
-            new_quality=None if frauds is None else _quality(rows, "new"),
+            live_histogram=live_histogram,
+            new_histogram=new_histogram,
+            live_quality=None if frauds is None else _quality(counted, "live"),
+            new_quality=None if frauds is None else _quality(counted, "new"),
             patterns=() if frauds is None else _patterns(rows),
             differing=_differing(rows),
         )
@@ -97,44 +98,47 @@ def compared(live: "DataFrame", new: "DataFrame", frauds: "DataFrame | None" = N
 
 
 def _counted(rows: "DataFrame") -> dict[str, int]:
-    def number(condition: str) -> "Column":
-        return f.count(f.when(f.expr(condition), 1))
-
+    """All counts in one pass."""
+    conditions = {
+        "both": "both",
+        "only_live": "new is null",
+        "only_new": "live is null",
+        "fraud_to_both": "both and live_says and new_says",
+    }
+    # The two are measured by the same rides: those that both scored.
+    for who in ("live", "new"):
+        conditions |= {
+            f"fraud_to_{who}": f"both and {who}_says",
+            f"right_{who}": f"both and {who}_says and pattern is not null",
+            f"wrong_{who}": f"both and {who}_says and pattern is null",
+            f"missed_{who}": f"both and not {who}_says and pattern is not null",
+        }
     found = rows.agg(
-        number("both").alias("both"),
-        number("new is null").alias("only_live"),
-        number("live is null").alias("only_new"),
-        number("both and live_says and new_says").alias("fraud_to_both"),
-        number("both and live_says").alias("fraud_to_live"),
-        number("both and new_says").alias("fraud_to_new"),
+        *(f.count_if(f.expr(condition)).alias(name) for name, condition in conditions.items()),
         f.avg(f.abs(f.col("live") - f.col("new"))).alias("difference_mean"),
     ).collect()[0]
     return dict(found.asDict())
 
 
-def _histogram(rows: "DataFrame", who: str) -> tuple[int, ...]:
-    step = f.least(f.floor(f.col(who) * BINS), f.lit(BINS - 1)).cast("int").alias("step")
-    found = {
-        row["step"]: row["count"]
-        for row in rows.where(f.col(who).isNotNull()).groupBy(step).count().collect()
-    }
-    return tuple(found.get(number, 0) for number in range(BINS))
-
-
-def _quality(rows: "DataFrame", who: str) -> Quality:
-    """Of rides that both scored, so that the two are measured by the same."""
-    says = f.col(f"{who}_says")
-    is_one = f.col("pattern").isNotNull()
-    found = (
-        rows.where("both")
-        .agg(
-            f.count(f.when(says & is_one, 1)).alias("right"),
-            f.count(f.when(says & ~is_one, 1)).alias("wrong"),
-            f.count(f.when(~says & is_one, 1)).alias("missed"),
-        )
-        .collect()[0]
+def _quality(counted: dict[str, int], who: str) -> Quality:
+    return Quality(
+        right=counted[f"right_{who}"],
+        wrong=counted[f"wrong_{who}"],
+        missed=counted[f"missed_{who}"],
     )
-    return Quality(right=found["right"], wrong=found["wrong"], missed=found["missed"])
+
+
+def _histograms(rows: "DataFrame") -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def step(who: str) -> "Column":
+        return f.least(f.floor(f.col(who) * BINS), f.lit(BINS - 1)).cast("int").alias(who)
+
+    live, new = [0] * BINS, [0] * BINS
+    for row in rows.groupBy(step("live"), step("new")).count().collect():
+        if row["live"] is not None:
+            live[row["live"]] += row["count"]
+        if row["new"] is not None:
+            new[row["new"]] += row["count"]
+    return tuple(live), tuple(new)
 
 
 def _patterns(rows: "DataFrame") -> tuple[tuple[str, int, int, int], ...]:

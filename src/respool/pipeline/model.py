@@ -9,6 +9,7 @@ models/<name>/about.json        recipe, features, the time it was trained on, ho
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 SEED = 7
 TREES = 20
 DEPTH = 6
+WEIGHT_MAX = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +95,15 @@ def load(folder: Path) -> FraudModel:
 
 
 def found_or_trained(
-    spark: "SparkSession", settings: "PipelineSettings", events: "DataFrame", *, until_ms: int
+    spark: "SparkSession",
+    settings: "PipelineSettings",
+    events: "DataFrame",
+    *,
+    until_ms: "int | Callable[[DataFrame], int]",
 ) -> FraudModel:
     """The model of this name; if there is none, one that is trained on rides that ended before `until_ms`.
+
+    `until_ms` may be a function of the events, which is asked only if a model is to be trained.
 
     Raises:
         ModelMissing: there is none, and no truth to train one with.
@@ -108,14 +116,15 @@ def found_or_trained(
             f"there is no model {settings.model!r} in {folder.parent}, and none can be trained without the truth: "
             "give --truth FILE, as respool rides generate --truth wrote it, or the --model that is there"
         )
-    before = f.col("event_time") < f.timestamp_millis(f.lit(until_ms))
+    moment = until_ms if isinstance(until_ms, int) else until_ms(events)
+    before = f.col("event_time") < f.timestamp_millis(f.lit(moment))
     frauds = frauds_of(spark, settings.truth)
     model = train(
         finished_rides(events.where(before)),
         frauds,
         name=settings.model,
         recipe=settings.recipe,
-        until_ms=until_ms,
+        until_ms=moment,
     )
     model.save(folder)
     return model
@@ -139,15 +148,15 @@ def train(
         "ride_id", *FEATURES, f.coalesce("label", f.lit(0.0)).alias("label")
     ).persist()
     try:
-        total = data.count()
-        bad = data.where("label = 1").count()
+        counted = data.agg(f.count("*").alias("all"), f.count_if(f.col("label") == 1).alias("bad"))
+        total, bad = counted.collect()[0]
         if not 0 < bad < total:
             raise NothingToLearn(
                 f"of {total:,} finished rides before {_time(until_ms)} {bad:,} are fraud: a model needs both kinds; "
                 "is it the truth of these rides?"
             )
-        # Fraud is rare: weighed so that both kinds count alike, up to a point.
-        weight = f.when(f.col("label") == 1, min(20.0, (total - bad) / bad)).otherwise(1.0)
+        # Fraud is rare, and missing one costs more than asking an honest rider once too often: up to a point.
+        weight = f.when(f.col("label") == 1, min(WEIGHT_MAX, (total - bad) / bad)).otherwise(1.0)
         # Sorted, because a forest draws its samples by position: the same rides give the same model.
         ready = data.withColumn("weight", weight).repartition(1).sortWithinPartitions("ride_id")
         pipeline = _pipeline(recipe).fit(ready)
