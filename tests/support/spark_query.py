@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 MADE = b"made of "
-BATCH_SECONDS_MAX = 180.0
+BATCH_SECONDS_MAX = 400.0
 # Whoever dies takes a moment; what lives on shows itself by then.
 _PAUSE_SECONDS = 0.05
 

@@ -47,6 +47,8 @@ class Id:
 class ModelBroker:
     ids: dict[str, Id] = field(default_factory=dict)
     state: str | None = None
+    before: str | None = None
+    reads: int = 0
     decider: int = 0
     visible: list[Row] = field(default_factory=list)
     decided: set[Transaction] = field(default_factory=set)
@@ -67,14 +69,17 @@ class ModelBroker:
             case ReadState():
                 return None if self.state is None else SinkState.from_json(self.state)
             case ReadSummary():
-                return None if self.state is None else SinkState.from_json(self.state).summary
+                # Now and then as it was before the last change.
+                self.reads += 1
+                state = self.before if self.reads % 3 == 0 else self.state
+                return None if state is None else SinkState.from_json(state).summary
             case BecomeDecider():
                 self.decider += 1
                 return self.decider
             case WriteState(token=token, state=state):
                 if token != self.decider:
                     raise DeciderFenced("another is")
-                self.state = state.to_json()
+                self.before, self.state = self.state, state.to_json()
                 self.decided |= {one.transaction for one in state.shares}
             case ListOpen():
                 return tuple(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from respool.spark.sink.errors import (
     Superseded,
     TransactionGone,
 )
+from respool.spark.sink.state_store import DECIDER_TIMEOUT_MS, StateStore
 from respool.testing import Broker
 from support.spark_sink_query import Died, Query, options_of, rows_of
 
@@ -96,6 +98,30 @@ def test_an_abort_that_dies_anywhere_takes_nothing_back_that_counts(
         query.abort(messages, 0)
     die_at(None)
     query.batch("b", 0)
+    query.batch("b", 1)
+    assert query.values() == rows_of(0, 1)
+
+
+def test_nobody_waits_for_a_decider_that_died_in_the_middle_of_writing(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Less than the timeout of the transaction that the dead one has left open.
+    assert DECIDER_TIMEOUT_MS > 8_000
+    query = Query(
+        query.broker, options_of(query.broker, **{"kafka.default.api.timeout.ms": "8000"})
+    )
+    query.batch("a", 0)
+    messages = query.tasks("a", 1)
+    real = StateStore._point_at
+
+    def point_and_die(self: StateStore, *what: Any) -> None:
+        real(self, *what)
+        raise Died
+
+    monkeypatch.setattr(StateStore, "_point_at", point_and_die)
+    with pytest.raises(Died):
+        query.commit(messages, 1)
+    monkeypatch.setattr(StateStore, "_point_at", real)
     query.batch("b", 1)
     assert query.values() == rows_of(0, 1)
 

@@ -120,10 +120,10 @@ class BatchWriter(DataSourceArrowWriter):
     def _end_others(self, cluster: "Cluster") -> None:
         """Attempts that lost a race, and tasks that failed after they had written."""
         from respool.spark.sink.executing import end_all, open_transactions
-        from respool.spark.sink.names import job_of
+        from respool.spark.sink.names import tasks_of_job
 
         if self._options.exactly_once:
-            end_all(cluster, open_transactions(cluster, job_of(self._job)), is_commit=False)
+            end_all(cluster, open_transactions(cluster, tasks_of_job(self._job)), is_commit=False)
 
 
 def _shares(messages: Sequence[WriterCommitMessage | None]) -> "list[Share]":

@@ -1,18 +1,20 @@
 """Runs the steps of `protocol.py` against brokers."""
 
+import re
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from respool.client.arrow.cluster import Cluster, refused
 from respool.client.arrow.coordinator import Coordinator
-from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable
+from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable, UnknownTopic
 from respool.client.arrow.lane import Identity
 from respool.client.arrow.prepared import Found, PreparedTransaction, judge
 from respool.client.arrow.produce_errors import FENCED_CODES
 from respool.spark.sink.errors import DeciderFenced
-from respool.spark.sink.names import tasks_of
+from respool.spark.sink.names import STATE_TOPIC, tasks_of
 from respool.spark.sink.protocol import (
     BecomeDecider,
     Effect,
@@ -152,10 +154,12 @@ def has_time(seen: Any, *, now_ms: int) -> bool:
     return bool(timeout_ms - age_ms >= min(timeout_ms * TIME_LEFT_SHARE, TIME_LEFT_MS_MAX))
 
 
-def open_transactions(cluster: Cluster, prefix: str) -> tuple[Transaction, ...]:
-    """Those whose id begins so. A broker that does not answer is passed over: others will have its transactions."""
+def open_transactions(cluster: Cluster, wanted: re.Pattern[str]) -> tuple[Transaction, ...]:
+    """Those with such ids. A broker that does not answer is passed over: others will have its transactions."""
     names: set[str] = set()
-    cluster.retrying(lambda: cluster.coordinator(prefix, is_transaction=True))
+    with suppress(UnknownTopic):
+        # Asked for any topic, brokers tell who they are.
+        cluster.retrying(lambda: cluster.refresh(STATE_TOPIC))
     for broker in cluster.brokers:
         try:
             reply = cluster.request(
@@ -174,7 +178,7 @@ def open_transactions(cluster: Cluster, prefix: str) -> tuple[Transaction, ...]:
         names |= {
             str(one.transactional_id)
             for one in reply.transaction_states
-            if str(one.transactional_id).startswith(prefix)
+            if wanted.fullmatch(str(one.transactional_id))
         }
     seen = _each(sorted(names), lambda name: _describe(cluster, name))
     return tuple(one for one in seen if one is not None)

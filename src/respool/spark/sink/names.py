@@ -5,6 +5,8 @@ never shared by two attempts of a task (speculation and retries must not fence e
 that Spark has given up for lost, but that lives, would have to sleep through `LANES` batches to disturb another.
 """
 
+import re
+
 from respool.spark.sink.protocol import Place
 
 # Where the states of all sinks are; compacted, so that each stays.
@@ -22,19 +24,19 @@ def decider_of(sink: str) -> str:
     return f"{sink}-decides"
 
 
-def tasks_of(sink: str) -> str:
-    """How the transactional ids of all tasks of a sink begin."""
-    return f"{sink}-task-"
+def tasks_of(sink: str) -> re.Pattern[str]:
+    """The transactional ids of all tasks of a sink; and of no other, though its name may begin with this one's."""
+    return re.compile(rf"{re.escape(sink)}-task-[0-9a-z]+-\d+-\d+-\d+")
 
 
 def transactional_id(sink: str, place: Place, attempt: int) -> str:
-    run = place.run.replace("-", "")[:_RUN_LETTERS]
-    return f"{tasks_of(sink)}{run}-{place.batch % LANES}-{place.task}-{attempt}"
+    run = place.run.replace("-", "").lower()[:_RUN_LETTERS]
+    return f"{sink}-task-{run}-{place.batch % LANES}-{place.task}-{attempt}"
 
 
-def job_of(job: str) -> str:
-    return f"spark-job-{job}"
+def tasks_of_job(job: str) -> re.Pattern[str]:
+    return re.compile(rf"spark-job-{re.escape(job)}-\d+-\d+")
 
 
 def job_transactional_id(job: str, task: int, attempt: int) -> str:
-    return f"{job_of(job)}-{task}-{attempt}"
+    return f"spark-job-{job}-{task}-{attempt}"

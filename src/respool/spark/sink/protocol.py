@@ -50,12 +50,15 @@ SWEEP_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ReadSummary:
-    """-> Summary | None"""
+    """-> Summary | None, at once: of the state as it was before a change that has not come to its end everywhere.
+
+    It may be one whose decider has died in the middle. To wait for that would take as long as its timeout.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ReadState:
-    """-> SinkState | None"""
+    """-> SinkState | None. Only after `BecomeDecider`, which brings all changes to an end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +181,6 @@ def join(place: Place) -> Generator[Effect, Any, Part]:
             return WriteRows()
         if place.batch == summary.batch and not summary.has_lost:
             return AlreadyIn()
-        state: SinkState | None = yield ReadState()
-        if state is not None and state.run == place.run:
-            return _part(state, place)
     for _ in range(TAKE_OVER_TRIES):
         try:
             state = yield from _take_over(place)

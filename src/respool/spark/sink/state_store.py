@@ -62,29 +62,29 @@ class StateStore:
     # Reading.
 
     def summary(self) -> Summary | None:
-        """As much as tasks need, in one request; None also when the offset has been forgotten."""
-        found = self._pointer()
+        """As much as tasks need, in one request; None also when the offset has been forgotten.
+
+        A change that is under way is not waited for: its decider may be dead.
+        """
+        found = self._pointer(is_settled=False)
         if found is None:
             return None
         _, text = found
         return _summary_in(text)
 
     def state(self) -> SinkState | None:
-        found = self._pointer()
+        found = self._pointer(is_settled=True)
         if found is None:
-            return self._last_in_topic(0)
+            return self._last_in_topic()
         offset, text = found
-        whole = _state_in(text)
-        if whole is not None:
-            return whole
-        state = self._last_in_topic(offset)
+        state = _state_in(text) or self._at(offset) or self._last_in_topic()
         if state is None:
             raise StateDamaged(
-                f"{STATE_TOPIC} has no state of {self._sink} from offset {offset} on, where it should be"
+                f"{STATE_TOPIC} has no state of {self._sink}, which should be at offset {offset}"
             )
         return state
 
-    def _pointer(self) -> tuple[int, str] | None:
+    def _pointer(self, *, is_settled: bool) -> tuple[int, str] | None:
         reply = self._group.ask(
             Api.OFFSET_FETCH,
             _OFFSET_FETCH_VERSION,
@@ -95,7 +95,7 @@ class StateStore:
                         "topics": [{"name": STATE_TOPIC, "partition_indexes": [_PARTITION]}],
                     }
                 ],
-                "require_stable": True,
+                "require_stable": is_settled,
             },
             doing=f"the state of {self._sink}",
             code_of=_offset_code,
@@ -106,13 +106,22 @@ class StateStore:
             return None
         return int(one.committed_offset), str(one.metadata or "")
 
-    def _last_in_topic(self, offset: int) -> SinkState | None:
-        """The latest committed record of this sink, looked for from an offset on."""
+    def _at(self, offset: int) -> SinkState | None:
+        """The state at this offset, which is committed, since the offset is, whatever others have open."""
+        records, _, _ = self._fetch(offset, is_committed=False)
+        for record in records:
+            if record.offset == offset and record.key == self._sink.encode() and record.value:
+                return SinkState.from_json(record.value)
+        return None
+
+    def _last_in_topic(self) -> SinkState | None:
+        """The latest committed record of this sink."""
         found: Record | None = None
         key = self._sink.encode()
+        offset = 0
         try:
             while True:
-                records, next_offset, end = self._fetch(offset)
+                records, next_offset, end = self._fetch(offset, is_committed=True)
                 for record in records:
                     if record.key == key:
                         found = record
@@ -121,19 +130,20 @@ class StateStore:
                 offset = next_offset
         except UnknownTopic:
             return None
-        if found is None or found.value is None:
-            return None
-        return SinkState.from_json(found.value)
+        return None if found is None or found.value is None else SinkState.from_json(found.value)
 
-    def _fetch(self, offset: int) -> tuple[list[Record], int, int]:
-        """Committed records from there on, where to go on, and where they end."""
+    def _fetch(self, offset: int, *, is_committed: bool) -> tuple[list[Record], int, int]:
+        """Records from there on, where to go on, and where they end."""
 
         def attempt() -> tuple[list[Record], int, int]:
             leader = self._cluster.refresh(STATE_TOPIC).leader_of(_PARTITION)
             if leader is None:
                 raise BrokerUnreachable(f"nobody leads {STATE_TOPIC}/{_PARTITION}")
             reply = self._cluster.request(
-                leader.broker, Api.FETCH, _FETCH_VERSION, _fetch_fields(offset)
+                leader.broker,
+                Api.FETCH,
+                _FETCH_VERSION,
+                _fetch_fields(offset, is_committed=is_committed),
             )
             if reply.error_code:
                 raise refused(f"reading {STATE_TOPIC}", reply.error_code)
@@ -146,7 +156,7 @@ class StateStore:
                 (int(each.producer_id), int(each.first_offset))
                 for each in one.aborted_transactions or ()
             }
-            records, next_offset = _committed(bytes(one.records or b""), aborted, offset)
+            records, next_offset = _records(bytes(one.records or b""), aborted, offset)
             return records, next_offset, int(one.last_stable_offset)
 
         return self._cluster.retrying(attempt)
@@ -314,7 +324,7 @@ def _offset_code(reply: Any) -> Any:
     return 0 if int(one.error_code) == _UNKNOWN_TOPIC else one.error_code
 
 
-def _fetch_fields(offset: int) -> dict[str, Any]:
+def _fetch_fields(offset: int, *, is_committed: bool) -> dict[str, Any]:
     partition = {
         "partition": _PARTITION,
         "current_leader_epoch": -1,
@@ -328,7 +338,7 @@ def _fetch_fields(offset: int) -> dict[str, Any]:
         "max_wait": 100,
         "min_bytes": 1,
         "max_bytes": 4 * 1024 * 1024,
-        "isolation_level": 1,
+        "isolation_level": int(is_committed),
         "session_id": 0,
         "session_epoch": -1,
         "topics": [{"topic": STATE_TOPIC, "partitions": [partition]}],
@@ -337,8 +347,8 @@ def _fetch_fields(offset: int) -> dict[str, Any]:
     }
 
 
-def _committed(data: bytes, aborted: set[tuple[int, int]], offset: int) -> tuple[list[Record], int]:
-    """Records of transactions that were not aborted, from this offset on; and the offset after the last batch."""
+def _records(data: bytes, aborted: set[tuple[int, int]], offset: int) -> tuple[list[Record], int]:
+    """Records, but for those of aborted transactions, from this offset on; and the offset after the last batch."""
     found: list[Record] = []
     next_offset = offset
     for position, header in walk_batches(data):
