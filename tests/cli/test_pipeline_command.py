@@ -1,0 +1,81 @@
+"""`respool pipeline`: what is refused before Spark is started, and how Spark's long tales become a line."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from cli.running import Run
+from respool.cli import pipeline
+from respool.cli.errors import ExitCode
+from respool.cli.pipeline_run import cause_of
+from respool.pipeline.jobs import JOBS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["brass"], "there is no job 'brass'"),
+        (["bronze", "bronze"], "bronze is given twice"),
+        (["replay-fraud", "--continuous"], "ends where its window does"),
+        (["gold", "--window", "soon"], "--window"),
+        (["gold", "--lateness", "0s"], "more than nothing"),
+        (["replay-fraud", "--days", "0"], "--days 0"),
+        (["replay-fraud", "--until", "someday"], "--until"),
+        (["fraud", "--model", "../v1"], "--model '../v1'"),
+        (["gold", "--conf", "spark.x"], "is not NAME=VALUE"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(run: Run, arguments: list[str], words: str) -> None:
+    ended = run("pipeline", "run", *arguments)
+    assert ended.code == ExitCode.USAGE
+    assert words in ended.err
+
+
+def test_a_truth_that_is_not_there_is_not_found(run: Run, tmp_path: Path) -> None:
+    ended = run("pipeline", "run", "fraud", "--truth", str(tmp_path / "none.parquet"))
+    assert ended.code == ExitCode.NOT_FOUND
+    assert "none.parquet" in ended.err
+
+
+def test_nobody_at_the_address_is_told_before_spark_is_started(run: Run, tmp_path: Path) -> None:
+    ended = run("pipeline", "run", "bronze", "-b", "127.0.0.1:1", "--data", str(tmp_path / "lake"))
+    assert ended.code == ExitCode.UNREACHABLE
+
+
+def test_a_missing_extra_names_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(name: str) -> object:
+        return None if name == "deltalake" else find_spec(name)
+
+    monkeypatch.setattr(pipeline, "find_spec", found)
+    ended = run("pipeline", "run", "bronze")
+    assert ended.code == ExitCode.FAILED
+    assert "this command needs deltalake" in ended.err
+    assert "pip install 'respool[pipeline]'" in ended.err
+
+
+def test_without_tables_a_report_says_what_to_run(run: Run, tmp_path: Path) -> None:
+    ended = run("pipeline", "report", "--data", str(tmp_path))
+    assert ended.code == ExitCode.NOT_FOUND
+    assert "respool pipeline run bronze" in ended.err
+
+
+def test_help_names_every_job(run: Run) -> None:
+    ended = run("pipeline", "run", "--help")
+    assert all(name in ended.out for name in JOBS)
+
+
+def test_the_cause_is_the_last_python_error_in_what_spark_tells() -> None:
+    told = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):\n"
+        '  File "x.py", line 71, in initialOffset\n'
+        "respool.client.arrow.errors.UnknownTopic: there is no topic 'rides'\n"
+        " SQLSTATE: 38000\n"
+        "=== Streaming Query ===\n"
+        "Identifier: bronze [id = 1]\n"
+    )
+    assert cause_of(told) == "there is no topic 'rides' (UnknownTopic)"
+    assert cause_of("org.apache.spark.SparkException: Job aborted.\n\tat x") == (
+        "org.apache.spark.SparkException: Job aborted."
+    )
+    assert cause_of("\n") == "Spark failed without a word"
