@@ -8,7 +8,7 @@ LOCK   := requirements/dev.txt
 .PHONY: help setup demo serve test lint format fuzz sim interop-spark bench bench-kafka lock clean
 
 help:
-	@echo "make demo    a broker, rides, two groups at two speeds, kills survived, rides charged once, one rewound by time"
+	@echo "make demo    a broker, rides, two groups at two speeds, kills survived, rides charged once, one rewound by time; then Spark"
 	@echo "make serve   run a broker on 127.0.0.1:9092, data in ./respool-data"
 	@echo "make test    the whole test suite"
 	@echo "make lint    ruff, mypy --strict, import floors"
