@@ -12,7 +12,6 @@ from bench.versus.cache import CACHE_FOLDER
 
 POM = Path(__file__).with_name("pom.xml")
 FETCH_SECONDS_MAX = 900.0
-LAST_LINES = 5
 _BROKER_JAR = re.compile(r"kafka_2\.13-(\d+(?:\.\d+)*)\.jar")
 
 
@@ -99,6 +98,9 @@ def _run_maven(folder: Path, version: str | None) -> None:
         "mvn",
         "--batch-mode",
         "--quiet",
+        "-Dstyle.color=never",
+        # Also when it failed a moment ago.
+        "--update-snapshots",
         "--file",
         str(POM),
         "dependency:copy-dependencies",
@@ -113,8 +115,8 @@ def _run_maven(folder: Path, version: str | None) -> None:
     except subprocess.TimeoutExpired:
         raise KafkaUnavailable(f"mvn fetched no Kafka in {FETCH_SECONDS_MAX:.0f} s") from None
     if done.returncode:
-        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[:LAST_LINES])
+        said = next(iter((done.stdout + done.stderr).strip().splitlines()), "nothing")
         raise KafkaUnavailable(
             "Maven Central cannot be reached, or does not have it. "
-            f"mvn ended with exit code {done.returncode}:\n{said}"
+            f"mvn ended with exit code {done.returncode}: {said}"
         )

@@ -26,8 +26,9 @@ def run(arena: Arena, contenders: Contenders) -> None:
                 contender,
                 lambda contender=contender, topic=topic: _follow(arena, contender, topic),  # type: ignore[misc]
             )
-    for _, contender in turns(contenders.all, rounds=arena.sizes.rounds):
-        _catch_up(arena, contender)
+    if not arena.sizes.is_quick:
+        for _, contender in turns(contenders.all, rounds=arena.sizes.rounds):
+            _catch_up(arena, contender)
     arena.finish_family(FAMILY)
 
 
