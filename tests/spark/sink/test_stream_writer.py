@@ -283,3 +283,16 @@ def test_without_exactly_once_rows_are_seen_at_once() -> None:
         query.commit(messages, 0)
         query.abort(messages, 0)
         assert query.values() == rows_of(0)
+
+
+def test_a_query_that_lay_still_for_weeks_goes_on_where_it_was() -> None:
+    with Broker(topics={"out": {"partitions": 2, "retention.ms": -1}}) as broker:
+        query = Query(broker, options_of(broker))
+        query.batch("a", 0)
+        query.batch("a", 1)
+        # The group's offset and the tasks' transactional ids are forgotten by then; the topic is not.
+        broker.clock.advance(weeks=3)
+        with pytest.raises(CheckpointBehind):
+            query.task("b", 0, 0)
+        query.batch("b", 2)
+        assert query.values() == rows_of(0, 1, 2)

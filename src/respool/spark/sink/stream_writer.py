@@ -25,7 +25,7 @@ from respool.spark.sink.protocol import (
     join,
     mismatch,
 )
-from respool.spark.sink.state import Share
+from respool.spark.sink.state import Extent, Share
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,12 +125,8 @@ def write_task(
     if isinstance(part, WriteAgain) and (share is None or share.extent != part.expected):
         # The driver would refuse it, too; told here, it is this task's error.
         _take_back(options, share)
-        raise mismatch(
-            place.batch,
-            place.task,
-            part.expected,
-            measure(iter(()), options, columns) if share is None else share.extent,
-        )
+        found = Extent() if share is None else share.extent
+        raise mismatch(place.batch, place.task, part.expected, found)
     return message(0 if share is None else share.extent.rows, share)
 
 
