@@ -12,6 +12,8 @@ from bench.versus.cache import CACHE_FOLDER
 
 POM = Path(__file__).with_name("pom.xml")
 FETCH_SECONDS_MAX = 900.0
+# What Maven prints even where nobody sees colours.
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _BROKER_JAR = re.compile(r"kafka_2\.13-(\d+(?:\.\d+)*)\.jar")
 
 
@@ -98,7 +100,6 @@ def _run_maven(folder: Path, version: str | None) -> None:
         "mvn",
         "--batch-mode",
         "--quiet",
-        "-Dstyle.color=never",
         # Also when it failed a moment ago.
         "--update-snapshots",
         "--file",
@@ -115,8 +116,8 @@ def _run_maven(folder: Path, version: str | None) -> None:
     except subprocess.TimeoutExpired:
         raise KafkaUnavailable(f"mvn fetched no Kafka in {FETCH_SECONDS_MAX:.0f} s") from None
     if done.returncode:
-        said = next(iter((done.stdout + done.stderr).strip().splitlines()), "nothing")
+        said = _COLOUR.sub("", done.stdout + done.stderr).strip().splitlines()[:1]
         raise KafkaUnavailable(
             "Maven Central cannot be reached, or does not have it. "
-            f"mvn ended with exit code {done.returncode}: {said}"
+            f"mvn ended with exit code {done.returncode}: {''.join(said) or 'no reason'}"
         )
