@@ -420,7 +420,7 @@ def markers(broker: RunningBroker, topic: str, partition: int = 0) -> list[EndTr
     """All ends of transactions in the partition's log."""
     log = broker.broker.partitions.find(topic, partition).log
     data = log.read(log.log_start, max_offset=log.log_end, bytes_max=1 << 24, at_least_one=True)
-    found = [read_marker(batch) for batch in batches_of(data) if batch.header.is_control]
+    found = [read_marker(batch) for batch in batches_of(bytes(data)) if batch.header.is_control]
     return [one for one in found if one is not None]
 
 

@@ -356,7 +356,7 @@ def test_closing_does_not_pull_the_file_from_under_a_reader(
     fd = fd_of(log)
     reading, closed = threading.Event(), threading.Event()
     whole = os.pread
-    got: list[bytes] = []
+    got: list[bytes | memoryview] = []
 
     def slow(fd: int, size: int, position: int) -> bytes:
         reading.set()

@@ -355,8 +355,9 @@ class LogWorld:
         assert parts == [one.data for one in self.batches if one.last_offset >= self.log_start]
 
     @staticmethod
-    def whole_batches(data: bytes) -> list[bytes]:
-        found, at = [], 0
+    def whole_batches(read: bytes | memoryview) -> list[bytes]:
+        data, at = bytes(read), 0
+        found = []
         while len(data) - at >= 61 and at + read_header(data, at).size <= len(data):
             size = read_header(data, at).size
             found.append(data[at : at + size])
@@ -369,8 +370,10 @@ class LogWorld:
         """One read, against the list."""
 
         def read() -> bytes:
-            return self.log.read(
-                offset, max_offset=max_offset, bytes_max=bytes_max, at_least_one=at_least_one
+            return bytes(
+                self.log.read(
+                    offset, max_offset=max_offset, bytes_max=bytes_max, at_least_one=at_least_one
+                )
             )
 
         if not self.log_start <= offset <= self.log_end:

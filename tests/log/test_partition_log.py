@@ -21,8 +21,9 @@ from respool.records.build import NewRecord, build_batch
 
 
 def read(world: LogWorld, offset: int, *, bytes_max: int = 10**6, one: bool = True) -> bytes:
-    return world.log.read(
-        Offset(offset), max_offset=world.log_end, bytes_max=bytes_max, at_least_one=one
+    log = world.log
+    return bytes(
+        log.read(Offset(offset), max_offset=log.log_end, bytes_max=bytes_max, at_least_one=one)
     )
 
 
@@ -300,7 +301,7 @@ def test_a_read_does_not_wait_for_the_disk_when_told_not_to() -> None:
     path = world.log._parts.segments.active.path
     world.disk.make_cold(path)
 
-    def read_cached() -> bytes:
+    def read_cached() -> bytes | memoryview:
         return world.log.read(
             Offset(0), max_offset=world.log_end, bytes_max=999, at_least_one=True, cached_only=True
         )

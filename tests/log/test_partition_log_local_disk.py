@@ -61,7 +61,7 @@ class RealLog:
             at = 0
             while len(data) - at >= 61 and at + read_header(data, at).size <= len(data):
                 header = read_header(data, at)
-                yield data[at : at + header.size]
+                yield bytes(data[at : at + header.size])
                 at += header.size
                 offset = header.next_offset
 
@@ -200,7 +200,7 @@ def test_readers_in_other_threads_see_whole_batches_while_the_log_changes(tmp_pa
         at, number = 0, offset
         while len(data) - at >= 61 and at + read_header(data, at).size <= len(data):
             size = read_header(data, at).size
-            check_batch(number, data[at : at + size])
+            check_batch(number, bytes(data[at : at + size]))
             number += 1
             at += size
         assert number <= max_offset

@@ -12,7 +12,11 @@ _LAST_OFFSET_DELTA_AT = 23
 
 
 def aborted_among(
-    log: PartitionLog, offset: Offset, records: bytes | TailBatches, *, cached_only: bool
+    log: PartitionLog,
+    offset: Offset,
+    records: bytes | memoryview | TailBatches,
+    *,
+    cached_only: bool,
 ) -> list[tuple[int, int]]:
     """Producer id and first offset of each transaction with aborted records from `offset` on in these.
 
@@ -26,7 +30,7 @@ def aborted_among(
     return [(one.producer_id, one.first_offset) for one in found]
 
 
-def end_of(records: bytes) -> Offset:
+def end_of(records: bytes | memoryview) -> Offset:
     """The offset after the last whole batch; the first one is whole."""
     # Only the three fields that are needed: this is done for every batch that a read_committed reader gets.
     position, size = 0, len(records)

@@ -57,7 +57,7 @@ class PartitionRead:
                 preferred_read_replica=preferred,
             )
         diverging = diverging_epoch(log, target)
-        records: bytes | TailBatches = b""
+        records: bytes | memoryview | TailBatches = b""
         aborted: list[tuple[int, int]] | None = [] if self._read_committed else None
         if diverging is None and not self._is_at_end(log, target):
             records = self._records(
@@ -98,7 +98,7 @@ class PartitionRead:
         bytes_max: int,
         is_first: bool,
         cached_only: bool,
-    ) -> bytes | TailBatches:
+    ) -> bytes | memoryview | TailBatches:
         # Who reads in another thread came here before, and found that it is not in memory.
         if cached_only and self._version >= ZSTD_FROM_FETCH_VERSION:
             tail = log.read_tail(
@@ -123,7 +123,7 @@ class PartitionRead:
         """A follower that has everything, as nearly always."""
         return self._reader.read_to is ReadTo.END and target.fetch_offset == log.log_end
 
-    def _check_codec(self, records: bytes) -> None:
+    def _check_codec(self, records: bytes | memoryview) -> None:
         if self._version >= ZSTD_FROM_FETCH_VERSION or len(records) < HEADER_BYTES:
             return
         if read_header(records).codec_bits == Codec.ZSTD:

@@ -176,7 +176,7 @@ def _batch(
     return RecordBatch(read_header(data), data)
 
 
-def _batches(data: bytes) -> Iterator[RecordBatch]:
+def _batches(data: bytes | memoryview) -> Iterator[RecordBatch]:
     view = memoryview(data)
     for position, header in walk_batches(data):
         yield RecordBatch(header, view[position : position + header.size])

@@ -79,7 +79,7 @@ class LocalLogFile:
             raise failure("append", self._path, error) from error
         self._size = size + written
 
-    def read(self, position: int, size: int, *, cached_only: bool = False) -> bytes:
+    def read(self, position: int, size: int, *, cached_only: bool = False) -> bytes | memoryview:
         assert position >= 0
         assert size >= 0
         descriptor = self._descriptor
@@ -136,7 +136,9 @@ class LocalLogFile:
         except OSError as error:
             self._failed = f"a half-written append could not be cut off: {error.strerror}"
 
-    def _read_cached(self, descriptor: Descriptor, position: int, wanted: int) -> bytes:
+    def _read_cached(
+        self, descriptor: Descriptor, position: int, wanted: int
+    ) -> bytes | memoryview:
         buffer = bytearray(wanted)
         try:
             got = os.preadv(descriptor.fd, [buffer], position, _NOWAIT)
@@ -149,8 +151,8 @@ class LocalLogFile:
             return _read_all(descriptor.fd, position, wanted)
         if got < wanted:
             raise NotCached(f"{self._path}: {got} of {wanted} bytes at {position}")
-        # The copy costs 20 us per MiB: only a bytearray can be read into with flags, and callers were promised bytes.
-        return bytes(buffer)
+        # Only a bytearray can be read into with flags; nobody else has this one. A copy would cost 25 us per MB.
+        return memoryview(buffer).toreadonly()
 
 
 class LocalMappedFile:

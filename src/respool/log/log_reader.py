@@ -57,7 +57,7 @@ class LogReader:
         at_least_one: bool,
         cached_only: bool = False,
         with_empty: bool = False,
-    ) -> bytes:
+    ) -> bytes | memoryview:
         """Batches as they are stored, from the one that holds `offset` on: that may begin before it.
 
         Where that one is gone, or compaction left no record of it, from the next that has records. A follower asks

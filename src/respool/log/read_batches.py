@@ -18,7 +18,7 @@ def read_batches(
     at_least_one: bool,
     cached_only: bool,
     with_empty: bool = False,
-) -> bytes:
+) -> bytes | memoryview:
     """The batches in [offset, max_offset), both of which the segments reach; see `PartitionLog.read`.
 
     `end` and `synced` are points already known: one of them is where most readers stop.

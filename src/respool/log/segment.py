@@ -333,7 +333,7 @@ class Segment:
             return self.base_offset
         return self._index_source.walk_tail(self.indexes(), self.file, self.size)[0]
 
-    def read(self, position: int, size: int, *, cached_only: bool = False) -> bytes:
+    def read(self, position: int, size: int, *, cached_only: bool = False) -> bytes | memoryview:
         """Exactly these bytes.
 
         Raises:

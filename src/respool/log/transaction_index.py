@@ -43,7 +43,7 @@ def encode_aborted(transactions: Iterable[AbortedTransaction]) -> bytes:
     return b"".join([_ENTRY.pack(_VERSION, *one) for one in transactions])
 
 
-def decode_aborted(data: bytes, path: str) -> list[AbortedTransaction]:
+def decode_aborted(data: bytes | memoryview, path: str) -> list[AbortedTransaction]:
     """Read whole entries.
 
     Raises:

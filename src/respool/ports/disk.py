@@ -43,8 +43,8 @@ class LogFile(Protocol):
         """
         ...
 
-    def read(self, position: int, size: int, *, cached_only: bool = False) -> bytes:
-        """Return up to `size` bytes; fewer only at the end of the file.
+    def read(self, position: int, size: int, *, cached_only: bool = False) -> bytes | memoryview:
+        """Return up to `size` bytes; fewer only at the end of the file. Nobody changes them while they are looked at.
 
         Raises:
             NotCached: `cached_only`, and the bytes would have to come from the disk.

@@ -180,7 +180,7 @@ class _TroubledLogFile:
         self._disk.check("append", self.path, takes_room=True)
         self._inner.append(buffers)
 
-    def read(self, position: int, size: int, *, cached_only: bool = False) -> bytes:
+    def read(self, position: int, size: int, *, cached_only: bool = False) -> bytes | memoryview:
         self._disk.check("read", self.path)
         return self._inner.read(position, size, cached_only=cached_only)
 

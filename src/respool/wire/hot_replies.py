@@ -64,7 +64,7 @@ class FetchedPartition(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    records: bytes | Pieces
+    records: bytes | memoryview | Pieces
     # Producer id and first offset of each aborted transaction in the range; None when nobody asked for them.
     aborted: Sequence[tuple[int, int]] | None = None
     preferred_read_replica: int = -1
@@ -159,7 +159,7 @@ def encode_fetch_reply(
             records = partition.records
             if records:
                 buffers.append(b"".join(pieces))
-                if isinstance(records, bytes):
+                if isinstance(records, bytes | memoryview):
                     buffers.append(records)
                 else:
                     buffers += records.buffers

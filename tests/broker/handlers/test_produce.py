@@ -58,7 +58,9 @@ def send(
 def stored(broker: RunningBroker, topic: str = "rides") -> bytes:
     partition = broker.broker.partitions.find(topic, 0)
     log = partition.log
-    return log.read(log.log_start, max_offset=log.log_end, bytes_max=1 << 20, at_least_one=True)
+    return bytes(
+        log.read(log.log_start, max_offset=log.log_end, bytes_max=1 << 20, at_least_one=True)
+    )
 
 
 @pytest.fixture

@@ -55,8 +55,11 @@ def send(broker: RunningBroker, records: bytes, *, acks: int = -1) -> Any:
 
 def stored(broker: RunningBroker) -> bytes:
     log = broker.broker.partitions.find("rides", 0).log
-    return log.read(
-        log.log_start, max_offset=log.log_end, bytes_max=1 << 20, at_least_one=True, with_empty=True
+    end = log.log_end
+    return bytes(
+        log.read(
+            log.log_start, max_offset=end, bytes_max=1 << 20, at_least_one=True, with_empty=True
+        )
     )
 
 
