@@ -27,7 +27,7 @@ def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
     assert "negative_fare" in tables
     assert '"model":"v1"' in scored
     assert re.search(r"replay-fraud\tagreement\t0\.\d+", replayed)
-    assert "warehouse\tevents read\t12000" in warehouse
+    assert "warehouse\toffsets read\t12000" in warehouse
     assert (tmp_path / "lake" / "reports" / "pipeline.html").exists()
 
 

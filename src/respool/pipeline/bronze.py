@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from respool.pipeline.tables import Commit, Table
 
 JOB = "bronze"
+GROUP = "pipeline-bronze"
 
 
 def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
@@ -50,7 +51,7 @@ def start(
         readers = topics.readers(settings, settings.topic)
         tell.rows(add_batch(bronze, batch, readers=readers).rows)
 
-    stream = topics.read_stream(spark, settings, settings.topic)
+    stream = topics.read_stream(spark, settings, settings.topic, group=GROUP)
     writer = stream.writeStream.foreachBatch(add)
     return started(writer, JOB, settings.checkpoint_path(JOB), every_ms=every_ms)
 

@@ -22,12 +22,18 @@ _TOPIC_EXISTS = 36
 _CREATE_S = 30
 
 
-def read_stream(spark: "SparkSession", settings: "PipelineSettings", topic: str) -> "DataFrame":
-    """From the start of the log on, or from where the query's checkpoint stands."""
+def read_stream(
+    spark: "SparkSession", settings: "PipelineSettings", topic: str, *, group: str
+) -> "DataFrame":
+    """From the start of the log on, or from where the query's checkpoint stands.
+
+    The group is for people: `respool group lag` shows how far the query is. It goes by its checkpoint.
+    """
     return (
         spark.readStream.format(FORMAT)
         .options(**_common(settings, topic))
         .option("startingOffsets", "earliest")
+        .option("kafka.group.id", group)
         .option("maxOffsetsPerTrigger", str(settings.rows_per_batch))
         .load()
     )

@@ -42,7 +42,7 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
         known = None if settings.from_start else delta.transaction_version(reader)
         # What was deleted by now cannot be read any more.
         start[number] = max(first[number], known or 0)
-    counts = {"events read": 0, "rides written": 0}
+    counts = {"offsets read": 0, "rides written": 0}
     for begin, end in steps(start, last, settings.rows_per_batch):
         tell.step("warehouse: events to rides")
         rows = topics.read_between(spark, settings, settings.topic, start=begin, end=end)
@@ -51,7 +51,7 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
         }
         counts["rides written"] += load(spark, rides, rows, settings, positions=positions).rows
         number = sum(end.values()) - sum(begin.values())
-        counts["events read"] += number
+        counts["offsets read"] += number
         tell.rows(number)
     counts["rides in the table"] = rides.delta().count()
     return Outcome(job=JOB, counts=counts)
@@ -86,6 +86,7 @@ def load(
 
     events = sound(judged(rows, replace(settings, lateness_ms=_NEVER_LATE_MS)))
     new = folded(events).persist()
+    merged = None
     try:
         old = rides.read(spark)
         # Rides in work may have a row already, of any day: the day of a ride is that of its first event.
@@ -103,6 +104,8 @@ def load(
         return rides.replace(whole, partitions=days, positions=positions)
     finally:
         new.unpersist()
+        if merged is not None:
+            merged.unpersist()
 
 
 def folded(events: "DataFrame") -> "DataFrame":
