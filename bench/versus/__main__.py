@@ -13,9 +13,10 @@ from typing import NoReturn
 
 from confluent_kafka import KafkaException
 
-from bench.broker_process import BENCH_FOLDER, ROOT, BrokerFailed
+from bench.broker_process import BENCH_FOLDER, ROOT, BrokerFailed, free_bytes
 from bench.load_client import LoadFailed
 from bench.requests import RequestFailed
+from bench.scale import GB, size_text
 from bench.versus import (
     columnar_rows,
     consume_rows,
@@ -38,8 +39,9 @@ from bench.versus.perf_output import UnknownOutput
 from bench.versus.results import Results
 from bench.versus.sizes import FULL, QUICK
 from bench.versus.terminal import console_for, show
+from bench.versus.warm_up import warm_up
 
-# In this order: idle brokers are those that did nothing yet.
+# In this order.
 FAMILIES: dict[str, Callable[[Arena, Contenders], None]] = {
     "idle": idle_rows.run,
     "produce": produce_rows.run,
@@ -52,6 +54,8 @@ FAMILIES: dict[str, Callable[[Arena, Contenders], None]] = {
     "columnar": columnar_rows.run,
     "others": other_rows.run,
 }
+# Of brokers that did nothing yet.
+COLD = {"idle"}
 START = "start"
 NAMES = (*FAMILIES, START)
 # Their clients bound them more than brokers do; `--only` has them also when it is quick.
@@ -79,6 +83,10 @@ def main() -> None:
         progress.print(f"Nothing was measured: {error}", markup=False)
         sys.exit(EXIT_NO_KAFKA)
     sizes = QUICK if options.quick else FULL
+    if free_bytes() < sizes.disk_bytes_min:
+        sys.exit(
+            f"this wants {size_text(sizes.disk_bytes_min)} of free disk, there are {free_bytes() / GB:.1f} GB"
+        )
     results = Results(head=dict(head_of(jars, sizes, _command(options))))
     arena = Arena(jars=jars, sizes=sizes, results=results, console=progress)
     folder = options.out or (QUICK_FOLDER if options.quick else DOCS_FOLDER)
@@ -99,8 +107,12 @@ def _run_all(arena: Arena, names: Sequence[str]) -> list[str]:
     while wanted:
         # After a failure brokers are started anew: the old ones may be broken, or gone.
         with started(arena.jars) as contenders:
+            is_warm = False
             while wanted:
                 name = wanted.pop(0)
+                if name not in COLD and not is_warm:
+                    warm_up(arena, contenders)
+                    is_warm = True
                 if not _run(arena, name, lambda name=name: FAMILIES[name](arena, contenders)):  # type: ignore[misc]
                     failed.append(name)
                     break

@@ -10,13 +10,14 @@ from bench.versus.showing import number_text, unit_text
 
 COLOURS = {RESPOOL: "#2a7f9e", KAFKA: "#c9762b", RESPOOL_SYNCED: "#8fc1d4"}
 OTHER_COLOURS = ("#7a6fae", "#b05a7a", "#6f8f4e")
-WIDTH = 900
-LABEL_WIDTH = 330
+WIDTH = 1_000
+LABEL_WIDTH = 440
+LABEL_LETTERS_MAX = 76
 VALUE_WIDTH = 90
 BAR = 13
 GAP = 14
 HEAD = 60
-TEXT = 'font-family="sans-serif" font-size="12"'
+TEXT = 'font-family="sans-serif" font-size="11"'
 # Beyond so many times the bar is cut, and its number tells.
 TIMES_MAX = 32.0
 
@@ -55,7 +56,7 @@ def advantages(title: str, rows: Sequence[Row]) -> str:
     for row, value in shown:
         width = per_double * log2(min(TIMES_MAX, max(1 / TIMES_MAX, value)))
         colour = COLOURS[RESPOOL] if value >= 1 else COLOURS[KAFKA]
-        lines.append(_text(LABEL_WIDTH - 10, y + BAR - 3, f"{row.family}: {row.name}"[:58], "end"))
+        lines.append(_text(LABEL_WIDTH - 10, y + BAR - 3, _label(row), "end"))
         lines.append(_bar(min(middle, middle + width), y, abs(width), colour))
         text = f"{value:.2g}x" if value >= 1 else f"{1 / value:.2g}x"
         at = middle + width + (5 if value >= 1 else -5)
@@ -73,6 +74,10 @@ def _scale(middle: float, per_double: float, height: float) -> Iterator[str]:
             f'<line x1="{x:.1f}" y1="{HEAD - 6}" x2="{x:.1f}" y2="{height - GAP:.1f}" '
             f'stroke="#999" stroke-width="{width}"/>'
         )
+
+
+def _label(row: Row) -> str:
+    return f"{row.family}: {row.name}"[:LABEL_LETTERS_MAX]
 
 
 def _colours(names: Sequence[str]) -> dict[str, str]:

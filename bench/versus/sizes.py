@@ -12,6 +12,9 @@ class Sizes:
     # And of starts with a large log, which take long by themselves.
     rounds: int
     rounds_start: int
+    disk_bytes_min: int
+    # Before the first figure.
+    warm_up_messages: int
     # A produce figure writes this much, the first part of it unmeasured.
     produce_bytes: int
     warm_up_share: float
@@ -38,6 +41,8 @@ QUICK = Sizes(
     is_quick=True,
     rounds=3,
     rounds_start=1,
+    disk_bytes_min=8 * GB,
+    warm_up_messages=1_500_000,
     produce_bytes=80 * MB,
     warm_up_share=0.4,
     log_messages=1_500_000,
@@ -58,6 +63,8 @@ FULL = Sizes(
     is_quick=False,
     rounds=3,
     rounds_start=3,
+    disk_bytes_min=24 * GB,
+    warm_up_messages=5_000_000,
     produce_bytes=400 * MB,
     warm_up_share=0.25,
     log_messages=8_000_000,

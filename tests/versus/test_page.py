@@ -80,7 +80,9 @@ def test_a_bar_beyond_the_scale_is_cut_and_tells_its_number() -> None:
     row = Row(family="F", name="n", unit=Unit.SECONDS, samples={RESPOOL: [1.0], KAFKA: [5_000.0]})
     plot = ET.fromstring(advantages("Times better", [row]))
     assert "5e+03x" in " ".join(plot.itertext())
-    assert all(float(rect.get("x", 0)) <= 900 for rect in plot.iter() if rect.tag.endswith("rect"))
+    assert all(
+        float(rect.get("x", 0)) <= 1_000 for rect in plot.iter() if rect.tag.endswith("rect")
+    )
 
 
 def test_columns_are_for_those_who_have_a_figure() -> None:
