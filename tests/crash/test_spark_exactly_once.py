@@ -22,10 +22,10 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.xdist_group("spa
 
 PARTITIONS = 3
 SETTINGS = {"offsets_topic_partitions": 2, "transactions_topic_partitions": 2}
-LONG_EVENTS = int(os.environ.get("RESPOOL_SPARK_EVENTS", "1000000"))
-LONG_KILLS = int(os.environ.get("RESPOOL_SPARK_KILLS", "50"))
-LONG_MASTER = os.environ.get("RESPOOL_SPARK_MASTER", "local[2,4]")
-SEED = int(os.environ.get("RESPOOL_SPARK_SEED", "11"))
+LONG_EVENTS = int(os.environ.get("SPARK_TORTURE_EVENTS", "1000000"))
+LONG_KILLS = int(os.environ.get("SPARK_TORTURE_KILLS", "50"))
+LONG_MASTER = os.environ.get("SPARK_TORTURE_MASTER", "local[2,4]")
+SEED = int(os.environ.get("SPARK_TORTURE_SEED", "7"))
 
 
 @pytest.mark.timeout(600)
@@ -43,7 +43,7 @@ def test_spark_writes_a_million_events_once_over_fifty_kills(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     dice = random.Random(SEED)
-    kinds = ["worker"] * 3 + ["broker"] * 3 + ["driver", "all"]
+    kinds = ["worker"] * 5 + ["broker"] * 4 + ["driver", "all"]
     if LONG_MASTER.startswith("local-cluster"):
         kinds += ["executor", "executor"]
     victims = dice.choices(kinds, k=LONG_KILLS)
