@@ -30,7 +30,6 @@ def run(address: str, folder: Path) -> Counts:
     truth, lake = folder / "truth.parquet", folder / "lake"
     until_ms = time.time_ns() // 1_000_000
     until = datetime.fromtimestamp(until_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    common = ("--topic", TOPIC, "--data", str(lake), "--master", "local[2]")
 
     title("Six days of rides with fraud, late and broken events in them")
     respool(
@@ -39,18 +38,14 @@ def run(address: str, folder: Path) -> Counts:
         *("--partitions", "3", "--fraud-share", "0.1", "--until", until, "--truth", str(truth)),
     )
     title(
-        "Spark: every event to bronze, sound ones to silver, dashboards to gold, scores to a topic"
+        "Spark: bronze, silver, gold, live fraud scores; then a new model over the last three days"
     )
-    jobs = ("bronze", "silver", "gold", "fraud")
+    jobs = ("bronze", "silver", "gold", "fraud", "replay-fraud")
     respool(
         address,
-        *("pipeline", "run", *jobs, *common, "--truth", str(truth), "--recipe", "logistic"),
-    )
-    title("Spark: a new fraud model over the last three days, compared with the live scores")
-    respool(
-        address,
-        *("pipeline", "run", "replay-fraud", *common, "--truth", str(truth)),
-        *("--model", "v2", "--days", str(REPLAYED_DAYS), "--until", until),
+        *("pipeline", "run", *jobs, "--topic", TOPIC, "--data", str(lake), "--master", "local[2]"),
+        *("--truth", str(truth), "--model", "v1:logistic", "--new-model", "v2:forest"),
+        *("--days", str(REPLAYED_DAYS), "--until", until),
     )
     return _counted(address, lake, truth, since_ms=until_ms - REPLAYED_DAYS * DAY_MS)
 

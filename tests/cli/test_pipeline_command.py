@@ -23,6 +23,7 @@ from respool.pipeline.jobs import JOBS
         (["replay-fraud", "--days", "0"], "--days 0"),
         (["replay-fraud", "--until", "someday"], "--until"),
         (["fraud", "--model", "../v1"], "--model '../v1'"),
+        (["fraud", "--new-model", "v2:oracle"], "forest or logistic, not 'oracle'"),
         (["gold", "--conf", "spark.x"], "is not NAME=VALUE"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_model_finds_fraud_it_was_not_trained_on_and_is_the_same_when_loaded(
     events = events_of(spark, told, made).persist()
     # Half of the three days.
     until_ms = UNTIL_MS - 36 * 3_600_000
-    model = found_or_trained(spark, told, events, until_ms=until_ms)
+    model = found_or_trained(told.model, told, events, until_ms=until_ms)
     later = f"event_time >= timestamp_millis({until_ms})"
     scored = model.score(finished_rides(events), told.threshold).where(later).persist()
     frauds = {row["ride_id"] for row in made.truth.to_pylist() if row["kind"] == "fraud"}
@@ -100,7 +100,7 @@ def test_without_a_model_or_a_truth_one_is_told_what_to_give(
     told = settings(tmp_path)
     events = spark.createDataFrame([], schema_of("silver"))
     with pytest.raises(ModelMissing, match="--truth FILE"):
-        found_or_trained(spark, told, events, until_ms=0)
+        found_or_trained(told.model, told, events, until_ms=0)
     frauds = frauds_of(spark, made.truth_file(tmp_path))
     with pytest.raises(NothingToLearn, match="of 0 finished rides"):
         train(events, frauds, name="v1", recipe="forest", until_ms=0)
@@ -112,7 +112,7 @@ def test_scores_are_added_once_and_in_steps_as_in_one(
     truth = made.truth_file(tmp_path)
     told = settings(tmp_path, truth=truth)
     events = events_of(spark, told, made).persist()
-    model = found_or_trained(spark, told, events, until_ms=UNTIL_MS)
+    model = found_or_trained(told.model, told, events, until_ms=UNTIL_MS)
     silver, scores = table(told, "silver"), table(told, "fraud_scores")
     half = f"event_time < timestamp_millis({UNTIL_MS - 36 * 3_600_000})"
     added = 0

@@ -108,7 +108,7 @@ def test_scores_go_to_the_topic_once_and_a_replay_sees_exactly_its_window(
     )
     groups = committed(broker)
     assert groups["live"]
-    outcome = replay.run(spark, replace(told, model="v2"), Silent())
+    outcome = replay.run(spark, told, Silent())
     inside = [
         row
         for row in made.rows
@@ -126,7 +126,7 @@ def test_scores_go_to_the_topic_once_and_a_replay_sees_exactly_its_window(
     assert outcome.figures["recall new"] > 0.5
     # Again: the same rows in the same place.
     rows = stored(told, replay.TABLE)
-    replay.run(spark, replace(told, model="v2"), Silent())
+    replay.run(spark, told, Silent())
     assert stored(told, replay.TABLE) == rows
     assert committed(broker) == groups
     page = Path(outcome.files[0]).read_text()

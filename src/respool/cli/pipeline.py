@@ -1,10 +1,9 @@
 """`respool pipeline`: the ride company's jobs on Spark."""
 
 from datetime import UTC, datetime
-from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +11,9 @@ from respool.cli import options, output
 from respool.cli.errors import CliError, NotFound, UsageError
 from respool.cli.times import TimeNotUnderstood, parse_duration_ms, parse_time
 from respool.pipeline.jobs import JOBS
+
+if TYPE_CHECKING:
+    from respool.pipeline.settings import ModelChoice
 
 DAY_MS = 86_400_000
 NEEDED = ("pyspark", "deltalake", "pyarrow", "numba", "confluent_kafka")
@@ -26,15 +28,10 @@ EPILOG = (
     "Examples:\n"
     "  respool pipeline run bronze silver gold --data ./lake\n"
     "  respool pipeline run fraud --data ./lake --truth truth.parquet\n"
-    "  respool pipeline run replay-fraud --data ./lake --model v2 --days 3 --truth truth.parquet\n"
+    "  respool pipeline run replay-fraud --data ./lake --new-model v2:logistic --days 3 --truth truth.parquet\n"
     "  respool pipeline run warehouse --data ./lake --master spark://host:7077\n"
     "  respool pipeline run bronze silver gold fraud --data ./lake --continuous"
 )
-
-
-class Recipe(StrEnum):
-    FOREST = "forest"
-    LOGISTIC = "logistic"
 
 
 Data = Annotated[
@@ -92,9 +89,15 @@ def run(
         int, typer.Option(min=1, metavar="N", help="The most events in one step of a job.")
     ] = 2_000_000,
     model: Annotated[
-        str, typer.Option(metavar="NAME", help="The fraud model; trained if it is not there.")
-    ] = "v1",
-    recipe: Annotated[Recipe, typer.Option(help="How a model is made.")] = Recipe.FOREST,
+        str,
+        typer.Option(
+            metavar="NAME[:RECIPE]",
+            help="fraud: the model, and how it is trained if it is not there: forest or logistic.",
+        ),
+    ] = "v1:forest",
+    new_model: Annotated[
+        str, typer.Option(metavar="NAME[:RECIPE]", help="replay-fraud: the same, for its model.")
+    ] = "v2:forest",
     threshold: Annotated[
         float,
         typer.Option(min=0.0, max=1.0, metavar="SCORE", help="A ride is called fraud from it on."),
@@ -155,8 +158,8 @@ def run(
         lateness_ms=_duration_ms(lateness, "--lateness"),
         window_ms=_duration_ms(window, "--window"),
         rows_per_batch=batch,
-        model=_model_name(model),
-        recipe="forest" if recipe is Recipe.FOREST else "logistic",
+        model=_model(model, "--model"),
+        new_model=_model(new_model, "--new-model"),
         threshold=threshold,
         truth=None if truth is None else truth.absolute(),
         replay_since_ms=until_ms - round(days * DAY_MS),
@@ -232,10 +235,15 @@ def _check_extra() -> None:
         )
 
 
-def _model_name(name: str) -> str:
+def _model(text: str, option: str) -> "ModelChoice":
+    from respool.pipeline.settings import ModelChoice
+
+    name, _colon, recipe = text.partition(":")
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name[0] == ".":
-        raise UsageError(f"--model {name!r}: letters, digits, '-', '_' and '.', and no '.' first")
-    return name
+        raise UsageError(f"{option} {text!r}: letters, digits, '-', '_' and '.', and no '.' first")
+    if recipe not in {"", "forest", "logistic"}:
+        raise UsageError(f"{option} {text!r}: the recipe is forest or logistic, not {recipe!r}")
+    return ModelChoice(name=name, recipe="logistic" if recipe == "logistic" else "forest")
 
 
 def _time_ms(text: str) -> int:

@@ -36,7 +36,9 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
     if not silver.exists:
         raise TableMissing("silver", "silver")
     tell.step("fraud: a model")
-    model = found_or_trained(spark, settings, silver.read(spark), until_ms=_trained_until_ms)
+    model = found_or_trained(
+        settings.model, settings, silver.read(spark), until_ms=_trained_until_ms
+    )
     tell.step("fraud: scoring what is new")
     scores.made()
     added = score_new(spark, silver, scores, model, settings.threshold)

@@ -3,7 +3,7 @@
 ```
 models/<name>/pipeline/         as Spark ML saves it
 models/<name>/prices.json       city -> usual price
-models/<name>/about.json        recipe, features, the time it was trained on, how good it was on that
+models/<name>/about.json        recipe, features, and what it was trained on
 ```
 """
 
@@ -27,7 +27,7 @@ from respool.pipeline.features import FEATURES, finished_rides, usual_prices, wi
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from respool.pipeline.settings import PipelineSettings, Recipe
+    from respool.pipeline.settings import ModelChoice, PipelineSettings, Recipe
 
 SEED = 7
 TREES = 20
@@ -95,7 +95,7 @@ def load(folder: Path) -> FraudModel:
 
 
 def found_or_trained(
-    spark: "SparkSession",
+    choice: "ModelChoice",
     settings: "PipelineSettings",
     events: "DataFrame",
     *,
@@ -108,22 +108,22 @@ def found_or_trained(
     Raises:
         ModelMissing: there is none, and no truth to train one with.
     """
-    folder = settings.model_path(settings.model)
+    folder = settings.model_path(choice.name)
     if (folder / "about.json").exists():
         return load(folder)
     if settings.truth is None:
         raise ModelMissing(
-            f"there is no model {settings.model!r} in {folder.parent}, and none can be trained without the truth: "
-            "give --truth FILE, as respool rides generate --truth wrote it, or the --model that is there"
+            f"there is no model {choice.name!r} in {folder.parent}, and none can be trained without the truth: "
+            "give --truth FILE, as respool rides generate --truth wrote it, or name a model that is there"
         )
     moment = until_ms if isinstance(until_ms, int) else until_ms(events)
     before = f.col("event_time") < f.timestamp_millis(f.lit(moment))
-    frauds = frauds_of(spark, settings.truth)
+    frauds = frauds_of(events.sparkSession, settings.truth)
     model = train(
         finished_rides(events.where(before)),
         frauds,
-        name=settings.model,
-        recipe=settings.recipe,
+        name=choice.name,
+        recipe=choice.recipe,
         until_ms=moment,
     )
     model.save(folder)

@@ -40,7 +40,7 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
     tell.step("replay-fraud: a model")
     silver = table(settings, "silver").read(spark)
     # Never trained on what it is then measured by.
-    model = found_or_trained(spark, settings, silver, until_ms=since_ms)
+    model = found_or_trained(settings.new_model, settings, silver, until_ms=since_ms)
     tell.step("replay-fraud: events of the window")
     rows = topics.read_times(
         spark, settings, settings.topic, since_ms=since_ms, until_ms=until_ms

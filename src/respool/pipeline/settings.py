@@ -12,6 +12,14 @@ Recipe = Literal["forest", "logistic"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChoice:
+    """A fraud model by its name, and how it is made if it is not there."""
+
+    name: str
+    recipe: Recipe = "forest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSettings:
     # Tables, checkpoints, models and reports are kept here. All executors must see it at the same path.
     data: Path
@@ -25,9 +33,9 @@ class PipelineSettings:
     window_ms: int = HOUR_MS
     # The most that one micro-batch or one commit takes: it bounds memory, and what is done again after a crash.
     rows_per_batch: int = 2_000_000
-    # Which model scores, how it is made if it is not there, and from which score on a ride is called fraud.
-    model: str = "v1"
-    recipe: Recipe = "forest"
+    # Which model scores live, which one is replayed, and from which score on a ride is called fraud.
+    model: ModelChoice = ModelChoice(name="v1")
+    new_model: ModelChoice = ModelChoice(name="v2")
     threshold: float = 0.5
     # What is known of the rides, as `respool rides generate --truth` writes it.
     truth: Path | None = None
