@@ -285,7 +285,14 @@ def test_progress_is_shown_as_a_groups_offsets(rides: Story) -> None:
     assert stream.at is not None
     stream.reader.commit(stream.at)
     assert rides.committed("jobs") == {0: 10, 1: 10}
+    rides.write("rides", ["new"], to=0)
+    stream.next()
+    assert rides.committed("jobs") == {0: 10, 1: 10}
+    # Whoever asks for more has done what was before.
+    assert stream.next() == []
+    assert rides.committed("jobs") == {0: 11, 1: 10}
     quiet = rides.stream(commitOffsets="false").resume(stream.at)
+    quiet.next()
     quiet.reader.commit(stream.at)
     assert rides.committed("spark-respool-rides") == {}
 

@@ -62,6 +62,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # What was planned last. Brokers have just said that it can be read.
         self._planned: tuple[dict[str, Any], dict[str, Any]] | None = None
         self._batch_at = float("-inf")
+        # What was last committed for the group.
+        self._shown: dict[str, Any] | None = None
 
     # -- where to, on the driver ---------------------------------------------------------------------------------------
 
@@ -89,6 +91,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._ask_latest(())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        # Spark says so with `commit` only when the next batch begins. But who asks what comes next has done what was
+        # before: without this a query that waits for messages would seem to lag by its last batch.
+        self._show(start)
         begin = from_json(start)
         self._latest = (
             self._ask_latest(begin) if self._target is None else self._whole_target(begin)
@@ -121,13 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(part) for part in parts]
 
     def commit(self, end: dict[str, Any]) -> None:
-        if self._options.group is None:
-            return
-        from respool.spark.source.progress import Progress
-
-        if self._progress_here is None:
-            self._progress_here = Progress(self._options.group)
-        self._progress_here.show(self._brokers.cluster, from_json(end))
+        self._show(end)
 
     def stop(self) -> None:
         if self._brokers_here is not None:
@@ -150,6 +149,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._brokers_here is None:
             self._brokers_here = Brokers(self._options)
         return self._brokers_here
+
+    def _show(self, end: dict[str, Any]) -> None:
+        """Let others see that everything before was processed."""
+        if self._options.group is None or end == self._shown:
+            return
+        from respool.spark.source.progress import Progress
+
+        if self._progress_here is None:
+            self._progress_here = Progress(self._options.group)
+        if self._progress_here.show(self._brokers.cluster, from_json(end)):
+            self._shown = end
 
     def _earliest(self, topic: str, partitions: list[int]) -> Mapping[int, int]:
         return self._brokers.earliest(topic, partitions)
