@@ -1,0 +1,73 @@
+"""A table as a stream: whole versions, as many as bring enough rows, and up to where the query is to end."""
+
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from respool.pipeline.catalog import structure
+from respool.pipeline.table_stream import FilePart, TableStreamReader
+
+SCHEMA = structure("number bigint, word string, date date")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """Versions 0 to 3, of three rows each."""
+    for version in range(4):
+        rows = [
+            {"number": 3 * version + at, "word": str(version), "date": date(2026, 11, 12 + at % 2)}
+            for at in range(3)
+        ]
+        write_deltalake(
+            tmp_path / "made", pa.Table.from_pylist(rows), mode="append", partition_by="date"
+        )
+    return tmp_path / "made"
+
+
+def reader(lake: Path, *, rows_per_batch: int = 100) -> TableStreamReader:
+    return TableStreamReader(
+        str(lake), SCHEMA, partition_by=("date",), rows_per_batch=rows_per_batch
+    )
+
+
+def numbers(stream: TableStreamReader, start: int, end: int) -> list[int]:
+    parts = stream.partitions({"version": start}, {"version": end})
+    found = []
+    for part in parts:
+        assert isinstance(part, FilePart)
+        for batch in stream.read(part):
+            assert batch.schema.names == ["number", "word", "date"]
+            found += batch["number"].to_pylist()
+            assert set(batch["date"].to_pylist()) <= {date(2026, 11, 12), date(2026, 11, 13)}
+    return sorted(found)
+
+
+def test_versions_bring_what_they_added_and_nothing_else(lake: Path) -> None:
+    stream = reader(lake)
+    start = stream.initialOffset()
+    assert stream.latestOffset(start, ReadAllAvailable()) == {"version": 3}
+    assert numbers(stream, -1, 3) == list(range(12))
+    assert numbers(stream, 1, 2) == [6, 7, 8]
+    assert numbers(stream, 3, 3) == []
+
+
+def test_a_batch_ends_with_the_version_that_makes_it_large_enough(lake: Path) -> None:
+    stream = reader(lake, rows_per_batch=4)
+    limit = stream.getDefaultReadLimit()
+    assert limit == ReadMaxRows(4)
+    assert stream.latestOffset({"version": -1}, limit) == {"version": 1}
+    assert stream.latestOffset({"version": 1}, limit) == {"version": 3}
+    assert stream.latestOffset({"version": 3}, limit) == {"version": 3}
+
+
+def test_available_now_ends_at_what_was_there_when_it_began(lake: Path) -> None:
+    stream = reader(lake)
+    stream.prepareForTriggerAvailableNow()
+    row = pa.table({"number": [99], "word": ["late"], "date": [date(2026, 11, 12)]})
+    write_deltalake(lake, row, mode="append")
+    assert stream.latestOffset({"version": 1}, stream.getDefaultReadLimit()) == {"version": 3}
+    assert reader(lake).latestOffset({"version": 1}, ReadMaxRows(100)) == {"version": 4}
