@@ -144,6 +144,29 @@ def test_new_partitions_are_read_from_their_first_message(rides: Story) -> None:
     assert stream.next() == ["first", "second"]
 
 
+@pytest.mark.parametrize("way", ["assign", "subscribe"])
+def test_what_is_asked_for_only_now_begins_with_what_there_is(rides: Story, way: str) -> None:
+    rides.topics.create("fares")
+    place = ck.TopicPartition("rides", 1, 5)
+    rides.topics.admin.delete_records([place])[place].result(10)
+    before = {"assign": '{"rides":[0]}', "subscribe": "fares"}[way]
+    now = {"assign": '{"rides":[0,1]}', "subscribe": "fares,rides"}[way]
+    stream = rides.stream(**{way: before, "startingOffsets": "latest"}).begin()
+    assert stream.at is not None
+    seen = rides.stream(**{way: now}).resume(stream.at).next()
+    assert [one for one in seen if one.startswith("p1")] == [f"p1-{n}" for n in range(5, 10)]
+
+
+def test_a_new_partition_that_has_lost_messages_already_is_a_loss(rides: Story) -> None:
+    stream = rides.stream(startingOffsets="latest").begin()
+    rides.topics.grow("rides", partitions=3)
+    rides.write("rides", ["first", "second"], to=2)
+    place = ck.TopicPartition("rides", 2, 1)
+    rides.topics.admin.delete_records([place])[place].result(10)
+    with pytest.raises(DataLost, match="rides/2: offsets 0 to 0"):
+        stream.next()
+
+
 def test_a_pattern_picks_up_new_topics_and_keeps_old_ones(rides: Story) -> None:
     stream = rides.stream(subscribePattern="rides.*", startingOffsets="latest").begin()
     rides.topics.create("rides-eu")

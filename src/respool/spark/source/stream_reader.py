@@ -117,8 +117,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, to = from_json(start), from_json(end)
         ranges = ranges_between(begin, to)
-        if self._planned != (start, end) or to.keys() - begin.keys():
-            # A batch of before a restart, or of topics that were not read before.
+        if self._planned != (start, end) or any(self._is_fresh(begin, one) for one in ranges):
+            # A batch of before a restart, or of places that begin where their logs do.
             ranges = self._checked(begin, to, ranges)
         parts = split(
             ranges, at_least=self._options.min_partitions, offsets_max=self._options.max_records
@@ -250,13 +250,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             wanted = [one for one in ranges if one.topic == name]
             numbers = [one.partition for one in wanted]
             highs = self._brokers.high_watermarks(name, numbers)
-            # A topic that was not read before begins with what it has.
-            firsts = {} if name in begin else self._brokers.earliest(name, numbers)
+            fresh = [one.partition for one in wanted if self._is_fresh(begin, one)]
+            firsts = self._brokers.earliest(name, fresh) if fresh else {}
             for one in wanted:
                 end = self._end_of(one, highs[one.partition])
                 first = min(end, max(one.begin, firsts.get(one.partition, 0)))
                 found.append(replace(one, topic_id=one.topic_id or seen.id, begin=first, end=end))
         return found
+
+    def _is_fresh(self, begin: Position, one: Range) -> bool:
+        """Whether it was not asked for before: then it begins with what its log has, and nothing before is missed.
+
+        A partition that a topic got since is another matter: its first message has offset 0.
+        """
+        known = begin.get(one.topic)
+        if known is None:
+            return True
+        return self._options.wanted.assigned is not None and one.partition not in known.offsets
 
     def _end_of(self, one: Range, high: int) -> int:
         if high < one.end:
