@@ -13,6 +13,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, InputPartition, 
 from pyspark.sql.types import StructType
 
 import respool
+from respool.client.arrow.connection import Connection
 from respool.spark.options import BadOption
 from respool.spark.source.brokers import BrokersAway
 from respool.spark.source.loss import DataLost
@@ -152,6 +153,28 @@ def test_an_upper_time_ends_the_plan_where_lateness_is_promised(rides: Story) ->
     read = rides.batch(LessThan(("timestamp",), time_of(T0 + 3000)), maxLateness="2s")
     assert read.offsets == {("rides", 0): (0, 5), ("rides", 1): (0, 5)}
     assert read.values() == names(range(3), range(3))
+
+
+def test_what_cannot_match_does_not_leave_the_broker(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story.topics.create("rides", retention_ms=-1)
+    for hour in range(50):
+        story.write("rides", ["x" * 1000] * 100, at=T0 + 3_600_000 * hour)
+    received = [0]
+    receive = Connection.receive
+
+    def counted(connection: Connection, into: Any = None, *, wait_ms: int = 0) -> memoryview:
+        frame = receive(connection, into, wait_ms=wait_ms)
+        received[0] += len(frame)
+        return frame
+
+    monkeypatch.setattr(Connection, "receive", counted)
+    assert len(story.batch().rows()) == 5000
+    whole, received[0] = received[0], 0
+    last_hour = GreaterThanOrEqual(("timestamp",), time_of(T0 + 3_600_000 * 49))
+    assert len(story.batch(last_hour).rows()) == 100
+    assert received[0] < whole / 20
 
 
 def test_a_filter_on_keys_leaves_rows_out_before_spark_sees_them(rides: Story) -> None:
