@@ -37,9 +37,7 @@ def run(address: str, folder: Path) -> Counts:
         *("rides", "generate", "--topic", TOPIC, "--days", str(DAYS), "--count", str(EVENTS)),
         *("--partitions", "3", "--fraud-share", "0.1", "--until", until, "--truth", str(truth)),
     )
-    title(
-        "Spark: bronze, silver, gold, live fraud scores; then a new model over the last three days"
-    )
+    title("Spark: tables, dashboards, fraud scores; then a new model over three days")
     jobs = ("bronze", "silver", "gold", "fraud", "replay-fraud")
     respool(
         address,
