@@ -2,7 +2,8 @@
 
 Each task writes in a transaction of its own and hands it to the driver, which commits them all when every task is
 done. A driver that dies before its first commit leaves nothing; one that dies among them leaves some, and the rest are
-aborted by their timeout: there is nobody who could know of it. A write with a name (`txnAppId`, `txnVersion`) goes
+aborted by their timeout: there is nobody who could know of it. One that lives and gets no answer says what is in, and
+tries again to bring it to an end. A write with a name (`txnAppId`, `txnVersion`) goes
 through the same decision as a stream's batch instead, and may be repeated after any death.
 """
 
@@ -13,6 +14,7 @@ from uuid import uuid4
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from respool.client.arrow.errors import BrokerUnreachable
 from respool.spark.options import Options
 from respool.spark.sink.columns import SinkColumns
 from respool.spark.sink.errors import NotSupported, SinkError
@@ -84,37 +86,45 @@ class BatchWriter(DataSourceArrowWriter):
         )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        from respool.spark.sink.executing import end_all
+        from respool.spark.sink.executing import end
         from respool.spark.sink.stream_writer import commit_batch
 
         if self._options.stamp is not None:
             commit_batch(self._options, messages, self._options.stamp.version)
             return
         shares = _shares(messages)
+        lost: list[int] = []
+        in_doubt: list[int] = []
         with self._options.client.cluster() as cluster:
-            transactions = [one.transaction for one in shares]
-            outcomes = end_all(cluster, transactions, is_commit=True)
-            self._end_others(cluster)
-        bad = [
-            one.task for one, end in zip(shares, outcomes, strict=True) if end is not Outcome.DONE
-        ]
-        if bad:
+            for share in shares:
+                try:
+                    outcome = end(cluster, share.transaction, is_commit=True)
+                except BrokerUnreachable:
+                    in_doubt.append(share.task)
+                else:
+                    lost += [] if outcome is Outcome.DONE else [share.task]
+            if not lost and not in_doubt:
+                self._end_others(cluster)
+        if lost or in_doubt:
             raise BatchWriteIncomplete(
-                f"of {len(shares)} tasks {len(shares) - len(bad)} are in, and those of {bad[:20]} are not: their "
-                "transactions ended before. Did the write take longer than transactionTimeout? With txnAppId and "
-                "txnVersion it can be repeated"
+                f"of {len(shares)} tasks with rows {len(shares) - len(lost) - len(in_doubt)} are in; lost are those of "
+                f"tasks {lost[:20]}, whose transactions had ended (was the write longer than transactionTimeout?); "
+                f"no answer came for those of tasks {in_doubt[:20]}. If any is in, the rest that is not lost is "
+                "committed, too, once brokers answer. With txnAppId and txnVersion such a write can be repeated"
             )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        from respool.spark.sink.executing import end_all
+        """Tasks failed, or `commit` did. Then what that began is brought to its end: half is worse than all."""
+        from respool.spark.sink.executing import end_all, is_committed
         from respool.spark.sink.stream_writer import abort_batch
 
         if self._options.stamp is not None:
             abort_batch(self._options, messages, self._options.stamp.version)
             return
+        transactions = [one.transaction for one in _shares(messages)]
         with self._options.client.cluster() as cluster:
-            # Those that are committed stay so: the write failed half-way then, and said so.
-            end_all(cluster, [one.transaction for one in _shares(messages)], is_commit=False)
+            is_begun = any(is_committed(cluster, one) for one in transactions)
+            end_all(cluster, transactions, is_commit=is_begun)
             self._end_others(cluster)
 
     def _end_others(self, cluster: "Cluster") -> None:

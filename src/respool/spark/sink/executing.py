@@ -136,6 +136,11 @@ def end(cluster: Cluster, transaction: Transaction, *, is_commit: bool) -> Outco
     return Outcome.DONE if is_commit == (found is Found.COMMITTED) else Outcome.OTHERWISE
 
 
+def is_committed(cluster: Cluster, transaction: Transaction) -> bool:
+    coordinator = Coordinator(cluster, transaction.transactional_id, is_transaction=True)
+    return _found(coordinator, transaction)[0] is Found.COMMITTED
+
+
 def look_at(cluster: Cluster, transaction: Transaction) -> Seen:
     coordinator = Coordinator(cluster, transaction.transactional_id, is_transaction=True)
     found, seen = _found(coordinator, transaction)
