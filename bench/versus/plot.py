@@ -6,7 +6,7 @@ from math import log2
 
 from bench.versus.contender import KAFKA, RESPOOL, RESPOOL_SYNCED
 from bench.versus.row import Row
-from bench.versus.showing import number_text, unit_text
+from bench.versus.showing import number_text, ratio_text, unit_text
 
 COLOURS = {RESPOOL: "#2a7f9e", KAFKA: "#c9762b", RESPOOL_SYNCED: "#8fc1d4"}
 OTHER_COLOURS = ("#7a6fae", "#b05a7a", "#6f8f4e")
@@ -58,7 +58,7 @@ def advantages(title: str, rows: Sequence[Row]) -> str:
         colour = COLOURS[RESPOOL] if value >= 1 else COLOURS[KAFKA]
         lines.append(_text(LABEL_WIDTH - 10, y + BAR - 3, _label(row), "end"))
         lines.append(_bar(min(middle, middle + width), y, abs(width), colour))
-        text = f"{value:.2g}x" if value >= 1 else f"{1 / value:.2g}x"
+        text = ratio_text(max(value, 1 / value))
         at = middle + width + (5 if value >= 1 else -5)
         lines.append(_text(at, y + BAR - 3, text, "start" if value >= 1 else "end"))
         y += BAR + 4
