@@ -17,14 +17,14 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=580,
+        timeout=1100,
         check=False,
     )
 
 
 @pytest.mark.clients
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.xdist_group("spark")
 def test_the_demo_counts_what_it_must_and_says_nothing_it_should_not() -> None:
     done = run("-m", "demo")

@@ -15,12 +15,12 @@ PAGE = (ROOT / "docs/pipeline.md").read_text()
 
 @pytest.mark.clients
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.xdist_group("spark")
 def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", BROKER_SETTINGS) as broker:
         loaded, tables, scored, replayed, warehouse = [
-            run_block(block, broker, timeout_s=400) for block in blocks("docs/pipeline.md")
+            run_block(block, broker, timeout_s=600) for block in blocks("docs/pipeline.md")
         ]
     assert "bronze\tevents in the table\t12000" in loaded
     assert "gold\ttoo late for their window\t0" in loaded
