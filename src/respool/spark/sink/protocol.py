@@ -37,7 +37,8 @@ from respool.spark.sink.state import (
     Transaction,
 )
 
-TAKE_OVER_TRIES = 20
+# Of a change of the state, when others change it at the same time.
+TRIES = 20
 # How long tasks other than the first wait for it to take over, before they try themselves.
 WAIT_SECONDS = 0.1
 WAITS = 10
@@ -172,6 +173,7 @@ def join(place: Place) -> Generator[Effect, Any, Part]:
     summary: Summary | None = yield ReadSummary()
     waits = 0 if place.task == 0 else WAITS
     while waits and (summary is None or summary.run != place.run):
+        _check_not_gone(summary, place)
         # All tasks of a run begin together; one of them is enough to take over.
         waits -= 1
         yield Wait(seconds=WAIT_SECONDS)
@@ -181,7 +183,9 @@ def join(place: Place) -> Generator[Effect, Any, Part]:
             return WriteRows()
         if place.batch == summary.batch and not summary.has_lost:
             return AlreadyIn()
-    for _ in range(TAKE_OVER_TRIES):
+    # A run that is gone would disturb the one that writes: who becomes the decider fences the one before.
+    _check_not_gone(summary, place)
+    for _ in range(TRIES):
         try:
             state = yield from _take_over(place)
         except DeciderFenced:
@@ -190,9 +194,17 @@ def join(place: Place) -> Generator[Effect, Any, Part]:
             continue
         return _part(state, place)
     raise Superseded(
-        f"run {place.run} could not take the sink over in {TAKE_OVER_TRIES} tries: others kept changing it. "
+        f"run {place.run} could not take the sink over in {TRIES} tries: others kept changing it. "
         "Does the query run elsewhere, too?"
     )
+
+
+def _check_not_gone(state: Summary | SinkState | None, place: Place) -> None:
+    if state is not None and place.run in state.gone:
+        raise Superseded(
+            f"run {state.run} of this query has taken over from run {place.run}, which writes no more. "
+            "Is the query started twice from the same checkpoint? Stop one"
+        )
 
 
 def _part(state: SinkState, place: Place) -> Part:
@@ -215,11 +227,7 @@ def _take_over(place: Place) -> Generator[Effect, Any, SinkState]:
     state = found or SinkState()
     if state.run == place.run:
         return state
-    if place.run in state.gone:
-        raise Superseded(
-            f"run {state.run} of this query has taken over from run {place.run}, which writes no more. "
-            "Is the query started twice from the same checkpoint? Stop one"
-        )
+    _check_not_gone(state, place)
     _check_not_behind(state, place.batch)
     state = yield from _settle(state, place.batch)
     state = replace(state.taken_over_by(place.run), swept_at_ms=(yield Now()))
@@ -271,8 +279,24 @@ def decide(
     run: str, batch: int, *, tasks: int, shares: Sequence[Share], has_retries: bool = False
 ) -> Generator[Effect, Any, None]:
     """All tasks are done: make the batch count, whole."""
-    if not shares:
+    for _ in range(TRIES if shares else 0):
+        try:
+            yield from _decide(run, batch, tasks=tasks, shares=shares, has_retries=has_retries)
+        except DeciderFenced:
+            # By a task that came late, or by another run. It is all looked at again, so that nothing is missed.
+            yield Wait(seconds=WAIT_SECONDS)
+            continue
         return
+    if shares:
+        raise Superseded(
+            f"batch {batch} of run {run} could not be decided in {TRIES} tries: others kept changing the sink. "
+            "It does not count"
+        )
+
+
+def _decide(
+    run: str, batch: int, *, tasks: int, shares: Sequence[Share], has_retries: bool
+) -> Generator[Effect, Any, None]:
     written = tuple(one.transaction for one in shares)
     token = yield BecomeDecider()
     state: SinkState | None = yield ReadState()
@@ -285,7 +309,7 @@ def decide(
         raise BatchGivenUp(f"batch {batch} of run {run} was given up before: nothing of it counts")
     _check_not_behind(state, batch)
     if batch == state.batch and not state.lost:
-        # Somebody decided it with other transactions.
+        # It was decided before: by this very call, if its answer was lost, or by somebody with other transactions.
         yield End(transactions=_without(written, state.shares), is_commit=False)
         yield from _end_decided(state, batch)
         return
@@ -298,13 +322,7 @@ def decide(
     if has_retries or now_ms - state.swept_at_ms >= SWEEP_MS:
         left_open = yield ListOpen()
         new = replace(new, swept_at_ms=now_ms)
-    try:
-        yield WriteState(token=token, state=new)
-    except DeciderFenced as error:
-        raise Superseded(
-            f"another process began to write for this query while batch {batch} of run {run} was decided: "
-            "it does not count"
-        ) from error
+    yield WriteState(token=token, state=new)
     # From here on the batch counts, whatever happens.
     yield from _end_decided(new, batch)
     left_over = _without(left_open, new.shares)

@@ -56,6 +56,7 @@ class Summary:
     run: str
     batch: int
     has_lost: bool
+    gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ class SinkState:
 
     @property
     def summary(self) -> Summary:
-        return Summary(run=self.run, batch=self.batch, has_lost=bool(self.lost))
+        return Summary(run=self.run, batch=self.batch, has_lost=bool(self.lost), gone=self.gone)
 
     @property
     def lost(self) -> tuple[Share, ...]:

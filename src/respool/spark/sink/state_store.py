@@ -12,6 +12,7 @@ read after taking it, then write, and nobody has changed the state in between.
 
 import json
 import time
+from dataclasses import asdict
 from typing import Any
 
 from respool.client.arrow.cluster import Cluster, refused
@@ -297,8 +298,7 @@ def _text_of(state: SinkState) -> str:
     whole = state.to_json()
     if len(whole.encode()) <= TEXT_BYTES_MAX:
         return whole
-    short = state.summary
-    return json.dumps({"run": short.run, "batch": short.batch, "has_lost": short.has_lost})
+    return json.dumps(asdict(state.summary))
 
 
 def _state_in(text: str) -> SinkState | None:
@@ -310,8 +310,9 @@ def _summary_in(text: str) -> Summary:
     if whole is not None:
         return whole.summary
     try:
-        return Summary(**json.loads(text))
-    except (ValueError, TypeError) as error:
+        fields: dict[str, Any] = json.loads(text)
+        return Summary(**{**fields, "gone": tuple(fields["gone"])})
+    except (ValueError, TypeError, KeyError) as error:
         raise StateDamaged(f"no summary of a sink's state: {text[:100]!r}") from error
 
 
