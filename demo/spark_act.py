@@ -45,6 +45,7 @@ def run(address: str, folder: Path) -> Counts:
         *("--truth", str(truth), "--model", "v1:logistic", "--new-model", "v2:forest"),
         *("--days", str(REPLAYED_DAYS), "--until", until),
     )
+    console.print("[dim]this folder goes when the demo ends, and the report with it")
     return _counted(address, lake, truth, since_ms=until_ms - REPLAYED_DAYS * DAY_MS)
 
 
@@ -80,7 +81,7 @@ def _counted(address: str, lake: Path, truth: Path, *, since_ms: int) -> Counts:
             paid,
         ),
         "fraud: rides scored, in the topic": (len(scores), len(ended)),
-        "of them more than once": (len(scores) - len(set(scores)), 0),
+        "fraud: rides scored more than once": (len(scores) - len(set(scores)), 0),
         "replay: rides of three days, scored again": (len(set(again)), len(window)),
     }
 
