@@ -56,7 +56,7 @@ sim: setup
 
 # Spark's own Kafka connector against Respool; fetched from Maven Central into .cache.
 interop-spark: setup
-	RESPOOL_INTEROP=1 $(BIN)/python -m pytest tests/interop
+	SPARK_INTEROP=1 $(BIN)/python -m pytest tests/interop
 
 bench: setup
 	$(BIN)/python -m bench $(ARGS)

@@ -25,7 +25,7 @@ FIRST_MS = 1_700_000_000_000
 
 pytestmark = [
     pytest.mark.skipif(
-        "RESPOOL_INTEROP" not in os.environ, reason="fetches from Maven Central: make interop-spark"
+        "SPARK_INTEROP" not in os.environ, reason="fetches from Maven Central: make interop-spark"
     ),
     pytest.mark.timeout(1_200),
 ]

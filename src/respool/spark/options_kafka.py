@@ -41,7 +41,6 @@ WITHOUT_EFFECT = frozenset(
             "auto.include.jmx.reporter",
             "check.crcs",
             "client.dns.lookup",
-            "client.rack",
             "connections.max.idle.ms",
             "enable.metrics.push",
             "exclude.internal.topics",

@@ -48,6 +48,8 @@ class FetchedPart:
     diverging: tuple[int, int] | None
     # Broker and epoch, when the asked one does not lead.
     leader: tuple[int, int] | None
+    # Who should be asked instead, being in the reader's rack.
+    nearer: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +108,7 @@ def _partition(frame: memoryview, position: int, topic: str | UUID) -> tuple[Fet
         producer_id, first_offset = _ABORTED.unpack_from(frame, position)
         aborted.append((producer_id, first_offset))
         position = skip_tagged_fields(frame, position + _ABORTED.size)
+    (nearer,) = _INT32.unpack_from(frame, position)
     length, position = _count(frame, position + _INT32.size)
     if position + length > len(frame):
         raise IndexError(f"{length} bytes of records, and {len(frame) - position} are left")
@@ -128,6 +131,7 @@ def _partition(frame: memoryview, position: int, topic: str | UUID) -> tuple[Fet
         records=records,
         diverging=None if diverging is None or diverging[1] < 0 else diverging,
         leader=None if leader is None or leader[0] < 0 else leader,
+        nearer=nearer if nearer >= 0 else None,
     )
     return part, skip_tagged_fields(frame, position)
 

@@ -30,6 +30,7 @@ from respool.client.arrow.errors import (
     UnknownTopic,
     VersionUnsupported,
 )
+from respool.client.arrow.nearby import Nearby
 from respool.client.arrow.offsets import (
     EARLIEST,
     LATEST,
@@ -57,6 +58,8 @@ class FetchSettings:
     retry_ms: int
     # At the end of the log there is nothing to do but to wait.
     follow: bool = False
+    # Where the reader is; leaders name a replica there, if one is in sync.
+    rack: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,6 +113,7 @@ class Fetcher:
         # Those that got something go to the end, so that each has its turn.
         self._readings = [self._reading(cursor) for cursor in cursors]
         self._lines: dict[int, _Line] = {}
+        self._nearby = Nearby()
         self._buffer = ReplyBuffer()
         # As it was seen last; while brokers do not know the topic it may still be the one it was.
         self._seen = cluster.topic(topic)
@@ -152,15 +156,23 @@ class Fetcher:
         waits = [
             one.due_at - now
             for one in self._readings
-            if id(one) not in asked and not self._has_busy_leader(one)
+            if id(one) not in asked and not self._has_busy_broker(one, now)
         ]
         return min(max(0.001, min(waits, default=1.0)), WAIT_MAX_MS / 1000)
 
-    def _has_busy_leader(self, one: _Reading) -> bool:
+    def _has_busy_broker(self, one: _Reading, now: float) -> bool:
         """It must answer what it was asked for before it is asked for this."""
-        leader = self._seen.leaders.get(one.cursor.partition)
-        line = None if leader is None else self._lines.get(leader.broker)
+        broker = self._broker_for(one, now)
+        line = None if broker is None else self._lines.get(broker)
         return line is not None and bool(line.asked)
+
+    def _broker_for(self, one: _Reading, now: float) -> int | None:
+        """Whom to ask; None while nobody leads."""
+        leader = self._seen.leaders.get(one.cursor.partition)
+        nearer = self._nearby.of(one.cursor.partition, now)
+        if leader is None or nearer is None or nearer not in self._cluster.brokers:
+            return None if leader is None else leader.broker
+        return nearer
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
@@ -171,11 +183,11 @@ class Fetcher:
         for one in self._readings:
             if id(one) in asked or one.due_at > now:
                 continue
-            leader = self._seen.leaders.get(one.cursor.partition)
-            if leader is None:
+            broker = self._broker_for(one, now)
+            if broker is None:
                 self._fail(one, BrokerUnreachable(f"nobody leads {one.place} now"))
             else:
-                wanted.setdefault(leader.broker, []).append(one)
+                wanted.setdefault(broker, []).append(one)
         for broker, readings in wanted.items():
             line = self._lines.get(broker)
             if line is None or not line.asked:
@@ -232,6 +244,7 @@ class Fetcher:
             "isolation_level": isolation_level(self._settings.isolation),
             "topics": [{**name, "partitions": partitions}],
             "forgotten_topics_data": [],
+            "rack_id": self._settings.rack,
         }
 
     # -- hearing -------------------------------------------------------------------------------------------------------
@@ -297,6 +310,9 @@ class Fetcher:
 
     def _on_answer(self, one: _Reading, part: FetchedPart, *, is_crowded: bool) -> bool:
         """Whether there are records to take. `is_crowded`: others have some in this reply."""
+        if part.nearer is not None and not part.error_code:
+            self._nearby.on_named(part.partition, part.nearer, time.monotonic())
+            return False
         step = one.cursor.on_answer(part)
         match step:
             case Step.TAKE:
@@ -309,6 +325,9 @@ class Fetcher:
                 shown = "only a part of a batch" if part.records else "nothing"
                 error = ClientError(f"its leader shows {shown} there")
                 self._fail(one, error, waits=False)
+            case Step.ASK_BOUNDS if self._nearby.forget(part.partition):
+                # A follower may be behind; what the log has is the leader's to say.
+                pass
             case Step.ASK_BOUNDS:
                 self._on_out_of_range(one)
             case Step.RETRY:
@@ -335,6 +354,7 @@ class Fetcher:
         Raises:
             PartitionUnavailable: it has failed for too long.
         """
+        self._nearby.forget(one.cursor.partition)
         wait_ms = one.patience.next_wait_ms()
         if wait_ms is None:
             raise PartitionUnavailable(

@@ -56,6 +56,7 @@ def read_table(
     buffer_bytes: int = BUFFER_BYTES,
     parallel: int | None = None,
     decompressed_max: int = DECOMPRESSED_MAX,
+    rack: str = "",
     retry_ms: int = RETRY_MS,
 ) -> pa.Table:
     """The messages that a topic has now, as a table: in the order of partitions, and within them of offsets.
@@ -72,6 +73,7 @@ def read_table(
         lateness: How much later than its time a message may have been written at most. With it, a time in `until` ends
             the read early; without it the rest of the log is looked through for late messages.
         fetch_bytes, buffer_bytes, parallel, decompressed_max: See `ReadSettings`.
+        rack: Where the reader is, as brokers name their racks: replicas that are there are read from, not leaders afar.
         retry_ms: How long to try again when brokers are away.
 
     Raises:
@@ -94,6 +96,7 @@ def read_table(
         buffer_bytes=buffer_bytes,
         parallel=parallel,
         decompressed_max=decompressed_max,
+        rack=rack,
         retry_ms=retry_ms,
     ) as stream:
         while (piece := stream.next_piece()) is not None:
@@ -120,6 +123,7 @@ def stream_batches(
     buffer_bytes: int = BUFFER_BYTES,
     parallel: int | None = None,
     decompressed_max: int = DECOMPRESSED_MAX,
+    rack: str = "",
     retry_ms: int = RETRY_MS,
 ) -> BatchStream:
     """A topic's messages as record batches, in memory that does not grow with the topic; see `read_table`.
@@ -136,6 +140,7 @@ def stream_batches(
         buffer_bytes=buffer_bytes,
         parallel=parallel,
         decompressed_max=decompressed_max,
+        rack=rack,
     )
     projection = Projection(topic, columns, where)
     with Cluster(bootstrap, retry_ms=retry_ms) as cluster:

@@ -50,6 +50,8 @@ class ReadSettings:
     parallel: int | None = None
     # The most bytes that one compressed batch may hold.
     decompressed_max: int = DECOMPRESSED_MAX
+    # Where this reader is, as brokers name their racks: then a replica that is there is read from, not the leader.
+    rack: str = ""
 
     def __post_init__(self) -> None:
         if self.isolation not in {"read_committed", "read_uncommitted"}:
@@ -90,6 +92,7 @@ class BatchStream(Iterator[pa.RecordBatch]):
             fetch_bytes=settings.fetch_bytes,
             retry_ms=cluster.retry_ms,
             follow=plan.follow,
+            rack=settings.rack,
         )
         # Seen first, so that nothing is begun where there is no such topic.
         cluster.topic(plan.topic)

@@ -36,6 +36,7 @@ NAMES = (
     "isolation",
     "kafka.bootstrap.servers",
     "kafka.client.id",
+    "kafka.client.rack",
     "kafka.default.api.timeout.ms",
     "kafka.fetch.max.bytes",
     "kafka.group.id",
@@ -119,6 +120,8 @@ class SourceOptions:
     lateness_ms: int | None
     # Asked of a broker at once; None: the client's own.
     fetch_bytes: int | None
+    # Where tasks are, as brokers name their racks; None: each executor's own is asked (`reading.RACK_VARIABLE`).
+    rack: str | None
 
     @classmethod
     def of(cls, options: Options, kind: Kind | None = None) -> "SourceOptions":
@@ -164,6 +167,7 @@ class SourceOptions:
             group=_group(options, wanted),
             lateness_ms=options.milliseconds("maxLateness", 0) if lateness else None,
             fetch_bytes=_fetch_bytes(options),
+            rack=options.text("kafka.client.rack"),
         )
 
 

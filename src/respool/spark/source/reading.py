@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # Of decoded batches that wait for Spark: two fetches are enough, and an executor has many tasks.
 BUFFER_BYTES = 16 * 1024 * 1024
 
+# Executors stand in different racks, and options are the same for all: so each machine may say where it is.
+RACK_VARIABLE = "RESPOOL_RACK"
 # Python workers serve many tasks: what one has learnt of the cluster, and its connection, serves the next.
 _clusters: dict[tuple[int, ClientOptions, int], "Cluster"] = {}
 
@@ -36,6 +38,7 @@ class Reading:
     poll_ms: int
     isolation: Isolation
     fetch_bytes: int | None
+    rack: str | None
     loss: Loss
     columns: tuple[str, ...]
     since_ms: int | None = None
@@ -49,6 +52,7 @@ class Reading:
             poll_ms=options.poll_ms,
             isolation=options.isolation,
             fetch_bytes=options.fetch_bytes,
+            rack=options.rack,
             loss=Loss(options.fail_on_data_loss),
             columns=columns,
         )
@@ -124,6 +128,7 @@ class Reading:
             fetch_bytes=min(self.fetch_bytes or FETCH_BYTES, FETCH_BYTES_MAX),
             buffer_bytes=BUFFER_BYTES,
             parallel=1,
+            rack=os.environ.get(RACK_VARIABLE, "") if self.rack is None else self.rack,
         )
         cluster = self._cluster()
         # What an earlier task saw may be long ago: a topic that is not there any more is noticed here.
