@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -106,22 +107,29 @@ def _run_all(arena: Arena, names: Sequence[str]) -> list[str]:
     failed: list[str] = []
     while wanted:
         # After a failure brokers are started anew: the old ones may be broken, or gone.
-        with started(arena.jars) as contenders:
-            is_warm = False
-            while wanted:
-                name = wanted.pop(0)
-                if name not in COLD and not is_warm:
-                    warm_up(arena, contenders)
-                    is_warm = True
-                if not _run(arena, name, lambda name=name: FAMILIES[name](arena, contenders)):  # type: ignore[misc]
-                    failed.append(name)
-                    break
-    if START in names and not _run(arena, START, lambda: start_rows.run(arena)):
+        done = _tried(arena, "brokers", lambda: _run_until_failure(arena, wanted, failed))
+        if not done:
+            return [*failed, *wanted]
+    if START in names and not _tried(arena, START, lambda: start_rows.run(arena)):
         failed.append(START)
     return failed
 
 
-def _run(arena: Arena, name: str, run: Callable[[], None]) -> bool:
+def _run_until_failure(arena: Arena, wanted: list[str], failed: list[str]) -> None:
+    """Take families from those wanted, on one pair of brokers; a failure is the last."""
+    with started(arena.jars) as contenders:
+        is_warm = False
+        while wanted:
+            name = wanted.pop(0)
+            if name not in COLD and not is_warm:
+                is_warm = _tried(arena, "warm-up", partial(warm_up, arena, contenders))
+            if not _tried(arena, name, partial(FAMILIES[name], arena, contenders)):
+                failed.append(name)
+                return
+
+
+def _tried(arena: Arena, name: str, run: Callable[[], None]) -> bool:
+    """Whether it went well; if not, it is told why, and the others go on."""
     began = time.perf_counter()
     try:
         run()

@@ -1,5 +1,7 @@
 """Producers and consumers at once: one follows the other, or catches up with a log that others write to."""
 
+from functools import partial
+
 from bench.versus.arena import Arena, Done
 from bench.versus.contender import Contender, Contenders
 from bench.versus.filled_topic import fill
@@ -20,12 +22,8 @@ def run(arena: Arena, contenders: Contenders) -> None:
     )
     for _, contender in turns(contenders.all, rounds=arena.sizes.rounds):
         with arena.topic(contender) as topic:
-            arena.measure(
-                FAMILY,
-                "librdkafka, a consumer follows a producer",
-                contender,
-                lambda contender=contender, topic=topic: _follow(arena, contender, topic),  # type: ignore[misc]
-            )
+            load = partial(_follow, arena, contender, topic)
+            arena.measure(FAMILY, "librdkafka, a consumer follows a producer", contender, load)
     if not arena.sizes.is_quick:
         for _, contender in turns(contenders.all, rounds=arena.sizes.rounds):
             _catch_up(arena, contender)

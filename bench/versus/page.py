@@ -1,6 +1,7 @@
 """The comparison as a page of Markdown with plots beside it, and the figures as JSON: all of it written by this run."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.versus.grid import Grid, grid_of
@@ -62,9 +63,8 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def _line(cells: object) -> str:
-    assert isinstance(cells, list | tuple)
-    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _head(results: Results) -> str:
