@@ -8,6 +8,9 @@ from respool.cli.cluster_store import ClusterStore
 from respool.cluster.view import ClusterView
 
 POLL_S = 0.3
+# What takes a second is looked at ten times: else most of the wait could be for the next look.
+POLL_S_MIN = 0.03
+POLL_SHARE = 0.1
 
 
 async def wait_until_none_left(
@@ -16,11 +19,14 @@ async def wait_until_none_left(
     """Show how much is left, until it is nothing. The work is the controller's: whoever stops waiting stops nothing."""
     sight = await cluster.look()
     left = count_left(sight.view)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     with output.progress(doing, total=left, unit=unit) as progress:
         while left:
             nobody = "; nobody is the controller now, so it stands still"
             progress.describe(f"{doing}, {left:,} left{nobody if sight.controller is None else ''}")
-            await asyncio.sleep(POLL_S)
+            waited_s = loop.time() - began
+            await asyncio.sleep(min(POLL_S, max(POLL_S_MIN, POLL_SHARE * waited_s)))
             sight = await cluster.look()
             before, left = left, count_left(sight.view)
             progress.advance(before - left)
