@@ -1,7 +1,7 @@
 """Memory under a flood: crowds that ask for much and read nothing, beside producers that never stop.
 
 What must hold: the process grows by its settings, not by the number of its clients. The bound compared with is what the
-broker held when idle, plus `memory_bytes_max`, plus a receive buffer of 64 KB for each connection.
+broker held when idle, plus `memory_bytes_max` and `tail_bytes_max`, plus a receive buffer of 64 KB for each connection.
 """
 
 import socket
@@ -18,6 +18,7 @@ from bench.requests import CORRELATION_AT, INT, FetchFrame, connect
 from bench.scale import KB, MB, MESSAGE_BYTES, Scale
 
 MEMORY_BYTES_MAX = 64 * MB
+TAIL_BYTES_MAX = 16 * MB
 RECEIVE_BUFFER_BYTES = 64 * KB
 LOG_BYTES = 128 * MB
 PRODUCERS = 8
@@ -27,6 +28,7 @@ REQUESTS_EACH = 4
 FETCH_BYTES = 50 * MB
 SETTINGS = {
     "memory_bytes_max": MEMORY_BYTES_MAX,
+    "tail_bytes_max": TAIL_BYTES_MAX,
     "frame_bytes_max": 32 * MB,
     # A producer that gets no memory for its request is sent away after this; the bench does not wait longer.
     "frame_arrival_ms": 15_000,
@@ -46,7 +48,9 @@ COLUMNS = (
 
 
 def run(scale: Scale, report: Report) -> None:
-    table = Table("flood", "Memory under a flood, memory_bytes_max = 64 MB", COLUMNS)
+    table = Table(
+        "flood", "Memory under a flood, memory_bytes_max = 64 MB, tail_bytes_max = 16 MB", COLUMNS
+    )
     for what, consumers, producers in (
         ("producers only", 0, PRODUCERS),
         ("slow consumers only", scale.flood_consumers, 0),
@@ -135,7 +139,8 @@ def _row(
     connections: int,
     made: Measured | None,
 ) -> dict[str, Any]:
-    bound = idle.resident + MEMORY_BYTES_MAX + connections * RECEIVE_BUFFER_BYTES
+    kept = MEMORY_BYTES_MAX + TAIL_BYTES_MAX
+    bound = idle.resident + kept + connections * RECEIVE_BUFFER_BYTES
     return {
         "what": what,
         "idle": idle.resident,

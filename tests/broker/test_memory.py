@@ -111,6 +111,34 @@ def test_nobody_is_relieved_while_memory_comes_back_by_itself() -> None:
     assert third.held == 70
 
 
+def test_what_was_held_until_it_is_charged_does_not_count_as_come_back() -> None:
+    # Else fetches that come and go would keep producers that wait for each other from being relieved, for ever.
+    budget = MemoryBudget(100)
+    crowd = [Receiver(budget) for _ in range(3)]
+    assert all(one.ask(25) for one in crowd)
+    assert not any(one.ask(25) for one in crowd)
+    budget.take(10)
+    budget.let_go(10)
+    assert [one.held for one in crowd] == [25, 25, 25]
+    budget.relieve(overdraft=30)
+    assert [one.held for one in crowd] == [50, 25, 25]
+
+
+def test_who_waits_is_told_of_room_that_is_let_go() -> None:
+    budget = MemoryBudget(100)
+    woken = []
+    budget.take(75)
+    receiver = Receiver(budget)
+    assert receiver.ask(20)
+    assert not receiver.ask(40)
+    budget.when_room(lambda: woken.append("fetch"))
+    budget.let_go(75)
+    assert woken == ["fetch"]
+    assert receiver.held == 60
+    with pytest.raises(AssertionError):
+        budget.let_go(1)
+
+
 def test_replies_leave_a_part_for_requests() -> None:
     # Else consumers that take nothing would stop every producer.
     budget = MemoryBudget(100)

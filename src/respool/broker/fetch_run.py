@@ -131,8 +131,7 @@ class FetchRun:
         try:
             await self._broker.offload.run(lambda: self._read_into(answer, room))
         finally:
-            # In the next turn of the loop the connection charges what its client does not take.
-            asyncio.get_running_loop().call_soon(memory.give, room)
+            self._let_go_when_charged(room)
         return self.encode(answer)
 
     async def answer_when_room(self) -> Reply:
@@ -184,9 +183,18 @@ class FetchRun:
 
     async def _read_and_encode(self) -> Reply:
         try:
-            return self.encode(self.read(cached_only=True))
+            answer = self.read(cached_only=True)
         except NotCached:
             return await self.answer_from_disk()
+        # Others wake in this turn of the loop too, and would find the same room.
+        self._broker.memory.take(answer.record_bytes)
+        self._let_go_when_charged(answer.record_bytes)
+        return self.encode(answer)
+
+    def _let_go_when_charged(self, amount: int) -> None:
+        """In the next turn of the loop the connection charges what its client does not take."""
+        if amount:
+            asyncio.get_running_loop().call_soon(self._broker.memory.let_go, amount)
 
     def _partitions(self) -> Iterator[Partition]:
         for target in self._scope.targets:

@@ -120,14 +120,22 @@ class MemoryBudget:
         self._replies -= amount
         self._on_given_back(amount)
 
+    def let_go(self, amount: int) -> None:
+        """What was taken until a reply is charged is not needed any more. By that alone nothing came back."""
+        assert amount <= self._replies, f"{amount} bytes let go, {self._replies} were taken"
+        self._replies -= amount
+        self._on_room()
+
     def when_room(self, wake: Callable[[], None]) -> None:
         """Call `wake` once, when memory has been given back. It must look again: others may be faster."""
         self._fetches.append(wake)
 
     def _on_given_back(self, amount: int) -> None:
-        if not amount:
-            return
-        self._was_given_back = True
+        if amount:
+            self._was_given_back = True
+            self._on_room()
+
+    def _on_room(self) -> None:
         while (turn := self._oldest_turn()) is not None:
             if not self._has_room_to_receive(self._receivers[turn][0]):
                 break

@@ -329,6 +329,49 @@ def test_without_memory_left_a_fetch_waits_for_some(rides: RunningBroker) -> Non
     assert values(only(rides.run(story())).records) == [b"v"]
 
 
+@pytest.mark.parametrize("has_tail", [True, False])
+def test_fetches_that_waited_for_memory_do_not_all_take_the_same(
+    start_broker: StartBroker, has_tail: bool
+) -> None:
+    """
+    1. Many fetches wait, and one client's replies give their memory back.   2. All fetches wake up in one turn of the
+       loop, and each finds that room.   3. Only a turn later their connections charge what they were given.
+    """
+    running = start_broker(
+        memory_bytes_max=1 << 20, frame_bytes_max=1 << 20, tail_bytes_max=(1 << 24) * has_tail
+    )
+    running.create_topic("rides")
+    for _ in range(8):
+        running.produce("rides", values=(b"x" * 100_000,))
+    budget = running.broker.memory
+    charged: list[int] = []
+
+    def charge(done: "asyncio.Future[Any]") -> None:
+        """What a connection does whose client takes nothing."""
+        size = sum(map(len, done.result()))
+        budget.take(size)
+        charged.append(size)
+
+    async def story() -> None:
+        budget.take(budget.limit)
+        tasks = []
+        for _ in range(20):
+            tasks.append(await fetch_later(running, **wish(target(), max_wait=60_000)))
+            tasks[-1].add_done_callback(charge)
+        budget.give(500_000)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    running.run(story())
+    assert charged
+    # A batch comes whole, and one reply may go over the limit by it; not one for each.
+    assert budget.used <= budget.limit + 101_000
+    budget.give(budget.used)
+
+
 def test_without_memory_in_time_a_fetch_answers_for_every_partition_without_records(
     rides: RunningBroker,
 ) -> None:
