@@ -52,7 +52,9 @@ def test_replacing_days_leaves_the_others(spark: "SparkSession", tmp_path: Path)
     made = Table(tmp_path / "made", SCHEMA)
     made.append(numbers(spark, 1, 2), positions={})
     made.append(numbers(spark, 3, day="2026-11-13"), positions={})
-    made.replace(numbers(spark, 4), partitions=["2026-11-12"], positions={"x": 1})
+    made.replace(
+        numbers(spark, 4), partitions=["2026-11-12"], positions={"x": 1}, before=made.delta()
+    )
     assert stored(made) == [3, 4]
     assert stored(made, version=2) == [1, 2, 3]
     with pytest.raises(HistoryGone, match="removed rows"):

@@ -130,7 +130,9 @@ def _quality(counted: dict[str, int], who: str) -> Quality:
 
 def _histograms(rows: "DataFrame") -> tuple[tuple[int, ...], tuple[int, ...]]:
     def step(who: str) -> "Column":
-        return f.least(f.floor(f.col(who) * BINS), f.lit(BINS - 1)).cast("int").alias(who)
+        # Of a null and a number, `least` takes the number.
+        found = f.least(f.floor(f.col(who) * BINS), f.lit(BINS - 1)).cast("int")
+        return f.when(f.col(who).isNotNull(), found).alias(who)
 
     live, new = [0] * BINS, [0] * BINS
     for row in rows.groupBy(step("live"), step("new")).count().collect():

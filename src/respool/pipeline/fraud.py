@@ -40,7 +40,6 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
         settings.model, settings, silver.read(spark), until_ms=_trained_until_ms
     )
     tell.step("fraud: scoring what is new")
-    scores.made()
     added = score_new(spark, silver, scores, model, settings.threshold)
     tell.rows(added)
     tell.step("fraud: writing scores to the topic")
@@ -62,7 +61,8 @@ def score_new(
     spark: "SparkSession", silver: "Table", scores: "Table", model: FraudModel, threshold: float
 ) -> int:
     """Score the rides that ended in versions of silver not scored yet; return how many."""
-    done = scores.position(READER)
+    before = scores.made()
+    done = before.transaction_version(READER)
     latest = silver.version
     additions = silver.additions(after=-1 if done is None else done, upto=latest)
     new = finished_rides(
@@ -77,7 +77,7 @@ def score_new(
     scored = model.score(history.join(riders, "rider_id", "left_semi"), threshold)
     wanted = scored.join(new.select("event_id"), "event_id", "left_semi")
     rows = wanted.select(*schema_of("fraud_scores").fieldNames()).repartition("date")
-    return scores.append(rows, positions={READER: latest}).rows
+    return scores.append(rows, positions={READER: latest}, before=before).rows
 
 
 def publish(spark: "SparkSession", settings: "PipelineSettings") -> None:

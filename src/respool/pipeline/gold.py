@@ -144,13 +144,14 @@ def upsert(
     """These rows, in the place of those with the same window and keys. A batch that is done is not done again."""
     from respool.pipeline.tables import Commit
 
-    done = gold.position(reader)
+    before = gold.made()
+    done = before.transaction_version(reader)
     if done is not None and done >= batch_id:
         return Commit(version=None)
     new = batch.select(*schema_of(gold.path.name).fieldNames()).persist()
     try:
         days = [str(row["date"]) for row in new.select("date").distinct().collect()]
-        old = gold.read(batch.sparkSession, partitions=days)
+        old = gold.read(batch.sparkSession, version=before.version(), partitions=days)
         same = ["window_start", *keys]
         # A key may be null, and nulls are the same here.
         kept = old.alias("old").join(
@@ -159,7 +160,7 @@ def upsert(
             "left_anti",
         )
         merged = kept.unionByName(new).repartition("date")
-        return gold.replace(merged, partitions=days, positions={reader: batch_id})
+        return gold.replace(merged, partitions=days, positions={reader: batch_id}, before=before)
     finally:
         new.unpersist()
 

@@ -54,7 +54,10 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
         scored = model.score(finished_rides(events), settings.threshold)
         kept = scored.withColumn("replay", f.lit(replay)).select(*schema_of(TABLE).fieldNames())
         store = table(settings, TABLE)
-        commit = store.replace(kept.coalesce(2), partitions=[replay], positions={replay: until_ms})
+        before = store.made()
+        commit = store.replace(
+            kept.coalesce(2), partitions=[replay], positions={replay: until_ms}, before=before
+        )
     finally:
         rows.unpersist()
     tell.step("replay-fraud: comparing with the live scores")

@@ -16,6 +16,7 @@ from respool.pipeline.events import judged, quarantined, sound, without_repeats
 from respool.pipeline.outcome import Outcome, Teller
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
     from respool.pipeline.settings import PipelineSettings
@@ -39,12 +40,13 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
             StorageLevel.MEMORY_AND_DISK
         )
         try:
-            if _is_behind(silver, upto):
+            done = {READER: upto}
+            if _position(before := silver.made()) < upto:
                 new = _new_events(silver, frame)
-                added += silver.append(new, positions={READER: upto}).rows
-            if _is_behind(quarantine, upto):
+                added += silver.append(new, positions=done, before=before).rows
+            if _position(before := quarantine.made()) < upto:
                 found = quarantined(frame).repartition("date")
-                put_aside += quarantine.append(found, positions={READER: upto}).rows
+                put_aside += quarantine.append(found, positions=done, before=before).rows
         finally:
             frame.unpersist()
         read += rows
@@ -74,7 +76,7 @@ def _steps(
 
     A group ends where one of the tables stands, so that a table takes a group wholly or not at all.
     """
-    stands = {_position(one) for one in tables}
+    stands = {_position(one.made()) for one in tables}
     waiting: list[Addition] = []
     for one in bronze.additions(after=min(stands), upto=latest):
         waiting.append(one)
@@ -84,10 +86,6 @@ def _steps(
             waiting = []
 
 
-def _is_behind(one: "Table", version: int) -> bool:
-    return _position(one) < version
-
-
-def _position(one: "Table") -> int:
-    found = one.position(READER)
-    return -1 if found is None else found
+def _position(delta: "DeltaTable") -> int:
+    found = delta.transaction_version(READER)
+    return -1 if found is None else int(found)

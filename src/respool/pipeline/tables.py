@@ -138,16 +138,29 @@ class Table:
 
     # -- changing it
 
-    def append(self, frame: "DataFrame", *, positions: Mapping[str, int]) -> Commit:
+    # `before` is the table as it was when its position was looked at: if the same job has committed since, in another
+    # process, the commit is refused. Without it only what happens during the commit itself is noticed.
+
+    def append(
+        self,
+        frame: "DataFrame",
+        *,
+        positions: Mapping[str, int],
+        before: DeltaTable | None = None,
+    ) -> Commit:
         """Add these rows, and note how far their readers are, in one step."""
-        return self.commit(stage(frame, self.path, self.partition_by), positions=positions)
+        staged = stage(frame, self.path, self.partition_by)
+        return self.commit(staged, positions=positions, before=before)
 
     def replace(
-        self, frame: "DataFrame", *, partitions: Collection[str], positions: Mapping[str, int]
+        self,
+        frame: "DataFrame",
+        *,
+        partitions: Collection[str],
+        positions: Mapping[str, int],
+        before: DeltaTable,
     ) -> Commit:
-        """These rows instead of all that is in these partitions (days), in one step."""
-        # What is removed is what was there when the rows were reckoned; if more came since, the commit fails.
-        before = self.made()
+        """These rows instead of all that was in these partitions (days) `before`, in one step."""
         staged = stage(frame, self.path, self.partition_by)
         return self.commit(staged, positions=positions, instead_of=partitions, before=before)
 

@@ -88,7 +88,8 @@ def load(
     new = folded(events).persist()
     merged = None
     try:
-        old = rides.read(spark)
+        before = rides.made()
+        old = rides.read(spark, version=before.version())
         # Rides in work may have a row already, of any day: the day of a ride is that of its first event.
         met = old.join(f.broadcast(new.select("ride_id")), "ride_id", "left_semi")
         merged = merged_rows(met.unionByName(new)).persist()
@@ -97,11 +98,11 @@ def load(
             for frame in (met, merged)
             for row in frame.select("date").distinct().collect()
         }
-        kept = rides.read(spark, partitions=days).join(
+        kept = rides.read(spark, version=before.version(), partitions=days).join(
             new.select("ride_id"), "ride_id", "left_anti"
         )
         whole = kept.unionByName(merged).repartition("date")
-        return rides.replace(whole, partitions=days, positions=positions)
+        return rides.replace(whole, partitions=days, positions=positions, before=before)
     finally:
         new.unpersist()
         if merged is not None:
