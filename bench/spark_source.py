@@ -14,6 +14,8 @@ from bench.scale import MESSAGE_BYTES, Scale
 from bench.spark_source_load import TASKS, TOPIC
 
 ROWS_MAX = 20_000_000
+# What `make interop-spark` fetched: Spark's own Kafka connector, and a Python with Spark of its version.
+CONNECTOR = ROOT / ".cache" / "spark-kafka-connector"
 TARGETS = {"count, topic": 2e6, "aggregation, topic": 1e6}
 
 COLUMNS = (
@@ -23,6 +25,7 @@ COLUMNS = (
     Column("seconds", "seconds", seconds),
     Column("of_memory", "to memory", ratio),
     Column("cpu_of_memory", "by CPU", ratio),
+    Column("of_connector", "to connector", ratio),
     Column("of_target", "of target", ratio),
     Column("worker_bytes", "worker MiB", mebibytes),
 )
@@ -39,25 +42,42 @@ def run(scale: Scale, report: Report) -> None:
         with Client(broker.host, broker.port) as client:
             client.create_topic(TOPIC, partitions=TASKS)
         report.progress(f"spark source: {rows / 1e6:g} M rows")
-        found = _load(broker.address, rows, repeats=max(2, scale.repeats))
+        repeats = max(2, scale.repeats)
+        here = [sys.executable, "-m", "bench.spark_source_load"]
+        found = _load([*here, broker.address, str(rows), str(repeats)])
+        if _has_connector():
+            report.progress("spark source: Spark's own Kafka connector")
+            found |= _load(_connector(broker.address, rows, repeats))
     table.rows += [_row(what, one, found) for what, one in found.items()]
     table.notes += [
         f"{rows / 1e6:g} M messages of {MESSAGE_BYTES} bytes with keys of 8.",
         "Targets: 2 M rows/s into a count, 1 M into an aggregation, at least 0.75 of the same rows from memory.",
         "By CPU: CPU-seconds of the JVM and its Python processes for a row, memory's over the topic's. Less noisy.",
         "Rows of a replay and of a filter on time are those that were wanted; of others, those that were looked at.",
+        "Connector: Spark's own for Kafka, of Spark 4.0, on the same topic, if `make interop-spark` fetched it.",
         "Worker: the most resident memory of one Python process meanwhile.",
     ]
     report.add(table)
 
 
-def _load(address: str, rows: int, *, repeats: int) -> dict[str, dict[str, float]]:
+def _has_connector() -> bool:
+    return (CONNECTOR / "python" / "installed").exists() and (CONNECTOR / "jars").exists()
+
+
+def _connector(address: str, rows: int, repeats: int) -> list[str]:
+    jars = ",".join(str(one) for one in sorted((CONNECTOR / "jars").glob("*.jar")))
+    script = ROOT / "bench" / "spark_connector_load.py"
+    python = CONNECTOR / "python" / "bin" / "python"
+    return [str(python), str(script), address, TOPIC, str(rows), str(repeats), jars]
+
+
+def _load(command: list[str]) -> dict[str, dict[str, float]]:
     done = subprocess.run(
-        [sys.executable, "-m", "bench.spark_source_load", address, str(rows), str(repeats)],
+        command,
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": command[0]},
         check=False,
     )
     if done.returncode:
@@ -70,13 +90,15 @@ def _row(what: str, one: dict[str, float], found: dict[str, dict[str, float]]) -
     rate = one["rows"] / one["seconds"]
     kind, _, source = what.partition(", ")
     memory = found.get(f"{kind}, memory") if source == "topic" else None
+    connector = found.get(f"{kind}, connector") if source in {"topic", ""} else None
     return {
         "what": what,
         "rows_per_s": rate,
-        "rows_per_cpu_s": one["rows"] / one["cpu_s"],
+        "rows_per_cpu_s": one["rows"] / one["cpu_s"] if "cpu_s" in one else None,
         "seconds": one["seconds"],
         "of_memory": None if memory is None else memory["seconds"] / one["seconds"],
         "cpu_of_memory": None if memory is None else memory["cpu_s"] / one["cpu_s"],
+        "of_connector": None if connector is None else connector["seconds"] / one["seconds"],
         "of_target": rate / TARGETS[what] if what in TARGETS else None,
-        "worker_bytes": one["worker_bytes"],
+        "worker_bytes": one.get("worker_bytes"),
     }
