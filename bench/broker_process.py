@@ -14,6 +14,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -172,8 +173,18 @@ class MeasuredProcess(ABC):
                 return int(value)
         raise AssertionError("no wchar in /proc/<pid>/io")
 
+    @property
+    def logs_folder(self) -> Path:
+        """Where partitions have their folders."""
+        return self.folder
+
     def log_files(self) -> list[Path]:
-        return sorted(self.folder.glob("*/*.log"))
+        found: list[Path] = []
+        for folder in self.logs_folder.iterdir():
+            # A topic that is being deleted may be gone meanwhile.
+            with suppress(FileNotFoundError, NotADirectoryError):
+                found += [path for path in folder.iterdir() if path.suffix == ".log"]
+        return sorted(found)
 
     def forget_cached(self) -> None:
         """Write the logs out and drop them from the page cache, so that the next read comes from the disk."""

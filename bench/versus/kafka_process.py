@@ -55,7 +55,7 @@ class KafkaProcess(MeasuredProcess):
     def _format(self) -> None:
         self.port, controller_port = free_ports(2)
         self._settings_path.write_text(
-            settings_text(folder=self.folder / "logs", port=self.port, quorum_port=controller_port)
+            settings_text(folder=self.logs_folder, port=self.port, quorum_port=controller_port)
         )
         done = subprocess.run(
             java_command(
@@ -74,8 +74,9 @@ class KafkaProcess(MeasuredProcess):
             raise BrokerFailed(f"Kafka's storage tool: {(done.stdout + done.stderr).strip()}")
         self._is_formatted = True
 
-    def log_files(self) -> list[Path]:
-        return sorted((self.folder / "logs").glob("*/*.log"))
+    @property
+    def logs_folder(self) -> Path:
+        return self.folder / "logs"
 
 
 def settings_text(*, folder: Path, port: int, quorum_port: int) -> str:
