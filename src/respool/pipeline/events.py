@@ -90,11 +90,12 @@ def judged(bronze: "DataFrame", settings: "PipelineSettings") -> "DataFrame":
             _found("wrong_type", ~f.col(f"json.{name}").rlike(shape), f.lit(name))
             for name, shape in _SHAPES.items()
         ),
+        *(_found("wrong_type", _does_not_fit(name), f.lit(name)) for name in _TYPES),
         _found("bad_time", f.col("happened_at").isNull(), f.col("json.event_time")),
         _found(
             "unknown_event", ~f.col("json.event_type").isin(*EVENT_TYPES), f.col("json.event_type")
         ),
-        _found("negative_fare", f.col("json.fare").cast("double") < 0, f.col("json.fare")),
+        _found("negative_fare", f.col("json.fare").try_cast("double") < 0, f.col("json.fare")),
         _found("late", late_ms > settings.lateness_ms, _seconds(late_ms)),
         _found("future", late_ms < -settings.clock_skew_ms, _seconds(-late_ms)),
     ]
@@ -109,7 +110,7 @@ def judged(bronze: "DataFrame", settings: "PipelineSettings") -> "DataFrame":
 def sound(rows: "DataFrame") -> "DataFrame":
     """The events among judged rows, typed. Repeats are still among them."""
     typed = [
-        f.col(f"json.{name}").cast(_TYPES.get(name, "string")).alias(name)
+        f.col(f"json.{name}").try_cast(_TYPES.get(name, "string")).alias(name)
         for name in _TEXTS
         if name not in {"event_time", "schema_version"}
     ]
@@ -152,6 +153,16 @@ def _found(reason: str, condition: Column, detail: Column | None = None) -> Colu
             (f.lit(None) if detail is None else detail).cast("string").alias("detail"),
         ),
     )
+
+
+def _does_not_fit(name: str) -> Column:
+    """A number, and too large for its column. A plain cast of it would end the job, now and each time it is run."""
+    text = f.col(f"json.{name}")
+    number = text.try_cast(_TYPES[name])
+    too_large = number.isNull()
+    if _TYPES[name] == "double":
+        too_large |= f.abs(number) == float("inf")
+    return text.isNotNull() & too_large
 
 
 def _seconds(milliseconds: Column) -> Column:
