@@ -333,6 +333,25 @@ def test_who_fails_to_hear_of_a_sync_costs_the_others_nothing() -> None:
     asyncio.run(story())
 
 
+def test_who_waits_no_more_for_a_partition_to_settle_costs_others_nothing() -> None:
+    async def story() -> None:
+        bench = Bench()
+        rides, fares = bench.partition(0), bench.partition(1)
+        told = [append(one) for one in (rides, fares)]
+        await turn()
+        leaving, staying = (asyncio.ensure_future(bench.flusher.settle(rides)) for _ in range(2))
+        await turn()
+        # As when a follower's fetcher is cancelled while its log is about to be cut.
+        leaving.cancel()
+        bench.offload.release()
+        await bench.flusher.drain()
+        await staying
+        assert leaving.cancelled()
+        assert [one.committed for one in told] == [1, 1]
+
+    asyncio.run(story())
+
+
 def test_a_partition_settles_when_its_sync_is_done() -> None:
     async def story() -> None:
         bench = Bench()

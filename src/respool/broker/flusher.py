@@ -106,7 +106,9 @@ class Flusher:
             except Exception as failure:  # noqa: BLE001 - one who waits must not cost the others their answer
                 self._on_failure(failure)
             for settled in self._settling.pop(sync.partition, ()):
-                settled.set_result(None)
+                # Who waited may have been cancelled meanwhile: a follower's fetcher, when the broker stops.
+                if not settled.done():
+                    settled.set_result(None)
 
     def _begin(self, free: list[Partition]) -> list[PartitionSync]:
         """Begin a fair share of what is enrolled, so that the other workers find some too."""
