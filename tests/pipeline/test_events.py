@@ -2,11 +2,14 @@
 
 import json
 from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.making import frame, settings
 from respool.pipeline.events import judged, quarantined, sound
+from respool.pipeline.features import FEATURES, finished_rides, usual_prices, with_features
+from respool.pipeline.model import prices_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,3 +63,20 @@ def test_a_number_too_large_for_its_column_goes_into_quarantine_and_stops_nothin
         ("wrong_type", name) for name in too_large
     ]
     assert [row["offset"] for row in sound(found).collect()] == [0]
+
+
+def test_a_ride_without_surge_or_distance_has_features_and_so_a_score(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    changes: list[dict[str, Any]] = [
+        {"surge": 0},
+        {"surge": None},
+        {"distance_km": None},
+        {"fare": 0},
+    ]
+    found = finished_rides(sound(judged(frame(spark, rows(*changes)), settings(tmp_path))))
+    # In a city where half of the rides are free, the usual price is nothing.
+    for prices in (prices_frame(spark, {"Köln": 0.0}), usual_prices(found.where("fare = 0"))):
+        seen = with_features(found, prices).select(*FEATURES).collect()
+        assert len(seen) == len(changes)
+        assert all(isfinite(number) for row in seen for number in row)

@@ -39,16 +39,16 @@ def finished_rides(events: "DataFrame") -> "DataFrame":
 def with_features(rides: "DataFrame", prices: "DataFrame") -> "DataFrame":
     """`rides` are finished ones, with their history; `prices` has the usual price of each city, as `price_level`."""
     at = f.col("event_time").cast("long")
-    km, hours = f.col("distance_km").cast("double"), f.col("duration_s") / HOUR_S
+    km, hours = _km(), f.col("duration_s") / HOUR_S
     rider = Window.partitionBy("rider_id").orderBy(at)
     pair = Window.partitionBy("rider_id", "driver_id").orderBy(at)
     day, week = (-DAY_S, 0), (-HISTORY_DAYS * DAY_S, 0)
     is_long_by_card = (f.col("payment_method") == "card") & (km >= LONG_KM)
     first_seen = f.min(at).over(rider.rangeBetween(*week))
-    usual = f.coalesce(f.col("price_level"), f.lit(1.0))
+    usual = _or_one(f.col("price_level"))
     return rides.join(f.broadcast(prices), "city", "left").select(
         *(rides[name] for name in rides.columns),
-        (km / hours).alias("speed_kmh"),
+        f.coalesce(f.try_divide(km, hours), f.lit(0.0)).alias("speed_kmh"),
         km.alias("distance_km_"),
         (price_level() / usual).alias("price_ratio"),
         f.count("*").over(pair.rangeBetween(*day)).cast("double").alias("pair_rides_day"),
@@ -68,9 +68,23 @@ def usual_prices(rides: "DataFrame") -> "DataFrame":
 
 
 def price_level() -> Column:
-    """The fare against surge times (2.50 + 1.15 per km + 0.28 per minute)."""
-    listed = 2.5 + 1.15 * f.col("distance_km").cast("double") + 0.28 * f.col("duration_s") / 60
-    return f.col("fare").cast("double") / (f.col("surge") * listed)
+    """The fare against surge times (2.50 + 1.15 per km + 0.28 per minute).
+
+    A surge that is not told, or cannot be, is none: a factor of 1.
+    """
+    listed = 2.5 + 1.15 * _km() + 0.28 * f.col("duration_s") / 60
+    # What is listed is never below 2.50, but for a distance below zero.
+    found = f.try_divide(f.col("fare").cast("double"), _or_one(f.col("surge")) * listed)
+    return f.coalesce(found, f.lit(1.0))
+
+
+def _km() -> Column:
+    return f.coalesce(f.col("distance_km").cast("double"), f.lit(0.0))
+
+
+def _or_one(factor: Column) -> Column:
+    """It is divided by: one missing score would be one ride that nobody looks at."""
+    return f.when((factor > 0) & ~f.isnan(factor), factor).otherwise(1.0)
 
 
 def _number(condition: Column) -> Column:

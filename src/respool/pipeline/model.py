@@ -58,7 +58,9 @@ class FraudModel:
         """Finished rides with `score`, `is_fraud` and `model`. History that is not to be scored is scored, too."""
         prices = prices_frame(rides.sparkSession, self._prices)
         scored = self._pipeline.transform(with_features(rides, prices))
-        likely = vector_to_array(f.col("probability"))[1]
+        told = vector_to_array(f.col("probability"))[1]
+        # A model that cannot say does not accuse.
+        likely = f.when(told.isNotNull() & ~f.isnan(told), told).otherwise(0.0)
         return scored.select(
             *(scored[name] for name in rides.columns),
             f.lit(self.about.name).alias("model"),

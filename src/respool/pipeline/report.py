@@ -1,9 +1,10 @@
 """Reports: HTML in one file, of what the pipeline saw and of a replay beside the live scores. Needs no Spark."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,11 +179,18 @@ def _quarantine(settings: "PipelineSettings") -> str:
 
 
 def _scores(settings: "PipelineSettings") -> str:
-    histogram = [0] * BINS
-    for row in _read(settings, "fraud_scores", ["score"]):
-        histogram[min(BINS - 1, int(row["score"] * BINS))] += 1
+    histogram = histogram_of(row["score"] for row in _read(settings, "fraud_scores", ["score"]))
     steps = [f"{number / BINS:.2f}" for number in range(BINS)]
     return _section("Fraud scores, live", plots.columns(steps, [("rides", histogram)]))
+
+
+def histogram_of(scores: Iterable[float | None]) -> list[int]:
+    """Scores in `BINS` steps from 0 to 1; what is no number is left out."""
+    found = [0] * BINS
+    for score in scores:
+        if score is not None and not isnan(score):
+            found[min(BINS - 1, int(score * BINS))] += 1
+    return found
 
 
 def _read(settings: "PipelineSettings", name: str, columns: list[str]) -> list[dict[str, Any]]:
