@@ -1,15 +1,19 @@
 """`respool pipeline`: what is refused before Spark is started, and how Spark's long tales become a line."""
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.running import Run
-from respool.cli import pipeline
-from respool.cli.errors import ExitCode
+from respool.cli import pipeline, pipeline_run
+from respool.cli.errors import CliError, ExitCode
 from respool.cli.pipeline_run import cause_of
 from respool.pipeline.jobs import JOBS
+from respool.pipeline.outcome import Outcome
+from respool.pipeline.settings import PipelineSettings
 
 
 @pytest.mark.parametrize(
@@ -80,3 +84,32 @@ def test_the_cause_is_the_last_python_error_in_what_spark_tells() -> None:
         "org.apache.spark.SparkException: Job aborted."
     )
     assert cause_of("\n") == "Spark failed without a word"
+
+
+def test_a_query_that_ended_ends_the_run_before_the_next_job(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Ended:
+        name, isActive = "bronze", False  # noqa: N815 - Spark's name
+
+        def exception(self) -> None:
+            return None
+
+        def stop(self) -> None:
+            pass
+
+    ran: list[str] = []
+
+    def job(name: str) -> Callable[..., Outcome]:
+        def run(*_: object) -> Outcome:
+            ran.append(name)
+            return Outcome(job=name, counts={})
+
+        return run
+
+    monkeypatch.setattr(pipeline_run, "job", job)
+    monkeypatch.setattr(pipeline_run, "_start", lambda *_: [Ended()])
+    go_on: Any = pipeline_run._go_on
+    with pytest.raises(CliError, match="bronze has ended"):
+        go_on(None, ["bronze", "silver"], PipelineSettings(data=tmp_path), None, 1)
+    assert ran == ["bronze"]

@@ -97,9 +97,12 @@ def _go_on(
         try:
             while not ctrl_c.pressed:
                 began = time.monotonic()
+                _raise_if_ended(queries)
                 for name in jobs:
                     if name in started:
                         continue
+                    # Jobs may take longer than a turn: a query that ended is not to be found out by waiting only.
+                    _raise_if_ended(queries)
                     last[name] = job(name)(spark, settings, tell)
                     if name in STREAMING:
                         # Its first turn has made the tables that the next jobs need; from now on it stays up.
