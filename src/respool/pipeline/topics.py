@@ -60,7 +60,10 @@ def read_between(
 def read_times(
     spark: "SparkSession", settings: "PipelineSettings", topic: str, *, since_ms: int, until_ms: int
 ) -> "DataFrame":
-    """What arrived in [since, until): found by the time index, then cut exactly."""
+    """What arrived in [since, until): its start is found by the time index, the rest is cut exactly.
+
+    It reads to the log's end: timestamps need not rise, and earlier messages may come behind the first of `until`.
+    """
     from pyspark.sql import functions as f
 
     found = (
@@ -68,10 +71,9 @@ def read_times(
         .options(**_common(settings, topic))
         .option("startingTimestamp", str(since_ms))
         .option("startingOffsetsByTimestampStrategy", "latest")
-        .option("endingTimestamp", str(until_ms))
         .load()
     )
-    # The index finds the first message of then or later. Timestamps need not rise, so older ones may come after it.
+    # The index finds the first message of then or later; older ones may come after it.
     arrived = f.unix_millis("timestamp")
     return found.where((arrived >= since_ms) & (arrived < until_ms))
 
@@ -94,9 +96,10 @@ def ensure(settings: "PipelineSettings", topic: str, *, like: str) -> None:
 
     with Cluster(settings.bootstrap) as cluster:
         try:
-            cluster.refresh(topic)
+            # `topic` tries again while a broker restarts; it asks, for nothing is known yet.
+            cluster.topic(topic)
         except UnknownTopic:
-            partitions = cluster.refresh(like).partitions
+            partitions = cluster.topic(like).partitions
         else:
             return
     admin = AdminClient({"bootstrap.servers": settings.bootstrap, "log_level": 4})
@@ -114,7 +117,8 @@ def readers(settings: "PipelineSettings", topic: str) -> dict[int, str]:
     The topic's id is in it: one that is deleted and made again begins at offset 0 again, and is another topic.
     """
     with Cluster(settings.bootstrap) as cluster:
-        seen = cluster.refresh(topic)
+        # A broker that restarts meanwhile must not end a job that runs for weeks.
+        seen = cluster.topic(topic)
         return {number: f"{topic}/{number} {seen.id}" for number in seen.leaders}
 
 
