@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from respool.client.arrow.nearby import NAMED_FOR_S, Nearby
+from respool.client.arrow.nearby import AVOIDED_FOR_S, NAMED_FOR_S, Nearby
 from respool.client.arrow.read import read_table
 from respool.wire.codec import Request
 from support.scripted_broker import HANG_UP, TOPIC, ScriptedBroker
@@ -21,9 +21,20 @@ def test_a_named_replica_is_asked_until_it_fails_or_its_time_is_over() -> None:
     assert nearby.of(0, 10.0 + NAMED_FOR_S / 2) == FOLLOWER
     assert nearby.of(1, 10.0) is None
     assert nearby.of(0, 10.0 + NAMED_FOR_S) is None
-    assert nearby.forget(0)
-    assert not nearby.forget(0)
-    assert nearby.of(0, 10.0) is None
+    assert nearby.leave(0, 20.0)
+    assert not nearby.leave(0, 20.0)
+    assert nearby.of(0, 20.0) is None
+
+
+def test_a_leader_is_not_told_of_the_rack_for_a_while_after_its_replica_failed() -> None:
+    nearby = Nearby()
+    nearby.leave(0, 10.0)
+    assert nearby.may_be_named(0, 10.0)
+    nearby.on_named(0, FOLLOWER, 10.0)
+    nearby.leave(0, 20.0)
+    assert not nearby.may_be_named(0, 20.0 + AVOIDED_FOR_S / 2)
+    assert nearby.may_be_named(1, 20.0)
+    assert nearby.may_be_named(0, 20.0 + AVOIDED_FOR_S)
 
 
 @pytest.fixture
@@ -39,8 +50,13 @@ def leader() -> Iterator[ScriptedBroker]:
 
 
 def names_the_follower(leader: ScriptedBroker, racks: list[str]) -> None:
+    """Whenever it is told of a rack, as leaders do."""
+
     def answer(request: Request) -> bytes:
         racks.append(request.body.rack_id)
+        leader.script.append(answer)
+        if not request.body.rack_id:
+            return leader.good(request)
         return leader.refuse(0, preferred_read_replica=FOLLOWER)(request)
 
     leader.script.append(answer)
@@ -71,7 +87,8 @@ def test_a_replica_that_cannot_serve_is_left_for_the_leader_without_a_gap(
     leader: ScriptedBroker, trouble: str
 ) -> None:
     (follower,) = leader.others
-    names_the_follower(leader, [])
+    racks: list[str] = []
+    names_the_follower(leader, racks)
     answers = {
         "behind": follower.refuse(OUT_OF_RANGE),
         "refuses": follower.refuse(NOT_AVAILABLE),
@@ -80,4 +97,6 @@ def test_a_replica_that_cannot_serve_is_left_for_the_leader_without_a_gap(
     follower.script.append(answers[trouble])
     assert read(leader, "west") == ROWS
     assert len(follower.fetches) == 1
-    assert len(leader.fetches) > 1
+    # Told of the rack again, it would name the same replica, over and over.
+    assert racks[0] == "west"
+    assert set(racks[1:]) == {""}

@@ -317,6 +317,19 @@ def test_only_committed_messages_are_read_unless_others_are_wanted(rides: Story)
     assert [one for one in uncommitted if "-" not in one] == ["aborted", "committed", "open"]
 
 
+def test_an_end_that_an_open_transaction_holds_back_is_told_not_cut(rides: Story) -> None:
+    with respool.ArrowProducer(rides.broker.bootstrap, transactional_id="t") as producer:
+        producer.begin()
+        producer.write(pa.table({"value": ["open"], "to": [0]}), "rides", partition="to")
+        producer.flush()
+        ends = '{"rides": {"0": 11, "1": 10}}'
+        with pytest.raises(DataLost, match=r"endingOffsets ends at offset 11.*still open"):
+            rides.batch(endingOffsets=ends).values()
+        seen = rides.batch(endingOffsets=ends, isolation="read_uncommitted").values()
+        producer.abort()
+    assert len(seen) == 21
+
+
 def test_the_same_messages_come_as_to_confluent_kafka(rides: Story) -> None:
     consumer = ck.Consumer(
         {

@@ -218,7 +218,8 @@ class Fetcher:
         return line
 
     def _fields(self, line: _Line, readings: Sequence[_Reading]) -> dict[str, Any]:
-        limit = self._settings.fetch_bytes
+        limit, now = self._settings.fetch_bytes, time.monotonic()
+        may_name = all(self._nearby.may_be_named(one.cursor.partition, now) for one in readings)
         partitions = []
         for one in readings:
             cursor, leader = one.cursor, self._seen.leaders[one.cursor.partition]
@@ -244,7 +245,7 @@ class Fetcher:
             "isolation_level": isolation_level(self._settings.isolation),
             "topics": [{**name, "partitions": partitions}],
             "forgotten_topics_data": [],
-            "rack_id": self._settings.rack,
+            "rack_id": self._settings.rack if may_name else "",
         }
 
     # -- hearing -------------------------------------------------------------------------------------------------------
@@ -325,7 +326,7 @@ class Fetcher:
                 shown = "only a part of a batch" if part.records else "nothing"
                 error = ClientError(f"its leader shows {shown} there")
                 self._fail(one, error, waits=False)
-            case Step.ASK_BOUNDS if self._nearby.forget(part.partition):
+            case Step.ASK_BOUNDS if self._nearby.leave(part.partition, time.monotonic()):
                 # A follower may be behind; what the log has is the leader's to say.
                 pass
             case Step.ASK_BOUNDS:
@@ -354,7 +355,7 @@ class Fetcher:
         Raises:
             PartitionUnavailable: it has failed for too long.
         """
-        self._nearby.forget(one.cursor.partition)
+        self._nearby.leave(one.cursor.partition, time.monotonic())
         wait_ms = one.patience.next_wait_ms()
         if wait_ms is None:
             raise PartitionUnavailable(

@@ -14,6 +14,7 @@ from respool.spark.source.columns import columns_of
 from respool.spark.source.filters import Narrowing, narrow
 from respool.spark.source.loss import Loss
 from respool.spark.source.options import BATCH_SPLIT_ROWS, SourceOptions, trigger_options_given
+from respool.spark.source.points import AtOffsets
 from respool.spark.source.reading import Reading
 from respool.spark.source.splits import Range, split
 
@@ -143,6 +144,13 @@ def _checked(
             loss.report(
                 f"{place}: {options.end.option} ends at offset {end}, and the log ends at {highs[number]}",
                 instead=f"up to offset {highs[number]}",
+            )
+        if latest[number] < end <= highs[number] and isinstance(options.end, AtOffsets):
+            loss.report(
+                f"{place}: {options.end.option} ends at offset {end}, and from offset {latest[number]} on messages "
+                "wait for a transaction that is still open: read them when it has ended, or with "
+                "isolation=read_uncommitted",
+                instead=f"up to offset {latest[number]}",
             )
         begin = max(begin, earliest[number])
         # What open transactions hold back cannot be read now.

@@ -158,7 +158,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         if self._progress_here is None:
             self._progress_here = Progress(self._options.group)
-        if self._progress_here.show(self._brokers.cluster, from_json(end)):
+        # Of a topic that is gone nobody can be shown anything, and brokers would refuse the rest with it.
+        position = from_json(end)
+        there = (
+            position
+            if self._latest is None
+            else {topic: at for topic, at in position.items() if topic in self._latest}
+        )
+        if self._progress_here.show(self._brokers.cluster, there):
             self._shown = end
 
     def _earliest(self, topic: str, partitions: list[int]) -> Mapping[int, int]:
