@@ -1,6 +1,7 @@
 """Tables: what a commit promises, and what is left when one does not come to be."""
 
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -10,8 +11,8 @@ import pytest
 from pipeline.making import rides, settings
 from respool.pipeline import bronze
 from respool.pipeline.catalog import structure, table
-from respool.pipeline.errors import HistoryGone, TableChanged
-from respool.pipeline.staging import stage
+from respool.pipeline.errors import HistoryGone, TableChanged, TableReplaced
+from respool.pipeline.staging import Staged, stage
 from respool.pipeline.tables import Table
 
 if TYPE_CHECKING:
@@ -74,6 +75,18 @@ def test_of_two_that_commit_the_same_step_one_is_refused_and_leaves_nothing(
         made.commit(staged, positions={"x": 2}, before=seen_by_both)
     assert stored(made) == [1, 2]
     assert len(list(made.path.glob("date=*/*.parquet"))) == 2
+
+
+def test_a_position_in_a_table_that_was_made_again_is_refused(tmp_path: Path) -> None:
+    source, reader = Table(tmp_path / "source", SCHEMA), Table(tmp_path / "reader", SCHEMA)
+    source.made()
+    assert reader.has_read(source, reader.made()) == -1
+    reader.commit(Staged.nothing(reader.path), positions=reader.reads(source, 7))
+    assert reader.has_read(source, reader.made()) == 7
+    rmtree(source.path)
+    source.made()
+    with pytest.raises(TableReplaced, match=f"delete {reader.path}"):
+        reader.has_read(source, reader.made())
 
 
 def test_nothing_new_makes_no_version(spark: "SparkSession", tmp_path: Path) -> None:

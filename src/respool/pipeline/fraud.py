@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from respool.pipeline.tables import Table
 
 JOB = "fraud"
-READER = "silver"
 QUERY = "fraud-scores"
 # A model is trained on the first half of what is there: what it says of the second shows how good it is.
 TRAINED_SHARE = 0.5
@@ -62,9 +61,9 @@ def score_new(
 ) -> int:
     """Score the rides that ended in versions of silver not scored yet; return how many."""
     before = scores.made()
-    done = before.transaction_version(READER)
+    done = scores.has_read(silver, before)
     latest = silver.version
-    additions = silver.additions(after=-1 if done is None else done, upto=latest)
+    additions = silver.additions(after=done, upto=latest)
     new = finished_rides(
         silver.read_files(spark, [path for one in additions for path in one.paths])
     ).select("event_id", "rider_id", "date")
@@ -77,7 +76,7 @@ def score_new(
     scored = model.score(history.join(riders, "rider_id", "left_semi"), threshold)
     wanted = scored.join(new.select("event_id"), "event_id", "left_semi")
     rows = wanted.select(*schema_of("fraud_scores").fieldNames()).repartition("date")
-    return scores.append(rows, positions={READER: latest}, before=before).rows
+    return scores.append(rows, positions=scores.reads(silver, latest), before=before).rows
 
 
 def publish(spark: "SparkSession", settings: "PipelineSettings") -> None:

@@ -16,14 +16,12 @@ from respool.pipeline.events import judged, quarantined, sound, without_repeats
 from respool.pipeline.outcome import Outcome, Teller
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
     from respool.pipeline.settings import PipelineSettings
     from respool.pipeline.tables import Addition, Table
 
 JOB = "silver"
-READER = "bronze"
 
 
 def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
@@ -40,12 +38,13 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
             StorageLevel.MEMORY_AND_DISK
         )
         try:
-            done = {READER: upto}
-            if _position(before := silver.made()) < upto:
+            if silver.has_read(bronze, before := silver.made()) < upto:
                 new = _new_events(silver, frame)
+                done = silver.reads(bronze, upto)
                 added += silver.append(new, positions=done, before=before).rows
-            if _position(before := quarantine.made()) < upto:
+            if quarantine.has_read(bronze, before := quarantine.made()) < upto:
                 found = quarantined(frame).repartition("date")
+                done = quarantine.reads(bronze, upto)
                 put_aside += quarantine.append(found, positions=done, before=before).rows
         finally:
             frame.unpersist()
@@ -76,7 +75,7 @@ def _steps(
 
     A group ends where one of the tables stands, so that a table takes a group wholly or not at all.
     """
-    stands = {_position(one.made()) for one in tables}
+    stands = {one.has_read(bronze, one.made()) for one in tables}
     waiting: list[Addition] = []
     for one in bronze.additions(after=min(stands), upto=latest):
         waiting.append(one)
@@ -84,8 +83,3 @@ def _steps(
         if rows >= rows_max or one.version in stands or one.version == latest:
             yield one.version, [path for each in waiting for path in each.paths], rows
             waiting = []
-
-
-def _position(delta: "DeltaTable") -> int:
-    found = delta.transaction_version(READER)
-    return -1 if found is None else int(found)

@@ -41,6 +41,11 @@ class Staged:
     folder: Path
     files: tuple[StagedFile, ...]
 
+    @classmethod
+    def nothing(cls, table: Path) -> "Staged":
+        """For a commit of positions alone."""
+        return cls(folder=table / STAGING / uuid4().hex, files=())
+
     @property
     def rows(self) -> int:
         return sum(one.rows for one in self.files)

@@ -1,4 +1,4 @@
-"""A table as a stream for Spark: what each new version brought. Offsets are versions of the table's log.
+"""A table as a stream for Spark: what each new version brought. Offsets are versions of the table's log, and its id.
 
 A batch is made of whole versions, in order; after a restart the same versions give the same rows. Versions that
 remove rows are refused: a stream cannot take back what it has handed on.
@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -17,6 +17,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
+
+from respool.pipeline.errors import TableReplaced
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,22 +91,26 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._rows_per_batch)
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return {"version": -1}
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return {"version": -1, "table": self._table().id}
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        last = self._table().version if self._last is None else self._last
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        table = self._same_table(start)
+        last = table.version if self._last is None else self._last
+        reached = start["version"]
         if not isinstance(limit, ReadMaxRows):
-            return {"version": max(last, start["version"])}
-        reached, rows = start["version"], 0
-        for one in self._table().additions(after=start["version"], upto=last):
-            reached, rows = one.version, rows + one.rows
-            if rows >= limit.max_rows:
-                break
-        return {"version": reached}
+            reached = max(last, reached)
+        else:
+            rows = 0
+            for one in table.additions(after=reached, upto=last):
+                reached, rows = one.version, rows + one.rows
+                if rows >= limit.max_rows:
+                    break
+        return {"version": reached, "table": table.id}
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        found = self._table().additions(after=start["version"], upto=end["version"])
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        table = self._same_table(end)
+        found = table.additions(after=start["version"], upto=end["version"])
         return [FilePart(path) for one in found for path in one.paths]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
@@ -126,6 +132,21 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         for batch in found.to_batches(batch_size=_ROWS):
             yield batch.cast(wanted)
+
+    def _same_table(self, offset: dict[str, Any]) -> "Table":
+        """
+        Raises:
+            TableReplaced: the offset is one of another table that was in this place.
+        """
+        table = self._table()
+        # Checkpoints of before had no id in them.
+        if offset.get("table", table.id) != table.id or offset["version"] > table.version:
+            name = table.path.name
+            raise TableReplaced(
+                name,
+                f"delete the tables made from {name}, and their queries' folders in checkpoints",
+            )
+        return table
 
     def _table(self) -> "Table":
         from respool.pipeline.tables import Table

@@ -21,7 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from respool.pipeline.errors import HistoryGone, TableChanged
+from respool.pipeline.errors import HistoryGone, TableChanged, TableReplaced
 from respool.pipeline.staging import Staged, drop, drop_old_tries, put_in_place, stage
 
 if TYPE_CHECKING:
@@ -82,6 +82,29 @@ class Table:
     def position(self, reader: str) -> int | None:
         """How far `reader` was when this table was last committed; None if it never was."""
         return self.delta().transaction_version(reader) if self.exists else None
+
+    @property
+    def id(self) -> str:
+        """Of this table, not of its place: one that is deleted and made again has another, and versions from 0 on."""
+        return str(self.delta().metadata().id)
+
+    def reads(self, source: "Table", version: int) -> dict[str, int]:
+        """For a commit: up to `version` of `source` is in this table now.
+
+        It is kept twice: by the source's id, and by its name alone, which tells that there was one of another id.
+        """
+        return {source.path.name: version, f"{source.path.name} {source.id}": version}
+
+    def has_read(self, source: "Table", made: DeltaTable) -> int:
+        """The version of `source` up to which it is in `made`, which is this table; -1 if nothing of it is.
+
+        Raises:
+            TableReplaced: what is in it came from another table in the place of `source`.
+        """
+        found = made.transaction_version(f"{source.path.name} {source.id}")
+        if found is None and made.transaction_version(source.path.name) is not None:
+            raise TableReplaced(source.path.name, f"delete {self.path}")
+        return -1 if found is None else int(found)
 
     def read(
         self,
