@@ -11,8 +11,9 @@ import pytest
 
 import respool
 from pipeline.making import PARTITIONS, TOPIC, UNTIL_MS, Rides, milliseconds, rides, settings
-from respool.pipeline import bronze, fraud, replay, silver, warehouse
+from respool.pipeline import bronze, fraud, replay, silver, topics, warehouse
 from respool.pipeline.catalog import table
+from respool.pipeline.errors import EventsGone
 from respool.pipeline.outcome import Silent
 from respool.pipeline.report import write_report
 from respool.testing import Broker
@@ -90,6 +91,38 @@ def test_the_warehouse_comes_out_the_same_when_run_twice_and_from_the_start(
     again = warehouse.run(spark, replace(told, from_start=True), Silent())
     assert again.counts["offsets read"] == 1_500
     assert stored(told, warehouse.TABLE) == once
+
+
+def test_what_the_topic_deleted_unread_ends_a_job_unless_the_loss_is_accepted(
+    spark: "SparkSession", told: "PipelineSettings", made: Rides
+) -> None:
+    publish(told, made.rows[:300])
+    for job in (bronze, warehouse):
+        job.run(spark, told, Silent())
+    _, before = topics.ends(told, TOPIC)
+    publish(told, made.rows[300:600])
+    _, last = topics.ends(told, TOPIC)
+    delete_before(told, 0, last[0])
+    # With a checkpoint the source itself would tell.
+    told.checkpoint_path("bronze").rename(told.checkpoint_path("lost"))
+    accepted = replace(told, accept_loss=True)
+    for job, name in ((bronze, "bronze"), (warehouse, warehouse.TABLE)):
+        version = table(told, name).version
+        with pytest.raises(EventsGone, match=f"partition 0: offsets {before[0]} to {last[0] - 1}"):
+            job.run(spark, told, Silent())
+        assert table(told, name).version == version
+        counts = job.run(spark, accepted, Silent()).counts
+        assert counts["offsets lost"] == last[0] - before[0] > 0
+        assert "offsets lost" not in job.run(spark, told, Silent()).counts
+
+
+def delete_before(told: "PipelineSettings", partition: int, offset: int) -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": told.bootstrap})
+    for one in admin.delete_records([TopicPartition(TOPIC, partition, offset)]).values():
+        one.result(timeout=10)
 
 
 def test_scores_go_to_the_topic_once_and_a_replay_sees_exactly_its_window(

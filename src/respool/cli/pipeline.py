@@ -121,6 +121,13 @@ def run(
             "--from-start", text="warehouse: read the log from its start; the table stays as it is."
         ),
     ] = False,
+    accept_loss: Annotated[
+        bool,
+        options.flag(
+            "--accept-loss",
+            text="bronze, warehouse: go on though the topic deleted events that they had not read.",
+        ),
+    ] = False,
     as_json: Annotated[
         bool, options.flag("--json", text="Print what was counted as JSON.")
     ] = False,
@@ -165,6 +172,7 @@ def run(
         replay_since_ms=until_ms - round(days * DAY_MS),
         replay_until_ms=until_ms,
         from_start=from_start,
+        accept_loss=accept_loss,
     )
     pipeline_run.run(
         jobs,

@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 
 from respool.pipeline import topics
 from respool.pipeline.catalog import schema_of, table
+from respool.pipeline.losses import lost
 from respool.pipeline.outcome import Outcome, Teller
 from respool.pipeline.queries import started
 from respool.pipeline.staging import stage
@@ -30,14 +31,15 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
     """Everything that is in the topic now."""
     seen = _Counter(tell)
     tell.step("bronze: reading the topic")
+    gone = _lost(settings)
     start(spark, settings, seen, every_ms=None).awaitTermination()
-    return Outcome(
-        job=JOB,
-        counts={
-            "events added": seen.added,
-            "events in the table": table(settings, "bronze").delta().count(),
-        },
-    )
+    counts = {
+        "events added": seen.added,
+        "events in the table": table(settings, "bronze").delta().count(),
+    }
+    if gone:
+        counts["offsets lost"] = gone
+    return Outcome(job=JOB, counts=counts)
 
 
 def start(
@@ -54,6 +56,21 @@ def start(
     stream = topics.read_stream(spark, settings, settings.topic, group=GROUP)
     writer = stream.writeStream.foreachBatch(add)
     return started(writer, JOB, settings.checkpoint_path(JOB), every_ms=every_ms)
+
+
+def _lost(settings: "PipelineSettings") -> int:
+    """How many offsets the topic deleted that the table has not.
+
+    With a checkpoint the source finds it out by itself; without one it begins at the log's start, wherever that is.
+    """
+    if any((settings.checkpoint_path(JOB) / "offsets").glob("[0-9]*")):
+        return 0
+    made = table(settings, "bronze").made()
+    readers = topics.readers(settings, settings.topic)
+    first, _last = topics.ends(settings, settings.topic)
+    known = {number: made.transaction_version(reader) for number, reader in readers.items()}
+    gone = lost(settings.topic, first, known, is_accepted=settings.accept_loss, table=JOB)
+    return sum(gone.values())
 
 
 def add_batch(bronze: "Table", batch: "DataFrame", *, readers: Mapping[int, str]) -> "Commit":

@@ -44,6 +44,8 @@ class PipelineSettings:
     replay_until_ms: int = 0
     # The warehouse reads the log from its start again, not from where it stands. The table comes out the same.
     from_start: bool = False
+    # Events that the topic deleted before a table had them are counted, and do not end the job.
+    accept_loss: bool = False
 
     def table_path(self, name: str) -> Path:
         return self.data / "tables" / name

@@ -16,7 +16,9 @@ from pyspark.sql import functions as f
 from respool.pipeline import topics
 from respool.pipeline.catalog import schema_of, table
 from respool.pipeline.events import EVENT_TYPES, judged, sound
+from respool.pipeline.losses import lost
 from respool.pipeline.outcome import Outcome, Teller
+from respool.pipeline.staging import Staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,12 +39,24 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
     delta = rides.made()
     readers = topics.readers(settings, settings.topic)
     first, last = topics.ends(settings, settings.topic)
-    start = {}
-    for number, reader in readers.items():
-        known = None if settings.from_start else delta.transaction_version(reader)
-        # What was deleted by now cannot be read any more.
-        start[number] = max(first[number], known or 0)
+    known = {number: delta.transaction_version(reader) for number, reader in readers.items()}
+    gone = lost(
+        settings.topic,
+        first,
+        known,
+        is_accepted=settings.accept_loss or settings.from_start,
+        table=TABLE,
+    )
+    start = {
+        number: first[number] if settings.from_start else max(first[number], at or 0)
+        for number, at in known.items()
+    }
     counts = {"offsets read": 0, "rides written": 0}
+    if gone:
+        # Noted at once: it is told of once, also where nothing is left to read.
+        noted = {readers[number]: first[number] for number in gone}
+        rides.commit(Staged.nothing(rides.path), positions=noted, before=delta)
+        counts["offsets lost"] = sum(gone.values())
     for begin, end in steps(start, last, settings.rows_per_batch):
         tell.step("warehouse: events to rides")
         rows = topics.read_between(spark, settings, settings.topic, start=begin, end=end)
