@@ -157,6 +157,9 @@ def test_scores_go_to_the_topic_once_and_a_replay_sees_exactly_its_window(
     assert {row["ride_id"] for row in stored(told, replay.TABLE)} == ended
     assert outcome.counts["scored live, too"] == len(ended)
     assert outcome.figures["recall new"] > 0.5
+    # With their past, as they were scored live: the live model says the same again of the same rides.
+    again = replace(told, new_model=told.model, replay_since_ms=UNTIL_MS - 24 * HOUR_MS)
+    assert replay.run(spark, again, Silent()).figures["mean difference"] == 0
     # Again: the same rows in the same place.
     rows = stored(told, replay.TABLE)
     replay.run(spark, told, Silent())

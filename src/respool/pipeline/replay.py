@@ -15,14 +15,16 @@ from respool.pipeline.catalog import schema_of, table
 from respool.pipeline.compare import Comparison, compared
 from respool.pipeline.errors import BadReplay
 from respool.pipeline.events import judged, sound, without_repeats
-from respool.pipeline.features import finished_rides
+from respool.pipeline.features import HISTORY_DAYS, finished_rides
 from respool.pipeline.fraud import scores_of
 from respool.pipeline.model import found_or_trained, frauds_of
 from respool.pipeline.outcome import Outcome, Teller
+from respool.pipeline.settings import DAY_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from respool.pipeline.model import About
     from respool.pipeline.settings import PipelineSettings
 
 JOB = "replay-fraud"
@@ -39,19 +41,29 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
         )
     tell.step("replay-fraud: a model")
     silver = table(settings, "silver").read(spark)
-    # Never trained on what it is then measured by.
-    model = found_or_trained(settings.new_model, settings, silver, until_ms=since_ms)
+    # Never trained on what it is then measured by: neither on what happened in the window, nor on what arrived in it.
+    arrived = f.unix_millis("recorded_at")
+    model = found_or_trained(
+        settings.new_model, settings, silver.where(arrived < since_ms), until_ms=since_ms
+    )
+    check_unseen(model.about, since_ms)
     tell.step("replay-fraud: events of the window")
+    # A ride of the window's first hour has a past, too, as it had when it was scored live.
+    history_ms = HISTORY_DAYS * DAY_MS + settings.lateness_ms
     rows = topics.read_times(
-        spark, settings, settings.topic, since_ms=since_ms, until_ms=until_ms
+        spark,
+        settings,
+        settings.topic,
+        since_ms=max(0, since_ms - history_ms),
+        until_ms=until_ms,
     ).persist()
     try:
-        read = rows.count()
+        read = rows.where(f.unix_millis("timestamp") >= since_ms).count()
         tell.rows(read)
         events = without_repeats(sound(judged(rows, settings)))
         tell.step("replay-fraud: scoring")
         replay = replay_name(model.about.name, since_ms, until_ms)
-        scored = model.score(finished_rides(events), settings.threshold)
+        scored = model.score(finished_rides(events), settings.threshold).where(arrived >= since_ms)
         kept = scored.withColumn("replay", f.lit(replay)).select(*schema_of(TABLE).fieldNames())
         store = table(settings, TABLE)
         before = store.made()
@@ -78,6 +90,20 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
         figures=figures_of(comparison),
         files=(str(path),),
     )
+
+
+def check_unseen(about: "About", since_ms: int) -> None:
+    """
+    Raises:
+        BadReplay: the model was trained on rides of the window, and would be measured by what it has learnt by heart.
+    """
+    if about.trained_until_ms > since_ms:
+        days = (about.trained_until_ms - since_ms) / DAY_MS
+        raise BadReplay(
+            f"the model {about.name!r} was trained on rides that ended in the window's first {days:.1f} days, so what "
+            "it says of them shows nothing; take a window that begins later (--days, --until), or give another name "
+            "with --new-model, and it is trained on what came before"
+        )
 
 
 def compare(
