@@ -6,11 +6,11 @@ from shutil import rmtree
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from respool.pipeline.catalog import structure
-from respool.pipeline.errors import TableReplaced
+from respool.pipeline.errors import HistoryGone, TableReplaced
 from respool.pipeline.table_stream import FilePart, TableStreamReader
 
 SCHEMA = structure("number bigint, word string, date date")
@@ -96,3 +96,17 @@ def test_a_table_that_was_made_again_is_not_taken_for_the_old_one(
     if versions < 4:
         with pytest.raises(TableReplaced):
             again.latestOffset({"version": 3}, ReadMaxRows(100))
+
+
+def test_a_new_reader_takes_the_table_whole_where_its_first_versions_left_the_log(
+    lake: Path,
+) -> None:
+    DeltaTable(lake).create_checkpoint()
+    for version in range(3):
+        (lake / "_delta_log" / f"{version:020d}.json").unlink()
+    stream = reader(lake, rows_per_batch=4)
+    assert stream.latestOffset(stream.initialOffset(), ReadMaxRows(4))["version"] == 3
+    assert numbers(stream, -1, 3) == list(range(12))
+    # One that stands in between cannot tell what it has.
+    with pytest.raises(HistoryGone, match="version 1 of made"):
+        stream.latestOffset({"version": 0}, ReadMaxRows(4))

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import polars as pl
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from pipeline.making import rides, settings
 from respool.pipeline import bronze
@@ -75,6 +77,22 @@ def test_of_two_that_commit_the_same_step_one_is_refused_and_leaves_nothing(
         made.commit(staged, positions={"x": 2}, before=seen_by_both)
     assert stored(made) == [1, 2]
     assert len(list(made.path.glob("date=*/*.parquet"))) == 2
+
+
+def test_a_commit_that_went_through_though_its_answer_failed_keeps_its_files(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Table(tmp_path / "made", SCHEMA)
+    through = DeltaTable.create_write_transaction
+
+    def failing(*arguments: Any, **named: Any) -> None:
+        through(*arguments, **named)
+        raise CommitFailedError("no answer")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", failing)
+    done = made.append(numbers(spark, 1, 2), positions={"x": 1})
+    assert (done.version, done.rows) == (1, 2)
+    assert stored(made) == [1, 2]
 
 
 def test_a_position_in_a_table_that_was_made_again_is_refused(tmp_path: Path) -> None:

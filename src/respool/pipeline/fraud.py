@@ -63,7 +63,7 @@ def score_new(
     before = scores.made()
     done = scores.has_read(silver, before)
     latest = silver.version
-    additions = silver.additions(after=done, upto=latest)
+    additions = silver.additions(after=done, upto=latest, is_new=True)
     new = finished_rides(
         silver.read_files(spark, [path for one in additions for path in one.paths])
     ).select("event_id", "rider_id", "date")

@@ -77,7 +77,9 @@ def _steps(
     """
     stands = {one.has_read(bronze, one.made()) for one in tables}
     waiting: list[Addition] = []
-    for one in bronze.additions(after=min(stands), upto=latest):
+    # Of a bronze without its first versions only a table that has nothing can take the whole, so both must be such.
+    is_new = stands == {-1}
+    for one in bronze.additions(after=min(stands), upto=latest, is_new=is_new):
         waiting.append(one)
         rows = sum(each.rows for each in waiting)
         if rows >= rows_max or one.version in stands or one.version == latest:

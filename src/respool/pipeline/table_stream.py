@@ -102,7 +102,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             reached = max(last, reached)
         else:
             rows = 0
-            for one in table.additions(after=reached, upto=last):
+            for one in table.additions(after=reached, upto=last, is_new=True):
                 reached, rows = one.version, rows + one.rows
                 if rows >= limit.max_rows:
                     break
@@ -110,7 +110,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         table = self._same_table(end)
-        found = table.additions(after=start["version"], upto=end["version"])
+        found = table.additions(after=start["version"], upto=end["version"], is_new=True)
         return [FilePart(path) for one in found for path in one.paths]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":

@@ -130,18 +130,27 @@ class Table:
         found = spark.read.option("basePath", str(self.path)).schema(self.schema)
         return found.parquet(*paths).select(*names)
 
-    def additions(self, *, after: int, upto: int) -> list[Addition]:
+    def additions(self, *, after: int, upto: int, is_new: bool = False) -> list[Addition]:
         """What each version in (after, upto] brought, in order; what only moved rows between files is left out.
+
+        A reader that has nothing yet (`is_new`, and `after` is -1) takes the table whole, as one addition, where the
+        log does not go back to its beginning.
 
         Raises:
             HistoryGone: a version's entry in the log is no more, or it removed rows.
         """
+        if is_new and after == -1 and upto >= 0 and not self._entry(0).exists():
+            delta = self.delta(upto)
+            rows = sum(delta.get_add_actions(flatten=True).column("num_records").to_pylist())
+            return [Addition(version=upto, paths=tuple(delta.file_uris()), rows=rows)]
         return [self._addition(version) for version in range(after + 1, upto + 1)]
 
+    def _entry(self, version: int) -> Path:
+        return self.path / LOG / f"{version:020d}.json"
+
     def _addition(self, version: int) -> Addition:
-        entry = self.path / LOG / f"{version:020d}.json"
         try:
-            lines = entry.read_text().splitlines()
+            lines = self._entry(version).read_text().splitlines()
         except FileNotFoundError:
             raise HistoryGone(
                 f"version {version} of {self.path.name} is no longer in its log, so what it brought is not known; "
@@ -222,6 +231,10 @@ class Table:
                 ),
             )
         except CommitFailedError as error:
+            # What failed may have been the answer alone: then the files are rows of the table.
+            found = self._committed(staged, after=delta.version())
+            if found is not None:
+                return Commit(version=found, rows=staged.rows, files=len(staged.files))
             for one in staged.files:
                 (self.path / one.path).unlink(missing_ok=True)
             raise TableChanged(
@@ -229,6 +242,20 @@ class Table:
             ) from error
         delta.update_incremental()
         return Commit(version=delta.version(), rows=staged.rows, files=len(staged.files))
+
+    def _committed(self, staged: Staged, *, after: int) -> int | None:
+        """The version after `after` that brought these files; their names are theirs alone."""
+        wanted = {str(self.path / one.path) for one in staged.files}
+        if not wanted:
+            return None
+        for version in range(after + 1, self.version + 1):
+            if wanted <= set(self._brought(version)):
+                return version
+        return None
+
+    def _brought(self, version: int) -> list[str]:
+        actions = [json.loads(line) for line in self._entry(version).read_text().splitlines()]
+        return [str(self.path / unquote(one["add"]["path"])) for one in actions if "add" in one]
 
     def made(self) -> DeltaTable:
         """The table, empty if it was not there."""
