@@ -68,6 +68,7 @@ def test_without_tables_a_report_says_what_to_run(run: Run, tmp_path: Path) -> N
 def test_help_names_every_job(run: Run) -> None:
     ended = run("pipeline", "run", "--help")
     assert all(name in ended.out for name in JOBS)
+    assert list(pipeline.JOBS) == list(JOBS)
 
 
 def test_the_cause_is_the_last_python_error_in_what_spark_tells() -> None:

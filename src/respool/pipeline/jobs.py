@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
     Run = Callable[["SparkSession", "PipelineSettings", "Teller"], "Outcome"]
 
-# Name -> the module that has it, and what it does.
+# Name -> the module that has it. What each does is told by the command line's help.
 JOBS = {
-    "bronze": ("bronze", "every event of the topic as it came, by day"),
-    "silver": ("silver", "typed, sound events, each once; the others into quarantine"),
-    "gold": ("gold", "fares, cities and drivers in windows of event time"),
-    "fraud": ("fraud", "score rides as they end, into a table and a topic"),
-    "replay-fraud": ("replay", "a model over past days, compared with the live scores"),
-    "warehouse": ("warehouse", "one row for each ride, from where it stands in the topic"),
+    "bronze": "bronze",
+    "silver": "silver",
+    "gold": "gold",
+    "fraud": "fraud",
+    "replay-fraud": "replay",
+    "warehouse": "warehouse",
 }
 # Those that are streaming queries, and stay up with --continuous; the others run again and again.
 STREAMING = ("bronze", "gold")
@@ -29,5 +29,5 @@ READ_TOPIC = frozenset({"bronze", "replay-fraud", "warehouse"})
 
 def job(name: str) -> "Run":
     """The job's `run`; it is imported now, and with it much of Spark."""
-    run: Run = import_module(f"respool.pipeline.{JOBS[name][0]}").run
+    run: Run = import_module(f"respool.pipeline.{JOBS[name]}").run
     return run
