@@ -7,6 +7,7 @@ tries again to bring it to an end. A write with a name (`txnAppId`, `txnVersion`
 through the same decision as a stream's batch instead, and may be repeated after any death.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
     from respool.client.arrow.cluster import Cluster
     from respool.spark.sink.state import Share
+
+# Spark ends the Python process of a task that it has given up after spark.python.task.killTimeout, 2 s by default.
+KILLED_WITHIN_S = 3.0
 
 
 class BatchWriteIncomplete(SinkError):
@@ -126,6 +130,10 @@ class BatchWriter(DataSourceArrowWriter):
             is_begun = any(is_committed(cluster, one) for one in transactions)
             end_all(cluster, transactions, is_commit=is_begun)
             self._end_others(cluster)
+            if any(one is None for one in messages):
+                # Tasks that Spark gave up may still be at work, and open a transaction after they were looked for.
+                time.sleep(KILLED_WITHIN_S)
+                self._end_others(cluster)
 
     def _end_others(self, cluster: "Cluster") -> None:
         """Attempts that lost a race, and tasks that failed after they had written."""
