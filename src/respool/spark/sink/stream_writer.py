@@ -4,8 +4,8 @@ Spark makes an object of this class for every batch and another one for its end,
 kept in it. Who a task is, it hears from Spark's task context; the driver hears it from the tasks' messages.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
@@ -18,6 +18,7 @@ from respool.spark.sink.options import SinkOptions
 from respool.spark.sink.protocol import (
     AlreadyIn,
     CheckRows,
+    Effect,
     Place,
     WriteAgain,
     decide,
@@ -133,37 +134,34 @@ def write_task(
 def commit_batch(
     options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch: int
 ) -> None:
-    from respool.spark.sink.executing import SinkBroker
-
     told = _told(messages)
-    shares = [one.share for one in told if one.share is not None]
-    if not shares:
-        return
-    sink, run = _same(told)
-    with options.client.cluster() as cluster:
-        SinkBroker(cluster, sink).run(
-            decide(
-                run,
-                batch,
-                tasks=len(messages),
-                shares=shares,
-                has_retries=any(one.attempt for one in told),
-            )
-        )
+    shares = _shares(told)
+    if shares:
+        sink, run = _same(told)
+        has_retries = any(one.attempt for one in told)
+        steps = decide(run, batch, tasks=len(messages), shares=shares, has_retries=has_retries)
+        _carry_out(options, sink, steps)
 
 
 def abort_batch(
     options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch: int
 ) -> None:
+    told = _told(messages)
+    shares = _shares(told)
+    if shares:
+        sink, run = _same(told)
+        _carry_out(options, sink, give_up(run, batch, shares=shares))
+
+
+def _carry_out(options: SinkOptions, sink: str, steps: Generator[Effect, Any, None]) -> None:
     from respool.spark.sink.executing import SinkBroker
 
-    told = _told(messages)
-    shares = [one.share for one in told if one.share is not None]
-    if not shares:
-        return
-    sink, run = _same(told)
     with options.client.cluster() as cluster:
-        SinkBroker(cluster, sink).run(give_up(run, batch, shares=shares))
+        SinkBroker(cluster, sink).run(steps)
+
+
+def _shares(told: "Sequence[TaskMessage]") -> list[Share]:
+    return [one.share for one in told if one.share is not None]
 
 
 def _told(messages: Sequence[WriterCommitMessage | None]) -> "list[TaskMessage]":
