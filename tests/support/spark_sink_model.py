@@ -14,7 +14,6 @@ from respool.spark.sink.protocol import (
     End,
     ListOpen,
     Look,
-    Now,
     Outcome,
     Part,
     Place,
@@ -93,8 +92,6 @@ class ModelBroker:
                 return tuple(self._end(one, is_commit=is_commit) for one in transactions)
             case Wait():
                 return None
-            case Now():
-                return 0
         return None
 
     def init(self, name: str) -> int:
@@ -262,9 +259,7 @@ class Run:
             # Of several attempts the first one counts.
             self.told.setdefault(self.tasks[actor], actor.result)
             if len(self.told) == self.TASKS and self.ending is None and not self.is_failed:
-                steps = decide(
-                    self.name, self.batch, tasks=self.TASKS, shares=self.shares(), has_retries=True
-                )
+                steps = decide(self.name, self.batch, tasks=self.TASKS, shares=self.shares())
                 self.ending = Actor(f"{self.name}/commit", steps)
                 self.actors.append(self.ending)
         elif actor in self.tasks and self.tasks[actor] not in self.told and not self.is_failed:

@@ -1,13 +1,14 @@
 """Frames on a real broker: all of a frame is there, or nothing, or the error says what is."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
+from respool.client.arrow.errors import ClientError
 from respool.spark.sink.batch_writer import BatchWriteIncomplete, BatchWriter
-from respool.spark.sink.errors import NotSupported
+from respool.spark.sink.errors import NotSupported, Superseded
 from respool.spark.sink.names import job_transactional_id
 from respool.spark.sink.task import TaskMessage, write_prepared
 from respool.testing import Broker
@@ -30,21 +31,23 @@ class Frame:
         self.query = Query(broker, options_of(broker, **self.options))
         self.messages = [self.task(0), self.task(1)]
 
-    def task(self, number: int, attempt: int = 0) -> TaskMessage:
+    def task(
+        self, number: int, attempt: int = 0, check: Callable[[], None] = lambda: None
+    ) -> TaskMessage:
         table = pa.record_batch({"key": ["k"], "value": [f"row of task {number}"]})
         share = write_prepared(
             iter([table]),
             self.query.options,
             COLUMNS,
-            transactional_id=job_transactional_id(self.writer._job, number, attempt),
+            transactional_id=job_transactional_id(self.writer._job, 10 * attempt + number),
             task=number,
+            check=check,
         )
         return TaskMessage(
             sink=None,
             run=self.writer._job,
             batch=0,
             task=number,
-            attempt=attempt,
             rows=1,
             share=share,
         )
@@ -71,14 +74,37 @@ def test_a_frame_is_seen_when_it_is_committed(frame: Frame) -> None:
 def test_a_frame_that_is_aborted_leaves_nothing_open(frame: Frame) -> None:
     # A task that died after it had written sends no message.
     frame.writer.abort([frame.messages[0], None])
-    other = Frame(frame.query.broker)
-    other.writer.commit(other.messages)
-    assert frame.values() == BOTH
+    assert_nobody_is_held_back(frame)
 
 
 def test_attempts_that_lost_a_race_do_not_count_and_hold_nobody_back(frame: Frame) -> None:
     frame.task(0, attempt=1)
     frame.writer.commit(frame.messages)
+    assert frame.values() == BOTH
+
+
+def test_a_task_that_comes_when_its_frame_was_given_up_writes_nothing(frame: Frame) -> None:
+    frame.writer.abort([None, None])
+    with pytest.raises(Superseded, match="has ended without this task"):
+        frame.task(2, check=frame.writer._check_not_ended)
+    assert_nobody_is_held_back(frame)
+
+
+def test_a_task_that_was_about_to_write_when_its_frame_was_given_up_is_stopped(
+    frame: Frame,
+) -> None:
+    def check() -> None:
+        frame.writer._check_not_ended()
+        frame.writer.abort([None, None])
+
+    with pytest.raises(ClientError):
+        frame.task(2, check=check)
+    assert_nobody_is_held_back(frame)
+
+
+def assert_nobody_is_held_back(frame: Frame) -> None:
+    other = Frame(frame.query.broker)
+    other.writer.commit(other.messages)
     assert frame.values() == BOTH
 
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from respool.spark.sink.names import (
     LANES,
     decider_of,
+    job_end_of,
     job_transactional_id,
     sink_of,
     tasks_of,
@@ -45,5 +46,6 @@ def test_a_sinks_tasks_are_its_own_whatever_others_are_named(
 
 
 def test_a_jobs_tasks_are_its_own() -> None:
-    assert tasks_of_job(RUN).fullmatch(job_transactional_id(RUN, 3, 0))
-    assert not tasks_of_job(RUN).fullmatch(job_transactional_id(QUERY, 3, 0))
+    assert tasks_of_job(RUN).fullmatch(job_transactional_id(RUN, 30))
+    assert not tasks_of_job(RUN).fullmatch(job_transactional_id(QUERY, 30))
+    assert not tasks_of_job(RUN).fullmatch(job_end_of(RUN))

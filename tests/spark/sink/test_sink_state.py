@@ -31,7 +31,6 @@ states = st.builds(
     tasks=st.integers(0, 10_000),
     shares=st.lists(shares).map(tuple),
     given_up=st.integers(-1, 2**40),
-    swept_at_ms=st.integers(0, 2**50),
 )
 
 

@@ -7,7 +7,6 @@ tries again to bring it to an end. A write with a name (`txnAppId`, `txnVersion`
 through the same decision as a stream's batch instead, and may be repeated after any death.
 """
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 
     from respool.client.arrow.cluster import Cluster
     from respool.spark.sink.state import Share
-
-# Spark ends the Python process of a task that it has given up after spark.python.task.killTimeout, 2 s by default.
-KILLED_WITHIN_S = 3.0
 
 
 class BatchWriteIncomplete(SinkError):
@@ -61,7 +57,7 @@ class BatchWriter(DataSourceArrowWriter):
 
         context = TaskContext.get()
         assert context is not None, "Spark calls this in a task"
-        task, attempt = context.partitionId(), context.attemptNumber()
+        task = context.partitionId()
         options, stamp = self._options, self._options.stamp
         if stamp is not None:
             place = Place(run=self._job, batch=stamp.version, task=task)
@@ -71,7 +67,7 @@ class BatchWriter(DataSourceArrowWriter):
                 self._columns,
                 sink=sink_of(stamp.app),
                 place=place,
-                attempt=attempt,
+                attempt=context.attemptNumber(),
             )
         share = None
         if options.exactly_once:
@@ -79,15 +75,14 @@ class BatchWriter(DataSourceArrowWriter):
                 iterator,
                 options,
                 self._columns,
-                transactional_id=job_transactional_id(self._job, task, attempt),
+                transactional_id=job_transactional_id(self._job, context.taskAttemptId()),
                 task=task,
+                check=self._check_not_ended,
             )
             rows = 0 if share is None else share.extent.rows
         else:
             rows = write_plainly(iterator, options, self._columns)
-        return TaskMessage(
-            sink=None, run=self._job, batch=0, task=task, attempt=attempt, rows=rows, share=share
-        )
+        return TaskMessage(sink=None, run=self._job, batch=0, task=task, rows=rows, share=share)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         from respool.spark.sink.executing import end
@@ -108,7 +103,7 @@ class BatchWriter(DataSourceArrowWriter):
                 else:
                     lost += [] if outcome is Outcome.DONE else [share.task]
             if not lost and not in_doubt:
-                self._end_others(cluster)
+                self._end_others(cluster, shares)
         if lost or in_doubt:
             raise BatchWriteIncomplete(
                 f"of {len(shares)} tasks with rows {len(shares) - len(lost) - len(in_doubt)} are in; lost are those of "
@@ -125,23 +120,26 @@ class BatchWriter(DataSourceArrowWriter):
         if self._options.stamp is not None:
             abort_batch(self._options, messages, self._options.stamp.version)
             return
-        transactions = [one.transaction for one in _shares(messages)]
+        shares = _shares(messages)
+        transactions = [one.transaction for one in shares]
         with self._options.client.cluster() as cluster:
             is_begun = any(is_committed(cluster, one) for one in transactions)
             end_all(cluster, transactions, is_commit=is_begun)
-            self._end_others(cluster)
-            if any(one is None for one in messages):
-                # Tasks that Spark gave up may still be at work, and open a transaction after they were looked for.
-                time.sleep(KILLED_WITHIN_S)
-                self._end_others(cluster)
+            self._end_others(cluster, shares)
 
-    def _end_others(self, cluster: "Cluster") -> None:
-        """Attempts that lost a race, and tasks that failed after they had written."""
-        from respool.spark.sink.executing import end_all, open_transactions
-        from respool.spark.sink.names import tasks_of_job
+    def _check_not_ended(self) -> None:
+        from respool.spark.sink.job import check_not_ended
+
+        with self._options.client.cluster() as cluster:
+            check_not_ended(cluster, self._job)
+
+    def _end_others(self, cluster: "Cluster", shares: "Sequence[Share]") -> None:
+        """Attempts that lost a race, tasks that failed after they had written, and those that are still at work."""
+        from respool.spark.sink.job import end_job
 
         if self._options.exactly_once:
-            end_all(cluster, open_transactions(cluster, tasks_of_job(self._job)), is_commit=False)
+            spared = {one.transaction.transactional_id for one in shares}
+            end_job(cluster, self._job, spared=spared)
 
 
 def _shares(messages: Sequence[WriterCommitMessage | None]) -> "list[Share]":

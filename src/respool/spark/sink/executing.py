@@ -21,7 +21,6 @@ from respool.spark.sink.protocol import (
     End,
     ListOpen,
     Look,
-    Now,
     Outcome,
     ReadState,
     ReadSummary,
@@ -42,7 +41,7 @@ _END_VERSION = 5
 _DESCRIBE_VERSION = 0
 _LIST_VERSION = 0
 _INVALID_STATE = 48
-_ID_UNKNOWN = 105
+ID_UNKNOWN = 105
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -88,19 +87,17 @@ class SinkBroker:
             case ListOpen():
                 return open_transactions(self._cluster, tasks_of(self._sink))
             case Look(transactions=transactions):
-                return _each(transactions, lambda one: look_at(self._cluster, one))
+                return each(transactions, lambda one: look_at(self._cluster, one))
             case End(transactions=transactions, is_commit=is_commit):
                 return end_all(self._cluster, transactions, is_commit=is_commit)
             case Wait(seconds=seconds):
                 return self._cluster.sleep(seconds)
-            case Now():
-                return time.time_ns() // 1_000_000
 
 
 def end_all(
     cluster: Cluster, transactions: Sequence[Transaction], *, is_commit: bool
 ) -> tuple[Outcome, ...]:
-    return _each(transactions, lambda one: end(cluster, one, is_commit=is_commit))
+    return each(transactions, lambda one: end(cluster, one, is_commit=is_commit))
 
 
 def end(cluster: Cluster, transaction: Transaction, *, is_commit: bool) -> Outcome:
@@ -126,7 +123,7 @@ def end(cluster: Cluster, transaction: Transaction, *, is_commit: bool) -> Outco
     except BrokerRefused as error:
         if error.retriable:
             raise BrokerUnreachable(str(error)) from error
-        if error.code not in FENCED_CODES and error.code not in {_INVALID_STATE, _ID_UNKNOWN}:
+        if error.code not in FENCED_CODES and error.code not in {_INVALID_STATE, ID_UNKNOWN}:
             raise
     else:
         return Outcome.DONE
@@ -160,7 +157,16 @@ def has_time(seen: Any, *, now_ms: int) -> bool:
 
 
 def open_transactions(cluster: Cluster, wanted: re.Pattern[str]) -> tuple[Transaction, ...]:
-    """Those with such ids. A broker that does not answer is passed over: others will have its transactions."""
+    """Those with such ids."""
+    names = transactional_ids(cluster, wanted, states=("Ongoing",))
+    seen = each(sorted(names), lambda name: _describe(cluster, name))
+    return tuple(one for one in seen if one is not None)
+
+
+def transactional_ids(
+    cluster: Cluster, wanted: re.Pattern[str], *, states: Sequence[str]
+) -> set[str]:
+    """Those in such states. A broker that does not answer is passed over: others will have its transactions."""
     names: set[str] = set()
     with suppress(UnknownTopic):
         # Asked for any topic, brokers tell who they are.
@@ -171,7 +177,7 @@ def open_transactions(cluster: Cluster, wanted: re.Pattern[str]) -> tuple[Transa
                 broker,
                 Api.LIST_TRANSACTIONS,
                 _LIST_VERSION,
-                {"state_filters": ["Ongoing"], "producer_id_filters": []},
+                {"state_filters": list(states), "producer_id_filters": []},
             )
         except BrokerUnreachable:
             continue
@@ -185,8 +191,7 @@ def open_transactions(cluster: Cluster, wanted: re.Pattern[str]) -> tuple[Transa
             for one in reply.transaction_states
             if wanted.fullmatch(str(one.transactional_id))
         }
-    seen = _each(sorted(names), lambda name: _describe(cluster, name))
-    return tuple(one for one in seen if one is not None)
+    return names
 
 
 def _describe(cluster: Cluster, name: str) -> Transaction | None:
@@ -198,21 +203,31 @@ def _describe(cluster: Cluster, name: str) -> Transaction | None:
     return Transaction(name, int(seen.producer_id), int(seen.producer_epoch))
 
 
+def transaction_state(coordinator: Coordinator, name: str) -> Any:
+    """What the coordinator says of it.
+
+    Raises:
+        BrokerRefused: with `ID_UNKNOWN`, nobody ever took the id.
+    """
+    reply = coordinator.ask(
+        Api.DESCRIBE_TRANSACTIONS,
+        _DESCRIBE_VERSION,
+        {"transactional_ids": [name]},
+        doing=f"the state of transaction {name}",
+        code_of=lambda reply: reply.transaction_states[0].error_code,
+    )
+    (seen,) = reply.transaction_states
+    return seen
+
+
 def _found(coordinator: Coordinator, transaction: Transaction) -> tuple[Found, Any]:
     name = transaction.transactional_id
     try:
-        reply = coordinator.ask(
-            Api.DESCRIBE_TRANSACTIONS,
-            _DESCRIBE_VERSION,
-            {"transactional_ids": [name]},
-            doing=f"the state of transaction {name}",
-            code_of=lambda reply: reply.transaction_states[0].error_code,
-        )
+        seen = transaction_state(coordinator, name)
     except BrokerRefused as error:
-        if error.code == _ID_UNKNOWN:
+        if error.code == ID_UNKNOWN:
             return Found.UNKNOWN, None
         raise
-    (seen,) = reply.transaction_states
     prepared = PreparedTransaction(
         transactional_id=name,
         producer_id=transaction.producer_id,
@@ -222,7 +237,8 @@ def _found(coordinator: Coordinator, transaction: Transaction) -> tuple[Found, A
     return judge(prepared, there, str(seen.transaction_state)), seen
 
 
-def _each(things: Sequence[T], do: Callable[[T], R]) -> tuple[R, ...]:
+def each(things: Sequence[T], do: Callable[[T], R]) -> tuple[R, ...]:
+    """Done for several at a time."""
     if len(things) <= 1:
         return tuple(do(one) for one in things)
     with ThreadPoolExecutor(min(_THREADS, len(things)), "respool-sink") as pool:

@@ -35,8 +35,14 @@ def transactional_id(sink: str, place: Place, attempt: int) -> str:
 
 
 def tasks_of_job(job: str) -> re.Pattern[str]:
-    return re.compile(rf"spark-job-{re.escape(job)}-\d+-\d+")
+    return re.compile(rf"spark-job-{re.escape(job)}-\d+")
 
 
-def job_transactional_id(job: str, task: int, attempt: int) -> str:
-    return f"spark-job-{job}-{task}-{attempt}"
+def job_transactional_id(job: str, attempt_id: int) -> str:
+    """`attempt_id`: of the task's attempt, which no other one of a Spark context has."""
+    return f"spark-job-{job}-{attempt_id}"
+
+
+def job_end_of(job: str) -> str:
+    """There is such a transactional id once the job has ended."""
+    return f"spark-job-{job}-end"

@@ -42,8 +42,6 @@ TRIES = 20
 # How long tasks other than the first wait for it to take over, before they try themselves.
 WAIT_SECONDS = 0.1
 WAITS = 10
-# Transactions of tasks that lost a race (speculation, retries) are looked for so often; more often after a retry.
-SWEEP_MS = 10_000
 
 
 # -- what is asked for -------------------------------------------------------------------------------------------------
@@ -102,13 +100,8 @@ class Wait:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Now:
-    """-> milliseconds since 1970"""
-
-
 Effect: TypeAlias = (
-    ReadSummary | ReadState | BecomeDecider | WriteState | ListOpen | Look | End | Wait | Now
+    ReadSummary | ReadState | BecomeDecider | WriteState | ListOpen | Look | End | Wait
 )
 
 
@@ -230,7 +223,7 @@ def _take_over(place: Place) -> Generator[Effect, Any, SinkState]:
     _check_not_gone(state, place)
     _check_not_behind(state, place.batch)
     state = yield from _settle(state, place.batch)
-    state = replace(state.taken_over_by(place.run), swept_at_ms=(yield Now()))
+    state = state.taken_over_by(place.run)
     yield WriteState(token=token, state=state)
     decided = {one.transaction for one in state.shares}
     yield End(transactions=tuple(one for one in left_open if one not in decided), is_commit=False)
@@ -276,12 +269,12 @@ def _check_not_behind(state: SinkState, batch: int) -> None:
 
 
 def decide(
-    run: str, batch: int, *, tasks: int, shares: Sequence[Share], has_retries: bool = False
+    run: str, batch: int, *, tasks: int, shares: Sequence[Share]
 ) -> Generator[Effect, Any, None]:
     """All tasks are done: make the batch count, whole."""
     for _ in range(TRIES if shares else 0):
         try:
-            yield from _decide(run, batch, tasks=tasks, shares=shares, has_retries=has_retries)
+            yield from _decide(run, batch, tasks=tasks, shares=shares)
         except DeciderFenced:
             # By a task that came late, or by another run. It is all looked at again, so that nothing is missed.
             yield Wait(seconds=WAIT_SECONDS)
@@ -295,7 +288,7 @@ def decide(
 
 
 def _decide(
-    run: str, batch: int, *, tasks: int, shares: Sequence[Share], has_retries: bool
+    run: str, batch: int, *, tasks: int, shares: Sequence[Share]
 ) -> Generator[Effect, Any, None]:
     written = tuple(one.transaction for one in shares)
     token = yield BecomeDecider()
@@ -317,11 +310,8 @@ def _decide(
     new = new or state.decided(batch, tasks=tasks, shares=shares)
     seen: Sequence[Seen] = yield Look(transactions=written)
     _check_open(batch, shares, seen)
-    now_ms: int = yield Now()
-    left_open: tuple[Transaction, ...] = ()
-    if has_retries or now_ms - state.swept_at_ms >= SWEEP_MS:
-        left_open = yield ListOpen()
-        new = replace(new, swept_at_ms=now_ms)
+    # Of attempts that lost a race: speculation, retries.
+    left_open: tuple[Transaction, ...] = yield ListOpen()
     yield WriteState(token=token, state=new)
     # From here on the batch counts, whatever happens.
     yield from _end_decided(new, batch)

@@ -71,8 +71,6 @@ class SinkState:
     shares: tuple[Share, ...] = ()
     # A batch of this run that will never count, because it failed.
     given_up: int = NO_BATCH
-    # When transactions that nobody will end were looked for last.
-    swept_at_ms: int = 0
 
     @property
     def summary(self) -> Summary:

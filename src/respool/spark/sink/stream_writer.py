@@ -100,7 +100,6 @@ def write_task(
             run=place.run,
             batch=place.batch,
             task=place.task,
-            attempt=attempt,
             rows=rows,
             share=share,
         )
@@ -138,8 +137,7 @@ def commit_batch(
     shares = _shares(told)
     if shares:
         sink, run = _same(told)
-        has_retries = any(one.attempt for one in told)
-        steps = decide(run, batch, tasks=len(messages), shares=shares, has_retries=has_retries)
+        steps = decide(run, batch, tasks=len(messages), shares=shares)
         _carry_out(options, sink, steps)
 
 

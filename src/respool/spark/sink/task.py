@@ -4,7 +4,7 @@ Runs in Spark's Python workers. Nothing is kept from one task to the next.
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -32,7 +32,6 @@ class TaskMessage(WriterCommitMessage):
     run: str
     batch: int
     task: int
-    attempt: int
     rows: int
     # None where nothing was written, or not in a transaction.
     share: Share | None
@@ -100,11 +99,14 @@ def write_prepared(
     *,
     transactional_id: str,
     task: int,
+    check: Callable[[], None] = lambda: None,
 ) -> Share | None:
     """Write all rows in one transaction and leave it open; None if there are no rows.
 
+    `check` is called when the transactional id is taken, and nothing written.
+
     Raises:
-        WriteFailed, ...: as `ArrowProducer.write`. The transaction is aborted.
+        WriteFailed, ...: as `ArrowProducer.write`, or what `check` raises. The transaction is aborted.
     """
     parts = by_topic(batches, options, columns)
     first = next(parts, None)
@@ -117,6 +119,7 @@ def write_prepared(
         transaction_timeout_ms=options.transaction_timeout_ms,
     ) as producer:
         _begin(producer, options)
+        check()
         for topic, batch in _and_then(first, parts):
             seen.add(topic, batch, columns)
             _write(producer, topic, batch, columns)

@@ -1,0 +1,70 @@
+"""The transactions of one `df.write`: how its tasks take theirs, and how the driver sees that none stays open.
+
+Spark does not wait for tasks that it has given up: one may begin to write when the driver has ended the job. So a task
+first takes its transactional id, then looks whether the job has ended, then writes; and the driver first says that the
+job has ended, and then takes away every id that there is. Whichever comes first, the other sees it, also where the
+task's process is killed between any two steps.
+"""
+
+from collections.abc import Collection
+
+from respool.client.arrow.cluster import Cluster
+from respool.client.arrow.coordinator import Coordinator
+from respool.client.arrow.errors import BrokerRefused
+from respool.client.arrow.producer_ids import INIT_PRODUCER_ID_VERSION, NO_PRODUCER
+from respool.spark.sink.errors import Superseded
+from respool.spark.sink.executing import (
+    ID_UNKNOWN,
+    each,
+    transaction_state,
+    transactional_ids,
+)
+from respool.spark.sink.names import job_end_of, tasks_of_job
+from respool.wire.api_table import Api
+
+# Nothing is written under ids that are taken away, so any timeout will do.
+_TIMEOUT_MS = 60_000
+# Taken, and maybe written with. Of the others nothing can follow.
+_ALIVE = ("Empty", "Ongoing")
+
+
+def check_not_ended(cluster: Cluster, job: str) -> None:
+    """For a task that has its transactional id.
+
+    Raises:
+        Superseded: the driver has ended the job.
+    """
+    name = job_end_of(job)
+    coordinator = Coordinator(cluster, name, is_transaction=True)
+    try:
+        transaction_state(coordinator, name)
+    except BrokerRefused as error:
+        if error.code == ID_UNKNOWN:
+            return
+        raise
+    raise Superseded(f"write {job} has ended without this task: nothing of it counts")
+
+
+def end_job(cluster: Cluster, job: str, *, spared: Collection[str]) -> None:
+    """Abort all that its tasks have open, and see that they open nothing more; leave the ids alone that are spared.
+
+    Raises:
+        BrokerRefused, BrokerUnreachable
+    """
+    _take(cluster, job_end_of(job))
+    names = transactional_ids(cluster, tasks_of_job(job), states=_ALIVE)
+    each(sorted(names.difference(spared)), lambda name: _take(cluster, name))
+
+
+def _take(cluster: Cluster, name: str) -> None:
+    Coordinator(cluster, name, is_transaction=True).ask(
+        Api.INIT_PRODUCER_ID,
+        INIT_PRODUCER_ID_VERSION,
+        {
+            "transactional_id": name,
+            "transaction_timeout": _TIMEOUT_MS,
+            "producer_id": NO_PRODUCER.producer_id,
+            "producer_epoch": NO_PRODUCER.epoch,
+        },
+        doing=f"taking transactional id {name!r}",
+    )
