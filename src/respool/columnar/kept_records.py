@@ -3,7 +3,7 @@
 import numpy as np
 
 from respool.columnar.compiled import Bytes, Numbers, kernel
-from respool.columnar.memory_copy import copy_bytes
+from respool.columnar.raw_memory import copy_bytes
 from respool.columnar.record_table import (
     ROW_BEGIN,
     ROW_BODY,

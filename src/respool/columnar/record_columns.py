@@ -22,7 +22,7 @@ from respool.columnar.batch_headers import (
     RECORD_COUNT,
 )
 from respool.columnar.compiled import Bytes, Numbers, Places, Word, kernel
-from respool.columnar.memory_copy import copy_bytes
+from respool.columnar.raw_memory import copy_bytes
 from respool.columnar.record_table import RECORD_BYTES_MIN, read_record
 from respool.columnar.varint import INT_BITS, read_varint
 

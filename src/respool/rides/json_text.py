@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from respool.columnar.compiled import Bytes, Numbers, Places, Word, kernel
-from respool.columnar.memory_copy import copy_bytes
+from respool.columnar.raw_memory import copy_bytes
 from respool.rides.cities import City
 from respool.rides.event_table import EventTable
 from respool.rides.outcomes import EventType
