@@ -8,7 +8,7 @@ from uuid import UUID
 
 from respool.broker.catalog import Catalog
 from respool.broker.partition_writes import PartitionWrites
-from respool.broker.topic_writes import TopicWrites
+from respool.broker.topic_writes import NewTopic, TopicWrites
 from respool.cluster import keys
 from respool.drivers.sqlite_store import SqliteStore
 from respool.model.cluster import BrokerEndpoint, TopicImage
@@ -33,9 +33,11 @@ class Node:
         self.writes = TopicWrites(self.catalog)
         self.partition_writes = PartitionWrites(self.catalog)
 
-    async def create(self, name: str = "rides", **more: Any) -> TopicImage:
+    async def create(
+        self, name: str = "rides", *, validate_only: bool = False, **more: Any
+    ) -> TopicImage:
         wish = {"partition_count": 1, "replication_factor": -1, "overrides": {}, **more}
-        return await self.writes.create(name, **wish)
+        return await self.writes.create(NewTopic(name=name, **wish), validate_only=validate_only)
 
     def topic(self, name: str = "rides") -> TopicImage:
         return self.catalog.topic(name)

@@ -3,17 +3,20 @@
 import asyncio
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from broker.running_broker import RunningBroker
+from respool.broker.topic_writes import NewTopic
 from respool.cluster import keys
-from respool.model.cluster import PartitionImage
+from respool.model.cluster import PartitionImage, TopicImage
 from respool.model.errors import (
     DiskFailed,
     NotLeader,
     RequestTimedOut,
     TopicAlreadyExists,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
@@ -198,6 +201,46 @@ def test_a_topic_whose_deletion_was_not_confirmed_is_gone_with_its_partitions_at
 
     assert list(rides.broker.image.topics) == ["other"]
     assert held(rides) == []
+
+
+def test_of_topics_made_together_those_before_the_store_went_away_are_there(
+    running_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transact = running_broker.store.transact
+    wanted = [NewTopic(name=name, partition_count=2) for name in ("a", "rides", "b")]
+
+    async def fail_for_rides(**wish: Any) -> int:
+        if any(key.endswith("/rides") for key in wish["puts"]):
+            await transact(**wish)
+            raise StoreUnavailable("as the test wants it")
+        return await transact(**wish)
+
+    topics = running_broker.broker.topics
+    with monkeypatch.context() as patch:
+        patch.setattr(running_broker.store, "transact", fail_for_rides)
+        made = running_broker.run(topics.create_each(wanted))
+
+    assert isinstance(made["rides"], RequestTimedOut)
+    for name in ("a", "b"):
+        assert isinstance(made[name], TopicImage)
+        running_broker.produce(name, 1)
+    # At the next change it is seen that this one was made as well.
+    running_broker.create_topic("other")
+    assert held(running_broker) == [0, 1]
+    running_broker.produce("rides", 1)
+
+
+def test_topics_deleted_together_go_each_on_its_own(rides: RunningBroker) -> None:
+    fares = rides.create_topic("fares", partitions=2)
+    ids = {"rides": rides.broker.image.topics["rides"].id, "fares": TopicId(uuid4()), "none": None}
+    gone = rides.run(rides.broker.topics.delete_each(ids))
+
+    assert gone["rides"] is None
+    assert isinstance(gone["fares"], UnknownTopicId)
+    assert isinstance(gone["none"], UnknownTopicOrPartition)
+    assert rides.broker.image.topics == {"fares": fares}
+    assert held(rides) == []
+    rides.produce("fares", 1)
 
 
 def test_a_topic_whose_making_nobody_waited_for_is_there_at_the_next_change(

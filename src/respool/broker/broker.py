@@ -197,8 +197,8 @@ class Broker:
         else:
             names = dict.fromkeys(topic.name for topic, _ in wanted)
             # Coordinators last: what they have to write first of all goes to the others.
-            for name in sorted(names, key=is_internal):
-                await self.holdings.take_roles(name)
+            await self.holdings.take_roles(one for one in names if not is_internal(one))
+            await self.holdings.take_roles(one for one in names if is_internal(one))
         self.spawn(self.holdings.keep_opening())
         self.spawn(self.housekeeping.run_retention())
         self.spawn(self.housekeeping.run_checkpoints())

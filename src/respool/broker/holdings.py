@@ -4,7 +4,7 @@ Whoever changed the image, this broker or another, it is the same to the partiti
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NoReturn
 
 from respool.broker.catalog import Catalog
@@ -46,11 +46,12 @@ class Holdings:
     async def settle(self, names: Iterable[str]) -> None:
         """Bring the partitions of these topics in line with the image."""
         async with self._settling:
-            for name in names:
-                topic = self._catalog.image.topics.get(name)
-                await self._let_go(self._superfluous(name, topic))
-                if topic is not None:
-                    await self._hold(topic)
+            topics = {name: self._catalog.image.topics.get(name) for name in names}
+            # All of them together: what the disk must confirm, it confirms for many at once.
+            await self._let_go(
+                [one for name in topics for one in self._superfluous(name, topics[name])]
+            )
+            await self._hold([one for one in topics.values() if one is not None])
 
     async def keep_opening(self) -> NoReturn:
         """Try again to open what could not be opened while the disk was full, or file handles were short."""
@@ -79,24 +80,27 @@ class Holdings:
     def _is_mine(self, topic: TopicImage, number: int) -> bool:
         return number < len(topic.partitions) and self._me in topic.partitions[number].replicas
 
-    async def _hold(self, topic: TopicImage) -> None:
-        held = {one.name.partition: one for one in self._partitions.of_topic(topic.name)}
-        for one in held.values():
-            if one.is_online and one.config != topic.config:
-                one.update_config(topic.config)
-        missing = [
-            number
-            for number in range(len(topic.partitions))
-            if number not in held and self._is_mine(topic, number)
-        ]
-        await self._partitions.open(topic, missing)
-        await self.take_roles(topic.name)
+    async def _hold(self, topics: Collection[TopicImage]) -> None:
+        missing = []
+        for topic in topics:
+            held = {one.name.partition: one for one in self._partitions.of_topic(topic.name)}
+            for one in held.values():
+                if one.is_online and one.config != topic.config:
+                    one.update_config(topic.config)
+            missing += [
+                (topic, number)
+                for number in range(len(topic.partitions))
+                if number not in held and self._is_mine(topic, number)
+            ]
+        await self._partitions.open_all(missing)
+        await self.take_roles(topic.name for topic in topics)
 
-    async def take_roles(self, name: str) -> None:
-        """Let the partitions of a topic that are here lead and follow as the image says."""
+    async def take_roles(self, names: Iterable[str]) -> None:
+        """Let the partitions of these topics that are here lead and follow as the image says."""
         async with asyncio.TaskGroup() as group:
-            for partition in self._partitions.of_topic(name):
-                group.create_task(self._roles.settle(partition))
+            for name in names:
+                for partition in self._partitions.of_topic(name):
+                    group.create_task(self._roles.settle(partition))
 
     async def _let_go(self, superfluous: list[Partition]) -> None:
         if not superfluous:

@@ -6,6 +6,7 @@ A topic comes to be, or grows, with the last of its writes, and is gone with the
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from respool.broker.catalog import Catalog
@@ -27,6 +28,18 @@ Decide: TypeAlias = Callable[[ClusterView], list[GuardedWrite]]
 Write: TypeAlias = Callable[[Sequence[GuardedWrite]], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic as somebody wishes it; -1 stands for the default number of partitions, or of replicas."""
+
+    name: str
+    partition_count: int = USE_DEFAULT
+    replication_factor: int = USE_DEFAULT
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    # Who holds each partition; None: it is worked out.
+    assignment: Mapping[int, Iterable[int]] | None = None
+
+
 class TopicWrites:
     """All raise RequestError where what is asked for cannot be, and StoreUnavailable where nobody knows."""
 
@@ -34,23 +47,15 @@ class TopicWrites:
         self._catalog = catalog
         self._settings = catalog.settings
 
-    async def create(
-        self,
-        name: str,
-        *,
-        partition_count: int,
-        replication_factor: int,
-        overrides: Mapping[str, str],
-        assignment: Mapping[int, Iterable[int]] | None = None,
-        validate_only: bool = False,
-    ) -> TopicImage:
-        """Create a topic; -1 stands for the default number of partitions, or of replicas."""
+    async def create(self, wanted: NewTopic, *, validate_only: bool = False) -> TopicImage:
+        name, count = wanted.name, wanted.partition_count
         topic_id = TopicId(self._catalog.dice.uuid())
-        assigned = None if not assignment else _brokers_of(assignment)
-        count = self._settings.num_partitions if partition_count == USE_DEFAULT else partition_count
+        assigned = None if not wanted.assignment else _brokers_of(wanted.assignment)
+        if count == USE_DEFAULT:
+            count = self._settings.num_partitions
 
         def decide(view: ClusterView) -> list[GuardedWrite]:
-            factor = replication_factor
+            factor = wanted.replication_factor
             if factor == USE_DEFAULT:
                 # Who asks for no number gets what there is.
                 factor = min(self._settings.default_replication_factor, max(1, len(view.takers())))
@@ -60,14 +65,14 @@ class TopicWrites:
                 view,
                 name,
                 topic_id=topic_id,
-                overrides=overrides,
+                overrides=wanted.overrides,
                 partition_count=count,
                 replication_factor=factor,
                 assignment=assigned,
             )
 
         # What cannot be parsed must not come into the store.
-        self._catalog.parse_config(overrides)
+        self._catalog.parse_config(wanted.overrides)
         return await self._make(name, decide, topic_id=topic_id, validate_only=validate_only)
 
     async def grow(

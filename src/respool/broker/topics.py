@@ -5,15 +5,18 @@ next start partitions it names are opened, and folders it does not name are put 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar
 
 from respool.broker.catalog import Catalog
 from respool.broker.holdings import Holdings
-from respool.broker.topic_writes import TopicWrites
+from respool.broker.topic_writes import NewTopic, TopicWrites
 from respool.model.cluster import TopicImage
 from respool.model.errors import (
     InvalidTopic,
+    RequestError,
     RequestTimedOut,
     TopicAlreadyExists,
 )
@@ -24,6 +27,8 @@ from respool.model.internal_topics import (
     is_internal,
 )
 from respool.ports.metadata_store import StoreUnavailable
+
+T = TypeVar("T")
 
 
 class Topics:
@@ -37,26 +42,24 @@ class Topics:
         # Told when topics came, grew or went: groups share their partitions out anew.
         self.on_changed: Callable[[], None] = lambda: None
 
-    async def create(
-        self,
-        name: str,
-        *,
-        partition_count: int = -1,
-        replication_factor: int = -1,
-        overrides: Mapping[str, str] | None = None,
-        assignment: Mapping[int, Iterable[int]] | None = None,
-        validate_only: bool = False,
-    ) -> TopicImage:
-        _refuse_internal(name)
-        async with self._change(name):
-            return await self._writes.create(
-                name,
-                partition_count=partition_count,
-                replication_factor=replication_factor,
-                overrides=overrides or {},
-                assignment=assignment,
-                validate_only=validate_only,
-            )
+    async def create(self, name: str, **wish: Any) -> TopicImage:
+        """Create one; for `wish` see `NewTopic`.
+
+        Raises:
+            RequestError: it cannot be, or the store does not answer.
+        """
+        return _raised((await self.create_each([NewTopic(name=name, **wish)]))[name])
+
+    async def create_each(
+        self, wanted: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, TopicImage | RequestError]:
+        """Create several, each on its own, by name; their partitions are opened together."""
+
+        async def create(one: NewTopic) -> TopicImage:
+            _refuse_internal(one.name)
+            return await self._writes.create(one, validate_only=validate_only)
+
+        return await self._change_each({one.name: partial(create, one) for one in wanted})
 
     async def create_internal(self, name: str, *, partition_count: int) -> TopicImage:
         """Create one of the broker's own topics, or return it as it is."""
@@ -72,11 +75,13 @@ class Topics:
         factor = internal_replication_factor(name, self._catalog.settings)
         try:
             await self._writes.create(
-                name,
-                partition_count=partition_count,
-                # With fewer brokers than that there are fewer replicas, and nobody has to wait.
-                replication_factor=max(1, min(factor, len(view.takers()))),
-                overrides=INTERNAL_TOPICS[name],
+                NewTopic(
+                    name=name,
+                    partition_count=partition_count,
+                    # With fewer brokers than that there are fewer replicas, and nobody has to wait.
+                    replication_factor=max(1, min(factor, len(view.takers()))),
+                    overrides=INTERNAL_TOPICS[name],
+                )
             )
         except TopicAlreadyExists:
             # By another broker, or by a try before this one, of which the store's answer was lost.
@@ -120,28 +125,55 @@ class Topics:
             await self._writes.change_overrides(name, rewrite, validate_only=validate_only)
 
     async def delete(self, name: str, *, topic_id: TopicId | None = None) -> None:
-        """Delete the topic, if it still is the one with that id: another may have come under its name."""
-        _refuse_internal(name)
-        async with self._change(name):
-            await self._writes.delete(name, topic_id=topic_id)
+        _raised((await self.delete_each({name: topic_id}))[name])
+
+    async def delete_each(
+        self, ids: Mapping[str, TopicId | None]
+    ) -> dict[str, RequestError | None]:
+        """Delete these topics, each if it still is the one with that id: another may have come under its name."""
+
+        async def delete(name: str) -> None:
+            _refuse_internal(name)
+            await self._writes.delete(name, topic_id=ids[name])
+
+        return await self._change_each({name: partial(delete, name) for name in ids})
+
+    async def _change_each(
+        self, changes: Mapping[str, Callable[[], Awaitable[T]]]
+    ) -> dict[str, T | RequestError]:
+        """Several changes: one that fails does not keep the others from it. The partitions of all follow together."""
+        done: dict[str, T | RequestError] = {}
+        try:
+            async with self._change(*changes):
+                for name, change in changes.items():
+                    try:
+                        done[name] = await change()
+                    except RequestError as error:
+                        done[name] = error
+                    except StoreUnavailable as error:
+                        self._doubtful.add(name)
+                        done[name] = _unanswered(error)
+        except RequestTimedOut as error:
+            return dict.fromkeys(changes, error) | done
+        return done
 
     @asynccontextmanager
-    async def _change(self, name: str) -> AsyncIterator[None]:
+    async def _change(self, *names: str) -> AsyncIterator[None]:
         """One change at a time. The partitions follow, whether it was made here or turns out to be made already."""
         async with self._changing:
             try:
                 await self._settle_doubts()
-                before = self._catalog.image.topics.get(name)
+                before = {name: self._catalog.image.topics.get(name) for name in names}
                 try:
                     yield
                 finally:
-                    await self._follow(name, before)
+                    await self._follow(before)
             except StoreUnavailable as error:
-                self._doubtful.add(name)
-                raise RequestTimedOut(f"the metadata store does not answer: {error}") from error
+                self._doubtful.update(names)
+                raise _unanswered(error) from error
             except asyncio.CancelledError:
                 # Nobody waits for it any more, and it may have been done.
-                self._doubtful.add(name)
+                self._doubtful.update(names)
                 raise
 
     async def _settle_doubts(self) -> None:
@@ -152,20 +184,34 @@ class Topics:
             await self._holdings.settle(sorted(self._doubtful))
             self._doubtful.clear()
 
-    async def _follow(self, name: str, before: TopicImage | None) -> None:
-        after = self._catalog.image.topics.get(name)
-        if after is before:
+    async def _follow(self, before: Mapping[str, TopicImage | None]) -> None:
+        now = {name: self._catalog.image.topics.get(name) for name in before}
+        changed = [name for name in before if now[name] is not before[name]]
+        if not changed:
             return
-        if after is None:
+        if any(now[name] is None for name in changed):
             # Groups need not wait until its files are put aside.
             self.on_changed()
-        await self._holdings.settle([name])
-        if after is not None and (before is None or _is_other(after, before)):
+        await self._holdings.settle(changed)
+        if any(_is_other(now[name], before[name]) for name in changed):
             self.on_changed()
 
 
-def _is_other(one: TopicImage, other: TopicImage) -> bool:
-    return one.id != other.id or len(one.partitions) != len(other.partitions)
+def _is_other(now: TopicImage | None, before: TopicImage | None) -> bool:
+    """Whether there are partitions that were not there before."""
+    if now is None or before is None:
+        return now is not None
+    return now.id != before.id or len(now.partitions) != len(before.partitions)
+
+
+def _raised(outcome: T | RequestError) -> T:
+    if isinstance(outcome, RequestError):
+        raise outcome
+    return outcome
+
+
+def _unanswered(error: StoreUnavailable) -> RequestTimedOut:
+    return RequestTimedOut(f"the metadata store does not answer: {error}")
 
 
 def _refuse_internal(name: str) -> None:

@@ -138,8 +138,11 @@ class DataFolder:
             # Opened a second time it is no longer as the last stop left it.
             untouched = name not in self._opened
             self._opened[name] = None
-            self._prepare(name, topic_id)
+            has_folder = self._prepare(name, topic_id)
             clean = self.was_clean and untouched and name in points
+        if not has_folder:
+            # Nobody else has to do with this folder; and what is made for many at once can be made durable at once.
+            self._folders.make(name, topic_id)
         log = PartitionLog.open(
             disk=self._disk,
             folder=folder_name(name),
@@ -297,11 +300,14 @@ class DataFolder:
             self._disk.delete(CLEAN_MARKER)
             self._disk.sync_folder(ROOT)
 
-    def _prepare(self, name: TopicPartition, topic_id: TopicId) -> None:
-        """See to it that the partition has a folder of this topic, and that the checkpoints mean that one."""
+    def _prepare(self, name: TopicPartition, topic_id: TopicId) -> bool:
+        """Whether the partition has a folder of this topic. If not, it may be made: none is in its way now.
+
+        In both cases the checkpoints speak of this topic afterwards.
+        """
         found = self._folders.topic_id(name)
         if found == topic_id:
-            return
+            return True
         if found is not None or self._folders.is_being_deleted(name):
             # They speak of an earlier topic. Before its folder is put aside, or that would look like a loss.
             self._checkpoints.forget([name])
@@ -312,7 +318,7 @@ class DataFolder:
         # Whatever lay below the log's start was deleted, or given up (accepted_loss.py): it goes on from there.
         if recorded > self._checkpoints.log_starts.get(name):
             raise PartitionFolderMissing(_missing(self._disk, name, recorded))
-        self._folders.make(name, topic_id)
+        return False
 
     def _current(
         self, logs: Mapping[TopicPartition, PartitionLog]

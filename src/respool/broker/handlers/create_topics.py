@@ -12,6 +12,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.config_entries import topic_entries
 from respool.broker.handlers.error_fields import error_fields
 from respool.broker.outcome import Reply
+from respool.broker.topic_writes import USE_DEFAULT, NewTopic
 from respool.model.cluster import TopicImage
 from respool.model.errors import (
     InvalidConfig,
@@ -23,21 +24,26 @@ from respool.model.errors import (
 from respool.wire.codec import Request, encode_reply
 from respool.wire.shape import milliseconds
 
-USE_DEFAULT = -1
-
 
 async def create_topics(request: Request, broker: Broker) -> Reply:
     body = request.body
     times_named = Counter(topic.name for topic in body.topics)
-    created: dict[str, TopicImage] = {}
+    wanted: list[NewTopic] = []
     refused: dict[str, RequestError] = {}
     for topic in {topic.name: topic for topic in body.topics}.values():
         try:
             if times_named[topic.name] > 1:
                 raise InvalidRequest(f"the topic {topic.name!r} is in the request more than once")
-            created[topic.name] = await _create(broker, topic, validate_only=body.validate_only)
+            wanted.append(_wanted(topic))
         except RequestError as error:
             refused[topic.name] = error
+    created: dict[str, TopicImage] = {}
+    outcomes = await broker.topics.create_each(wanted, validate_only=body.validate_only)
+    for name, outcome in outcomes.items():
+        if isinstance(outcome, RequestError):
+            refused[name] = outcome
+        else:
+            created[name] = outcome
     if not body.validate_only:
         refused |= await _unled(broker, created, timeout_ms=milliseconds(body.timeout))
     results = [
@@ -60,14 +66,13 @@ async def _unled(
     }
 
 
-async def _create(broker: Broker, topic: Any, *, validate_only: bool) -> TopicImage:
-    return await broker.topics.create(
-        topic.name,
+def _wanted(topic: Any) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
         partition_count=topic.num_partitions,
         replication_factor=topic.replication_factor,
         overrides=_overrides(topic),
         assignment=_assignment(topic),
-        validate_only=validate_only,
     )
 
 

@@ -33,17 +33,22 @@ async def delete_topics(request: Request, broker: Broker) -> Reply:
     topics = {one: _find(broker, one) for one in asked}
     times_named = Counter(asked)
     times_meant = Counter(one.id for one in topics.values() if isinstance(one, TopicImage))
+    errors: dict[_Asked, RequestError] = {}
+    wanted: dict[str, TopicId] = {}
+    for one, topic in topics.items():
+        if isinstance(topic, RequestError):
+            errors[one] = topic
+        elif times_named[one] > 1 or times_meant[topic.id] > 1:
+            why = f"the topic {topic.name!r} is in the request more than once"
+            errors[one] = InvalidRequest(why)
+        else:
+            wanted[topic.name] = topic.id
+    outcomes = await broker.topics.delete_each(wanted)
     results = []
     for one, topic in topics.items():
-        error: RequestError | None = None
-        try:
-            if isinstance(topic, RequestError):
-                raise topic
-            if times_named[one] > 1 or times_meant[topic.id] > 1:
-                raise InvalidRequest(f"the topic {topic.name!r} is in the request more than once")
-            await broker.topics.delete(topic.name, topic_id=topic.id)
-        except RequestError as refused:
-            error = refused
+        error = errors.get(one)
+        if error is None and isinstance(topic, TopicImage):
+            error = outcomes[topic.name]
         results.append({**_reference(one, topic), **error_fields(error)})
     return [encode_reply(request, {"throttle_time": 0, "responses": results})]
 
