@@ -37,8 +37,8 @@ from respool.wire.api_table import Api
 END_WITH_EPOCH_VERSION = 5
 END_VERSION = 3
 _DESCRIBE_VERSION = 0
-_INVALID_STATE = 48
-_ID_UNKNOWN = 105
+INVALID_STATE = 48
+ID_UNKNOWN = 105
 
 
 class Found(Enum):
@@ -108,7 +108,7 @@ class PreparedTransaction:
         with Cluster(bootstrap, retry_ms=retry_ms) as cluster:
             coordinator = Coordinator(cluster, self.transactional_id, is_transaction=True)
             try:
-                found = self._look(coordinator)
+                found, _ = look_at(coordinator, self)
                 if found is Found.OPEN:
                     end_transaction(coordinator, self, is_commit=is_commit)
                     return Ended(is_commit=is_commit, was_before=False)
@@ -128,22 +128,34 @@ class PreparedTransaction:
             )
         return Ended(is_commit=is_commit, was_before=True)
 
-    def _look(self, coordinator: Coordinator) -> Found:
-        try:
-            reply = coordinator.ask(
-                Api.DESCRIBE_TRANSACTIONS,
-                _DESCRIBE_VERSION,
-                {"transactional_ids": [self.transactional_id]},
-                doing=f"the state of transaction {self.transactional_id}",
-                code_of=lambda reply: reply.transaction_states[0].error_code,
-            )
-        except BrokerRefused as error:
-            if error.code == _ID_UNKNOWN:
-                return Found.UNKNOWN
-            raise
-        (seen,) = reply.transaction_states
-        there = Identity(int(seen.producer_id), int(seen.producer_epoch))
-        return judge(self, there, str(seen.transaction_state))
+
+def transaction_state(coordinator: Coordinator, name: str) -> Any:
+    """What the coordinator says of it.
+
+    Raises:
+        BrokerRefused: with `ID_UNKNOWN`, nobody ever took the id.
+    """
+    reply = coordinator.ask(
+        Api.DESCRIBE_TRANSACTIONS,
+        _DESCRIBE_VERSION,
+        {"transactional_ids": [name]},
+        doing=f"the state of transaction {name}",
+        code_of=lambda reply: reply.transaction_states[0].error_code,
+    )
+    (seen,) = reply.transaction_states
+    return seen
+
+
+def look_at(coordinator: Coordinator, transaction: PreparedTransaction) -> tuple[Found, Any]:
+    """What became of it, and what the coordinator says of its id; None if that is unknown there."""
+    try:
+        seen = transaction_state(coordinator, transaction.transactional_id)
+    except BrokerRefused as error:
+        if error.code == ID_UNKNOWN:
+            return Found.UNKNOWN, None
+        raise
+    there = Identity(int(seen.producer_id), int(seen.producer_epoch))
+    return judge(transaction, there, str(seen.transaction_state)), seen
 
 
 def judge(transaction: PreparedTransaction, there: Identity, state: str) -> Found:
@@ -190,7 +202,7 @@ def end_transaction(
             raise TransactionFenced(
                 f"{error}: another producer has the id, or the transaction took longer than its timeout"
             ) from error
-        if error.code == _INVALID_STATE:
+        if error.code == INVALID_STATE:
             raise TransactionLost(f"{error}: it has ended already, or was never begun") from error
         if error.retriable:
             # It was tried for as long as it may.

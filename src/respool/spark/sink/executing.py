@@ -10,9 +10,15 @@ from typing import Any, TypeVar
 from respool.client.arrow.cluster import Cluster, refused
 from respool.client.arrow.coordinator import Coordinator
 from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable, UnknownTopic
-from respool.client.arrow.lane import Identity
-from respool.client.arrow.prepared import Found, PreparedTransaction, judge
-from respool.client.arrow.produce_errors import FENCED_CODES
+from respool.client.arrow.prepared import (
+    ID_UNKNOWN,
+    Found,
+    PreparedTransaction,
+    end_transaction,
+    look_at,
+    transaction_state,
+)
+from respool.client.arrow.write_errors import TransactionFenced, TransactionLost
 from respool.spark.sink.errors import DeciderFenced
 from respool.spark.sink.names import STATE_TOPIC, tasks_of
 from respool.spark.sink.protocol import (
@@ -37,11 +43,7 @@ TIME_LEFT_SHARE = 0.05
 TIME_LEFT_MS_MAX = 20_000
 _THREADS = 8
 
-_END_VERSION = 5
-_DESCRIBE_VERSION = 0
 _LIST_VERSION = 0
-_INVALID_STATE = 48
-ID_UNKNOWN = 105
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -87,7 +89,7 @@ class SinkBroker:
             case ListOpen():
                 return open_transactions(self._cluster, tasks_of(self._sink))
             case Look(transactions=transactions):
-                return each(transactions, lambda one: look_at(self._cluster, one))
+                return each(transactions, lambda one: seen_of(self._cluster, one))
             case End(transactions=transactions, is_commit=is_commit):
                 return end_all(self._cluster, transactions, is_commit=is_commit)
             case Wait(seconds=seconds):
@@ -106,41 +108,31 @@ def end(cluster: Cluster, transaction: Transaction, *, is_commit: bool) -> Outco
     Raises:
         BrokerUnreachable: no answer came.
     """
-    coordinator = Coordinator(cluster, transaction.transactional_id, is_transaction=True)
-    word = "committing" if is_commit else "aborting"
+    coordinator = _coordinator(cluster, transaction.transactional_id)
+    # First of all, for the coordinator knows its repeats longer than it can be told from the state of the id.
     try:
-        coordinator.ask(
-            Api.END_TXN,
-            _END_VERSION,
-            {
-                "transactional_id": transaction.transactional_id,
-                "producer_id": transaction.producer_id,
-                "producer_epoch": transaction.epoch,
-                "committed": is_commit,
-            },
-            doing=f"{word} {transaction.transactional_id}",
-        )
+        end_transaction(coordinator, _prepared(transaction), is_commit=is_commit)
+    except (TransactionFenced, TransactionLost):
+        pass
     except BrokerRefused as error:
-        if error.retriable:
-            raise BrokerUnreachable(str(error)) from error
-        if error.code not in FENCED_CODES and error.code not in {_INVALID_STATE, ID_UNKNOWN}:
+        if error.code != ID_UNKNOWN:
             raise
     else:
         return Outcome.DONE
-    found = _found(coordinator, transaction)[0]
+    found = look_at(coordinator, _prepared(transaction))[0]
     if found is Found.OPEN or found is Found.UNKNOWN:
         return Outcome.UNKNOWN
     return Outcome.DONE if is_commit == (found is Found.COMMITTED) else Outcome.OTHERWISE
 
 
 def is_committed(cluster: Cluster, transaction: Transaction) -> bool:
-    coordinator = Coordinator(cluster, transaction.transactional_id, is_transaction=True)
-    return _found(coordinator, transaction)[0] is Found.COMMITTED
+    coordinator = _coordinator(cluster, transaction.transactional_id)
+    return look_at(coordinator, _prepared(transaction))[0] is Found.COMMITTED
 
 
-def look_at(cluster: Cluster, transaction: Transaction) -> Seen:
-    coordinator = Coordinator(cluster, transaction.transactional_id, is_transaction=True)
-    found, seen = _found(coordinator, transaction)
+def seen_of(cluster: Cluster, transaction: Transaction) -> Seen:
+    coordinator = _coordinator(cluster, transaction.transactional_id)
+    found, seen = look_at(coordinator, _prepared(transaction))
     if found is not Found.OPEN or str(seen.transaction_state) != "Ongoing":
         return Seen(is_open=False, state=found.value)
     return Seen(is_open=True, has_time=has_time(seen, now_ms=time.time_ns() // 1_000_000))
@@ -195,46 +187,27 @@ def transactional_ids(
 
 
 def _describe(cluster: Cluster, name: str) -> Transaction | None:
-    nobody = Transaction(name, -1, -1)
-    coordinator = Coordinator(cluster, name, is_transaction=True)
-    _, seen = _found(coordinator, nobody)
-    if seen is None or str(seen.transaction_state) != "Ongoing":
+    try:
+        seen = transaction_state(_coordinator(cluster, name), name)
+    except BrokerRefused as error:
+        if error.code == ID_UNKNOWN:
+            return None
+        raise
+    if str(seen.transaction_state) != "Ongoing":
         return None
     return Transaction(name, int(seen.producer_id), int(seen.producer_epoch))
 
 
-def transaction_state(coordinator: Coordinator, name: str) -> Any:
-    """What the coordinator says of it.
-
-    Raises:
-        BrokerRefused: with `ID_UNKNOWN`, nobody ever took the id.
-    """
-    reply = coordinator.ask(
-        Api.DESCRIBE_TRANSACTIONS,
-        _DESCRIBE_VERSION,
-        {"transactional_ids": [name]},
-        doing=f"the state of transaction {name}",
-        code_of=lambda reply: reply.transaction_states[0].error_code,
-    )
-    (seen,) = reply.transaction_states
-    return seen
+def _coordinator(cluster: Cluster, name: str) -> Coordinator:
+    return Coordinator(cluster, name, is_transaction=True)
 
 
-def _found(coordinator: Coordinator, transaction: Transaction) -> tuple[Found, Any]:
-    name = transaction.transactional_id
-    try:
-        seen = transaction_state(coordinator, name)
-    except BrokerRefused as error:
-        if error.code == ID_UNKNOWN:
-            return Found.UNKNOWN, None
-        raise
-    prepared = PreparedTransaction(
-        transactional_id=name,
+def _prepared(transaction: Transaction) -> PreparedTransaction:
+    return PreparedTransaction(
+        transactional_id=transaction.transactional_id,
         producer_id=transaction.producer_id,
         epoch=transaction.epoch,
     )
-    there = Identity(int(seen.producer_id), int(seen.producer_epoch))
-    return judge(prepared, there, str(seen.transaction_state)), seen
 
 
 def each(things: Sequence[T], do: Callable[[T], R]) -> tuple[R, ...]:

@@ -11,14 +11,10 @@ from collections.abc import Collection
 from respool.client.arrow.cluster import Cluster
 from respool.client.arrow.coordinator import Coordinator
 from respool.client.arrow.errors import BrokerRefused
+from respool.client.arrow.prepared import ID_UNKNOWN, transaction_state
 from respool.client.arrow.producer_ids import INIT_PRODUCER_ID_VERSION, NO_PRODUCER
 from respool.spark.sink.errors import Superseded
-from respool.spark.sink.executing import (
-    ID_UNKNOWN,
-    each,
-    transaction_state,
-    transactional_ids,
-)
+from respool.spark.sink.executing import each, transactional_ids
 from respool.spark.sink.names import job_end_of, tasks_of_job
 from respool.wire.api_table import Api
 
