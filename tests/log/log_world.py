@@ -5,6 +5,7 @@ Whatever is done, `check` compares the two; whatever the disk does, `come_back` 
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
@@ -22,6 +23,7 @@ from respool.log.producer_states import ProducerStates
 from respool.model.errors import DiskFull, OffsetOutOfRange, StorageError
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig
+from respool.ports.disk import NotCached
 from respool.records.batch import BatchHeader, RecordBatch, read_header, stamp
 from respool.records.build import NewRecord, build_batch
 from respool.records.record import read_records
@@ -411,6 +413,10 @@ class LogWorld:
         first = min((one[1:] + one[:1] for one in visible if one[0] >= timestamp_ms), default=None)
         found = self.log.first_at_or_after(timestamp_ms, max_offset=max_offset)
         assert (found and (found.offset, found.leader_epoch, found.timestamp)) == first
+        with suppress(NotCached):
+            assert found == self.log.first_at_or_after(
+                timestamp_ms, max_offset=max_offset, quickly=True
+            )
         timed = [one for one in visible if one[0] >= 0]
         latest = max(timed, key=lambda one: (one[0], -one[1]), default=None)
         found = self.log.latest_timestamp(max_offset=max_offset)

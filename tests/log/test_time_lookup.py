@@ -5,7 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log.log_world import FUZZ, LogWorld, batch_of
+from respool.log.time_lookup import QUICK_HEADERS_MAX, QUICK_RECORDS_MAX, TimestampedOffset
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
+from respool.model.topic_config import TopicConfig
+from respool.ports.disk import NotCached
 from respool.records.batch import Codec, RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
 
@@ -133,3 +136,46 @@ def test_a_lookup_reads_few_batches_of_many_segments() -> None:
     assert found is not None
     assert wanted.base_offset <= found.offset <= wanted.last_offset
     assert world.disk.counters.reads - before <= 4
+
+
+def quickly(world: LogWorld, timestamp_ms: int) -> TimestampedOffset | None:
+    return world.log.first_at_or_after(timestamp_ms, max_offset=world.log_end, quickly=True)
+
+
+def test_a_quick_lookup_finds_what_is_small_and_in_memory() -> None:
+    world = world_of((10, 20), (30, 40))
+    assert quickly(world, 35) == (3, 40, 0)
+    assert quickly(world, 50) is None
+
+
+def test_a_quick_lookup_opens_no_large_batch_and_none_that_is_compressed() -> None:
+    world = world_of((10,) * QUICK_RECORDS_MAX)
+    assert quickly(world, 5) == (0, 10, 0)
+    world = world_of((10,) * (QUICK_RECORDS_MAX + 1))
+    with pytest.raises(NotCached):
+        quickly(world, 5)
+    world = LogWorld.new()
+    data = build_batch([NewRecord(timestamp_ms=10)], codec=Codec.LZ4)
+    world.append(RecordBatch(read_header(data), data))
+    with pytest.raises(NotCached):
+        quickly(world, 5)
+
+
+def test_a_quick_lookup_passes_by_few_batches() -> None:
+    world = LogWorld.new(config=TopicConfig())
+    for time in (*([10] * QUICK_HEADERS_MAX), 100):
+        world.append(batch_of(time))
+    assert quickly(world, 100) == (QUICK_HEADERS_MAX, 100, 0)
+    world = LogWorld.new(config=TopicConfig())
+    for time in (*([10] * (QUICK_HEADERS_MAX + 1)), 100):
+        world.append(batch_of(time))
+    with pytest.raises(NotCached):
+        quickly(world, 100)
+    assert first(world, 100) == (QUICK_HEADERS_MAX + 1, 100)
+
+
+def test_a_quick_lookup_does_not_wait_for_the_disk() -> None:
+    world = world_of((10, 20))
+    world.disk.make_cold(world.log._parts.segments.active.path)
+    with pytest.raises(NotCached):
+        quickly(world, 15)

@@ -23,7 +23,7 @@ from records.record_examples import (
 from respool.model.errors import CorruptMessage, MessageTooLarge, UnsupportedCompressionType
 from respool.records.batch import CODEC_MASK, Codec, RecordBatch
 from respool.records.build import NewRecord, append_record, build_batch
-from respool.records.record import Record, first_at_or_after, iterate_records, read_records
+from respool.records.record import Record, iterate_records, iterate_times, read_records
 from respool.records.seal import records_of, seal
 from respool.records.varint import append_varint
 
@@ -232,22 +232,16 @@ def test_records_are_made_one_at_a_time() -> None:
         next(records)
 
 
-@given(records=new_records, wanted=st.integers(0, 2**42), data=st.data())
-def test_a_time_finds_the_lowest_offset_not_before_it(
-    records: Sequence[NewRecord], wanted: int, data: st.DataObject
-) -> None:
-    wanted = data.draw(st.sampled_from([wanted, *(record.timestamp_ms for record in records)]))
-    found = first_at_or_after(batch_of(build_batch(records, base_offset=5)), wanted, limit=LIMIT)
-    expected = [at for at in rows_of(records, base_offset=5) if at[1] >= wanted]
-    assert (row(found) if found else None) == (expected[0] if expected else None)
+@given(records=new_records)
+def test_times_are_told_without_the_rest(records: Sequence[NewRecord]) -> None:
+    batch = batch_of(build_batch(records, base_offset=5))
+    told = [(one.offset, one.timestamp) for one in read_records(batch, limit=LIMIT)]
+    assert list(iterate_times(batch, limit=LIMIT)) == told
 
 
-def test_a_time_in_a_batch_with_the_brokers_time_finds_its_first_record_or_none() -> None:
+def test_in_a_batch_with_the_brokers_time_all_records_have_that() -> None:
     batch = batch_of(build_batch(THREE, log_append_time=True, max_timestamp=NOON_MS))
-    found = first_at_or_after(batch, NOON_MS, limit=LIMIT)
-    assert found is not None
-    assert found.offset == 0
-    assert first_at_or_after(batch, NOON_MS + 1, limit=LIMIT) is None
+    assert list(iterate_times(batch, limit=LIMIT)) == [(at, NOON_MS) for at in range(3)]
 
 
 REFUSALS = (CorruptMessage, MessageTooLarge, UnsupportedCompressionType)

@@ -143,14 +143,19 @@ class LogReader:
         return segments
 
     def first_at_or_after(
-        self, timestamp_ms: int, *, max_offset: Offset
+        self, timestamp_ms: int, *, max_offset: Offset, quickly: bool = False
     ) -> TimestampedOffset | None:
-        """The first record before `max_offset` whose time is that or later."""
+        """The first record before `max_offset` whose time is that or later.
+
+        Raises:
+            NotCached: `quickly`, and something would have to come from the disk, or it would take long.
+        """
         return find_first_at_or_after(
             self._parts.segments,
             timestamp_ms,
             log_start=self.log_start,
             max_offset=min(max_offset, self.log_end),
+            quickly=quickly,
         )
 
     def latest_timestamp(self, *, max_offset: Offset) -> TimestampedOffset | None:

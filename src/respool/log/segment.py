@@ -345,8 +345,10 @@ class Segment:
             raise SegmentCorrupt(f"{self.path}: {len(data)} of {size} bytes at byte {position}")
         return data
 
-    def read_batch(self, batch: BatchAt) -> RecordBatch:
-        return RecordBatch(batch.header, self.read(batch.position, batch.header.size))
+    def read_batch(self, batch: BatchAt, *, cached_only: bool = False) -> RecordBatch:
+        """Raises as `read`."""
+        data = self.read(batch.position, batch.header.size, cached_only=cached_only)
+        return RecordBatch(batch.header, data)
 
     @property
     def file(self) -> LogFile:

@@ -12,10 +12,14 @@ from respool.log.segments import Segments
 from respool.model.errors import RequestError
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.model.topic_config import MIB
-from respool.records.record import iterate_records
+from respool.ports.disk import NotCached
+from respool.records.record import iterate_times
 
 # A batch that is larger than this when decompressed is not opened; the lookup then stops at its first record.
 DECOMPRESSED_BYTES_MAX = 128 * MIB
+# What is looked at where others must not be kept waiting: headers to pass by, and records of a batch to open.
+QUICK_HEADERS_MAX = 32
+QUICK_RECORDS_MAX = 200
 
 
 class TimestampedOffset(NamedTuple):
@@ -25,22 +29,35 @@ class TimestampedOffset(NamedTuple):
 
 
 def find_first_at_or_after(
-    segments: Segments, timestamp_ms: int, *, log_start: Offset, max_offset: Offset
+    segments: Segments,
+    timestamp_ms: int,
+    *,
+    log_start: Offset,
+    max_offset: Offset,
+    quickly: bool = False,
 ) -> TimestampedOffset | None:
-    """The first record in [log_start, max_offset) with that time or a later one; None when there is none."""
+    """The first record in [log_start, max_offset) with that time or a later one; None when there is none.
+
+    Raises:
+        NotCached: `quickly`, and something would have to come from the disk, or it would take long.
+    """
+    passed = 0
     for segment in segments.all[segments.first_reaching(timestamp_ms) :]:
         if segment.base_offset >= max_offset:
             return None
         if not segment.size or segment.largest.timestamp < timestamp_ms:
             continue
-        indexed = segment.indexes().times.lookup(timestamp_ms)
-        for batch in segment.walk_from(max(indexed, log_start)):
+        indexed = segment.indexes(cached_only=quickly).times.lookup(timestamp_ms)
+        for batch in segment.walk_from(max(indexed, log_start), cached_only=quickly):
             header = batch.header
             if header.next_offset > max_offset:
                 return None
             if header.latest_timestamp < timestamp_ms or header.last_offset < log_start:
+                passed += 1
+                if quickly and passed > QUICK_HEADERS_MAX:
+                    raise NotCached
                 continue
-            found = _first_record(segment, batch, timestamp_ms, log_start)
+            found = _first_record(segment, batch, timestamp_ms, log_start, quickly=quickly)
             if found is not None:
                 return found
     return None
@@ -106,22 +123,29 @@ def _latest_before(segment: Segment, offset: Offset) -> tuple[int, BatchAt] | No
 def _latest_left(segment: Segment, batch: BatchAt, log_start: Offset) -> int:
     """The largest time of the records from `log_start` on; NO_TIMESTAMP where compaction left none there."""
     try:
-        records = iterate_records(segment.read_batch(batch), limit=DECOMPRESSED_BYTES_MAX)
-        left = (one.timestamp for one in records if one.offset >= log_start)
-        return max(left, default=NO_TIMESTAMP)
+        times = iterate_times(segment.read_batch(batch), limit=DECOMPRESSED_BYTES_MAX)
+        return max((time for offset, time in times if offset >= log_start), default=NO_TIMESTAMP)
     except RequestError:
         return batch.header.max_timestamp
 
 
 def _first_record(
-    segment: Segment, batch: BatchAt, timestamp_ms: int, log_start: Offset
+    segment: Segment,
+    batch: BatchAt,
+    timestamp_ms: int,
+    log_start: Offset,
+    *,
+    quickly: bool = False,
 ) -> TimestampedOffset | None:
     """The batch's first record from `log_start` on with that time or a later one."""
     header = batch.header
+    if quickly and (header.record_count > QUICK_RECORDS_MAX or header.codec_bits):
+        raise NotCached
+    opened = segment.read_batch(batch, cached_only=quickly)
     try:
-        for record in iterate_records(segment.read_batch(batch), limit=DECOMPRESSED_BYTES_MAX):
-            if record.offset >= log_start and record.timestamp >= timestamp_ms:
-                return TimestampedOffset(record.offset, record.timestamp, header.leader_epoch)
+        for offset, timestamp in iterate_times(opened, limit=DECOMPRESSED_BYTES_MAX):
+            if offset >= log_start and timestamp >= timestamp_ms:
+                return TimestampedOffset(offset, timestamp, header.leader_epoch)
         if header.base_offset < log_start:
             # The record that is late enough has been deleted.
             return None

@@ -45,23 +45,21 @@ def read_records(batch: RecordBatch, *, limit: int) -> list[Record]:
     return list(iterate_records(batch, limit=limit))
 
 
-def first_at_or_after(batch: RecordBatch, timestamp_ms: int, *, limit: int) -> Record | None:
-    """The record with the lowest offset whose time is `timestamp_ms` or later.
-
-    Raises: as `read_records`, for what comes before that record.
-    """
-    for record in iterate_records(batch, limit=limit):
-        if record.timestamp >= timestamp_ms:
-            return record
-    return None
-
-
 def iterate_records(batch: RecordBatch, *, limit: int) -> Iterator[Record]:
     """The records one by one, so that many tiny ones do not all become objects. Raises as `read_records`."""
-    header = batch.header
-    if len(batch.data) != header.size:
-        raise CorruptMessage(f"batch announces {header.size} bytes and has {len(batch.data)}")
     data = _records_data(batch, limit)
+    for offset, timestamp, at, end in _walk(data, batch.header):
+        yield _read_rest(data, at, end, offset, timestamp)
+
+
+def iterate_times(batch: RecordBatch, *, limit: int) -> Iterator[tuple[Offset, int]]:
+    """The records' offsets and times; what else is in them is not looked at. Raises as `read_records`."""
+    for offset, timestamp, _, _ in _walk(_records_data(batch, limit), batch.header):
+        yield offset, timestamp
+
+
+def _walk(data: bytes, header: BatchHeader) -> Iterator[tuple[Offset, int, int, int]]:
+    """Of each record: its offset, its time, where its key begins, and where it ends."""
     position = 0
     offset_delta_last = -1
     for _ in range(header.record_count):
@@ -71,7 +69,9 @@ def iterate_records(batch: RecordBatch, *, limit: int) -> Iterator[Record]:
             raise CorruptMessage(
                 f"a record of {length} bytes at byte {start}, the records end at {len(data)}"
             )
-        record, offset_delta = _read_record(data, start, position, header)
+        # The attributes byte has no meaning yet; Kafka ignores it too.
+        timestamp_delta, at = read_varint(data, start + 1, end=position, bits=LONG_BITS)
+        offset_delta, at = read_varint(data, at, end=position)
         # Compaction leaves gaps. Without them the count, checked below, makes this 0, 1, 2 …
         if not offset_delta_last < offset_delta <= header.last_offset_delta:
             raise CorruptMessage(
@@ -79,13 +79,22 @@ def iterate_records(batch: RecordBatch, *, limit: int) -> Iterator[Record]:
                 f"the batch's last is {header.last_offset_delta}"
             )
         offset_delta_last = offset_delta
-        yield record
+        timestamp = (
+            header.max_timestamp
+            if header.is_log_append_time
+            else header.base_timestamp + timestamp_delta
+        )
+        if not -TIMESTAMP_MAX - 1 <= timestamp <= TIMESTAMP_MAX:
+            raise CorruptMessage(f"timestamp {timestamp} does not fit 64 bits")
+        yield Offset(header.base_offset + offset_delta), timestamp, at, position
     if position != len(data):
         raise CorruptMessage(f"{header.record_count} records end at byte {position} of {len(data)}")
 
 
 def _records_data(batch: RecordBatch, limit: int) -> bytes:
     header = batch.header
+    if len(batch.data) != header.size:
+        raise CorruptMessage(f"batch announces {header.size} bytes and has {len(batch.data)}")
     compressed = records_of(batch)
     codec = codec_of(header.codec_bits)
     if header.record_count == 0 and not compressed:
@@ -97,30 +106,13 @@ def _records_data(batch: RecordBatch, limit: int) -> bytes:
     return data
 
 
-def _read_record(data: bytes, start: int, end: int, header: BatchHeader) -> tuple[Record, int]:
-    # The attributes byte has no meaning yet; Kafka ignores it too.
-    timestamp_delta, at = read_varint(data, start + 1, end=end, bits=LONG_BITS)
-    offset_delta, at = read_varint(data, at, end=end)
+def _read_rest(data: bytes, at: int, end: int, offset: Offset, timestamp: int) -> Record:
     key, at = _read_bytes(data, at, end)
     value, at = _read_bytes(data, at, end)
     headers, at = _read_headers(data, at, end)
     if at != end:
         raise CorruptMessage(f"a record's fields end at byte {at}, the record at {end}")
-    timestamp = (
-        header.max_timestamp
-        if header.is_log_append_time
-        else header.base_timestamp + timestamp_delta
-    )
-    if not -TIMESTAMP_MAX - 1 <= timestamp <= TIMESTAMP_MAX:
-        raise CorruptMessage(f"timestamp {timestamp} does not fit 64 bits")
-    record = Record(
-        offset=Offset(header.base_offset + offset_delta),
-        timestamp=timestamp,
-        key=key,
-        value=value,
-        headers=headers,
-    )
-    return record, offset_delta
+    return Record(offset=offset, timestamp=timestamp, key=key, value=value, headers=headers)
 
 
 def _read_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:

@@ -23,6 +23,7 @@ from respool.model.errors import (
     StorageFailed,
 )
 from respool.model.ids import NO_TIMESTAMP, Offset
+from respool.ports.disk import NotCached
 from respool.wire.codec import Request, encode_reply
 
 READ_COMMITTED = 1
@@ -111,13 +112,16 @@ async def _look_up(
     if timestamp < EARLIEST_PENDING_UPLOAD:
         raise InvalidRequest(f"{timestamp} is neither a time nor a known wish")
     try:
-        # Looking for a time opens batches; that is no work for the loop.
+        # Looking for a time opens batches; that is no work for the loop, unless one is small and in memory.
         if timestamp == MAX_TIMESTAMP:
             found = await broker.offload.run(lambda: log.latest_timestamp(max_offset=end))
         else:
-            found = await broker.offload.run(
-                lambda: log.first_at_or_after(timestamp, max_offset=end)
-            )
+            try:
+                found = log.first_at_or_after(timestamp, max_offset=end, quickly=True)
+            except NotCached:
+                found = await broker.offload.run(
+                    lambda: log.first_at_or_after(timestamp, max_offset=end)
+                )
     except StorageError as error:
         partition.on_storage_error(error)
         raise StorageFailed(f"{partition.name}: {error}") from error
