@@ -11,7 +11,8 @@ from zlib import crc32
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from respool.pipeline.catalog import schema_of
+import respool
+from respool.pipeline.catalog import schema_of, table
 from respool.pipeline.settings import PipelineSettings
 from respool.rides.plan import RidePlan
 from respool.rides.records import RecordMaker
@@ -65,9 +66,9 @@ def rides(*, days: float = 2, count: int = 3_000, seed: int = 7, **changed: Any)
     rows: list[dict[str, Any]] = []
     truths = []
     ends = [0] * PARTITIONS
-    for table in RideStream(plan).history():
-        truths.append(truth_of(table))
-        for record in maker.make(table).to_pylist():
+    for piece in RideStream(plan).history():
+        truths.append(truth_of(piece))
+        for record in maker.make(piece).to_pylist():
             partition = crc32(record["key"]) % PARTITIONS
             rows.append(
                 {
@@ -94,6 +95,25 @@ def frame(spark: "SparkSession", rows: list[dict[str, Any]]) -> "DataFrame":
 
 def settings(folder: Path, **changed: Any) -> PipelineSettings:
     return PipelineSettings(data=folder / "lake", topic=TOPIC, **changed)
+
+
+def publish(told: PipelineSettings, rows: list[dict[str, Any]]) -> None:
+    names = ("key", "value", "timestamp", "headers")
+    wanted = pa.schema(
+        [
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("timestamp", pa.timestamp("ms", "UTC")),
+            ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ]
+    )
+    data = pa.Table.from_pylist([{name: row[name] for name in names} for row in rows], wanted)
+    respool.write_table(data, TOPIC, bootstrap=told.bootstrap)
+
+
+def stored(told: PipelineSettings, name: str) -> list[dict[str, Any]]:
+    found = table(told, name).delta().to_pyarrow_table().to_pylist()
+    return sorted(found, key=str)
 
 
 def milliseconds(moment: datetime) -> int:

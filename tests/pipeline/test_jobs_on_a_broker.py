@@ -6,11 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 import respool
-from pipeline.making import PARTITIONS, TOPIC, UNTIL_MS, Rides, milliseconds, rides, settings
+from pipeline.making import (
+    PARTITIONS,
+    TOPIC,
+    UNTIL_MS,
+    Rides,
+    milliseconds,
+    publish,
+    rides,
+    settings,
+    stored,
+)
 from respool.pipeline import bronze, fraud, replay, silver, topics, warehouse
 from respool.pipeline.catalog import table
 from respool.pipeline.errors import EventsGone
@@ -41,25 +50,6 @@ def told(broker: Broker, tmp_path: Path, made: Rides) -> "PipelineSettings":
         replay_since_ms=UNTIL_MS - 30 * HOUR_MS,
         replay_until_ms=UNTIL_MS - 3 * HOUR_MS,
     )
-
-
-def publish(told: "PipelineSettings", rows: list[dict[str, Any]]) -> None:
-    names = ("key", "value", "timestamp", "headers")
-    wanted = pa.schema(
-        [
-            ("key", pa.binary()),
-            ("value", pa.binary()),
-            ("timestamp", pa.timestamp("ms", "UTC")),
-            ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ]
-    )
-    data = pa.Table.from_pylist([{name: row[name] for name in names} for row in rows], wanted)
-    respool.write_table(data, TOPIC, bootstrap=told.bootstrap)
-
-
-def stored(told: "PipelineSettings", name: str) -> list[dict[str, Any]]:
-    found = table(told, name).delta().to_pyarrow_table().to_pylist()
-    return sorted(found, key=str)
 
 
 def test_bronze_adds_what_came_since_and_nothing_twice_though_its_checkpoint_is_lost(

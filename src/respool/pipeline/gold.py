@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from respool.pipeline.tables import Commit, Table
 
 JOB = "gold"
+BATCHES_COUNTED_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +114,8 @@ def start(
         raise TableMissing("silver", "silver")
     # A batch without rows would only drop old state, and write each table once more as it is.
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+    # What was dropped is told batch by batch, and Spark would keep the last hundred only.
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(BATCHES_COUNTED_MAX))
     stream = stream_of(spark, silver, rows_per_batch=settings.rows_per_batch)
     return [_start(mart, stream, settings, tell, every_ms) for mart in marts]
 
