@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 import pytest
@@ -230,6 +230,24 @@ def test_of_topics_made_together_those_before_the_store_went_away_are_there(
     running_broker.produce("rides", 1)
 
 
+def test_a_store_that_is_away_is_waited_for_once_and_not_for_each_topic(
+    running_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def be_away(*_: object, **__: object) -> NoReturn:
+        asked.append("")
+        raise StoreUnavailable("as the test wants it")
+
+    wanted = [NewTopic(name=f"topic-{number}") for number in range(20)]
+    with monkeypatch.context() as patch:
+        patch.setattr(running_broker.store, "transact", be_away)
+        patch.setattr(running_broker.store, "snapshot", be_away)
+        made = running_broker.run(running_broker.broker.topics.create_each(wanted))
+    assert [*map(type, made.values())] == [RequestTimedOut] * 20
+    assert len(asked) == 2
+
+
 def test_topics_deleted_together_go_each_on_its_own(rides: RunningBroker) -> None:
     fares = rides.create_topic("fares", partitions=2)
     ids = {"rides": rides.broker.image.topics["rides"].id, "fares": TopicId(uuid4()), "none": None}
@@ -241,6 +259,21 @@ def test_topics_deleted_together_go_each_on_its_own(rides: RunningBroker) -> Non
     assert rides.broker.image.topics == {"fares": fares}
     assert held(rides) == []
     rides.produce("fares", 1)
+
+
+def test_each_topic_is_deleted_from_the_disk_after_its_own_delay(
+    running_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays: dict[str, int] = {}
+
+    def note(paths: list[str], *, delay_ms: int) -> None:
+        delays.update({path.partition("-")[0]: delay_ms for path in paths})
+
+    for name, delay in (("soon", "0"), ("late", "86400000")):
+        running_broker.create_topic(name, file_delete_delay_ms=delay)
+    monkeypatch.setattr(running_broker.broker.leftovers, "delete_later", note)
+    running_broker.run(running_broker.broker.topics.delete_each({"soon": None, "late": None}))
+    assert delays == {"soon": 0, "late": 86_400_000}
 
 
 def test_a_topic_whose_making_nobody_waited_for_is_there_at_the_next_change(

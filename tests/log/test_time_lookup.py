@@ -5,7 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log.log_world import FUZZ, LogWorld, batch_of
-from respool.log.time_lookup import QUICK_HEADERS_MAX, QUICK_RECORDS_MAX, TimestampedOffset
+from respool.log.time_lookup import (
+    QUICK_BYTES_MAX,
+    QUICK_HEADERS_MAX,
+    QUICK_RECORDS_MAX,
+    TimestampedOffset,
+)
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig
 from respool.ports.disk import NotCached
@@ -172,6 +177,31 @@ def test_a_quick_lookup_passes_by_few_batches() -> None:
     with pytest.raises(NotCached):
         quickly(world, 100)
     assert first(world, 100) == (QUICK_HEADERS_MAX + 1, 100)
+
+
+def test_a_quick_lookup_opens_no_batch_of_many_bytes() -> None:
+    world = LogWorld.new(config=TopicConfig())
+    for size in (QUICK_BYTES_MAX // 2, QUICK_BYTES_MAX):
+        data = build_batch([NewRecord(timestamp_ms=size, value=b"v" * size)])
+        world.append(RecordBatch(read_header(data), data))
+    assert quickly(world, 5) == (0, QUICK_BYTES_MAX // 2, 0)
+    with pytest.raises(NotCached):
+        quickly(world, QUICK_BYTES_MAX)
+
+
+def test_a_quick_lookup_opens_no_index() -> None:
+    world = LogWorld.new()
+    world.fill(400)
+    assert world.log.segment_count > 20
+    wanted = world.batches[200].header.max_timestamp
+    world.stop_and_start()
+    before = world.disk.counters.reads
+    with pytest.raises(NotCached):
+        quickly(world, wanted)
+    assert world.disk.counters.reads == before
+    # Where it was looked up once, the index is open.
+    found = world.log.first_at_or_after(wanted, max_offset=world.log_end)
+    assert quickly(world, wanted) == found
 
 
 def test_a_quick_lookup_does_not_wait_for_the_disk() -> None:

@@ -103,10 +103,10 @@ class Holdings:
                     group.create_task(self._roles.settle(partition))
 
     async def _let_go(self, superfluous: list[Partition]) -> None:
-        if not superfluous:
-            return
-        delay_ms = max(one.delete_delay_ms for one in superfluous)
+        by_delay: dict[int, list[Partition]] = {}
         for partition in superfluous:
             self._roles.forget(partition)
-        paths = await self._partitions.remove(superfluous)
-        self._leftovers.delete_later(paths, delay_ms=delay_ms)
+            by_delay.setdefault(partition.delete_delay_ms, []).append(partition)
+        for delay_ms, partitions in by_delay.items():
+            paths = await self._partitions.remove(partitions)
+            self._leftovers.delete_later(paths, delay_ms=delay_ms)

@@ -121,11 +121,8 @@ class Partitions:
         self._forget(unopened)
         unopened.detach()
 
-    async def open(self, topic: TopicImage, numbers: Iterable[int]) -> None:
-        """Open these of the topic's partitions. One that cannot be opened is there, and offline."""
-        await self.open_all((topic, number) for number in numbers)
-
     async def open_all(self, wanted: Iterable[tuple[TopicImage, int]]) -> None:
+        """Open these of the topics' partitions. One that cannot be opened is there, and offline."""
         turns = asyncio.Semaphore(OPENING_AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for topic, number in wanted:

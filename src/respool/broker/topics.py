@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from respool.broker.catalog import Catalog
 from respool.broker.holdings import Holdings
-from respool.broker.topic_writes import NewTopic, TopicWrites
+from respool.broker.topic_writes import USE_DEFAULT, NewTopic, TopicWrites
 from respool.model.cluster import TopicImage
 from respool.model.errors import (
     InvalidTopic,
@@ -42,13 +42,27 @@ class Topics:
         # Told when topics came, grew or went: groups share their partitions out anew.
         self.on_changed: Callable[[], None] = lambda: None
 
-    async def create(self, name: str, **wish: Any) -> TopicImage:
-        """Create one; for `wish` see `NewTopic`.
-
+    async def create(
+        self,
+        name: str,
+        *,
+        partition_count: int = USE_DEFAULT,
+        replication_factor: int = USE_DEFAULT,
+        overrides: Mapping[str, str] | None = None,
+        assignment: Mapping[int, Iterable[int]] | None = None,
+    ) -> TopicImage:
+        """
         Raises:
             RequestError: it cannot be, or the store does not answer.
         """
-        return _raised((await self.create_each([NewTopic(name=name, **wish)]))[name])
+        wanted = NewTopic(
+            name=name,
+            partition_count=partition_count,
+            replication_factor=replication_factor,
+            overrides=overrides or {},
+            assignment=assignment,
+        )
+        return _raised((await self.create_each([wanted]))[name])
 
     async def create_each(
         self, wanted: Iterable[NewTopic], *, validate_only: bool = False
@@ -143,9 +157,14 @@ class Topics:
     ) -> dict[str, T | RequestError]:
         """Several changes: one that fails does not keep the others from it. The partitions of all follow together."""
         done: dict[str, T | RequestError] = {}
+        if not changes:
+            return done
         try:
             async with self._change(*changes):
                 for name, change in changes.items():
+                    if self._doubtful.intersection(done):
+                        # Nobody waits for a store that is away once for each topic: if it is, this says so.
+                        await self._catalog.read_view()
                     try:
                         done[name] = await change()
                     except RequestError as error:

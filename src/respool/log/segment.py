@@ -107,6 +107,10 @@ class Segment:
         return self._file.is_open or indexes is not None
 
     @property
+    def has_indexes_open(self) -> bool:
+        return (self._indexes or self._read_indexes) is not None
+
+    @property
     def largest(self) -> TimeEntry:
         """The largest timestamp, -1 for none, and the last offset of the first batch that has it."""
         indexes = self._indexes or self._read_indexes

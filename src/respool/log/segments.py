@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from respool.log.segment import Segment
 from respool.model.ids import Offset
+from respool.ports.disk import NotCached
 
 
 class LogPoint(NamedTuple):
@@ -52,10 +53,16 @@ class Segments:
         """The offset after the segment's last one."""
         return self._bases[index + 1] if index + 1 < len(self._bases) else log_end
 
-    def first_reaching(self, timestamp_ms: int) -> int:
-        """The first segment with a record of that time or later; the active one when no other has any."""
+    def first_reaching(self, timestamp_ms: int, *, cached_only: bool = False) -> int:
+        """The first segment with a record of that time or later; the active one when no other has any.
+
+        Raises:
+            NotCached: `cached_only`, and indexes would have to be read.
+        """
         peaks = self._peaks
         if len(peaks) < len(self.all) - 1:
+            if cached_only:
+                raise NotCached
             peaks = list(peaks)
             for segment in self.all[len(peaks) : -1]:
                 largest = segment.largest.timestamp

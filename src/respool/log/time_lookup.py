@@ -13,13 +13,15 @@ from respool.model.errors import RequestError
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.model.topic_config import MIB
 from respool.ports.disk import NotCached
+from respool.records.batch import BatchHeader
 from respool.records.record import iterate_times
 
 # A batch that is larger than this when decompressed is not opened; the lookup then stops at its first record.
 DECOMPRESSED_BYTES_MAX = 128 * MIB
-# What is looked at where others must not be kept waiting: headers to pass by, and records of a batch to open.
+# What is looked at where others must not be kept waiting: headers to pass by, and a batch to open.
 QUICK_HEADERS_MAX = 32
 QUICK_RECORDS_MAX = 200
+QUICK_BYTES_MAX = 64 * 1024
 
 
 class TimestampedOffset(NamedTuple):
@@ -42,12 +44,14 @@ def find_first_at_or_after(
         NotCached: `quickly`, and something would have to come from the disk, or it would take long.
     """
     passed = 0
-    for segment in segments.all[segments.first_reaching(timestamp_ms) :]:
+    for segment in segments.all[segments.first_reaching(timestamp_ms, cached_only=quickly) :]:
         if segment.base_offset >= max_offset:
             return None
+        if quickly and segment.size and not segment.has_indexes_open:
+            raise NotCached
         if not segment.size or segment.largest.timestamp < timestamp_ms:
             continue
-        indexed = segment.indexes(cached_only=quickly).times.lookup(timestamp_ms)
+        indexed = segment.indexes().times.lookup(timestamp_ms)
         for batch in segment.walk_from(max(indexed, log_start), cached_only=quickly):
             header = batch.header
             if header.next_offset > max_offset:
@@ -129,6 +133,15 @@ def _latest_left(segment: Segment, batch: BatchAt, log_start: Offset) -> int:
         return batch.header.max_timestamp
 
 
+def _is_small(header: BatchHeader) -> bool:
+    """Whether to open the batch takes a moment only."""
+    return (
+        header.record_count <= QUICK_RECORDS_MAX
+        and header.size <= QUICK_BYTES_MAX
+        and not header.codec_bits
+    )
+
+
 def _first_record(
     segment: Segment,
     batch: BatchAt,
@@ -139,7 +152,7 @@ def _first_record(
 ) -> TimestampedOffset | None:
     """The batch's first record from `log_start` on with that time or a later one."""
     header = batch.header
-    if quickly and (header.record_count > QUICK_RECORDS_MAX or header.codec_bits):
+    if quickly and not _is_small(header):
         raise NotCached
     opened = segment.read_batch(batch, cached_only=quickly)
     try:

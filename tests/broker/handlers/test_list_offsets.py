@@ -1,8 +1,11 @@
 """ListOffsets for readers of committed records: the log ends where the first open transaction begins."""
 
+from typing import Any
+
 import pytest
 
 from broker.running_broker import EARLIEST, LATEST, LIST_OFFSETS_VERSION, RunningBroker
+from respool.broker.handlers.list_offsets import QUICK_LOOKUPS_MAX
 from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker
@@ -78,3 +81,26 @@ def test_once_it_has_ended_it_is_found(rides: RunningBroker) -> None:
     rides.run(end())
     assert offset(rides, LATEST, COMMITTED) == 4
     assert offset(rides, 25, COMMITTED) == 2
+
+
+def test_of_many_times_asked_for_at_once_a_few_are_looked_up_on_the_loop(
+    rides: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offload, in_threads = rides.broker.offload, []
+    run = offload.run
+
+    async def counted(work: Any) -> Any:
+        in_threads.append(work)
+        return await run(work)
+
+    monkeypatch.setattr(offload, "run", counted)
+    wish = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": 15}
+    reply = rides.ask(
+        Api.LIST_OFFSETS,
+        LIST_OFFSETS_VERSION,
+        replica_id=-1,
+        isolation_level=UNCOMMITTED,
+        topics=[{"name": "rides", "partitions": [wish] * (QUICK_LOOKUPS_MAX + 8)}],
+    )
+    assert {one.offset for one in reply.topics[0].partitions} == {1}
+    assert len(in_threads) == 8

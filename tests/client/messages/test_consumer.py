@@ -23,6 +23,7 @@ from respool.client.messages.errors import (
     UnknownTopic,
     UsedByTwoThreads,
 )
+from respool.testing import Broker
 from support.broker_process import BrokerProcess
 from support.topics import Topics
 from support.waiting import wait_until
@@ -253,6 +254,41 @@ def test_a_new_group_may_begin_at_the_end_and_then_misses_nothing(story: Story) 
     story.write(6, 8)
     with story.consumer(start="latest") as consumer:
         assert take(consumer, 2) == [6, 7]
+
+
+def test_a_new_group_does_not_wait_until_its_beginning_is_written_down() -> None:
+    with Broker(topics={"rides": 1}) as broker:
+        with respool.Producer(broker.bootstrap) as producer:
+            producer.send("rides", "first")
+        with (
+            broker.faults.delay_replies("OffsetCommit") as unanswered,
+            respool.Consumer("rides", group="g", bootstrap=broker.bootstrap) as consumer,
+        ):
+            message = consumer.poll(10)
+            assert unanswered.struck == 1
+            unanswered.clear()
+        assert message is not None
+        assert message.value == b"first"
+
+
+def test_where_a_new_group_begins_is_written_down_again_when_brokers_refused_it() -> None:
+    with (
+        Broker(topics={"rides": 1}) as broker,
+        broker.faults.answer_with_error("REBALANCE_IN_PROGRESS", "OffsetCommit") as refused,
+        respool.Consumer(
+            "rides", group="g", bootstrap=broker.bootstrap, start="latest", commit="manual"
+        ) as consumer,
+    ):
+        wait_until(lambda: consumer.poll(0.1) or refused.struck, "the first commit")
+        asker = KafkaConsumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
+        try:
+            place = TopicPartition("rides", 0)
+            wait_until(
+                lambda: consumer.poll(0.1) or asker.committed([place], timeout=10)[0].offset == 0,
+                "the next",
+            )
+        finally:
+            asker.close()
 
 
 # -- rewinding

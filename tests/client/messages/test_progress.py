@@ -45,6 +45,25 @@ def test_nothing_is_committed_for_a_partition_that_was_taken_away() -> None:
     assert progress.to_commit() == {B: 8}
 
 
+def test_where_a_group_began_is_written_with_the_next_commit_or_when_it_leaves() -> None:
+    progress = Progress()
+    progress.on_begun({A: 3, B: 5})
+    assert progress.to_commit() == {}
+    assert progress.to_commit([A]) == {A: 3}
+    progress.on_handed(B, 5)
+    progress.on_done()
+    assert progress.to_commit() == {A: 3, B: 6}
+    progress.on_committed({A: 3, B: 6})
+    assert progress.to_commit([A, B]) == {}
+
+
+def test_where_a_group_began_is_not_told_of_a_partition_that_was_taken_away() -> None:
+    progress = Progress()
+    progress.on_begun({A: 3})
+    progress.forget([A])
+    assert progress.to_commit([A]) == {}
+
+
 _steps = st.lists(
     st.one_of(
         st.tuples(st.just("hand"), st.sampled_from([A, B])),

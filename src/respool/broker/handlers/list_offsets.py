@@ -12,9 +12,13 @@
 With isolation_level=1 the log ends at the last stable offset, for whoever asks: nothing beyond it is found.
 """
 
+from typing import Any
+
 from respool.broker.broker import Broker
 from respool.broker.outcome import Reply
 from respool.broker.partition import Partition
+from respool.log.partition_log import PartitionLog
+from respool.log.time_lookup import TimestampedOffset
 from respool.model.errors import (
     InvalidRequest,
     OffsetNotAvailable,
@@ -34,50 +38,94 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 NO_OFFSET = -1
+# Of a request, so many partitions are looked up on the loop; more would keep others waiting.
+QUICK_LOOKUPS_MAX = 32
 
 
 async def list_offsets(request: Request, broker: Broker) -> Reply:
-    read_committed = getattr(request.body, "isolation_level", 0) == READ_COMMITTED
-    by_follower = broker.member is not None and request.body.replica_id >= 0
+    answers = _Answers(request, broker)
     topics = [
         {
             "name": topic.name,
-            "partitions": [
-                await _answer(
-                    broker,
-                    topic.name,
-                    one,
-                    read_committed=read_committed,
-                    by_follower=by_follower,
-                )
-                for one in topic.partitions
-            ],
+            "partitions": [await answers.answer(topic.name, one) for one in topic.partitions],
         }
         for topic in request.body.topics
     ]
     return [encode_reply(request, {"throttle_time": 0, "topics": topics})]
 
 
-async def _answer(
-    broker: Broker, topic: str, asked: object, *, read_committed: bool, by_follower: bool
-) -> dict[str, object]:
-    index = asked.partition_index  # type: ignore[attr-defined]
-    fields: dict[str, object] = {
-        "partition_index": index,
-        "error_code": 0,
-        "timestamp": NO_TIMESTAMP,
-        "offset": NO_OFFSET,
-        "leader_epoch": -1,
-    }
-    try:
-        partition = broker.partitions.find_leader(topic, index)
-        partition.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
-        timestamp = asked.timestamp  # type: ignore[attr-defined]
-        end = _end(partition, timestamp, read_committed=read_committed, by_follower=by_follower)
-        fields.update(await _look_up(broker, partition, timestamp, end))
-    except RequestError as error:
-        fields["error_code"] = error.code
-    return fields
+class _Answers:
+    """To one request."""
+
+    def __init__(self, request: Request, broker: Broker) -> None:
+        self._broker = broker
+        self._read_committed = getattr(request.body, "isolation_level", 0) == READ_COMMITTED
+        self._by_follower = broker.member is not None and request.body.replica_id >= 0
+        self._quick_left = QUICK_LOOKUPS_MAX
+
+    async def answer(self, topic: str, asked: Any) -> dict[str, object]:
+        fields: dict[str, object] = {
+            "partition_index": asked.partition_index,
+            "error_code": 0,
+            "timestamp": NO_TIMESTAMP,
+            "offset": NO_OFFSET,
+            "leader_epoch": -1,
+        }
+        try:
+            partition = self._broker.partitions.find_leader(topic, asked.partition_index)
+            partition.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
+            end = _end(
+                partition,
+                asked.timestamp,
+                read_committed=self._read_committed,
+                by_follower=self._by_follower,
+            )
+            fields.update(await self._look_up(partition, asked.timestamp, end))
+        except RequestError as error:
+            fields["error_code"] = error.code
+        return fields
+
+    async def _look_up(
+        self, partition: Partition, timestamp: int, end: Offset
+    ) -> dict[str, object]:
+        log = partition.log
+        if timestamp == LATEST:
+            return {"offset": end, "leader_epoch": partition.leader_epoch}
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            return {"offset": log.log_start, "leader_epoch": log.epoch_at(log.log_start)}
+        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            return {}
+        if timestamp < EARLIEST_PENDING_UPLOAD:
+            raise InvalidRequest(f"{timestamp} is neither a time nor a known wish")
+        try:
+            found = await self._find(log, timestamp, end)
+        except StorageError as error:
+            partition.on_storage_error(error)
+            raise StorageFailed(f"{partition.name}: {error}") from error
+        if found is None:
+            # There may be one between here and the end that the leader does not know yet.
+            _check_end_known(partition)
+            return {}
+        return {
+            "offset": found.offset,
+            "timestamp": found.timestamp,
+            "leader_epoch": found.leader_epoch,
+        }
+
+    async def _find(
+        self, log: PartitionLog, timestamp: int, end: Offset
+    ) -> TimestampedOffset | None:
+        offload = self._broker.offload
+        # Looking for a time opens batches; that is no work for the loop, unless one is small and in memory.
+        if timestamp == MAX_TIMESTAMP:
+            return await offload.run(lambda: log.latest_timestamp(max_offset=end))
+        if self._quick_left:
+            self._quick_left -= 1
+            try:
+                return log.first_at_or_after(timestamp, max_offset=end, quickly=True)
+            except NotCached:
+                pass
+        return await offload.run(lambda: log.first_at_or_after(timestamp, max_offset=end))
 
 
 def _end(
@@ -97,40 +145,3 @@ def _check_end_known(partition: Partition) -> None:
     leader = partition.leader
     if leader is not None and not leader.is_end_known:
         raise OffsetNotAvailable(f"{partition.name}: the new leader does not know the end yet")
-
-
-async def _look_up(
-    broker: Broker, partition: Partition, timestamp: int, end: Offset
-) -> dict[str, object]:
-    log = partition.log
-    if timestamp == LATEST:
-        return {"offset": end, "leader_epoch": partition.leader_epoch}
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return {"offset": log.log_start, "leader_epoch": log.epoch_at(log.log_start)}
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return {}
-    if timestamp < EARLIEST_PENDING_UPLOAD:
-        raise InvalidRequest(f"{timestamp} is neither a time nor a known wish")
-    try:
-        # Looking for a time opens batches; that is no work for the loop, unless one is small and in memory.
-        if timestamp == MAX_TIMESTAMP:
-            found = await broker.offload.run(lambda: log.latest_timestamp(max_offset=end))
-        else:
-            try:
-                found = log.first_at_or_after(timestamp, max_offset=end, quickly=True)
-            except NotCached:
-                found = await broker.offload.run(
-                    lambda: log.first_at_or_after(timestamp, max_offset=end)
-                )
-    except StorageError as error:
-        partition.on_storage_error(error)
-        raise StorageFailed(f"{partition.name}: {error}") from error
-    if found is None:
-        # There may be one between here and the end that the leader does not know yet.
-        _check_end_known(partition)
-        return {}
-    return {
-        "offset": found.offset,
-        "timestamp": found.timestamp,
-        "leader_epoch": found.leader_epoch,
-    }

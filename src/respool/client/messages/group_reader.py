@@ -5,10 +5,11 @@ thread at a time. When commits happen:
 
     at-most-once    in `take`, before messages are handed over; nothing is handed over whose commit was not confirmed
     at-least-once   in `take`, when it was asked for more, at most every `commit_every_ms`; when partitions are taken
-                    away; at the end
+                    away; at the end; where a new group begins, at once, without waiting for the answer
     exactly-once    never here: the producer's transaction does it
 """
 
+import math
 import threading
 import time
 from collections import deque
@@ -32,6 +33,7 @@ from respool.client.messages.progress import Progress
 
 # librdkafka is left so often while nothing comes, to hear Ctrl-C and `stop`.
 _SLICE_SECONDS = 0.25
+_BEGIN_AGAIN_SECONDS = 1.0
 
 
 class GroupReader:
@@ -69,7 +71,11 @@ class GroupReader:
         self.stopping = threading.Event()
         # Nobody waits any more for what `prepare` waits for.
         self.is_given_up = False
-        self.kafka: Any = library.make(library.KafkaConsumer, settings)
+        # When the place where a new group began is to be written down again.
+        self._write_beginning_at = math.inf
+        self.kafka: Any = library.make(
+            library.KafkaConsumer, {**settings, "on_commit": self._on_commit}
+        )
         self._positions = Positions(self.kafka, is_incremental=self._is_incremental)
         bootstrap = str(settings["bootstrap.servers"])
         try:
@@ -104,6 +110,8 @@ class GroupReader:
     def prepare(self, count: int, wait_s: float) -> None:
         """What was handed over before is done; have messages at hand, if any come in time."""
         self.is_given_up = False
+        if time.monotonic() >= self._write_beginning_at:
+            self._write_beginning()
         if self._commits_by_itself:
             self._progress.on_done()
             if self._is_commit_due():
@@ -252,8 +260,7 @@ class GroupReader:
         """Raises KafkaException: of some or all of it, nobody knows whether it is committed."""
         if not offsets:
             return
-        wish = [TopicPartition(*place, offset) for place, offset in offsets.items()]
-        for told in self.kafka.commit(offsets=wish, asynchronous=False):
+        for told in self.kafka.commit(offsets=_as_wish(offsets), asynchronous=False):
             if told.error is not None:
                 raise KafkaException(told.error)
         self._progress.on_committed(offsets)
@@ -331,10 +338,7 @@ class GroupReader:
 
     def _move(self, targets: Mapping[Place, int]) -> None:
         """To other offsets, and have the group know: whoever has the partition next goes on from there."""
-        self._drop(targets)
-        self._positions.go_to(targets, assigned=self._assigned)
-        for place in targets:
-            self._lost.pop(place, None)
+        self._go_to(targets)
         try:
             self._commit(targets)
         except KafkaException as error:
@@ -345,6 +349,12 @@ class GroupReader:
                 places={(topic, number): offset for (topic, number), offset in targets.items()},
                 must_be_assigned=False,
             )
+
+    def _go_to(self, targets: Mapping[Place, int]) -> None:
+        self._drop(targets)
+        self._positions.go_to(targets, assigned=self._assigned)
+        for place in targets:
+            self._lost.pop(place, None)
 
     def _drop(self, places: Iterable[Place]) -> None:
         gone = set(places)
@@ -376,8 +386,43 @@ class GroupReader:
             self._unplaced |= told
             return
         self._positions.go_to(again, assigned=self._assigned)
-        if new:
+        if new and self._delivery == "at-least-once":
+            self._begin(new)
+        elif new:
+            # The others' places must not be overtaken by this one.
             self._move(new)
+
+    def _begin(self, targets: Mapping[Place, int]) -> None:
+        """A new group's first offsets. They are written down, and nobody waits for it.
+
+        While the group is dealt anew, brokers answer a member's commit after its joining, and that when all others have
+        joined: who waited here would wait for the slowest of them.
+        """
+        self._go_to(targets)
+        self._progress.on_begun(targets)
+        self._write_beginning()
+
+    def _write_beginning(self) -> None:
+        begun = self._progress.begun
+        self._write_beginning_at = math.inf
+        if begun:
+            try:
+                self.kafka.commit(offsets=_as_wish(begun), asynchronous=True)
+            except KafkaException as error:
+                self._beginning_not_written(error)
+
+    def _on_commit(self, error: Any, partitions: list[Any]) -> None:
+        """What became of a commit that nobody waited for."""
+        for one in partitions:
+            place, failure = (one.topic, one.partition), error or one.error
+            if failure is None:
+                self._progress.on_committed({place: one.offset})
+            elif place in self._progress.begun:
+                self._beginning_not_written(failure)
+
+    def _beginning_not_written(self, why: object) -> None:
+        log.info("where the group begins is written down later: %s", why)
+        self._write_beginning_at = time.monotonic() + _BEGIN_AGAIN_SECONDS
 
     def _apply_pending(self, batch: list[Message]) -> list[Message]:
         wish, self._pending = self._pending, None
@@ -415,6 +460,10 @@ def _is_incremental(settings: Mapping[str, object]) -> bool:
     return "cooperative" in str(settings.get("partition.assignment.strategy", "")) or (
         settings.get("group.protocol") == "consumer"
     )
+
+
+def _as_wish(offsets: Mapping[Place, int]) -> list[Any]:
+    return [TopicPartition(*place, offset) for place, offset in offsets.items()]
 
 
 def _places(partitions: Iterable[Any]) -> set[Place]:
