@@ -80,11 +80,12 @@ class ModelBroker:
                     raise DeciderFenced("another is")
                 self.before, self.state = self.state, state.to_json()
                 self.decided |= {one.transaction for one in state.shares}
-            case ListOpen():
+            case ListOpen(but=known):
+                left_out = {one.transactional_id for one in known}
                 return tuple(
                     Transaction(name, 1, one.epoch)
                     for name, one in self.ids.items()
-                    if one.state == "Ongoing"
+                    if one.state == "Ongoing" and name not in left_out
                 )
             case Look(transactions=transactions):
                 return tuple(Seen(is_open=self._is_open(one)) for one in transactions)

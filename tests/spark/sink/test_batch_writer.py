@@ -108,6 +108,18 @@ def assert_nobody_is_held_back(frame: Frame) -> None:
     assert frame.values() == BOTH
 
 
+def test_a_frame_that_is_in_does_not_fail_though_its_end_cannot_be_marked(
+    frame: Frame, caplog: pytest.LogCaptureFixture
+) -> None:
+    with frame.query.broker.faults.answer_with_error(
+        "COORDINATOR_NOT_AVAILABLE", "InitProducerId", times=None
+    ) as fault:
+        frame.writer.commit(frame.messages)
+        assert fault.struck
+    assert frame.values() == BOTH
+    assert "all rows are in" in caplog.text
+
+
 def test_a_commit_that_got_no_answer_for_a_part_says_so_and_is_brought_to_its_end(
     frame: Frame,
 ) -> None:

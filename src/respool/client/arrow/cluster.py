@@ -6,6 +6,7 @@ or keeps several requests on their way, takes a connection of its own: `connect`
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from threading import Event, Lock
@@ -199,6 +200,15 @@ class Cluster:
         """
         return self._ask(self.address_of(broker), api, version, fields, wait_ms=wait_ms)
 
+    def features(self, broker: int) -> Mapping[str, int]:
+        """What the whole cluster has agreed on, by name, as this broker tells.
+
+        Raises:
+            BrokerUnreachable: it does not answer.
+        """
+        with self._shared(self.address_of(broker)) as connection:
+            return connection.features
+
     def request_any(self, api: Api, version: int, fields: Mapping[str, Any]) -> Any:
         """Ask whichever broker answers first, those of the metadata before those of the bootstrap address.
 
@@ -340,6 +350,18 @@ class Cluster:
         *,
         wait_ms: int = 0,
     ) -> Any:
+        with self._shared(address) as connection:
+            connection.version(api, version, version)
+            try:
+                return connection.request(api, version, fields, wait_ms=wait_ms)
+            except BaseException:
+                # Also Ctrl-C: its reply would come as that to the next request.
+                self._drop(connection)
+                raise
+
+    @contextmanager
+    def _shared(self, address: tuple[str, int]) -> Iterator[Connection]:
+        """The connection that all share who ask this broker now and then; one of them at a time."""
         with self._lock:
             door = self._doors.setdefault(address, _Door())
         with door.lock:
@@ -347,13 +369,7 @@ class Cluster:
                 if door.connection is not None:
                     self._drop(door.connection)
                 door.connection = self._open(address)
-            door.connection.version(api, version, version)
-            try:
-                return door.connection.request(api, version, fields, wait_ms=wait_ms)
-            except BaseException:
-                # Also Ctrl-C: its reply would come as that to the next request.
-                self._drop(door.connection)
-                raise
+            yield door.connection
 
     def _open(self, address: tuple[str, int]) -> Connection:
         connection = Connection(address, self._links)

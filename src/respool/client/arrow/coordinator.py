@@ -73,15 +73,11 @@ class Coordinator:
 
         def attempt() -> bool:
             try:
-                connection = self._cluster.connect(self._found())
+                features = self._cluster.features(self._found())
             except BrokerUnreachable:
                 self._broker = None
                 raise
-            try:
-                level = connection.features.get(TRANSACTION_FEATURE, 0)
-            finally:
-                self._cluster.release(connection)
-            return level >= EPOCH_PER_TRANSACTION_LEVEL
+            return features.get(TRANSACTION_FEATURE, 0) >= EPOCH_PER_TRANSACTION_LEVEL
 
         return self._cluster.retrying(attempt)
 

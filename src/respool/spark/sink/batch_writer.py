@@ -7,6 +7,7 @@ tries again to bring it to an end. A write with a name (`txnAppId`, `txnVersion`
 through the same decision as a stream's batch instead, and may be repeated after any death.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -14,7 +15,7 @@ from uuid import uuid4
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from respool.client.arrow.errors import BrokerUnreachable
+from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable
 from respool.spark.options import Options
 from respool.spark.sink.columns import SinkColumns
 from respool.spark.sink.errors import NotSupported, SinkError
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from respool.client.arrow.cluster import Cluster
     from respool.spark.sink.state import Share
+
+_log = logging.getLogger(__name__)
 
 
 class BatchWriteIncomplete(SinkError):
@@ -103,7 +106,7 @@ class BatchWriter(DataSourceArrowWriter):
                 else:
                     lost += [] if outcome is Outcome.DONE else [share.task]
             if not lost and not in_doubt:
-                self._end_others(cluster, shares)
+                self._end_losers(cluster, shares)
         if lost or in_doubt:
             raise BatchWriteIncomplete(
                 f"of {len(shares)} tasks with rows {len(shares) - len(lost) - len(in_doubt)} are in; lost are those of "
@@ -123,9 +126,11 @@ class BatchWriter(DataSourceArrowWriter):
         shares = _shares(messages)
         transactions = [one.transaction for one in shares]
         with self._options.client.cluster() as cluster:
-            is_begun = any(is_committed(cluster, one) for one in transactions)
-            end_all(cluster, transactions, is_commit=is_begun)
-            self._end_others(cluster, shares)
+            try:
+                is_begun = any(is_committed(cluster, one) for one in transactions)
+                end_all(cluster, transactions, is_commit=is_begun)
+            finally:
+                self._end_others(cluster, shares, is_thorough=True)
 
     def _check_not_ended(self) -> None:
         from respool.spark.sink.job import check_not_ended
@@ -133,13 +138,26 @@ class BatchWriter(DataSourceArrowWriter):
         with self._options.client.cluster() as cluster:
             check_not_ended(cluster, self._job)
 
-    def _end_others(self, cluster: "Cluster", shares: "Sequence[Share]") -> None:
+    def _end_losers(self, cluster: "Cluster", shares: "Sequence[Share]") -> None:
+        """Attempts that lost a race. All is in, so that nothing that fails here may fail the job."""
+        try:
+            self._end_others(cluster, shares, is_thorough=False)
+        except (BrokerRefused, BrokerUnreachable) as error:
+            _log.warning(
+                "all rows are in; a task that lost a race may hold readers back for %d ms: %s",
+                self._options.transaction_timeout_ms,
+                error,
+            )
+
+    def _end_others(
+        self, cluster: "Cluster", shares: "Sequence[Share]", *, is_thorough: bool
+    ) -> None:
         """Attempts that lost a race, tasks that failed after they had written, and those that are still at work."""
         from respool.spark.sink.job import end_job
 
         if self._options.exactly_once:
             spared = {one.transaction.transactional_id for one in shares}
-            end_job(cluster, self._job, spared=spared)
+            end_job(cluster, self._job, spared=spared, is_thorough=is_thorough)
 
 
 def _shares(messages: Sequence[WriterCommitMessage | None]) -> "list[Share]":

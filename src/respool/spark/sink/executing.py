@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -86,8 +86,9 @@ class SinkBroker:
                 return self._store.become_decider()
             case WriteState(token=token, state=state):
                 return self._store.write(token, state)
-            case ListOpen():
-                return open_transactions(self._cluster, tasks_of(self._sink))
+            case ListOpen(but=known):
+                names = {one.transactional_id for one in known}
+                return open_transactions(self._cluster, tasks_of(self._sink), but=names)
             case Look(transactions=transactions):
                 return each(transactions, lambda one: seen_of(self._cluster, one))
             case End(transactions=transactions, is_commit=is_commit):
@@ -148,42 +149,50 @@ def has_time(seen: Any, *, now_ms: int) -> bool:
     return bool(timeout_ms - age_ms >= min(timeout_ms * TIME_LEFT_SHARE, TIME_LEFT_MS_MAX))
 
 
-def open_transactions(cluster: Cluster, wanted: re.Pattern[str]) -> tuple[Transaction, ...]:
-    """Those with such ids."""
-    names = transactional_ids(cluster, wanted, states=("Ongoing",))
+def open_transactions(
+    cluster: Cluster, wanted: re.Pattern[str], *, but: Collection[str] = ()
+) -> tuple[Transaction, ...]:
+    """Those with such ids, but for these. A broker that is silent is passed over: the next look may see its own."""
+    names = transactional_ids(cluster, wanted, states=("Ongoing",)).difference(but)
     seen = each(sorted(names), lambda name: _describe(cluster, name))
     return tuple(one for one in seen if one is not None)
 
 
 def transactional_ids(
-    cluster: Cluster, wanted: re.Pattern[str], *, states: Sequence[str]
+    cluster: Cluster, wanted: re.Pattern[str], *, states: Sequence[str], is_all: bool = False
 ) -> set[str]:
-    """Those in such states. A broker that does not answer is passed over: others will have its transactions."""
-    names: set[str] = set()
-    with suppress(UnknownTopic):
-        # Asked for any topic, brokers tell who they are.
-        cluster.retrying(lambda: cluster.refresh(STATE_TOPIC))
-    for broker in cluster.brokers:
-        try:
-            reply = cluster.request(
-                broker,
-                Api.LIST_TRANSACTIONS,
-                _LIST_VERSION,
-                {"state_filters": list(states), "producer_id_filters": []},
-            )
-        except BrokerUnreachable:
-            continue
-        if reply.error_code:
-            error = refused("listing open transactions", reply.error_code)
-            if error.retriable:
-                continue
-            raise error
-        names |= {
-            str(one.transactional_id)
-            for one in reply.transaction_states
-            if wanted.fullmatch(str(one.transactional_id))
-        }
-    return names
+    """Those in such states. `is_all`: every broker must answer, and they are asked until they do.
+
+    Raises:
+        BrokerRefused
+        BrokerUnreachable: `is_all`, and one did not answer for too long.
+    """
+
+    def ask() -> set[str]:
+        with suppress(UnknownTopic):
+            # Asked for any topic, brokers tell who they are.
+            cluster.refresh(STATE_TOPIC)
+        names: set[str] = set()
+        for broker in cluster.brokers:
+            try:
+                names |= _listed(cluster, broker, states)
+            except BrokerUnreachable:
+                if is_all:
+                    raise
+            except BrokerRefused as error:
+                if is_all or not error.retriable:
+                    raise
+        return names
+
+    return {name for name in cluster.retrying(ask) if wanted.fullmatch(name)}
+
+
+def _listed(cluster: Cluster, broker: int, states: Sequence[str]) -> set[str]:
+    fields = {"state_filters": list(states), "producer_id_filters": []}
+    reply = cluster.request(broker, Api.LIST_TRANSACTIONS, _LIST_VERSION, fields)
+    if reply.error_code:
+        raise refused("listing transactions", reply.error_code)
+    return {str(one.transactional_id) for one in reply.transaction_states}
 
 
 def _describe(cluster: Cluster, name: str) -> Transaction | None:

@@ -41,14 +41,18 @@ def check_not_ended(cluster: Cluster, job: str) -> None:
     raise Superseded(f"write {job} has ended without this task: nothing of it counts")
 
 
-def end_job(cluster: Cluster, job: str, *, spared: Collection[str]) -> None:
+def end_job(
+    cluster: Cluster, job: str, *, spared: Collection[str], is_thorough: bool = True
+) -> None:
     """Abort all that its tasks have open, and see that they open nothing more; leave the ids alone that are spared.
+
+    Unless it is to be thorough, a broker that does not answer is passed over.
 
     Raises:
         BrokerRefused, BrokerUnreachable
     """
     _take(cluster, job_end_of(job))
-    names = transactional_ids(cluster, tasks_of_job(job), states=_ALIVE)
+    names = transactional_ids(cluster, tasks_of_job(job), states=_ALIVE, is_all=is_thorough)
     each(sorted(names.difference(spared)), lambda name: _take(cluster, name))
 
 

@@ -73,9 +73,11 @@ class WriteState:
     state: SinkState
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListOpen:
-    """-> tuple[Transaction, ...]: all that tasks of this sink have open."""
+    """-> tuple[Transaction, ...]: all that tasks of this sink have open, but for those with ids of these."""
+
+    but: tuple[Transaction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,10 +310,10 @@ def _decide(
         return
     new = _repaired(state, tasks, shares) if batch == state.batch else None
     new = new or state.decided(batch, tasks=tasks, shares=shares)
+    # Of attempts that lost a race: speculation, retries. Before the others are looked at: from then on time counts.
+    left_open: tuple[Transaction, ...] = yield ListOpen(but=written)
     seen: Sequence[Seen] = yield Look(transactions=written)
     _check_open(batch, shares, seen)
-    # Of attempts that lost a race: speculation, retries.
-    left_open: tuple[Transaction, ...] = yield ListOpen()
     yield WriteState(token=token, state=new)
     # From here on the batch counts, whatever happens.
     yield from _end_decided(new, batch)
