@@ -21,6 +21,7 @@ from respool.client.arrow.errors import (
     OffsetBeyondEnd,
     OutsideRetention,
     TopicRecreated,
+    UnknownTopic,
 )
 from respool.client.arrow.read import plan_read, read_range
 from support.broker_process import BrokerProcess
@@ -294,6 +295,19 @@ def test_a_topic_made_again_ends_a_stream(
         topics.create(topic)
         write(broker, topic, b"new", b"newer")
         with pytest.raises(TopicRecreated):
+            next(stream)
+
+
+def test_a_topic_that_is_gone_ends_a_stream_long_before_its_patience_does(
+    broker: BrokerProcess, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher, "TOPIC_GONE_S", 0.3)
+    topic = topics.new("gone")
+    write(broker, topic, b"old")
+    with respool.stream_batches(topic, bootstrap=broker.address, retry_ms=600_000) as stream:
+        next(stream)
+        topics.delete(topic)
+        with pytest.raises(UnknownTopic):
             next(stream)
 
 

@@ -182,6 +182,23 @@ def test_each_message_is_made_into_another_once(story: Story) -> None:
     wait_until(lambda: story.out() == list(range(10)), "all once")
 
 
+def test_one_that_ends_orderly_leaves_the_groups_place_to_the_next(story: Story) -> None:
+    """A consumer that knew where its group began, and not how far the producer came, would set it back."""
+    for first in (0, 10):
+        with story.producer() as producer, story.consumer() as consumer:
+            for transaction in consumer.transactions(producer):
+                with transaction:
+                    for message in transaction:
+                        producer.send(story.target, message.value)
+                if transaction.messages[-1].offset == first + 9:
+                    break
+        with respool.Producer(story.broker.address) as more:
+            for number in range(first + 10, first + 20):
+                more.send(story.source, str(number))
+    wait_until(lambda: len(story.out()) >= 20, "all of both")
+    assert story.out() == list(range(20))
+
+
 def test_an_error_of_the_callers_own_takes_all_back_and_comes_out(story: Story) -> None:
     with story.producer() as producer, story.consumer() as consumer:
 

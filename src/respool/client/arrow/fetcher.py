@@ -49,6 +49,8 @@ from respool.wire.fetch_reply import TOPIC_IDS_FROM, FetchedPart, read_fetch_rep
 FETCH_VERSIONS = (12, 13)
 WAIT_MAX_MS = 500
 DISCOVER_EVERY_S = 5.0
+# A topic just made or moved, or a broker just started: not all brokers know a topic at once. After so long it is gone.
+TOPIC_GONE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +120,8 @@ class Fetcher:
         # As it was seen last; while brokers do not know the topic it may still be the one it was.
         self._seen = cluster.topic(topic)
         self._is_stale = False
+        # Since when brokers say that there is no such topic.
+        self._unknown_since: float | None = None
         self._known_partitions = known_partitions
         self._discover_at = time.monotonic() + DISCOVER_EVERY_S
 
@@ -383,13 +387,21 @@ class Fetcher:
 
         Raises:
             TopicRecreated: another topic has the name now.
+            UnknownTopic: there is no such topic any more.
         """
         self._is_stale = False
         try:
             seen = self._cluster.refresh(self._topic)
-        except (BrokerUnreachable, BrokerRefused, UnknownTopic):
-            # The fetches fail too, and have their patience. A topic just made or moved is not known to all at once.
+        except (BrokerUnreachable, BrokerRefused):
+            # The fetches fail too, and have their patience.
             return
+        except UnknownTopic:
+            now = time.monotonic()
+            self._unknown_since = self._unknown_since or now
+            if now - self._unknown_since > TOPIC_GONE_S:
+                raise
+            return
+        self._unknown_since = None
         if self._topic_id is not None and seen.id != self._topic_id:
             first = self._readings[0].cursor
             raise TopicRecreated(
