@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 
 MADE = b"made of "
 BATCH_SECONDS_MAX = 400.0
+# Where tasks run in executors: whatever is a little slower than others is begun a second time.
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "20ms",
+    "spark.speculation.minTaskRuntime": "20ms",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.quantile": "0.1",
+}
 # Whoever dies takes a moment; what lives on shows itself by then.
 _PAUSE_SECONDS = 0.05
 
@@ -164,6 +172,7 @@ def main() -> None:
             "spark.sql.streaming.minBatchesToRetain": "20",
             "spark.task.maxFailures": "4",
             "spark.python.worker.faulthandler.enabled": "false",
+            **SPECULATION,
         },
     )
     spark.sparkContext.setLogLevel("ERROR")
@@ -183,16 +192,12 @@ def main() -> None:
 
 
 def _start(frame: "DataFrame", wish: dict[str, Any], brokers: dict[str, str]) -> "StreamingQuery":
-    writer = (
-        frame.writeStream.format("respool")
-        .options(**brokers, topic=wish["target"], checkpointLocation=wish["checkpoint"])
-        .trigger(availableNow=True)
-        if wish["is_last"]
-        else frame.writeStream.format("respool")
-        .options(**brokers, topic=wish["target"], checkpointLocation=wish["checkpoint"])
-        .trigger(processingTime="0 seconds")
+    writer = frame.writeStream.format("respool").options(
+        **brokers, topic=wish["target"], checkpointLocation=wish["checkpoint"]
     )
-    return writer.start()
+    if wish["is_last"]:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime="0 seconds").start()
 
 
 def _follow(query: "StreamingQuery") -> bool:
