@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from respool.drivers.disk import LocalDisk
-from respool.drivers.disk_files import LocalLogFile
+from respool.drivers.disk_files import READ_AHEAD_BYTES, READ_AHEAD_FROM_BYTES, LocalLogFile
 from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted
 from respool.ports.disk import NotCached
 
@@ -497,3 +497,44 @@ def test_the_data_folder_itself_is_not_deleted(disk: LocalDisk) -> None:
     with pytest.raises(AssertionError):
         disk.delete("")
     assert disk.list_folder("") == ["a"]
+
+
+@pytest.fixture
+def hints(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Where the system was told what will be read."""
+    told: list[tuple[int, int]] = []
+
+    def note(_fd: int, position: int, size: int, advice: int) -> None:
+        assert advice == os.POSIX_FADV_WILLNEED
+        told.append((position, size))
+
+    monkeypatch.setattr(os, "posix_fadvise", note)
+    return told
+
+
+def test_what_follows_a_large_read_from_the_disk_is_read_ahead(
+    tmp_path: Path, hints: list[tuple[int, int]]
+) -> None:
+    file = LocalDisk(str(tmp_path)).open_log("a.log")
+    file.append([bytes(4 * READ_AHEAD_BYTES)])
+    file.read(0, READ_AHEAD_FROM_BYTES - 1)
+    assert hints == []
+    file.read(0, READ_AHEAD_FROM_BYTES)
+    assert hints == [(READ_AHEAD_FROM_BYTES, READ_AHEAD_BYTES)]
+
+
+def test_it_is_read_ahead_again_before_a_reader_comes_to_the_end_of_it(
+    tmp_path: Path, hints: list[tuple[int, int]]
+) -> None:
+    file = LocalDisk(str(tmp_path)).open_log("a.log")
+    file.append([bytes(4 * READ_AHEAD_BYTES)])
+    step = READ_AHEAD_BYTES // 4
+    # Nobody read from the disk so far: all of it is in memory.
+    file.read(0, step, cached_only=True)
+    if not file._cached_reads.supported:
+        pytest.skip("this file system cannot read from memory only")
+    assert hints == []
+    file.read(0, step)
+    for number in range(1, 9):
+        file.read(number * step, step, cached_only=True)
+    assert [position // step for position, _ in hints] == [1, 4, 7]

@@ -477,6 +477,8 @@ def test_a_removed_partition_is_out_of_the_way_at_once_and_deleted_later() -> No
     sync(log)
     folder.write_checkpoints({ORDERS: log}, {ORDERS: Offset(1)})
     path = folder.remove_partition(ORDERS, log)
+    assert folder.partition_folders() == []
+    folder.on_removed([ORDERS])
     disk.crash()
     disk = disk.reopen()
     folder = open_folder(disk)
@@ -485,6 +487,27 @@ def test_a_removed_partition_is_out_of_the_way_at_once_and_deleted_later() -> No
     assert folder.put_strays_aside([]) == []
     assert close(folder, {})
     assert no_checkpoints(disk)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_removed_partition_that_a_power_cut_brings_back_is_one_that_nobody_knows(
+    seed: int,
+) -> None:
+    disk = SimDisk(Random(seed))
+    folder = open_folder(disk)
+    log = open_log(folder)
+    append(log)
+    sync(log)
+    folder.write_checkpoints({ORDERS: log}, {ORDERS: Offset(1)})
+    folder.remove_partition(ORDERS, log)
+    disk.crash()
+    folder = open_folder(disk.reopen())
+    came_back = folder.partition_folders()
+    assert len(came_back) + len(folder.leftovers()) == 1
+    assert len(folder.put_strays_aside([])) == len(came_back)
+    assert folder.partition_folders() == []
+    # What is written down of it is not held against a new one of the name.
+    assert open_log(folder, topic_id=SECOND).log_end == 0
 
 
 def test_checkpoints_forget_a_removed_partition_with_the_next_writing() -> None:

@@ -4,25 +4,27 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from respool.spark.sink.errors import DeciderFenced, SinkError
-from respool.spark.sink.names import transactional_id
-from respool.spark.sink.protocol import (
-    AlreadyIn,
+from respool.spark.sink.effects import (
     BecomeDecider,
-    CheckRows,
     Effect,
     End,
     ListOpen,
     Look,
     Outcome,
-    Part,
-    Place,
     ReadState,
     ReadSummary,
     Seen,
     Wait,
-    WriteAgain,
     WriteState,
+)
+from respool.spark.sink.errors import DeciderFenced, SinkError
+from respool.spark.sink.names import transactional_id
+from respool.spark.sink.protocol import (
+    AlreadyIn,
+    CheckRows,
+    Part,
+    Place,
+    WriteAgain,
     decide,
     give_up,
     join,

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from respool.broker.catalog_feed import CatalogFeed
 from respool.broker.image_reader import ImageReader
-from respool.broker.image_view import registered_brokers, registry_of, view_of
+from respool.broker.image_view import TopicViews, registered_brokers, registry_of, view_of
 from respool.cluster import keys, strays
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterSettings, ClusterView
@@ -39,6 +39,7 @@ class Catalog:
         # Topics whose partitions are being written from here.
         self.creating: set[TopicId] = set()
         self.image = ClusterImage(cluster_id="", brokers={}, controller=self._me)
+        self._topic_views = TopicViews()
         self._reader = ImageReader(me=self._me, parse_config=self.parse_config)
         # Told when the image has changed.
         self.on_changed: Callable[[], None] = lambda: None
@@ -87,10 +88,14 @@ class Catalog:
     async def sure_view(self) -> ClusterView:
         """The same as far as it is known here; read anew only if a write before this may have been done or not.
 
+        Without strays: who changes something for a client does not collect them.
+
         Raises:
             StoreUnavailable: it would have to be read anew.
         """
-        return await self.read_view() if self._feed.is_doubtful else self.view()
+        if self._feed.is_doubtful:
+            await self._feed.load()
+        return self.view(with_strays=False)
 
     def view(
         self,
@@ -99,6 +104,7 @@ class Catalog:
         now_ms: int = 0,
         settings: ClusterSettings | None = None,
         is_leader_check_due: bool = True,
+        with_strays: bool = True,
     ) -> ClusterView:
         """The same as far as it is known here; under the seat of a controller, or of whoever has it now."""
         values = self._feed.values
@@ -109,9 +115,11 @@ class Catalog:
         view = view_of(
             self.image,
             values,
+            topics=self._topic_views.of(self.image, values),
             brokers=brokers,
             incomplete=self._reader.incomplete,
             creating=self.creating,
+            with_strays=with_strays,
         )
         if controller_revision is not None:
             view = replace(view, controller_revision=controller_revision)

@@ -16,13 +16,34 @@ from respool.ports.metadata_store import StoredValue
 Values = Mapping[str, StoredValue]
 
 
+class TopicViews:
+    """Those of an image's topics. Only what has changed since is made anew: there may be thousands."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[TopicImage, TopicView]] = {}
+
+    def of(self, image: ClusterImage, values: Values) -> dict[str, TopicView]:
+        known, made = self._known, {}
+        for name, topic in image.topics.items():
+            before = known.get(name)
+            revision = values[keys.topic_key(name)].revision
+            # An image's topics are replaced, never changed.
+            if before is None or before[0] is not topic or before[1].revision != revision:
+                before = topic, _topic(topic, revision)
+            made[name] = before
+        self._known = made
+        return {name: view for name, (_, view) in made.items()}
+
+
 def view_of(
     image: ClusterImage,
     values: Values,
     *,
+    topics: Mapping[str, TopicView],
     brokers: Mapping[BrokerId, BrokerEndpoint],
     incomplete: Collection[TopicId],
     creating: Collection[TopicId],
+    with_strays: bool,
 ) -> ClusterView:
     """The view of these values and the image made of them. `incomplete` are topics that the image does not show yet."""
     seat = values.get(keys.CONTROLLER)
@@ -31,8 +52,8 @@ def view_of(
         controller_revision=0 if seat is None else seat.revision,
         brokers=brokers,
         registry=registry_of(values),
-        topics={name: _topic(topic, values) for name, topic in image.topics.items()},
-        strays=dict(_strays(image, values, incomplete)),
+        topics=topics,
+        strays=dict(_strays(image, values, incomplete)) if with_strays else {},
         creating=frozenset(creating),
     )
 
@@ -62,14 +83,14 @@ def registry_of(values: Values) -> dict[BrokerId, keys.RegistryEntry]:
     }
 
 
-def _topic(topic: TopicImage, values: Values) -> TopicView:
+def _topic(topic: TopicImage, revision: int) -> TopicView:
     return TopicView(
         name=topic.name,
         id=topic.id,
         partitions=topic.partitions,
         overrides=topic.overrides,
         rules=rules_of(topic.config),
-        revision=values[keys.topic_key(topic.name)].revision,
+        revision=revision,
     )
 
 

@@ -177,7 +177,7 @@ class TopicWrites:
     def _check_room(self, view: ClusterView, added: int, *, factor: int) -> None:
         """Refuse what the brokers may not hold, before anybody works out where it goes."""
         takers = max(1, len(view.takers()))
-        have = sum(len(image.target) for _, _, image in view.partitions())
+        have = sum(len(one.target) for topic in view.topics.values() for one in topic.partitions)
         after = have + added * max(1, min(factor, takers))
         limit = self._settings.partitions_max * takers
         if after > limit:

@@ -207,7 +207,11 @@ def _assigned(
 
 
 def _replica_counts(view: ClusterView) -> Counter[BrokerId]:
-    return Counter(one for _, _, image in view.partitions() for one in image.target)
+    held: Counter[BrokerId] = Counter()
+    for topic in view.topics.values():
+        for image in topic.partitions:
+            held.update(image.target)
+    return held
 
 
 def _topic(view: ClusterView, name: str) -> TopicView:

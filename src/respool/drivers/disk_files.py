@@ -16,6 +16,9 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_HANDLE = frozenset({errno.EMFILE, errno.ENFILE})
 _NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+# Who reads so much from the disk at once reads on: so much behind it is brought into memory meanwhile.
+READ_AHEAD_FROM_BYTES = 256 * 1024
+READ_AHEAD_BYTES = 4 * 1024 * 1024
 # How many buffers one system call takes.
 _BUFFERS_MAX: int = os.sysconf("SC_IOV_MAX")
 
@@ -60,6 +63,8 @@ class LocalLogFile:
         self._cached_reads = cached_reads
         # Why nothing more may be written: the bytes on the disk are not known to be those that were appended.
         self._failed = ""
+        # Somebody reads what is not in memory, and it was read ahead for them up to here; 0: nobody does.
+        self._ahead_to = 0
 
     @property
     def path(self) -> str:
@@ -88,9 +93,15 @@ class LocalLogFile:
         wanted = min(size, self._size - position)
         if wanted <= 0:
             return b""
+        end = position + wanted
         try:
             if cached_only and self._cached_reads.supported:
-                return self._read_cached(descriptor, position, wanted)
+                data = self._read_cached(descriptor, position, wanted)
+                if position < self._ahead_to < end + READ_AHEAD_BYTES // 2:
+                    self._read_ahead(descriptor, end)
+                return data
+            if wanted >= READ_AHEAD_FROM_BYTES:
+                self._read_ahead(descriptor, end)
             return _read_all(descriptor.fd, position, wanted)
         except OSError as error:
             raise failure("read", self._path, error) from error
@@ -121,6 +132,12 @@ class LocalLogFile:
 
     def close(self) -> None:
         self._descriptor = None
+
+    def _read_ahead(self, descriptor: Descriptor, position: int) -> None:
+        """Have the disk bring what follows into memory, and do not wait for it."""
+        with suppress(OSError, AttributeError):
+            os.posix_fadvise(descriptor.fd, position, READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+            self._ahead_to = position + READ_AHEAD_BYTES
 
     def _writable(self, call: str) -> Descriptor:
         descriptor = self._descriptor

@@ -64,6 +64,10 @@ class KeptOffsets:
         # Partitions the file may speak of: more than one thinks, when a failed write came through all the same.
         self._may_be_in_file = set(offsets)
 
+    def may_speak_of(self, name: TopicPartition) -> bool:
+        """Whether the file may hold an offset of this partition."""
+        return name in self._may_be_in_file or name in self._offsets
+
     @classmethod
     def read(cls, checkpoint: OffsetCheckpoint) -> Self:
         """Start with what the file says.

@@ -203,15 +203,13 @@ class DataFolder:
     def remove_partition(self, name: TopicPartition, log: PartitionLog | None) -> str | None:
         """Put the partition's folder out of use; return its path, to be deleted when its readers are done.
 
+        For sure only after `on_removed`: a power cut before it may bring the folder back, as one that nobody knows.
+
         `log` is None when it could not be opened. Returns None when there is no folder.
         """
         with self._guard:
-            path: str | None
-            if log is None:
-                path = self._folders.put_aside(name, FOLDER_DELETED)
-            else:
-                path = log.delete().path
-                self._disk.sync_folder(ROOT)
+            aside = None if log is None else log.delete().path
+            path = aside or self._folders.put_aside(name, FOLDER_DELETED)
             self._opened.pop(name, None)
             # Not written here: deleting a topic of a thousand partitions would write four thousand files.
             self._checkpoints.forget_soon([name])
@@ -223,6 +221,7 @@ class DataFolder:
         Until then the renamed folder tells a removed partition from a lost one.
         """
         with self._guard:
+            self._disk.sync_folder(ROOT)
             # One that was made anew meanwhile has been forgotten by that, and speaks for itself now.
             self._checkpoints.forget([name for name in names if name not in self._opened])
 
@@ -308,7 +307,9 @@ class DataFolder:
         found = self._folders.topic_id(name)
         if found == topic_id:
             return True
-        if found is not None or self._folders.is_being_deleted(name):
+        if self._checkpoints.may_speak_of(name) and (
+            found is not None or self._folders.is_being_deleted(name)
+        ):
             # They speak of an earlier topic. Before its folder is put aside, or that would look like a loss.
             self._checkpoints.forget([name])
         if found is not None:

@@ -41,6 +41,9 @@ class FolderCheckpoints:
         """The partitions spoken of."""
         return {name for kept in self._all for name in kept}
 
+    def may_speak_of(self, name: TopicPartition) -> bool:
+        return any(kept.may_speak_of(name) for kept in self._all)
+
     def write(
         self,
         logs: Mapping[TopicPartition, PartitionLog],

@@ -28,7 +28,7 @@ from respool.client.arrow.lane import Failure, Identity
 from respool.client.arrow.prepared import PreparedTransaction, end_transaction
 from respool.client.arrow.produce_errors import FENCED_CODES
 from respool.client.arrow.produce_request import IMPLICIT_ADD_VERSION
-from respool.client.arrow.producer_ids import INIT_PRODUCER_ID_VERSION, NO_PRODUCER
+from respool.client.arrow.producer_ids import NO_PRODUCER, take_id
 from respool.client.arrow.write_errors import (
     TransactionError,
     TransactionFenced,
@@ -223,25 +223,13 @@ class Transactions:
     # Inside.
 
     def _init(self, identity: Identity) -> Identity:
-        fields = {
-            "transactional_id": self._id,
-            "transaction_timeout": self._timeout_ms,
-            "producer_id": identity.producer_id,
-            "producer_epoch": identity.epoch,
-        }
         try:
-            reply = self._coordinator.ask(
-                Api.INIT_PRODUCER_ID,
-                INIT_PRODUCER_ID_VERSION,
-                fields,
-                doing=f"taking transactional id {self._id!r}",
-            )
+            return take_id(self._cluster, self._id, timeout_ms=self._timeout_ms, before=identity)
         except BrokerRefused as error:
             if error.code in FENCED_CODES:
                 self._state = State.FENCED
                 raise TransactionFenced(str(error)) from error
             raise
-        return Identity(int(reply.producer_id), int(reply.producer_epoch))
 
     def _go_on(self, identity: Identity) -> None:
         if identity != self._identity:

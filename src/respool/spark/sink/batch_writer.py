@@ -18,10 +18,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable
 from respool.spark.options import Options
 from respool.spark.sink.columns import SinkColumns
+from respool.spark.sink.effects import Outcome
 from respool.spark.sink.errors import NotSupported, SinkError
 from respool.spark.sink.names import job_transactional_id, sink_of
 from respool.spark.sink.options import SinkOptions
-from respool.spark.sink.protocol import Outcome, Place
+from respool.spark.sink.protocol import Place
 
 if TYPE_CHECKING:
     import pyarrow as pa

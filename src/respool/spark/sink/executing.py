@@ -19,9 +19,7 @@ from respool.client.arrow.prepared import (
     transaction_state,
 )
 from respool.client.arrow.write_errors import TransactionFenced, TransactionLost
-from respool.spark.sink.errors import DeciderFenced
-from respool.spark.sink.names import STATE_TOPIC, tasks_of
-from respool.spark.sink.protocol import (
+from respool.spark.sink.effects import (
     BecomeDecider,
     Effect,
     End,
@@ -34,6 +32,8 @@ from respool.spark.sink.protocol import (
     Wait,
     WriteState,
 )
+from respool.spark.sink.errors import DeciderFenced
+from respool.spark.sink.names import STATE_TOPIC, tasks_of
 from respool.spark.sink.state import Transaction
 from respool.spark.sink.state_store import StateStore
 from respool.wire.api_table import Api

@@ -12,11 +12,10 @@ from respool.client.arrow.cluster import Cluster
 from respool.client.arrow.coordinator import Coordinator
 from respool.client.arrow.errors import BrokerRefused
 from respool.client.arrow.prepared import ID_UNKNOWN, transaction_state
-from respool.client.arrow.producer_ids import INIT_PRODUCER_ID_VERSION, NO_PRODUCER
+from respool.client.arrow.producer_ids import take_id
 from respool.spark.sink.errors import Superseded
 from respool.spark.sink.executing import each, transactional_ids
 from respool.spark.sink.names import job_end_of, tasks_of_job
-from respool.wire.api_table import Api
 
 # Nothing is written under ids that are taken away, so any timeout will do.
 _TIMEOUT_MS = 60_000
@@ -51,20 +50,7 @@ def end_job(
     Raises:
         BrokerRefused, BrokerUnreachable
     """
-    _take(cluster, job_end_of(job))
+    take_id(cluster, job_end_of(job), timeout_ms=_TIMEOUT_MS)
     names = transactional_ids(cluster, tasks_of_job(job), states=_ALIVE, is_all=is_thorough)
-    each(sorted(names.difference(spared)), lambda name: _take(cluster, name))
-
-
-def _take(cluster: Cluster, name: str) -> None:
-    Coordinator(cluster, name, is_transaction=True).ask(
-        Api.INIT_PRODUCER_ID,
-        INIT_PRODUCER_ID_VERSION,
-        {
-            "transactional_id": name,
-            "transaction_timeout": _TIMEOUT_MS,
-            "producer_id": NO_PRODUCER.producer_id,
-            "producer_epoch": NO_PRODUCER.epoch,
-        },
-        doing=f"taking transactional id {name!r}",
-    )
+    others = sorted(names.difference(spared))
+    each(others, lambda name: take_id(cluster, name, timeout_ms=_TIMEOUT_MS))

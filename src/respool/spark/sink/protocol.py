@@ -15,9 +15,21 @@ What must stay true:
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any, TypeAlias
 
+from respool.spark.sink.effects import (
+    BecomeDecider,
+    Effect,
+    End,
+    ListOpen,
+    Look,
+    Outcome,
+    ReadState,
+    ReadSummary,
+    Seen,
+    Wait,
+    WriteState,
+)
 from respool.spark.sink.errors import (
     BatchGivenUp,
     CheckpointBehind,
@@ -29,7 +41,6 @@ from respool.spark.sink.errors import (
     TransactionGone,
 )
 from respool.spark.sink.state import (
-    NO_BATCH,
     Extent,
     Share,
     SinkState,
@@ -42,86 +53,6 @@ TRIES = 20
 # How long tasks other than the first wait for it to take over, before they try themselves.
 WAIT_SECONDS = 0.1
 WAITS = 10
-
-
-# -- what is asked for -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSummary:
-    """-> Summary | None, at once: of the state as it was before a change that has not come to its end everywhere.
-
-    It may be one whose decider has died in the middle. To wait for that would take as long as its timeout.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class ReadState:
-    """-> SinkState | None. Only after `BecomeDecider`, which brings all changes to an end."""
-
-
-@dataclass(frozen=True, slots=True)
-class BecomeDecider:
-    """-> a token for `WriteState`. Whoever had one before fails; what they had begun to write is settled."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteState:
-    """-> None, once it is durable. Raises `DeciderFenced` if another became the decider; then it is not written."""
-
-    token: Any
-    state: SinkState
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListOpen:
-    """-> tuple[Transaction, ...]: all that tasks of this sink have open, but for those with ids of these."""
-
-    but: tuple[Transaction, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """-> tuple[Seen, ...], one for each."""
-
-    transactions: tuple[Transaction, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """-> tuple[Outcome, ...], one for each. Doing it again is fine."""
-
-    transactions: tuple[Transaction, ...]
-    is_commit: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """-> None"""
-
-    seconds: float
-
-
-Effect: TypeAlias = (
-    ReadSummary | ReadState | BecomeDecider | WriteState | ListOpen | Look | End | Wait
-)
-
-
-class Outcome(Enum):
-    # It has ended as asked for, now or before.
-    DONE = "done"
-    # It has ended the other way.
-    OTHERWISE = "otherwise"
-    # Its id was used again since.
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    is_open: bool
-    # Whether it would outlive what is still to be done.
-    has_time: bool = True
-    state: str = ""
 
 
 # -- tasks -------------------------------------------------------------------------------------------------------------
@@ -404,6 +335,3 @@ def _without(
 
 def _names(transactions: Sequence[Transaction]) -> str:
     return ", ".join(one.transactional_id for one in transactions[:5])
-
-
-__all__ = ["NO_BATCH", "Effect", "Part", "Place", "decide", "give_up", "join", "mismatch"]

@@ -21,7 +21,7 @@ from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable, Unknow
 from respool.client.arrow.lane import Identity
 from respool.client.arrow.produce_errors import FENCED_CODES
 from respool.client.arrow.produce_request import answers_of
-from respool.client.arrow.producer_ids import INIT_PRODUCER_ID_VERSION, NO_PRODUCER
+from respool.client.arrow.producer_ids import take_id
 from respool.records.batch import RecordBatch
 from respool.records.build import NewRecord, build_batch
 from respool.records.record import Record, read_records
@@ -174,18 +174,7 @@ class StateStore:
                 "exactly-once writing needs transactions of version 2 (Respool, or Kafka 4 and newer); "
                 "these brokers have version 1. exactlyOnce=false writes without them"
             )
-        reply = self._decider.ask(
-            Api.INIT_PRODUCER_ID,
-            INIT_PRODUCER_ID_VERSION,
-            {
-                "transactional_id": decider_of(self._sink),
-                "transaction_timeout": DECIDER_TIMEOUT_MS,
-                "producer_id": NO_PRODUCER.producer_id,
-                "producer_epoch": NO_PRODUCER.epoch,
-            },
-            doing=f"changing the state of {self._sink}",
-        )
-        return Identity(int(reply.producer_id), int(reply.producer_epoch))
+        return take_id(self._cluster, decider_of(self._sink), timeout_ms=DECIDER_TIMEOUT_MS)
 
     def write(self, decider: Identity, state: SinkState) -> None:
         """

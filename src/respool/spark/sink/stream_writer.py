@@ -12,13 +12,13 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from respool.spark.options import Options
 from respool.spark.sink.columns import SinkColumns
+from respool.spark.sink.effects import Effect
 from respool.spark.sink.errors import NotSupported, SinkError
 from respool.spark.sink.names import sink_of, transactional_id
 from respool.spark.sink.options import SinkOptions
 from respool.spark.sink.protocol import (
     AlreadyIn,
     CheckRows,
-    Effect,
     Place,
     WriteAgain,
     decide,
