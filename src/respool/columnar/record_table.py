@@ -6,7 +6,7 @@ says gets no rows and is marked so. `read_record` serves `record_columns.py` too
 
 import numpy as np
 
-from respool.columnar.compiled import Bytes, Numbers, Word, kernel
+from respool.columnar.compiled import Bytes, Numbers, Word, kernel, part_of_kernels
 from respool.columnar.varint import BROKEN, INT_BITS, LONG_BITS, read_varint
 
 # Columns of a section.
@@ -22,7 +22,7 @@ ROW_COLUMNS = 9
 RECORD_BYTES_MIN = 7
 
 
-@kernel
+@part_of_kernels
 def read_record(
     data: Bytes, begin: int, section_end: int
 ) -> tuple[int, int, int, int, int, int, int, int, int]:
