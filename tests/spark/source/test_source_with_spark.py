@@ -1,5 +1,6 @@
 """The source inside Spark: what only the two together can show."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from support.spark_story import Story
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import DataSourceReader, InputPartition
+    from pyspark.sql.types import StructType
 
 T0 = 1_700_000_000_000
 MANY = 60_000
@@ -46,6 +49,37 @@ def test_a_topic_is_a_frame(spark: "SparkSession", rides: Story) -> None:
     (row,) = df.where("partition = 1 and offset = 0").collect()
     assert (row.key, row.topic, row.timestampType) == (b"k1", "rides", 0)
     assert row.timestamp.timestamp() * 1000 == pytest.approx(T0 + 1)
+
+
+def test_workers_that_have_read_collect_no_more_than_tasks_make(
+    spark: "SparkSession", rides: Story
+) -> None:
+    from respool.spark.data_source import RespoolDataSource
+    from respool.spark.source.batch_reader import BatchReader
+
+    class Reader(BatchReader):
+        def read(self, partition: "InputPartition") -> Iterator[pa.RecordBatch]:
+            import gc
+
+            *_, last = super().read(partition)
+            at = last.schema.get_field_index("offset")
+            frozen = pa.array([gc.get_freeze_count()])
+            yield last.slice(0, 1).set_column(at, last.schema.field(at), frozen)
+
+    class Probe(RespoolDataSource):
+        """A source like ours, whose offsets are how many objects the garbage collector passes over."""
+
+        @classmethod
+        def name(cls) -> str:
+            return "probe"
+
+        def reader(self, schema: "StructType") -> "DataSourceReader":
+            return Reader(self.options, schema)
+
+    spark.dataSource.register(Probe)
+    options = {"kafka.bootstrap.servers": rides.broker.bootstrap, "subscribe": "rides"}
+    rows = spark.read.format("probe").options(**options).load().collect()
+    assert [row.offset > 50_000 for row in rows] == [True, True], rows
 
 
 def test_filters_reach_the_plan_so_that_less_is_read(spark: "SparkSession", rides: Story) -> None:

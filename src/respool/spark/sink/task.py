@@ -18,6 +18,7 @@ from respool.spark.options import BadOption
 from respool.spark.sink.columns import SinkColumns, WrongFrame
 from respool.spark.sink.options import SinkOptions
 from respool.spark.sink.state import Extent, Share, Transaction
+from respool.spark.worker import settle
 
 _INVALID_TRANSACTION_TIMEOUT = 50
 _SUM_BITS = 2**64
@@ -124,6 +125,7 @@ def write_prepared(
             seen.add(topic, batch, columns)
             _write(producer, topic, batch, columns)
         prepared, _ = producer.prepare()
+    settle()
     return Share(
         task=task,
         transaction=Transaction(prepared.transactional_id, prepared.producer_id, prepared.epoch),
@@ -140,6 +142,7 @@ def write_plainly(
         for topic, batch in by_topic(batches, options, columns):
             rows += _write(producer, topic, batch, columns)
         producer.flush()
+    settle()
     return rows
 
 

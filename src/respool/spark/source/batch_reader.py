@@ -17,6 +17,7 @@ from respool.spark.source.options import BATCH_SPLIT_ROWS, SourceOptions, trigge
 from respool.spark.source.points import AtOffsets
 from respool.spark.source.reading import Reading
 from respool.spark.source.splits import Range, split
+from respool.spark.worker import runs_as
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,8 +35,7 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> "BatchReader":
     and by default it is not; but a read without pushdown is only slower, no mistake. Filters are handed out in a
     process that runs a module of its own, and only there.
     """
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    pushes = _PUSHDOWN_WORKER in sys.modules or (main is not None and main.name == _PUSHDOWN_WORKER)
+    pushes = _PUSHDOWN_WORKER in sys.modules or runs_as(_PUSHDOWN_WORKER)
     return (PushingReader if pushes else BatchReader)(given, schema)
 
 

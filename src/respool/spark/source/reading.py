@@ -13,6 +13,7 @@ from respool.spark.source.filters import Condition
 from respool.spark.source.loss import Loss
 from respool.spark.source.options import Isolation, SourceOptions
 from respool.spark.source.splits import Range
+from respool.spark.worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,6 +92,7 @@ class Reading:
                     return
                 raise
             else:
+                settle()
                 return
 
     def _passed_over(self, wanted: Range, begin: int, error: "ClientError") -> None:
