@@ -9,9 +9,10 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-ROWS_A_BATCH = 50_000
+# As many as the source makes of one fetch of such messages.
+ROWS_A_BATCH = 59_000
 # Different rows, over and over: as many as no processor's cache can hold, for what is read of a topic is in none.
-ROWS_KEPT = 500_000
+ROWS_KEPT = 10 * ROWS_A_BATCH
 
 
 class MemorySource(DataSource):

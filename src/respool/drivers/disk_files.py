@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+from respool.drivers.allocator import uncleared
 from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted, StorageError
 from respool.ports.disk import NotCached
 
@@ -156,7 +157,7 @@ class LocalLogFile:
     def _read_cached(
         self, descriptor: Descriptor, position: int, wanted: int
     ) -> bytes | memoryview:
-        buffer = bytearray(wanted)
+        buffer = uncleared(wanted)
         try:
             got = os.preadv(descriptor.fd, [buffer], position, _NOWAIT)
         except BlockingIOError:

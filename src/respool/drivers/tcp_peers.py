@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from respool.drivers.allocator import uncleared
 from respool.model.ids import BrokerId
 from respool.ports.peers import PeerRefused, PeerUnreachable
 
@@ -241,7 +242,7 @@ class _Connection(asyncio.BufferedProtocol):
             body = begin + _SIZE_BYTES
             if size > end - body:
                 if size > len(landing) - _SIZE_BYTES:
-                    self._large = memoryview(bytearray(size))
+                    self._large = memoryview(uncleared(size))
                     self._large_received = end - body
                     self._large[: end - body] = landing[body:end]
                     begin = end

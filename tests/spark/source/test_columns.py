@@ -93,7 +93,7 @@ def test_a_schema_that_forbids_nulls_where_messages_have_them_is_refused() -> No
     assert columns_of(StructType().add("offset", "long", nullable=False)) == ("offset",)
 
 
-@given(st.lists(st.integers(1, 120_000), max_size=6))
+@given(st.lists(st.integers(1, 220_000), max_size=4))
 def test_batches_are_gathered_and_cut_and_no_row_is_lost(sizes: list[int]) -> None:
     schema = schema_of("offset long")
     kind = to_arrow_schema(schema, timezone="UTC")

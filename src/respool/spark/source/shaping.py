@@ -1,4 +1,4 @@
-"""The client's batches as Spark wants them: exactly its types, and 10,000 to 50,000 rows, which cost it least."""
+"""The client's batches as Spark wants them: exactly its types, and 10,000 to 100,000 rows, which cost it least."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-ROWS_MIN, ROWS_MAX = 10_000, 50_000
+ROWS_MIN, ROWS_MAX = 10_000, 100_000
 # Large messages are not gathered further: Spark holds a whole batch of them.
 BYTES_ENOUGH = 8 * 1024 * 1024
 
