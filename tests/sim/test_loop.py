@@ -1,6 +1,7 @@
 """The simulated loop keeps asyncio's promises, and a seed decides the rest."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -127,6 +128,30 @@ def test_a_killed_process_does_nothing_more_not_even_clean_up() -> None:
 
     loop.run(story)
     assert loop.unhandled == []
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_failure_that_nobody_hears_counts_unless_who_waits_for_it_dies(dies: bool) -> None:
+    """Seeds 200304 and 200779: power was cut between a failure and the turn of whoever waited for it."""
+    loop = SimLoop(1)
+    promised: list[asyncio.Future[None]] = []
+
+    async def work() -> None:
+        promised.append(loop.create_future())
+        await (promised[0] if dies else asyncio.sleep(100))
+
+    async def story() -> None:
+        process = loop.new_process("p")
+        process.spawn(work())
+        await asyncio.sleep(1)
+        promised.pop().set_exception(ValueError("unheard"))
+        if dies:
+            process.kill()
+        await asyncio.sleep(200)
+
+    loop.run(story)
+    gc.collect()
+    assert [str(one) for one in loop.unhandled] == ([] if dies else ["unheard"])
 
 
 def test_what_is_left_undone_is_known() -> None:

@@ -53,6 +53,14 @@ class Network(Protocol):
     ) -> tuple[Any, Any]: ...
 
 
+class OwnedFuture(asyncio.Future[Any]):
+    """One that knows whose it is."""
+
+    __slots__ = ("process",)
+
+    process: Process
+
+
 class SimLoop(asyncio.BaseEventLoop):
     def __init__(self, seed: int | str = 0, *, trace: Trace | None = None) -> None:
         super().__init__()
@@ -132,6 +140,11 @@ class SimLoop(asyncio.BaseEventLoop):
             process.ready.append(handle)
             self._busy[process] = None
         return handle
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        future = OwnedFuture(loop=self)
+        future.process = process_of(contextvars.copy_context()) or self.world
+        return future
 
     # There is one thread, so every call is from it.
     call_soon_threadsafe = call_soon
@@ -296,6 +309,10 @@ def _own_task(
 
 def _keep_unhandled(loop: asyncio.AbstractEventLoop, about: dict[str, Any]) -> None:
     assert isinstance(loop, SimLoop)
+    future = about.get("future")
+    if isinstance(future, OwnedFuture) and future.process.was_killed:
+        # Whoever waited for it was about to hear how it ended, and died before that.
+        return
     error = about.get("exception")
     loop.unhandled.append(error or RuntimeError(about.get("message", "an unknown failure")))
 

@@ -25,6 +25,8 @@ class Process:
         self.host = host
         self.number = number
         self.is_alive = True
+        # It did not come to an end by itself.
+        self.was_killed = False
         # A stopped process (SIGSTOP): what is ready waits.
         self.is_paused = False
         # Let its ready tasks overtake each other. asyncio would not; code should not mind.
@@ -54,6 +56,7 @@ class Process:
         if not self.is_alive:
             return
         self.is_alive = False
+        self.was_killed = True
         self.is_paused = False
         self.ready.clear()
 
