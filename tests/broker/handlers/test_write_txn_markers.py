@@ -1,5 +1,7 @@
 """WriteTxnMarkers: an operator ends a transaction that hangs."""
 
+import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -242,6 +244,27 @@ def test_a_partition_that_commits_nothing_does_not_keep_the_others_back(
         {("rides", 0): REQUEST_TIMED_OUT, ("rides", 9): UNKNOWN_TOPIC}
     ]
     release(broker)
+
+
+def test_who_asks_and_goes_leaves_nothing_that_fails_unheard(broker: RunningBroker) -> None:
+    """The partition fails, or gets another leader, after the coordinator's connection broke."""
+    complaints: list[dict[str, Any]] = []
+
+    async def listen() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, about: complaints.append(about))
+
+    broker.run(listen())
+    broker.offload.hold()
+    asked = {"markers": [marker(("rides", 0), ("rides", 1))]}
+    asking = broker.start(broker.answer(Api.WRITE_TXN_MARKERS, 1, **asked))
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        broker.finish(asking)
+    broker.take_offline("rides")
+    release(broker)
+    gc.collect()
+    assert complaints == []
 
 
 def test_with_too_few_replicas_in_sync_the_end_is_refused_and_not_written(

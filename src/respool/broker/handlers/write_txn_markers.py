@@ -36,7 +36,13 @@ async def write_txn_markers(request: Request, broker: Broker) -> Reply:
     written = [_begin(broker, one) for one in request.body.markers]
     waiting = [one for each in written for one in each.values() if isinstance(one, asyncio.Future)]
     if waiting:
-        await asyncio.wait(waiting, timeout=WAIT_S_MAX)
+        try:
+            await asyncio.wait(waiting, timeout=WAIT_S_MAX)
+        except asyncio.CancelledError:
+            # Who asked is gone. What became of each is nobody's to hear; asyncio would complain of one that failed.
+            for one in waiting:
+                _error(one)
+            raise
     results = [
         {"producer_id": asked.producer_id, "topics": _topics(asked, each)}
         for asked, each in zip(request.body.markers, written, strict=True)
