@@ -14,7 +14,7 @@ from broker.cluster_world import (
     plays,
 )
 from respool.broker.partition import Partition
-from respool.model.errors import NotEnoughReplicas, NotLeader, RequestTimedOut
+from respool.model.errors import DiskFull, NotEnoughReplicas, NotLeader, RequestTimedOut
 from respool.records.build import NewRecord, build_batch
 from respool.records.validate import check_produced
 from respool.wire.api_table import Api
@@ -71,6 +71,23 @@ async def test_a_partition_that_is_offline_at_its_leader_is_led_by_another(
     await cluster.until_led(TWO)
     assert cluster.image().isr == (TWO,)
     assert (await cluster.produce(b"b", at=TWO)).base_offset == 1
+
+
+@plays(brokers=2)
+async def test_a_follower_that_could_not_cut_its_log_on_a_full_disk_opens_it_again(
+    cluster: Cluster,
+) -> None:
+    """Found by simulation, seed 200193: it was offline until the broker was restarted."""
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    assert (await cluster.produce(b"a", at=ONE)).error_code == 0
+    half_cut = cluster[TWO].partition()
+    cluster[TWO].in_process(lambda: half_cut.give_up_log(DiskFull("as the test wants")))
+    assert (await cluster.produce(b"b", at=ONE, acks=1)).error_code == 0
+    await cluster.until(lambda: cluster[TWO].partition() is not half_cut)
+    await cluster.until_in_sync(1, 2)
+    assert (await cluster.produce(b"c", at=ONE)).error_code == 0
+    assert cluster[TWO].log().log_end == 3
 
 
 # -- a leader dies ---------------------------------------------------------------------------------------------------

@@ -388,6 +388,8 @@ def test_a_log_that_may_be_half_cut_is_offline(
         monkeypatch.setattr(bench.folder, "truncate_partition", raising(error))
         assert await bench.work.take(reply_to(rides, diverging=diverging_at(1, 1))) == []
         assert bench.offline == [rides]
+        # A full disk gets room again, and then only a log that nobody uses can be opened.
+        assert rides.awaits_opening == (not isinstance(error, DiskFailed))
 
     play(story)
 

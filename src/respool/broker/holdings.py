@@ -54,7 +54,7 @@ class Holdings:
             await self._hold([one for one in topics.values() if one is not None])
 
     async def keep_opening(self) -> NoReturn:
-        """Try again to open what could not be opened while the disk was full, or file handles were short."""
+        """Try again to open what could not be opened or cut off while the disk was full, or file handles were short."""
         while True:
             await asyncio.sleep(OPEN_AGAIN_S)
             await self.open_again()
@@ -63,6 +63,7 @@ class Holdings:
         names = dict.fromkeys(one.name.topic for one in self._partitions.unopened())
         async with self._settling:
             for partition in self._partitions.unopened():
+                self._roles.forget(partition)
                 self._partitions.drop(partition)
         if names:
             await self.settle(names)

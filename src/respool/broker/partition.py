@@ -175,7 +175,7 @@ class Partition:
 
     @property
     def awaits_opening(self) -> bool:
-        """Whether its log could not be opened for a trouble that passes: no room, or no file handle."""
+        """Whether its log could not be opened, or cut off, for a trouble that passes: no room, or no file handle."""
         return self._log is None and isinstance(self.failure, DiskFull | HandlesExhausted)
 
     @property
@@ -493,12 +493,26 @@ class Partition:
             return
         self.failure = error
         logger.error(
-            "%s is offline: %s. Other partitions go on; restart the broker once the disk is sound.",
-            self.name,
-            error,
+            "%s is offline: %s. Other partitions go on; %s.", self.name, error, self._way_out
         )
         self.fail_waiters(self._unavailable())
         self._on_offline(self)
+
+    def give_up_log(self, error: StorageError) -> None:
+        """As `go_offline`, and the log is not to be used before it is opened again: it may be half cut.
+
+        Where the trouble passes, `Holdings` opens it; else the next start does.
+        """
+        log, self._log = self._log, None
+        if log is not None:
+            log.abandon()
+        self.go_offline(error)
+
+    @property
+    def _way_out(self) -> str:
+        if self.awaits_opening:
+            return "it is opened again when there is room"
+        return "restart the broker once the disk is sound"
 
     def detach(self) -> PartitionLog | None:
         """Hand the log over for closing or deletion; whoever waits is told to look elsewhere."""

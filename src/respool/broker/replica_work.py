@@ -120,8 +120,8 @@ class ReplicaWork:
             except NothingCut as error:
                 return self._put_off(partition, follower, error)
             except StorageError as error:
-                # Whatever it was, the log may be half cut: only opening it again would tell.
-                partition.go_offline(error)
+                # Whatever it was, the log may be half cut: only opening it again tells.
+                partition.give_up_log(error)
                 return []
             if not _is_followed_by(partition, follower):
                 # The role was another by then; whoever takes the next one reads the log as it is.

@@ -349,6 +349,11 @@ class PartitionLog(LogReader):
         self._parts.tail.clear()
         return remove_log(self._parts.disk, self._parts.folder)
 
+    def abandon(self) -> None:
+        """Nobody uses it any more, and its folder stays as it is, for whoever opens it again. Readers go on reading."""
+        self._compaction.abandon()
+        self._parts.tail.clear()
+
     # -- cutting off at the start ------------------------------------------------------------------------------------
 
     def raise_log_start(self, offset: Offset) -> None:
