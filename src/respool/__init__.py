@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from respool.client.arrow.prepared import PreparedTransaction
     from respool.client.arrow.producer import ArrowProducer
     from respool.client.arrow.read import read_table, stream_batches
+    from respool.client.arrow.security import Login, Security, Tls
     from respool.client.arrow.write_errors import WriteFailed
     from respool.client.arrow.write_result import WriteResult
     from respool.client.arrow.write_table import write_table
@@ -30,10 +31,13 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "Consumer",
+    "Login",
     "Message",
     "PreparedTransaction",
     "Producer",
     "Receipt",
+    "Security",
+    "Tls",
     "WriteFailed",
     "WriteResult",
     "__version__",
@@ -48,9 +52,12 @@ _DOORS = {
     "AsyncConsumer": ("respool.client.messages.async_consumer", "client"),
     "AsyncProducer": ("respool.client.messages.async_producer", "client"),
     "Consumer": ("respool.client.messages.consumer", "client"),
+    "Login": ("respool.client.arrow.security", "arrow"),
     "Message": ("respool.client.messages.message", "client"),
     "Producer": ("respool.client.messages.producer", "client"),
     "Receipt": ("respool.client.messages.message", "client"),
+    "Security": ("respool.client.arrow.security", "arrow"),
+    "Tls": ("respool.client.arrow.security", "arrow"),
     "PreparedTransaction": ("respool.client.arrow.prepared", "arrow"),
     "WriteFailed": ("respool.client.arrow.write_errors", "arrow"),
     "WriteResult": ("respool.client.arrow.write_result", "arrow"),

@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from respool.spark.options import BadOption, ClientOptions, Options
+from respool.spark.client_options import ClientOptions
+from respool.spark.options import BadOption, Options
 
 HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
@@ -34,24 +35,6 @@ def test_two_addresses_contradict_unless_they_are_the_same() -> None:
     assert client(bootstrap="127.0.0.1:9092").bootstrap == "127.0.0.1:9092"
     with pytest.raises(BadOption, match="contradict"):
         client(bootstrap="127.0.0.1:9093")
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"kafka.security.protocol": "SASL_SSL"},
-        {"kafka.ssl.truststore.location": "/t.jks"},
-        {"kafka.sasl.jaas.config": "x"},
-        {"kafka.SASL.mechanism": "PLAIN"},
-    ],
-)
-def test_security_that_the_client_does_not_have_is_refused(given: dict[str, str]) -> None:
-    with pytest.raises(BadOption, match="Nothing was sent"):
-        ClientOptions.of(Options(HERE | given))
-
-
-def test_plaintext_is_what_there_is() -> None:
-    assert client(kafka__security__protocol="plaintext") == client()
 
 
 def test_an_unknown_option_is_refused_with_the_one_that_was_meant() -> None:

@@ -1,32 +1,15 @@
 """Options as people give them to Spark: names in any case, values as text. Read once, and refused where they cannot be.
 
-`Options` reads values and knows which names were asked for; what nobody asked for, and nobody knows, is a mistake and
-is told, with the name that was probably meant. `ClientOptions` is what source and sink have in common: the way to the
-brokers.
+Every name that is asked for counts as known; what nobody asked for, and nobody knows, is a mistake and is told, with
+the name that was probably meant.
 """
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Self
 
 from respool.model.errors import RespoolError
-from respool.spark.options_kafka import (
-    REFUSED,
-    SECURED,
-    SECURITY_PREFIXES,
-    SPARKS_OWN,
-    WITHOUT_EFFECT,
-)
-
-if TYPE_CHECKING:
-    from respool.client.arrow.cluster import Cluster
-
-BOOTSTRAP = "kafka.bootstrap.servers"
-OUR_BOOTSTRAP = "bootstrap"
-RETRY_MS = 60_000
-REQUEST_TIMEOUT_MS = 30_000
+from respool.spark.options_kafka import REFUSED, SPARKS_OWN, WITHOUT_EFFECT
 
 _DURATION = re.compile(r"(\d+)\s*([a-z]*)")
 _UNITS_MS = {
@@ -135,81 +118,3 @@ class Options:
             near = get_close_matches(name, known, n=1, cutoff=0.6)
             meant = f"; did you mean {known[near[0]]!r}?" if near else ""
             raise BadOption(f"there is no option {name!r}{meant or ':'} docs/spark.md lists all")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientOptions:
-    """The way to the brokers. Can be sent to other processes."""
-
-    bootstrap: str
-    client_id: str = "respool-spark"
-    # How long what may pass (a broker restarts, a leader changes) is tried again.
-    retry_ms: int = RETRY_MS
-    request_timeout_ms: int = REQUEST_TIMEOUT_MS
-
-    @classmethod
-    def of(cls, options: Options) -> Self:
-        """
-        Raises:
-            BadOption: the brokers are not named, or are to be reached in a way that this client does not know.
-        """
-        refuse_security(options)
-        ours, kafkas = options.text(OUR_BOOTSTRAP), options.text(BOOTSTRAP)
-        if ours is not None and kafkas is not None and ours != kafkas:
-            raise BadOption(
-                f"{BOOTSTRAP} = {kafkas!r} and {OUR_BOOTSTRAP} = {ours!r} contradict each other: they mean the same"
-            )
-        bootstrap = ours or kafkas
-        if not bootstrap:
-            raise BadOption(
-                f"the option {BOOTSTRAP} is missing: HOST:PORT of one broker or of several, with commas"
-            )
-        client_id = options.text("kafka.client.id", "respool-spark")
-        retry_ms = options.whole("kafka.default.api.timeout.ms", RETRY_MS, least=1)
-        request_ms = options.whole("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS, least=1)
-        assert client_id is not None
-        assert retry_ms is not None
-        assert request_ms is not None
-        return cls(
-            bootstrap=bootstrap,
-            client_id=client_id,
-            retry_ms=retry_ms,
-            request_timeout_ms=request_ms,
-        )
-
-    def cluster(self, *, retry_ms: int | None = None) -> "Cluster":
-        """A new client; nothing is connected yet. To be closed by the caller.
-
-        Raises:
-            BadOption: the address cannot be one.
-        """
-        from respool.client.arrow.cluster import Cluster
-        from respool.client.arrow.errors import BadArgument
-
-        try:
-            return Cluster(
-                self.bootstrap,
-                client_id=self.client_id,
-                retry_ms=self.retry_ms if retry_ms is None else retry_ms,
-                request_timeout_ms=self.request_timeout_ms,
-            )
-        except BadArgument as error:
-            raise BadOption(f"{BOOTSTRAP} = {self.bootstrap!r}: {error}") from None
-
-
-def refuse_security(options: Options) -> None:
-    """
-    Raises:
-        BadOption: brokers are to be reached in a way that this client does not know.
-    """
-    protocol = options.text("kafka.security.protocol", "PLAINTEXT")
-    if protocol is not None and protocol.upper() != "PLAINTEXT":
-        raise BadOption(
-            f"kafka.security.protocol = {protocol!r}: the client speaks PLAINTEXT only, so far. Nothing was sent"
-        )
-    for name in options.names():
-        if name.startswith(SECURITY_PREFIXES) or name in SECURED:
-            raise BadOption(
-                f"{name} is given, and the client has neither TLS nor SASL so far: leave it out, or use Spark's "
-                "own Kafka connector. Nothing was sent"
-            )

@@ -28,9 +28,6 @@ REFUSED = {
     "kafka.interceptor.classes": "these are Java classes, and there is no Java in this client",
 }
 
-SECURITY_PREFIXES = ("kafka.ssl.", "kafka.sasl.")
-SECURED = frozenset({"kafka.security.providers"})
-
 # Settings of Kafka's clients, and of Spark's connector, about how its client works inside.
 WITHOUT_EFFECT = frozenset(
     {

@@ -25,6 +25,7 @@ from respool.client.arrow.errors import (
     UnknownTopic,
 )
 from respool.client.arrow.patience import Patience
+from respool.client.arrow.security import IN_THE_CLEAR, Security
 from respool.client.arrow.topic_map import TopicMap, newer_of, topic_map_of
 from respool.model.errors import SettingsError
 from respool.model.settings import parse_address
@@ -69,6 +70,7 @@ class Cluster:
         request_timeout_ms: int = 30_000,
         retry_ms: int = RETRY_MS,
         frame_bytes_max: int = FRAME_BYTES_MAX,
+        security: Security = IN_THE_CLEAR,
     ) -> None:
         """`bootstrap` is HOST:PORT of one broker or of several, with commas. Nothing is connected yet.
 
@@ -85,6 +87,7 @@ class Cluster:
             connect_timeout_ms=connect_timeout_ms,
             request_timeout_ms=request_timeout_ms,
             frame_bytes_max=frame_bytes_max,
+            security=security,
         )
         self._closed = Event()
         # Guards the fields below. Never held while waiting for a broker.
@@ -120,6 +123,7 @@ class Cluster:
             request_timeout_ms=links.request_timeout_ms,
             retry_ms=self.retry_ms,
             frame_bytes_max=links.frame_bytes_max,
+            security=links.security,
         )
         with self._lock:
             other._brokers = self._brokers

@@ -18,15 +18,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
 from threading import Lock
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from respool.client.arrow.errors import (
     BrokerUnreachable,
     ClientClosed,
     ConnectionLost,
+    LoginRefused,
     ProtocolBroken,
+    TlsRefused,
     VersionUnsupported,
 )
+from respool.client.arrow.handshake import LoginApi, log_in, sealed
+from respool.client.arrow.security import IN_THE_CLEAR, Security
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.client_codec import (
     correlation_id_of,
@@ -35,6 +39,9 @@ from respool.wire.client_codec import (
     request_head,
 )
 from respool.wire.errors import ProtocolViolation
+
+if TYPE_CHECKING:
+    from respool.client.arrow.tls_line import TlsLine
 
 # A fetch may ask for 2 GiB at most, and a batch that is larger than what was asked for comes whole.
 FRAME_BYTES_MAX = 256 * 1024 * 1024
@@ -62,11 +69,12 @@ class LinkSettings:
     request_timeout_ms: int = 30_000
     # A larger reply is not read: its sender is broken, or no broker.
     frame_bytes_max: int = FRAME_BYTES_MAX
+    security: Security = IN_THE_CLEAR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    api: Api
+    api: Api | LoginApi
     version: int
     correlation_id: int
 
@@ -93,7 +101,7 @@ class Connection:
         """Not connected yet: `open` does that, and `interrupt` may already be called."""
         self.address = address
         self._settings = settings
-        self._socket: socket.socket | None = None
+        self._socket: socket.socket | TlsLine | None = None
         self._is_closed = False
         # Guards the sequence of requests: number, bytes on the wire and place in `_asked` go together.
         self._sending = Lock()
@@ -134,15 +142,22 @@ class Connection:
         return self._socket.fileno()
 
     def open(self) -> None:
-        """Connect, and ask which versions the broker speaks.
+        """Connect, ask which versions the broker speaks, and log in where that is wanted.
 
         Raises:
             BrokerUnreachable: there is nobody, or nobody who speaks Kafka's protocol.
+            TlsRefused, LoginRefused: there is no trust between us.
         """
         assert self._socket is None
+        login = self._settings.security.login
         try:
             self._connect()
             self._ask_versions()
+            if login is not None:
+                log_in(self, login)
+        except (LoginRefused, TlsRefused) as error:
+            self.close()
+            raise type(error)(f"{self._name}: {error}") from error
         except BaseException:
             self.close()
             raise
@@ -160,7 +175,11 @@ class Connection:
         if self._socket is not None:
             self._socket.close()
 
-    def version(self, api: Api, at_least: int, at_most: int) -> int:
+    def speaks(self, api: Api | LoginApi) -> bool:
+        """Whether the broker knows this request at all."""
+        return api in self._versions
+
+    def version(self, api: Api | LoginApi, at_least: int, at_most: int) -> int:
         """The newest version in this range that the broker speaks.
 
         Raises:
@@ -170,14 +189,14 @@ class Connection:
         version = min(newest, at_most)
         if version < max(oldest, at_least):
             raise VersionUnsupported(
-                f"{self._name} speaks {API_TABLE[api].name} {oldest} to {newest}, this client {at_least} to {at_most}"
+                f"{self._name} speaks {_text_of(api)} {oldest} to {newest}, this client {at_least} to {at_most}"
             )
         return version
 
     # -- one after the other -------------------------------------------------------------------------------------------
 
     def request(
-        self, api: Api, version: int, fields: Mapping[str, Any], *, wait_ms: int = 0
+        self, api: Api | LoginApi, version: int, fields: Mapping[str, Any], *, wait_ms: int = 0
     ) -> Any:
         """Ask, and wait for the reply. Only where nobody else uses the connection.
 
@@ -190,7 +209,12 @@ class Connection:
         return self.receive_reply(wait_ms=wait_ms)
 
     def send(
-        self, api: Api, version: int, fields: Mapping[str, Any], *, has_reply: bool = True
+        self,
+        api: Api | LoginApi,
+        version: int,
+        fields: Mapping[str, Any],
+        *,
+        has_reply: bool = True,
     ) -> int:
         """Send a request, and return its number. `has_reply` is False for Produce with acks=0: brokers do not answer.
 
@@ -289,7 +313,7 @@ class Connection:
         return f"{host}:{port}"
 
     def _connect(self) -> None:
-        reason: OSError | None = None
+        reason: OSError | BrokerUnreachable | None = None
         try:
             choices = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
         except OSError as error:
@@ -303,7 +327,9 @@ class Connection:
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._socket.settimeout(self._settings.connect_timeout_ms / 1000)
                 self._socket.connect(place)
-            except OSError as error:
+                if (tls := self._settings.security.tls) is not None:
+                    self._socket = sealed(self._socket, tls, self.address[0])
+            except (OSError, BrokerUnreachable) as error:
                 self._socket.close()
                 reason = error
             else:
@@ -333,7 +359,7 @@ class Connection:
             for one in getattr(reply, "finalized_features", None) or ()
         }
 
-    def _next(self, api: Api, version: int) -> _Asked:
+    def _next(self, api: Api | LoginApi, version: int) -> _Asked:
         self._last_id = (self._last_id + 1) % 2**31
         return _Asked(api=api, version=version, correlation_id=self._last_id)
 
@@ -354,7 +380,7 @@ class Connection:
         try:
             _send_all(line, views)
         except OSError as error:
-            raise self._lost(f"while {API_TABLE[asked.api].name} was sent", error) from error
+            raise self._lost(f"while {_text_of(asked.api)} was sent", error) from error
 
     def _oldest(self) -> _Asked:
         try:
@@ -362,15 +388,18 @@ class Connection:
         except IndexError:
             raise AssertionError("nothing was asked that could be answered") from None
 
-    def _live(self) -> socket.socket:
+    def _live(self) -> "socket.socket | TlsLine":
         if self._socket is None or self._is_closed:
             raise ClientClosed(f"the connection to {self._name} is closed")
         return self._socket
 
     def _await_reply(self, seconds: float) -> None:
         """Wait for a reply's first byte. The socket's own timeout is too short for a request that lets brokers wait."""
+        line = self._live()
+        if getattr(line, "has_pending", False):
+            return
         poll = select.poll()
-        poll.register(self._live(), select.POLLIN)
+        poll.register(line, select.POLLIN)
         if not poll.poll(seconds * 1000):
             raise self._lost(f"it was silent for {seconds:g} s", TimeoutError("no reply"))
 
@@ -398,7 +427,11 @@ class Connection:
         )
 
 
-def _send_all(line: socket.socket, views: list[memoryview]) -> None:
+def _text_of(api: Api | LoginApi) -> str:
+    return api.name if isinstance(api, LoginApi) else API_TABLE[api].name
+
+
+def _send_all(line: "socket.socket | TlsLine", views: list[memoryview]) -> None:
     while views:
         sent = line.sendmsg(views[:_PIECES_MAX])
         done = 0

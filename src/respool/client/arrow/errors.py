@@ -2,7 +2,8 @@
 
 Three kinds, by who can do something about it:
 
-- the caller: `BadArgument`, `UnknownTopic`, `UnknownPartition`, `OutsideRetention`, `OffsetBeyondEnd`;
+- the caller: `BadArgument`, `TlsRefused`, `LoginRefused`, `UnknownTopic`, `UnknownPartition`, `OutsideRetention`,
+  `OffsetBeyondEnd`;
 - nobody, but it may pass: `BrokerUnreachable`, `ConnectionLost`, `PartitionUnavailable`. They come after the client has
   tried again for as long as it was told to (`retry_ms`);
 - the history itself changed while it was read: `TopicRecreated`, `LogTruncated`, `RetentionOvertook`.
@@ -41,6 +42,14 @@ class ConnectionLost(BrokerUnreachable):
 
 class ProtocolBroken(ConnectionLost):
     """What came is no reply to what was asked; the connection was closed."""
+
+
+class TlsRefused(ClientError):
+    """The broker's certificate is not to be trusted, or it and this client have no way of TLS in common."""
+
+
+class LoginRefused(ClientError):
+    """The broker does not take the login, or could not prove that it is the one it should be."""
 
 
 class VersionUnsupported(ClientError):

@@ -27,6 +27,7 @@ from respool.client.arrow.coordinator import Coordinator
 from respool.client.arrow.errors import BadArgument, BrokerRefused, BrokerUnreachable
 from respool.client.arrow.lane import Identity
 from respool.client.arrow.produce_errors import FENCED_CODES
+from respool.client.arrow.security import IN_THE_CLEAR, Security
 from respool.client.arrow.write_errors import (
     TransactionFenced,
     TransactionLost,
@@ -85,7 +86,13 @@ class PreparedTransaction:
             raise BadArgument(f"no prepared transaction: {text[:100]!r}") from error
         return made
 
-    def commit(self, bootstrap: str = DEFAULT_BOOTSTRAP, *, retry_ms: int = RETRY_MS) -> Ended:
+    def commit(
+        self,
+        bootstrap: str = DEFAULT_BOOTSTRAP,
+        *,
+        retry_ms: int = RETRY_MS,
+        security: Security = IN_THE_CLEAR,
+    ) -> Ended:
         """Make it visible. Doing it again is fine.
 
         Raises:
@@ -93,19 +100,25 @@ class PreparedTransaction:
             TransactionFenced: the transactional id was used again since; nobody knows any more what became of this.
             TransactionUncertain: no answer came within `retry_ms`; do it again.
         """
-        return self._end(bootstrap, retry_ms, is_commit=True)
+        return self._end(bootstrap, retry_ms, security, is_commit=True)
 
-    def abort(self, bootstrap: str = DEFAULT_BOOTSTRAP, *, retry_ms: int = RETRY_MS) -> Ended:
+    def abort(
+        self,
+        bootstrap: str = DEFAULT_BOOTSTRAP,
+        *,
+        retry_ms: int = RETRY_MS,
+        security: Security = IN_THE_CLEAR,
+    ) -> Ended:
         """Take it back. Doing it again is fine.
 
         Raises:
             TransactionLost: it was committed.
             TransactionFenced, TransactionUncertain: as for `commit`.
         """
-        return self._end(bootstrap, retry_ms, is_commit=False)
+        return self._end(bootstrap, retry_ms, security, is_commit=False)
 
-    def _end(self, bootstrap: str, retry_ms: int, *, is_commit: bool) -> Ended:
-        with Cluster(bootstrap, retry_ms=retry_ms) as cluster:
+    def _end(self, bootstrap: str, retry_ms: int, security: Security, *, is_commit: bool) -> Ended:
+        with Cluster(bootstrap, retry_ms=retry_ms, security=security) as cluster:
             coordinator = Coordinator(cluster, self.transactional_id, is_transaction=True)
             try:
                 found, _ = look_at(coordinator, self)

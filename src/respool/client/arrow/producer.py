@@ -37,6 +37,7 @@ from respool.client.arrow.producer_settings import (
     level_of,
 )
 from respool.client.arrow.routing import Partitioner, Router
+from respool.client.arrow.security import IN_THE_CLEAR, Security
 from respool.client.arrow.topic_limits import batch_bytes_max
 from respool.client.arrow.topic_map import TopicMap
 from respool.client.arrow.transactions import Transactions
@@ -79,6 +80,7 @@ class ArrowProducer:
         request_timeout_ms: int = 30_000,
         delivery_timeout_ms: int = 120_000,
         client_id: str = "respool-arrow",
+        security: Security = IN_THE_CLEAR,
     ) -> None:
         """Nothing is connected yet.
 
@@ -96,6 +98,7 @@ class ArrowProducer:
             buffer_bytes: The most memory for batches that are not acknowledged yet; then `write` waits.
             in_flight_max: Batches of one partition on their way at the same time.
             delivery_timeout_ms: How long a batch is tried before it is given up.
+            security: TLS and a login, where brokers ask for them.
 
         Raises:
             BadArgument: a setting cannot be, or not together with another.
@@ -126,6 +129,7 @@ class ArrowProducer:
             client_id=client_id,
             request_timeout_ms=request_timeout_ms,
             retry_ms=delivery_timeout_ms,
+            security=security,
         )
         self._delivery = Delivery(
             self._cluster,

@@ -31,6 +31,7 @@ from respool.client.arrow.plan import (
 )
 from respool.client.arrow.points import AtOffset, AtTime, Earliest, Latest, When, parse_point
 from respool.client.arrow.projection import Projection
+from respool.client.arrow.security import IN_THE_CLEAR, Security
 from respool.client.arrow.stream import BUFFER_BYTES, FETCH_BYTES, BatchStream, ReadSettings
 from respool.columnar.decode import DECOMPRESSED_MAX
 
@@ -58,6 +59,7 @@ def read_table(
     decompressed_max: int = DECOMPRESSED_MAX,
     rack: str = "",
     retry_ms: int = RETRY_MS,
+    security: Security = IN_THE_CLEAR,
 ) -> pa.Table:
     """The messages that a topic has now, as a table: in the order of partitions, and within them of offsets.
 
@@ -75,6 +77,7 @@ def read_table(
         fetch_bytes, buffer_bytes, parallel, decompressed_max: See `ReadSettings`.
         rack: Where the reader is, as brokers name their racks: replicas that are there are read from, not leaders afar.
         retry_ms: How long to try again when brokers are away.
+        security: TLS and a login, where brokers ask for them.
 
     Raises:
         ClientError: one of its kinds; none returns a part of what was asked for.
@@ -98,6 +101,7 @@ def read_table(
         decompressed_max=decompressed_max,
         rack=rack,
         retry_ms=retry_ms,
+        security=security,
     ) as stream:
         while (piece := stream.next_piece()) is not None:
             if piece.batch is not None:
@@ -125,6 +129,7 @@ def stream_batches(
     decompressed_max: int = DECOMPRESSED_MAX,
     rack: str = "",
     retry_ms: int = RETRY_MS,
+    security: Security = IN_THE_CLEAR,
 ) -> BatchStream:
     """A topic's messages as record batches, in memory that does not grow with the topic; see `read_table`.
 
@@ -143,7 +148,7 @@ def stream_batches(
         rack=rack,
     )
     projection = Projection(topic, columns, where)
-    with Cluster(bootstrap, retry_ms=retry_ms) as cluster:
+    with Cluster(bootstrap, retry_ms=retry_ms, security=security) as cluster:
         plan = plan_read(
             cluster,
             topic,

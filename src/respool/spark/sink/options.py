@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, Self
 
-from respool.spark.options import BadOption, ClientOptions, Options
+from respool.spark.client_options import ClientOptions
+from respool.spark.options import BadOption, Options
+from respool.spark.security import NAMES as SECURITY_NAMES
+from respool.spark.security import security_of
 
 TRANSACTION_TIMEOUT_MS = 600_000
 DELIVERY_TIMEOUT_MS = 120_000
@@ -55,13 +58,14 @@ class SinkOptions:
         Raises:
             BadOption: one is unknown, or cannot be, or contradicts another.
         """
+        security_of(options)
         for name in NAMES:
             options.has(name)
         options.refuse(
             ["kafka.transactional.id"],
             "the sink names its transactions itself, by query, batch and task",
         )
-        options.refuse_unknown(also=_WITHOUT_EFFECT)
+        options.refuse_unknown(also=(*_WITHOUT_EFFECT, *SECURITY_NAMES))
         exactly_once = options.flag("exactlyOnce", default=True)
         _check_promises(options, exactly_once=exactly_once)
         compression = options.choice("kafka.compression.type", _CODECS, "none")
@@ -90,6 +94,7 @@ class SinkOptions:
         return {
             "bootstrap": self.client.bootstrap,
             "client_id": self.client.client_id,
+            "security": self.client.security,
             "request_timeout_ms": self.client.request_timeout_ms,
             "delivery_timeout_ms": self.delivery_timeout_ms,
             "compression": self.compression,

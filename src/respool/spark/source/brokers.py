@@ -12,7 +12,8 @@ from respool.client.arrow.errors import BrokerUnreachable, ReadError, UnknownTop
 from respool.client.arrow.offsets import offsets_for
 from respool.client.arrow.plan import PartitionRange, ReadPlan
 from respool.model.errors import RespoolError
-from respool.spark.options import BOOTSTRAP, BadOption
+from respool.spark.client_options import BOOTSTRAP
+from respool.spark.options import BadOption
 from respool.spark.source.limits import Place
 from respool.spark.source.options import SourceOptions
 from respool.spark.source.points import EARLIEST, LATEST

@@ -4,8 +4,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
-from respool.spark.options import BadOption, ClientOptions, Options, refuse_security
+from respool.spark.client_options import ClientOptions
+from respool.spark.options import BadOption, Options
 from respool.spark.options_kafka import PRODUCERS
+from respool.spark.security import NAMES as SECURITY_NAMES
+from respool.spark.security import security_of
 from respool.spark.source.java_pattern import topic_pattern
 from respool.spark.source.points import Point, assigned, point_of, refuse_end
 
@@ -130,8 +133,9 @@ class SourceOptions:
         Raises:
             BadOption
         """
-        refuse_security(options)
-        options.refuse_unknown(also=(*PRODUCERS, *NAMES))
+        # First of all: what is asked for here and is not there must not depend on another mistake.
+        security_of(options)
+        options.refuse_unknown(also=(*PRODUCERS, *NAMES, *SECURITY_NAMES))
         if kind == "stream":
             options.refuse(_ENDING, "a stream has no end; this is for batch reads")
         wanted = _wanted(options)

@@ -8,7 +8,7 @@ from operator import and_
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from respool.spark.options import ClientOptions
+from respool.spark.client_options import ClientOptions
 from respool.spark.source.filters import Condition
 from respool.spark.source.loss import Loss
 from respool.spark.source.options import Isolation, SourceOptions

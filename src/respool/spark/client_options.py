@@ -1,0 +1,79 @@
+"""What source and sink have in common: the way to the brokers, as options say it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from respool.client.arrow.security import IN_THE_CLEAR, Security
+from respool.spark.options import BadOption, Options
+from respool.spark.security import security_of
+
+if TYPE_CHECKING:
+    from respool.client.arrow.cluster import Cluster
+
+BOOTSTRAP = "kafka.bootstrap.servers"
+OUR_BOOTSTRAP = "bootstrap"
+RETRY_MS = 60_000
+REQUEST_TIMEOUT_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """The way to the brokers. Can be sent to other processes."""
+
+    bootstrap: str
+    client_id: str = "respool-spark"
+    # How long what may pass (a broker restarts, a leader changes) is tried again.
+    retry_ms: int = RETRY_MS
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    security: Security = IN_THE_CLEAR
+
+    @classmethod
+    def of(cls, options: Options) -> Self:
+        """
+        Raises:
+            BadOption: the brokers are not named, or are to be reached in a way that this client does not know.
+        """
+        security = security_of(options)
+        ours, kafkas = options.text(OUR_BOOTSTRAP), options.text(BOOTSTRAP)
+        if ours is not None and kafkas is not None and ours != kafkas:
+            raise BadOption(
+                f"{BOOTSTRAP} = {kafkas!r} and {OUR_BOOTSTRAP} = {ours!r} contradict each other: they mean the same"
+            )
+        bootstrap = ours or kafkas
+        if not bootstrap:
+            raise BadOption(
+                f"the option {BOOTSTRAP} is missing: HOST:PORT of one broker or of several, with commas"
+            )
+        client_id = options.text("kafka.client.id", "respool-spark")
+        retry_ms = options.whole("kafka.default.api.timeout.ms", RETRY_MS, least=1)
+        request_ms = options.whole("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS, least=1)
+        assert client_id is not None
+        assert retry_ms is not None
+        assert request_ms is not None
+        return cls(
+            bootstrap=bootstrap,
+            client_id=client_id,
+            retry_ms=retry_ms,
+            request_timeout_ms=request_ms,
+            security=security,
+        )
+
+    def cluster(self, *, retry_ms: int | None = None) -> "Cluster":
+        """A new client; nothing is connected yet. To be closed by the caller.
+
+        Raises:
+            BadOption: the address cannot be one.
+        """
+        from respool.client.arrow.cluster import Cluster
+        from respool.client.arrow.errors import BadArgument
+
+        try:
+            return Cluster(
+                self.bootstrap,
+                client_id=self.client_id,
+                retry_ms=self.retry_ms if retry_ms is None else retry_ms,
+                request_timeout_ms=self.request_timeout_ms,
+                security=self.security,
+            )
+        except BadArgument as error:
+            raise BadOption(f"{BOOTSTRAP} = {self.bootstrap!r}: {error}") from None

@@ -1,0 +1,232 @@
+"""The columnar client with brokers that ask for TLS, for a login, or for both."""
+
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+
+import pyarrow as pa
+import pytest
+import trustme
+
+import respool
+from respool import Login, Security, Tls
+from respool.client.arrow.errors import (
+    BadArgument,
+    BrokerUnreachable,
+    ClientClosed,
+    ClientError,
+    LoginRefused,
+    TlsRefused,
+)
+from support.broker_process import BrokerProcess
+from support.secured_gate import secured_broker, server_side
+
+USERS = {"etl": "hunter2", "a,b=c": "pass,word="}
+AUTHORITY = trustme.CA()
+CA = AUTHORITY.cert_pem.bytes().decode()
+ROWS = 60_000
+
+
+def table(rows: int = ROWS) -> pa.Table:
+    numbers = range(rows)
+    return pa.table(
+        {"key": [f"k{one % 100}" for one in numbers], "value": [f"{one:0200}" for one in numbers]}
+    )
+
+
+def write_and_read(address: str, security: Security) -> None:
+    result = respool.write_table(table(), "rides", bootstrap=address, security=security)
+    assert result.rows_in == ROWS
+    read = respool.read_table("rides", bootstrap=address, security=security, columns=["value"])
+    assert sorted(read["value"].to_pylist()) == sorted(
+        one.encode() for one in table()["value"].to_pylist()
+    )
+
+
+def test_tables_go_over_tls_both_ways(tmp_path: Path) -> None:
+    """Many megabytes, sent and received at the same time by several threads."""
+    path = tmp_path / "ca.pem"
+    path.write_text(CA)
+    with secured_broker(tmp_path, tls=server_side(AUTHORITY)) as gate:
+        write_and_read(gate.address, Security(tls=Tls(authorities=str(path), newest_only=True)))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_login_over_tls(tmp_path: Path, mechanism: str) -> None:
+    with secured_broker(tmp_path, tls=server_side(AUTHORITY), users=USERS) as gate:
+        for user, password in USERS.items():
+            login = Login(mechanism=mechanism, username=user, password=password)
+            security = Security(tls=Tls(authorities=CA), login=login)
+            assert (
+                respool.read_table("rides", bootstrap=gate.address, security=security).num_rows == 0
+            )
+            assert set(gate.logins) == {user}
+            gate.logins.clear()
+
+
+def test_a_login_without_tls(tmp_path: Path) -> None:
+    login = Login(mechanism="SCRAM-SHA-512", username="etl", password=USERS["etl"])
+    with secured_broker(tmp_path, users=USERS) as gate:
+        write_and_read(gate.address, Security(login=login))
+        assert gate.passwords_seen == []
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+@pytest.mark.parametrize("who", [("etl", "guess"), ("nobody", "hunter2")])
+def test_a_wrong_password_is_told_at_once(
+    tmp_path: Path, mechanism: str, who: tuple[str, str]
+) -> None:
+    login = Login(mechanism=mechanism, username=who[0], password=who[1])
+    with secured_broker(tmp_path, users=USERS) as gate:
+        began = time.monotonic()
+        with pytest.raises(
+            LoginRefused, match=f"refuses '{who[0]}' by {mechanism}: no entry"
+        ) as told:
+            respool.read_table("rides", bootstrap=gate.address, security=Security(login=login))
+        # It is not tried again for a minute, as what may pass is.
+        assert time.monotonic() - began < 30
+        assert who[1] not in str(told.value)
+        assert gate.address in str(told.value)
+
+
+def test_a_mechanism_that_the_broker_does_not_know_is_told_with_those_it_knows(
+    tmp_path: Path,
+) -> None:
+    login = Login(mechanism="PLAIN", username="etl", password=USERS["etl"])
+    with secured_broker(tmp_path, users=USERS, mechanisms=["SCRAM-SHA-512"]) as gate:
+        with pytest.raises(LoginRefused, match="does not know PLAIN; it knows SCRAM-SHA-512"):
+            respool.read_table("rides", bootstrap=gate.address, security=Security(login=login))
+        assert gate.passwords_seen == []
+
+
+def test_a_broker_that_only_pretends_to_know_the_password_is_refused(tmp_path: Path) -> None:
+    login = Login(mechanism="SCRAM-SHA-256", username="etl", password=USERS["etl"])
+    with (
+        secured_broker(tmp_path, users=USERS, knows_password=False) as gate,
+        pytest.raises(LoginRefused, match="could not prove"),
+    ):
+        respool.read_table("rides", bootstrap=gate.address, security=Security(login=login))
+
+
+def test_no_password_goes_to_a_broker_that_asks_for_none(broker: BrokerProcess) -> None:
+    login = Login(mechanism="PLAIN", username="etl", password=USERS["etl"])
+    with pytest.raises(LoginRefused, match="knows of none on this port"):
+        respool.read_table("rides", bootstrap=broker.address, security=Security(login=login))
+
+
+def test_a_certificate_of_somebody_else_is_not_trusted(tmp_path: Path) -> None:
+    others = Tls(authorities=trustme.CA().cert_pem.bytes().decode())
+    with secured_broker(tmp_path, tls=server_side(AUTHORITY)) as gate:
+        for tls in (others, Tls()):
+            with pytest.raises(TlsRefused, match="not to be trusted"):
+                respool.read_table("rides", bootstrap=gate.address, security=Security(tls=tls))
+
+
+def test_a_certificate_for_another_host_is_taken_only_where_that_is_allowed(tmp_path: Path) -> None:
+    with secured_broker(tmp_path, tls=server_side(AUTHORITY, "kafka.example.org")) as gate:
+        with pytest.raises(TlsRefused, match="not to be trusted"):
+            respool.read_table(
+                "rides", bootstrap=gate.address, security=Security(tls=Tls(authorities=CA))
+            )
+        careless = Security(tls=Tls(authorities=CA, checks_host=False))
+        assert respool.read_table("rides", bootstrap=gate.address, security=careless).num_rows == 0
+
+
+@pytest.mark.parametrize("in_files", [False, True])
+def test_a_broker_that_asks_who_we_are_is_shown_our_certificate(
+    tmp_path: Path, in_files: bool
+) -> None:
+    ours = AUTHORITY.issue_cert("client.example.org")
+    key, chain = (
+        ours.private_key_pem.bytes().decode(),
+        "".join(one.bytes().decode() for one in ours.cert_chain_pems),
+    )
+    if in_files:
+        path = tmp_path / "both.pem"
+        path.write_text(key + chain)
+        tls = Tls(authorities=CA, certificate=str(path))
+    else:
+        tls = Tls(authorities=CA, certificate=chain, key=key)
+    with secured_broker(tmp_path, tls=server_side(AUTHORITY, asks_who=True)) as gate:
+        security = Security(tls=tls)
+        assert respool.read_table("rides", bootstrap=gate.address, security=security).num_rows == 0
+        with pytest.raises(ClientError, match=r"(?i)certificate.required|closed|reset"):
+            respool.read_table(
+                "rides",
+                bootstrap=gate.address,
+                security=Security(tls=Tls(authorities=CA)),
+                retry_ms=300,
+            )
+
+
+def test_tls_to_a_broker_without_it_and_the_other_way_round(
+    tmp_path: Path, broker: BrokerProcess
+) -> None:
+    with pytest.raises(ClientError, match="TLS"):
+        respool.read_table(
+            "rides",
+            bootstrap=broker.address,
+            security=Security(tls=Tls(authorities=CA)),
+            retry_ms=300,
+        )
+    with (
+        secured_broker(tmp_path, tls=server_side(AUTHORITY)) as gate,
+        pytest.raises(BrokerUnreachable),
+    ):
+        respool.read_table("rides", bootstrap=gate.address, retry_ms=300)
+
+
+def test_a_read_over_tls_that_is_closed_ends_at_once(tmp_path: Path) -> None:
+    with secured_broker(tmp_path, tls=server_side(AUTHORITY)) as gate:
+        security = Security(tls=Tls(authorities=CA))
+        stream = respool.stream_batches("rides", bootstrap=gate.address, security=security)
+
+        def take() -> None:
+            with suppress(ClientClosed):
+                list(stream)
+
+        taking = Thread(target=take)
+        taking.start()
+        respool.write_table(table(10), "rides", bootstrap=gate.address, security=security)
+        stream.close()
+        taking.join(10)
+        assert not taking.is_alive()
+
+
+def test_a_broker_that_never_answers_the_first_words_of_tls_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        from respool.client.arrow.cluster import Cluster
+
+        security = Security(tls=Tls(authorities=CA))
+        with (
+            Cluster(address, connect_timeout_ms=100, retry_ms=1, security=security) as cluster,
+            pytest.raises(BrokerUnreachable, match="timed out"),
+        ):
+            cluster.topic("rides")
+
+
+@pytest.mark.parametrize(
+    "tls",
+    [
+        Tls(authorities="/nowhere/ca.pem"),
+        Tls(authorities=CA, certificate="/nowhere/me.pem"),
+        Tls(authorities=CA.replace("M", "!")),
+        Tls(authorities=CA, certificate=CA),
+    ],
+)
+def test_files_that_cannot_be_used_are_told(broker: BrokerProcess, tls: Tls) -> None:
+    with pytest.raises(BadArgument, match="PEM is needed"):
+        respool.read_table("rides", bootstrap=broker.address, security=Security(tls=tls))
+
+
+def test_what_cannot_be_a_login_is_refused() -> None:
+    with pytest.raises(BadArgument, match="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"):
+        Login(mechanism="GSSAPI", username="u", password="p")
+    with pytest.raises(BadArgument, match="without zero bytes"):
+        Login(mechanism="PLAIN", username="u\0root", password="p")
+    assert "hunter2" not in repr(
+        Security(login=Login(mechanism="SCRAM-SHA-256", username="u", password="hunter2"))
+    )
