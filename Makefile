@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 LOCK   := requirements/dev.txt
 
-.PHONY: help setup demo serve test lint format fuzz sim interop-spark bench bench-kafka lock clean
+.PHONY: help setup demo serve test lint format fuzz sim interop-spark interop-kafka bench bench-kafka lock clean
 
 help:
 	@echo "make demo    a broker, rides, two groups at two speeds, kills survived, rides charged once, one rewound by time; then Spark"
@@ -17,6 +17,7 @@ help:
 	@echo "make bench   figures and ratios; nothing is asserted"
 	@echo "make bench-kafka   beside Apache Kafka, fetched for it: ratios, docs/benchmarks; in minutes: QUICK=1"
 	@echo "make interop-spark  Spark's own Kafka connector against Respool (needs Maven Central)"
+	@echo "make interop-kafka  the columnar client against an Apache Kafka with TLS and logins (the same)"
 	@echo "make setup   only the virtual environment, from hashed locks"
 
 setup: $(STAMP)
@@ -57,6 +58,10 @@ sim: setup
 # Spark's own Kafka connector against Respool; fetched from Maven Central into .cache.
 interop-spark: setup
 	SPARK_INTEROP=1 $(BIN)/python -m pytest tests/interop
+
+# The columnar client against Apache Kafka with TLS and logins; fetched as above, unless `make bench-kafka` has done it.
+interop-kafka: setup
+	KAFKA_INTEROP=1 $(BIN)/python -m pytest tests/interop
 
 bench: setup
 	$(BIN)/python -m bench $(ARGS)

@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,9 +19,18 @@ class KafkaProcess(MeasuredProcess):
     # A JVM that SIGTERM ended says so.
     stop_codes = (0, 143)
 
-    def __init__(self, jars: KafkaJars) -> None:
+    def __init__(
+        self,
+        jars: KafkaJars,
+        *,
+        settings: Mapping[str, str] | None = None,
+        format_options: Sequence[str] = (),
+    ) -> None:
+        """`settings` are beside those that it needs, or instead of them."""
         super().__init__()
         self._jars = jars
+        self._settings = settings or {}
+        self._format_options = format_options
         self._is_formatted = False
 
     def launch(self, errors: BinaryIO) -> "subprocess.Popen[str]":
@@ -53,9 +63,16 @@ class KafkaProcess(MeasuredProcess):
         return self.folder / "server.properties"
 
     def _format(self) -> None:
-        self.port, controller_port = free_ports(2)
+        port, controller_port = free_ports(2)
+        # Settings of the caller's own may name a port, and then it has said so.
+        self.port = self.port or port
         self._settings_path.write_text(
-            settings_text(folder=self.logs_folder, port=self.port, quorum_port=controller_port)
+            settings_text(
+                folder=self.logs_folder,
+                port=self.port,
+                quorum_port=controller_port,
+                more=self._settings,
+            )
         )
         done = subprocess.run(
             java_command(
@@ -65,6 +82,7 @@ class KafkaProcess(MeasuredProcess):
                 f"--cluster-id={CLUSTER_ID}",
                 f"--config={self._settings_path}",
                 "--standalone",
+                *self._format_options,
             ),
             capture_output=True,
             text=True,
@@ -79,7 +97,9 @@ class KafkaProcess(MeasuredProcess):
         return self.folder / "logs"
 
 
-def settings_text(*, folder: Path, port: int, quorum_port: int) -> str:
+def settings_text(
+    *, folder: Path, port: int, quorum_port: int, more: Mapping[str, str] | None = None
+) -> str:
     """What one node of both roles must be told; everything else is left at its default.
 
     One setting is not, in both brokers: groups form at once, not after three seconds. No figure contains that wait.
@@ -101,4 +121,5 @@ def settings_text(*, folder: Path, port: int, quorum_port: int) -> str:
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
+    settings |= more or {}
     return "".join(f"{name}={value}\n" for name, value in settings.items())

@@ -93,8 +93,11 @@ class TlsLine:
         have = 0
         try:
             while have < target.nbytes:
-                # Into a buffer, so it is a number that comes back.
-                have += cast("int", self._tls.read(target.nbytes - have, target[have:]))
+                # Into a buffer, so it is a number that comes back; 0 where the broker has said its last.
+                got = cast("int", self._tls.read(target.nbytes - have, target[have:]))
+                if not got:
+                    break
+                have += got
         except ssl.SSLWantReadError:
             return have or None
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
