@@ -13,6 +13,7 @@ from respool.cluster import keys
 from respool.model.cluster import PartitionImage, TopicImage
 from respool.model.errors import (
     DiskFailed,
+    DiskFull,
     NotLeader,
     RequestTimedOut,
     TopicAlreadyExists,
@@ -318,6 +319,26 @@ def test_what_could_not_be_opened_on_a_full_disk_is_opened_when_there_is_room(
     after = running_broker.broker.partitions.of_topic("rides")
     assert [one.is_leading for one in after] == [True, True]
     assert [one.is_detached for one in before] == [True, True]
+
+
+def test_what_is_given_up_while_others_are_settled_is_opened_again_too(
+    rides: RunningBroker,
+) -> None:
+    """It was dropped with those that had been given up before, and then opened by nobody."""
+    rides.create_topic("fares")
+    holdings, partitions = rides.broker.holdings, rides.broker.partitions
+
+    async def story() -> None:
+        partitions.find("rides", 0).give_up_log(DiskFull("as the test wants it"))
+        async with holdings._settling:
+            opening = asyncio.create_task(holdings.open_again())
+            await asyncio.sleep(0)
+            partitions.find("fares", 0).give_up_log(DiskFull("as the test wants it"))
+        await opening
+
+    rides.run(story())
+    assert partitions.is_online("rides", 0)
+    assert partitions.is_online("fares", 0)
 
 
 def test_what_is_offline_for_a_broken_disk_stays_so(rides: RunningBroker) -> None:

@@ -116,6 +116,19 @@ def test_every_way_to_have_no_room_is_a_full_disk(
     assert log.size == 0
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_a_sync_that_fails_is_no_full_disk_that_gets_room_again(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """What could not be written may be gone from memory, and the next sync would not know of it."""
+    log, index = disk.open_log("a.log"), disk.map_file("a.index", 4096)
+    log.append([b"x"])
+    monkeypatch.setattr(os, "fdatasync", always(number))
+    for file in (log, index):
+        with pytest.raises(DiskFailed, match=os.strerror(number)):
+            file.sync()
+
+
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
 def test_opening_without_a_handle_to_spare_is_a_passing_trouble(
     disk: LocalDisk, monkeypatch: pytest.MonkeyPatch, number: int

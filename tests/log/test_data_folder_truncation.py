@@ -9,8 +9,9 @@ import pytest
 from log.log_world import FUZZ, SMALL, batch_of
 from respool.log.checkpoint import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, OffsetCheckpoint
 from respool.log.data_folder import DataFolder
+from respool.log.epoch_file import EpochFile
 from respool.log.partition_log import PartitionLog
-from respool.model.errors import NothingCut, StorageError
+from respool.model.errors import DiskFull, NothingCut, StorageError
 from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from respool.sim.disk import SimDisk
 from respool.sim.disk_faults import ProcessGone
@@ -104,6 +105,30 @@ def test_what_was_cut_off_is_written_down_first_and_stays_cut_off() -> None:
     world.append(3)
     world.crash_and_start()
     assert 20 <= world.log.log_end <= 26
+
+
+@pytest.mark.parametrize("how", ["cut", "anew"])
+def test_a_log_that_was_half_cut_opens_again_whatever_is_written_down_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A round of checkpoints that had begun wrote the old recovery point back: the log then was taken for damaged."""
+    world = World(1)
+    logs, high_watermarks = {RIDES: world.log}, {RIDES: Offset(10)}
+    with monkeypatch.context() as patch:
+
+        def no_room(_: EpochFile) -> None:
+            raise DiskFull("as the test wants it")
+
+        patch.setattr(EpochFile, "write", no_room)
+        with pytest.raises(DiskFull):
+            getattr(world, how)(21)
+    world.folder.write_checkpoints(logs, high_watermarks)
+    world.log.abandon()
+    again = world.folder.open_partition(
+        RIDES, topic_id=TopicId(UUID(int=1)), config=SMALL, now_ms=NOON, is_replicated=True
+    )
+    assert again.log_end == (20 if how == "cut" else 21)
+    assert again.latest_epoch <= world.epoch
 
 
 def test_a_cut_beyond_the_end_lowers_nothing() -> None:

@@ -130,15 +130,19 @@ def test_a_killed_process_does_nothing_more_not_even_clean_up() -> None:
     assert loop.unhandled == []
 
 
-@pytest.mark.parametrize("dies", [True, False])
-def test_a_failure_that_nobody_hears_counts_unless_who_waits_for_it_dies(dies: bool) -> None:
+@pytest.mark.parametrize(
+    ("dies", "waits", "is_told"), [(True, True, False), (True, False, True), (False, False, True)]
+)
+def test_a_failure_that_nobody_hears_counts_unless_who_waits_for_it_dies(
+    dies: bool, waits: bool, is_told: bool
+) -> None:
     """Seeds 200304 and 200779: power was cut between a failure and the turn of whoever waited for it."""
     loop = SimLoop(1)
     promised: list[asyncio.Future[None]] = []
 
     async def work() -> None:
         promised.append(loop.create_future())
-        await (promised[0] if dies else asyncio.sleep(100))
+        await (promised[0] if waits else asyncio.sleep(100))
 
     async def story() -> None:
         process = loop.new_process("p")
@@ -151,7 +155,7 @@ def test_a_failure_that_nobody_hears_counts_unless_who_waits_for_it_dies(dies: b
 
     loop.run(story)
     gc.collect()
-    assert [str(one) for one in loop.unhandled] == ([] if dies else ["unheard"])
+    assert [str(one) for one in loop.unhandled] == (["unheard"] if is_told else [])
 
 
 def test_what_is_left_undone_is_known() -> None:

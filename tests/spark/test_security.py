@@ -54,7 +54,7 @@ def test_names_of_librdkafka_are_known_too() -> None:
         "kafka.ssl.key.location": "me.key",
         "kafka.ssl.key.password": SECRET,
         "kafka.ssl.endpoint.identification.algorithm": "none",
-        "kafka.ssl.enabled.protocols": "TLSv1.3",
+        "kafka.ssl.enabled.protocols": "TLSv1.3, TLSv1.3",
         "kafka.sasl.mechanisms": "PLAIN",
         "kafka.sasl.username": "etl",
         "kafka.sasl.password": SECRET,
@@ -76,7 +76,7 @@ def test_names_of_librdkafka_are_known_too() -> None:
     ("entry", "password"),
     [
         (f'{PLAIN_MODULE} required username="u" password="{SECRET}";', SECRET),
-        (f"{PLAIN_MODULE} required\n  username='u'\n  password={SECRET} ;", SECRET),
+        (f"{PLAIN_MODULE} REQUIRED\n  username='u'\n  password={SECRET} ;", SECRET),
         (
             f'kafkashaded.{PLAIN_MODULE} required password="a \\"b\\" \\\\;" username="u";',
             'a "b" \\;',
@@ -113,7 +113,7 @@ SASL = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
         ),
         (
             {**SASL, "kafka.sasl.jaas.config": f'{PLAIN_MODULE} required tokenauth="{SECRET}";'},
-            "tokenauth is not known here",
+            "all that is known here",
         ),
         (
             {
@@ -127,6 +127,16 @@ SASL = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
         ({**SASL, "kafka.ssl.cipher.suites": SECRET}, "nothing like this"),
         ({**SASL, "kafka.security.providers": SECRET}, "nothing like this"),
         ({**SASL, "kafka.ssl.truststore.type": "JKS"}, "PEM is needed"),
+        ({**SASL, "kafka.ssl.truststore.password": SECRET}, "PEM is needed"),
+        (
+            {
+                **SASL,
+                "kafka.sasl.username": "u",
+                "kafka.sasl.password": SECRET,
+                "kafka.ssl.key.password": SECRET,
+            },
+            "neither key nor certificate",
+        ),
         (
             {**SASL, "kafka.ssl.enabled.protocols": "TLSv1.1,TLSv1.2"},
             "TLSv1.2 and TLSv1.3 are safe",

@@ -71,6 +71,7 @@ class SecuredGate:
         self._mechanisms = mechanisms
         self._knows_password = knows_password
         self.target: tuple[str, int] | None = None
+        self.attempts = 0
         self.logins: list[str] = []
         self.passwords_seen: list[str] = []
 
@@ -139,6 +140,7 @@ class SecuredGate:
                 more = pack(">hhhhhh", SASL_HANDSHAKE, 0, 1, SASL_AUTHENTICATE, 0, 2)
                 _send(writer, reply[:6] + pack(">i", count + 2) + reply[10:] + more)
             elif key == SASL_HANDSHAKE:
+                self.attempts += 1
                 (size,) = unpack_from(">h", body)
                 mechanism = body[2 : 2 + size].decode()
                 is_known = mechanism in self._mechanisms

@@ -46,12 +46,7 @@ class Holdings:
     async def settle(self, names: Iterable[str]) -> None:
         """Bring the partitions of these topics in line with the image."""
         async with self._settling:
-            topics = {name: self._catalog.image.topics.get(name) for name in names}
-            # All of them together: what the disk must confirm, it confirms for many at once.
-            await self._let_go(
-                [one for name in topics for one in self._superfluous(name, topics[name])]
-            )
-            await self._hold([one for one in topics.values() if one is not None])
+            await self._settle(names)
 
     async def keep_opening(self) -> NoReturn:
         """Try again to open what could not be opened or cut off while the disk was full, or file handles were short."""
@@ -60,13 +55,21 @@ class Holdings:
             await self.open_again()
 
     async def open_again(self) -> None:
-        names = dict.fromkeys(one.name.topic for one in self._partitions.unopened())
         async with self._settling:
-            for partition in self._partitions.unopened():
+            unopened = self._partitions.unopened()
+            for partition in unopened:
                 self._roles.forget(partition)
                 self._partitions.drop(partition)
-        if names:
-            await self.settle(names)
+            # Before anybody else has a turn: what is dropped here is in nobody's list.
+            await self._settle(dict.fromkeys(one.name.topic for one in unopened))
+
+    async def _settle(self, names: Iterable[str]) -> None:
+        topics = {name: self._catalog.image.topics.get(name) for name in names}
+        # All of them together: what the disk must confirm, it confirms for many at once.
+        await self._let_go(
+            [one for name in topics for one in self._superfluous(name, topics[name])]
+        )
+        await self._hold([one for one in topics.values() if one is not None])
 
     def _superfluous(self, name: str, topic: TopicImage | None) -> list[Partition]:
         held = self._partitions.of_topic(name)

@@ -114,7 +114,7 @@ class LocalLogFile:
         except OSError as error:
             # The system reports a lost page once and then forgets it: a second sync would say that all is well.
             self._failed = f"an earlier sync failed: {error.strerror}"
-            raise failure("sync", self._path, error) from error
+            raise _unsynced(self._path, error) from error
 
     def forget_cached(self) -> None:
         descriptor = self._writable("forget")
@@ -204,7 +204,7 @@ class LocalMappedFile:
             os.fdatasync(descriptor.fd)
         except OSError as error:
             self._failed = f"an earlier sync failed: {error.strerror}"
-            raise failure("sync", self._path, error) from error
+            raise _unsynced(self._path, error) from error
 
     def resize(self, size: int) -> None:
         descriptor = self._opened("resize")
@@ -260,6 +260,11 @@ def failure(call: str, path: str, error: OSError, *, is_opening: bool = False) -
     elif error.errno in _NO_HANDLE or (is_opening and error.errno == errno.ENOMEM):
         kind = HandlesExhausted
     return kind(f"{call} {path}: {error.strerror} (errno {error.errno})")
+
+
+def _unsynced(path: str, error: OSError) -> DiskFailed:
+    """Not a full disk that gets room again: pages that could not be written may be gone, and a second sync succeed."""
+    return DiskFailed(f"sync {path}: {error.strerror} (errno {error.errno})")
 
 
 def _after(buffers: Buffers, size: int) -> Buffers:

@@ -179,7 +179,8 @@ class DataFolder:
         with self._guard:
             with _cutting_nothing_if(DiskFull, HandlesExhausted):
                 self._checkpoints.lower(name, log.end_after_cut(offset))
-            log.truncate_to(offset)
+            with self._telling_if_half_cut(name):
+                log.truncate_to(offset)
 
     def start_partition_anew(self, name: TopicPartition, log: PartitionLog, offset: Offset) -> None:
         """Drop all that the log holds and let it go on at `offset`. All else is as with `truncate_partition`."""
@@ -190,7 +191,21 @@ class DataFolder:
             # this may be in the file in spite of an error, the old one must not go on.
             with _cutting_nothing_if(DiskFull):
                 self._checkpoints.log_starts.update({name: offset})
-            log.truncate_fully_and_start_at(offset)
+            with self._telling_if_half_cut(name):
+                log.truncate_fully_and_start_at(offset)
+
+    @contextmanager
+    def _telling_if_half_cut(self, name: TopicPartition) -> Iterator[None]:
+        """What a log that may be half cut says of itself is not written down any more.
+
+        Else a round of checkpoints that is under way would write its old recovery point back, and whoever opens it
+        again would take what was cut off for lost.
+        """
+        try:
+            yield
+        except BaseException:
+            self._opened[name] = None
+            raise
 
     def note_run(self, run: UUID) -> None:
         """Write down which run of a cluster's broker uses the folder now."""

@@ -54,11 +54,16 @@ class Network(Protocol):
 
 
 class OwnedFuture(asyncio.Future[Any]):
-    """One that knows whose it is."""
+    """One that knows whose it is, and whether somebody waited for it when it failed."""
 
-    __slots__ = ("process",)
+    __slots__ = ("process", "was_awaited")
 
     process: Process
+    was_awaited: bool
+
+    def set_exception(self, exception: type[BaseException] | BaseException, /) -> None:
+        self.was_awaited = bool(self._callbacks)
+        super().set_exception(exception)
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -310,7 +315,7 @@ def _own_task(
 def _keep_unhandled(loop: asyncio.AbstractEventLoop, about: dict[str, Any]) -> None:
     assert isinstance(loop, SimLoop)
     future = about.get("future")
-    if isinstance(future, OwnedFuture) and future.process.was_killed:
+    if isinstance(future, OwnedFuture) and future.process.was_killed and future.was_awaited:
         # Whoever waited for it was about to hear how it ended, and died before that.
         return
     error = about.get("exception")

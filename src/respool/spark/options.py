@@ -48,6 +48,10 @@ class Options:
     def text(self, name: str, default: str | None = None) -> str | None:
         return self._given[name.lower()].strip() if self.has(name) else default
 
+    def as_given(self, name: str) -> str | None:
+        """With the blanks around it: they may be part of a password."""
+        return self._given[name.lower()] if self.has(name) else None
+
     def choice(self, name: str, choices: Collection[str], default: str) -> str:
         """One of these words, in any case."""
         said = self.text(name, default)

@@ -1,7 +1,7 @@
 """`kafka.security.protocol`, `kafka.ssl.*`, `kafka.sasl.*`: TLS and logins by the names of Kafka's Java client.
 
-Python's own, librdkafka's, are known too (`kafka.ssl.ca.location`, `kafka.sasl.username`). No value of these is ever in
-an error message, and none is passed over: who asks for more safety than there is must know that it is not there.
+Python's own, librdkafka's, are known too (`kafka.ssl.ca.location`, `kafka.sasl.username`). Nothing that may be secret
+is in an error message, and nothing is passed over: who asks for more safety than there is must know that it lacks.
 """
 
 import re
@@ -29,6 +29,11 @@ _CERTIFICATE = (
 _KEY = ("kafka.ssl.keystore.key", "kafka.ssl.key.pem", "kafka.ssl.key.location")
 _TYPES = ("kafka.ssl.truststore.type", "kafka.ssl.keystore.type")
 _VERSIONS = ("kafka.ssl.protocol", "kafka.ssl.enabled.protocols")
+_STORE_PASSWORDS = ("kafka.ssl.truststore.password", "kafka.ssl.keystore.password")
+_PEM_NEEDED = (
+    "PEM is needed: `keytool -importkeystore ... -deststoretype PKCS12` and `openssl pkcs12 -in STORE -out STORE.pem` "
+    "make it"
+)
 _KEY_PASSWORD = "kafka.ssl.key.password"  # noqa: S105 - a name
 _HOST_CHECK = "kafka.ssl.endpoint.identification.algorithm"
 _MECHANISM = ("kafka.sasl.mechanism", "kafka.sasl.mechanisms")
@@ -52,7 +57,7 @@ NAMES = (
 
 # MODULE required name="value" name='value' name=value ;
 _JAAS_ENTRY = re.compile(
-    r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\s+(.*?);\s*", re.DOTALL
+    r"\s*([\w.$]+)\s+(?i:required|requisite|sufficient|optional)\s+(.*?);\s*", re.DOTALL
 )
 _JAAS_OPTION = re.compile(
     r"""\s*(\w+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"';]+)""", re.DOTALL
@@ -84,6 +89,10 @@ def _refuse_others(options: Options, protocol: str) -> None:
         prefix = next((one for one in (_SSL, _SASL) if name.startswith(one)), None)
         if prefix is None and name != "kafka.security.providers":
             continue
+        if name in _STORE_PASSWORDS:
+            raise BadOption(
+                f"{name}: stores with a password of their own are Java's. {_PEM_NEEDED}"
+            )
         if name not in known:
             raise BadOption(
                 f"{name}: this client has TLS 1.2 and 1.3 by OpenSSL, with its own choice of ciphers, and logins by "
@@ -102,14 +111,13 @@ def _tls(options: Options) -> Tls:
         kind = options.text(name, "PEM")
         if kind is not None and kind.upper() != "PEM":
             raise BadOption(
-                f"{name} = {kind!r}: PEM is needed, since there is no Java here that could read another. `keytool "
-                "-importkeystore ... -deststoretype PKCS12` and `openssl pkcs12 -in STORE -out STORE.pem` make it"
+                f"{name} = {kind!r}: there is no Java here that could read it. {_PEM_NEEDED}"
             )
     return Tls(
         authorities=_one_of(options, _AUTHORITIES),
         certificate=_one_of(options, _CERTIFICATE),
         key=_one_of(options, _KEY),
-        key_password=options.text(_KEY_PASSWORD),
+        key_password=options.as_given(_KEY_PASSWORD),
         checks_host=options.choice(_HOST_CHECK, ("https", "none", ""), "https") == "https",
         newest_only=_newest_only(options),
     )
@@ -121,8 +129,8 @@ def _newest_only(options: Options) -> bool:
     wanted = {one.strip() for each in given if each for one in each.split(",")}
     if wanted - {"TLS", "TLSv1.2", "TLSv1.3"}:
         raise BadOption(f"{_VERSIONS[1]}: TLSv1.2 and TLSv1.3 are safe, and all that there is here")
-    enabled = options.text(_VERSIONS[1])
-    return enabled is not None and enabled.strip() == "TLSv1.3"
+    enabled = {one.strip() for one in (options.text(_VERSIONS[1]) or "").split(",")}
+    return enabled == {"TLSv1.3"}
 
 
 def _login(options: Options) -> Login:
@@ -132,7 +140,7 @@ def _login(options: Options) -> Login:
             f"{_MECHANISM[0]} is missing: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (Kafka's default, GSSAPI, is Kerberos, "
             "which this client does not speak)"
         )
-    username, password = options.text(_USERNAME), options.text(_PASSWORD)
+    username, password = options.text(_USERNAME), options.as_given(_PASSWORD)
     if options.has(_JAAS):
         if username is not None or password is not None:
             raise BadOption(f"{_JAAS} and {_USERNAME} contradict each other: give one of them")
@@ -157,10 +165,8 @@ def _read_jaas(text: str, mechanism: str) -> tuple[str | None, str | None]:
         given[found[1]] = _unquoted(found[2])
         at = found.end()
     if given.keys() - {"username", "password"}:
-        others = sorted(given.keys() - {"username", "password"})
-        raise BadOption(
-            f"{_JAAS}: {', '.join(others)} is not known here; username and password are"
-        )
+        # Not which: a quote that is not closed makes names of what is none.
+        raise BadOption(f"{_JAAS}: username and password are all that is known here")
     return given.get("username"), given.get("password")
 
 

@@ -1,7 +1,6 @@
 """The columnar client with brokers that ask for TLS, for a login, or for both."""
 
 import socket
-import time
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -11,7 +10,7 @@ import pytest
 import trustme
 
 import respool
-from respool import Login, Security, Tls
+from respool import Login, Security, Tls, WriteFailed
 from respool.client.arrow.errors import (
     BadArgument,
     BrokerUnreachable,
@@ -80,13 +79,12 @@ def test_a_wrong_password_is_told_at_once(
 ) -> None:
     login = Login(mechanism=mechanism, username=who[0], password=who[1])
     with secured_broker(tmp_path, users=USERS) as gate:
-        began = time.monotonic()
         with pytest.raises(
             LoginRefused, match=f"refuses '{who[0]}' by {mechanism}: no entry"
         ) as told:
             respool.read_table("rides", bootstrap=gate.address, security=Security(login=login))
-        # It is not tried again for a minute, as what may pass is.
-        assert time.monotonic() - began < 30
+        # Not again and again, as what may pass is.
+        assert gate.attempts == 1
         assert who[1] not in str(told.value)
         assert gate.address in str(told.value)
 
@@ -152,7 +150,8 @@ def test_a_broker_that_asks_who_we_are_is_shown_our_certificate(
     with secured_broker(tmp_path, tls=server_side(AUTHORITY, asks_who=True)) as gate:
         security = Security(tls=tls)
         assert respool.read_table("rides", bootstrap=gate.address, security=security).num_rows == 0
-        with pytest.raises(ClientError, match=r"(?i)certificate.required|closed|reset"):
+        # A connection that is reset may swallow what the broker had to say.
+        with pytest.raises(ClientError, match=r"(?i)certificate.required|closed|reset|pipe"):
             respool.read_table(
                 "rides",
                 bootstrap=gate.address,
@@ -227,6 +226,28 @@ def test_what_cannot_be_a_login_is_refused() -> None:
         Login(mechanism="GSSAPI", username="u", password="p")
     with pytest.raises(BadArgument, match="without zero bytes"):
         Login(mechanism="PLAIN", username="u\0root", password="p")
+    assert "PRIVATE" not in repr(Tls(certificate="-----BEGIN PRIVATE KEY-----"))
     assert "hunter2" not in repr(
         Security(login=Login(mechanism="SCRAM-SHA-256", username="u", password="hunter2"))
     )
+
+
+def test_a_producer_whose_broker_is_no_longer_to_be_trusted_says_so(tmp_path: Path) -> None:
+    """It was told as a mistake of the client's own."""
+    login = Login(mechanism="SCRAM-SHA-256", username="etl", password=USERS["etl"])
+    users = dict(USERS)
+    with secured_broker(tmp_path, users=users) as gate:
+        producer = respool.ArrowProducer(
+            gate.address,
+            security=Security(login=login),
+            request_timeout_ms=1_000,
+            delivery_timeout_ms=2_000,
+        )
+        # Metadata is known by now, and the connection that it came by is open.
+        assert producer._cluster.topic("rides")
+        users["etl"] = "changed meanwhile"
+        producer.write(table(10), "rides")
+        with pytest.raises(WriteFailed, match="refuses 'etl' by SCRAM-SHA-256") as told:
+            producer.flush()
+        assert told.value.result.rows_not_in == 10
+        producer.close()

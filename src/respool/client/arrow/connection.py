@@ -29,7 +29,7 @@ from respool.client.arrow.errors import (
     TlsRefused,
     VersionUnsupported,
 )
-from respool.client.arrow.handshake import LoginApi, log_in, sealed
+from respool.client.arrow.handshake import LoginApi, log_in, sealed, words_of_tls
 from respool.client.arrow.security import IN_THE_CLEAR, Security
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.client_codec import (
@@ -158,6 +158,11 @@ class Connection:
         except (LoginRefused, TlsRefused) as error:
             self.close()
             raise type(error)(f"{self._name}: {error}") from error
+        except ConnectionLost as error:
+            self.close()
+            if (words := words_of_tls(error)) is not None:
+                raise TlsRefused(f"{self._name}: {words}") from error
+            raise
         except BaseException:
             self.close()
             raise

@@ -44,11 +44,15 @@ class ProtocolBroken(ConnectionLost):
     """What came is no reply to what was asked; the connection was closed."""
 
 
-class TlsRefused(ClientError):
+class Untrusted(ClientError):
+    """There is no trust between this client and a broker."""
+
+
+class TlsRefused(Untrusted):
     """The broker's certificate is not to be trusted, or it and this client have no way of TLS in common."""
 
 
-class LoginRefused(ClientError):
+class LoginRefused(Untrusted):
     """The broker does not take the login, or could not prove that it is the one it should be."""
 
 

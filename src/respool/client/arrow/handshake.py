@@ -22,7 +22,7 @@ class LoginApi(IntEnum):
 _HANDSHAKE_VERSION = 1
 _AUTHENTICATE_VERSIONS = (0, 2)
 _UNSUPPORTED_MECHANISM = 33
-# A broker that never comes to an end: SCRAM takes three.
+# A broker that never comes to an end: SCRAM takes two.
 _TURNS_MAX = 8
 
 
@@ -38,7 +38,12 @@ def sealed(line: socket.socket, tls: Tls, host: str) -> "TlsLine":
 
     from respool.client.arrow.tls_line import TlsLine
 
-    made = TlsLine(line, tls.context(), host)
+    context = tls.context()
+    try:
+        made = TlsLine(line, context, host)
+    except ValueError as error:
+        # What metadata names may be anything.
+        raise BrokerUnreachable(f"no certificate can be for a host {host!r}") from error
     try:
         made.shake_hands()
     except ssl.SSLEOFError as error:
@@ -53,6 +58,16 @@ def sealed(line: socket.socket, tls: Tls, host: str) -> "TlsLine":
     except ssl.SSLError as error:
         raise TlsRefused(f"no TLS with it: {error.reason or error}") from error
     return made
+
+
+def words_of_tls(error: BaseException) -> str | None:
+    """Why the broker ended TLS, if that is what ended the connection: it does not take our certificate, say."""
+    import ssl
+
+    cause = error.__cause__
+    if not isinstance(cause, ssl.SSLError) or isinstance(cause, ssl.SSLEOFError):
+        return None
+    return f"the broker ended TLS: {cause.reason or cause}"
 
 
 def log_in(connection: "Connection", login: Login) -> None:
@@ -84,7 +99,7 @@ def log_in(connection: "Connection", login: Login) -> None:
         if reply.error_code:
             raise LoginRefused(
                 f"the broker refuses {login.username!r} by {login.mechanism}: "
-                f"{reply.error_message or f'Kafka error {int(reply.error_code)}'}"
+                f"{(reply.error_message or f'Kafka error {int(reply.error_code)}')[:500]}"
             )
         saying = conversation.answer(bytes(reply.auth_bytes))
     raise LoginRefused("the broker does not come to an end with the login")

@@ -4,7 +4,7 @@ import time
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable, ClientClosed, UnknownTopic
+from respool.client.arrow.errors import ClientClosed, ClientError
 from respool.client.arrow.producer_ids import new_identity
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ class Keeper:
         delivery = self._delivery
         try:
             seen = delivery.cluster.refresh(topic)
-        except (UnknownTopic, BrokerUnreachable, BrokerRefused) as error:
+        except ClientClosed:
+            raise
+        except ClientError as error:
             with delivery.changed:
                 delivery.on_no_metadata(topic, str(error))
             return
@@ -78,7 +80,9 @@ class Keeper:
             return
         try:
             identity = new_identity(delivery.cluster)
-        except (BrokerUnreachable, BrokerRefused):
+        except ClientClosed:
+            raise
+        except ClientError:
             return
         with delivery.changed:
             delivery.identity = identity

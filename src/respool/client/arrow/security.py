@@ -8,6 +8,7 @@ made, on the machine that makes it, so renewed certificates are taken up by the 
 
 import logging
 import os
+import platform
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -35,7 +36,7 @@ class Tls:
     # Who may have signed the brokers' certificates; None: whom this machine trusts.
     authorities: str | None = None
     # Ours, with the chain behind it, for brokers that want to know who we are.
-    certificate: str | None = None
+    certificate: str | None = field(default=None, repr=False)
     # None: it is where the certificate is.
     key: str | None = field(default=None, repr=False)
     key_password: str | None = field(default=None, repr=False)
@@ -47,6 +48,8 @@ class Tls:
     def __post_init__(self) -> None:
         if self.key is not None and self.certificate is None:
             raise BadArgument("a key for TLS is given, and no certificate that it belongs to")
+        if self.key_password is not None and self.certificate is None:
+            raise BadArgument("a password for a key is given, and neither key nor certificate")
 
     def context(self) -> "SSLContext":
         """
@@ -60,7 +63,9 @@ class Tls:
             ssl.TLSVersion.TLSv1_3 if self.newest_only else ssl.TLSVersion.TLSv1_2
         )
         context.check_hostname = self.checks_host
-        what = "certificates of authorities"
+        # A renegotiation could come at any time, and Kafka's brokers do without.
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        what = f"certificates of authorities ({_source(self.authorities)})"
         try:
             if self.authorities is None:
                 context.load_default_certs()
@@ -68,7 +73,7 @@ class Tls:
                 context.load_verify_locations(cadata=self.authorities)
             else:
                 context.load_verify_locations(cafile=self.authorities)
-            what = "certificate and key"
+            what = f"certificate ({_source(self.certificate)}) and its key"
             if self.certificate is not None:
                 with ExitStack() as files:
                     certificate = files.enter_context(_as_file(self.certificate))
@@ -76,7 +81,9 @@ class Tls:
                     # Always given: OpenSSL would ask at the terminal for one that is missing.
                     context.load_cert_chain(certificate, key, lambda: self.key_password or "")
         except (OSError, ValueError) as error:
-            raise BadArgument(f"TLS: the {what} cannot be used, PEM is needed: {error}") from error
+            raise BadArgument(
+                f"TLS: the {what} cannot be used on {platform.node()}, PEM is needed: {error}"
+            ) from error
         return context
 
 
@@ -116,6 +123,12 @@ class Security:
 
 
 IN_THE_CLEAR = Security()
+
+
+def _source(pem: str | None) -> str:
+    if pem is None:
+        return "those of this machine"
+    return "given as text" if _PEM in pem else pem
 
 
 @contextmanager

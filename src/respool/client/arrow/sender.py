@@ -80,7 +80,9 @@ class BrokerSender:
             with delivery.changed:
                 delivery.on_impossible(load, Failure(_UNSUPPORTED_VERSION, str(error)))
             return
-        except (BrokerUnreachable, ClientClosed) as error:
+        except ClientError as error:
+            # Also one that is not to be trusted, or our certificates while they are being renewed: another may lead
+            # soon, and when the time is over this is what is told.
             with delivery.changed:
                 delivery.on_lost(load, str(error), was_sent=False)
             return

@@ -41,7 +41,8 @@ class TlsLine:
                 self._take_in()
             except ssl.SSLError:
                 # The broker is told why, if it still listens.
-                self._send_sealed()
+                with suppress(OSError):
+                    self._send_sealed()
                 raise
             else:
                 self._send_sealed()
@@ -50,7 +51,8 @@ class TlsLine:
     @property
     def has_pending(self) -> bool:
         """Whether there are bytes that the socket does not know of any more."""
-        return self._tls.pending() > 0 or self._incoming.pending > 0
+        with self._sealing:
+            return self._tls.pending() > 0 or self._incoming.pending > 0
 
     def recv_into(self, target: memoryview) -> int:
         """How many bytes have come; 0 at the end."""
@@ -69,9 +71,10 @@ class TlsLine:
             with self._sealing:
                 for view in views:
                     piece = view[: CHUNK_BYTES - taken]
-                    if piece.nbytes:
-                        taken += self._tls.write(piece)
-                    if taken >= CHUNK_BYTES:
+                    written = self._tls.write(piece) if piece.nbytes else 0
+                    taken += written
+                    # What comes after it may only follow all of it.
+                    if written < view.nbytes:
                         break
             self._send_what_is_sealed()
         return taken

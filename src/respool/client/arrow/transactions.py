@@ -30,7 +30,6 @@ from respool.client.arrow.produce_errors import FENCED_CODES
 from respool.client.arrow.produce_request import IMPLICIT_ADD_VERSION
 from respool.client.arrow.producer_ids import NO_PRODUCER, take_id
 from respool.client.arrow.write_errors import (
-    TransactionError,
     TransactionFenced,
     TransactionUncertain,
     WrongState,
@@ -134,7 +133,7 @@ class Transactions:
         if self.is_open:
             try:
                 self.abort()
-            except (TransactionError, BrokerUnreachable, BrokerRefused):
+            except ClientError:
                 # Then its timeout will.
                 return
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable
+from respool.client.arrow.errors import BrokerUnreachable, ClientError, Untrusted
 from respool.spark.options import Options
 from respool.spark.sink.columns import SinkColumns
 from respool.spark.sink.effects import Outcome
@@ -102,7 +102,7 @@ class BatchWriter(DataSourceArrowWriter):
             for share in shares:
                 try:
                     outcome = end(cluster, share.transaction, is_commit=True)
-                except BrokerUnreachable:
+                except (BrokerUnreachable, Untrusted):
                     in_doubt.append(share.task)
                 else:
                     lost += [] if outcome is Outcome.DONE else [share.task]
@@ -143,7 +143,7 @@ class BatchWriter(DataSourceArrowWriter):
         """Attempts that lost a race. All is in, so that nothing that fails here may fail the job."""
         try:
             self._end_others(cluster, shares, is_thorough=False)
-        except (BrokerRefused, BrokerUnreachable) as error:
+        except ClientError as error:
             _log.warning(
                 "all rows are in; a task that lost a race may hold readers back for %d ms: %s",
                 self._options.transaction_timeout_ms,

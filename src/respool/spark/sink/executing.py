@@ -9,7 +9,12 @@ from typing import Any, TypeVar
 
 from respool.client.arrow.cluster import Cluster, refused
 from respool.client.arrow.coordinator import Coordinator
-from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable, UnknownTopic
+from respool.client.arrow.errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    UnknownTopic,
+    Untrusted,
+)
 from respool.client.arrow.prepared import (
     ID_UNKNOWN,
     Found,
@@ -176,7 +181,7 @@ def transactional_ids(
         for broker in cluster.brokers:
             try:
                 names |= _listed(cluster, broker, states)
-            except BrokerUnreachable:
+            except (BrokerUnreachable, Untrusted):
                 if is_all:
                     raise
             except BrokerRefused as error:

@@ -125,6 +125,8 @@ def write_prepared(
             seen.add(topic, batch, columns)
             _write(producer, topic, batch, columns)
         prepared, _ = producer.prepare()
+    # It is full of cycles, and what is there when all is frozen stays.
+    del producer
     settle()
     return Share(
         task=task,
@@ -142,6 +144,7 @@ def write_plainly(
         for topic, batch in by_topic(batches, options, columns):
             rows += _write(producer, topic, batch, columns)
         producer.flush()
+    del producer
     settle()
     return rows
 

@@ -69,7 +69,8 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return _of_numbers(kind, _numbers(column, np.int8).astype(np.int32))
 
 
-@lru_cache(maxsize=4)
+# A worker reads one topic for long, and with a long name this takes 25 MB.
+@lru_cache(maxsize=1)
 def _repeated(text: str, rows: int) -> pa.Array:
     data = text.encode()
     ends = np.arange(rows + 1, dtype=np.int32) * len(data)
