@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from respool.client.arrow.errors import ClientError
+from respool.client.arrow.errors import ClientError, LoginRefused, TlsRefused
 from respool.spark.sink.batch_writer import BatchWriteIncomplete, BatchWriter
 from respool.spark.sink.errors import NotSupported, Superseded
 from respool.spark.sink.names import job_transactional_id
@@ -118,6 +118,36 @@ def test_a_frame_that_is_in_does_not_fail_though_its_end_cannot_be_marked(
         assert fault.struck
     assert frame.values() == BOTH
     assert "all rows are in" in caplog.text
+
+
+def test_a_frame_that_is_in_does_not_fail_though_a_broker_is_no_longer_to_be_trusted(
+    frame: Frame, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise TlsRefused("the certificate is not to be trusted: it has expired")
+
+    monkeypatch.setattr("respool.spark.sink.job.end_job", refuse)
+    frame.writer.commit(frame.messages)
+    assert frame.values() == BOTH
+    assert "it has expired" in caplog.text
+
+
+def test_a_commit_to_a_broker_that_is_no_longer_to_be_trusted_is_in_doubt(
+    frame: Frame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been done before the trust was lost: what is in is told, and the rest tried again."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise LoginRefused("the password was changed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("respool.spark.sink.executing.end", refuse)
+        with pytest.raises(
+            BatchWriteIncomplete, match=r"no answer came for those of tasks \[0, 1\]"
+        ):
+            frame.writer.commit(frame.messages)
+    frame.writer.abort(frame.messages)
+    assert frame.values() == []
 
 
 def test_a_commit_that_got_no_answer_for_a_part_says_so_and_is_brought_to_its_end(
