@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from respool.drivers.disk import LocalDisk
-from respool.drivers.disk_files import READ_AHEAD_BYTES, READ_AHEAD_FROM_BYTES, LocalLogFile
+from respool.drivers.disk_files import READ_AHEAD_FROM_BYTES, LocalLogFile
+from respool.drivers.read_ahead import READ_AHEAD_BYTES
 from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted
 from respool.ports.disk import NotCached
 
@@ -550,4 +551,5 @@ def test_it_is_read_ahead_again_before_a_reader_comes_to_the_end_of_it(
     file.read(0, step)
     for number in range(1, 9):
         file.read(number * step, step, cached_only=True)
+    file._ahead.settle()
     assert [position // step for position, _ in hints] == [1, 4, 7]

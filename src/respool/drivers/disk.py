@@ -19,6 +19,7 @@ from respool.drivers.disk_files import (
     sync_folder,
     write_all,
 )
+from respool.drivers.read_ahead import ReadAhead
 from respool.model.errors import DiskFailed
 from respool.ports.disk import names_of
 
@@ -33,6 +34,7 @@ class LocalDisk:
         # Absolute, so that nobody who changes the working folder moves our files.
         self._root = os.path.abspath(root)
         self._cached_reads = CachedReads()
+        self._ahead = ReadAhead()
         try:
             os.makedirs(self._root, mode=FOLDER_MODE, exist_ok=True)
         except OSError as error:
@@ -44,7 +46,9 @@ class LocalDisk:
             size = os.fstat(descriptor.fd).st_size
         except OSError as error:
             raise failure("open", path, error, is_opening=True) from error
-        return LocalLogFile(path, descriptor, size, self._cached_reads)
+        return LocalLogFile(
+            path, descriptor, size, cached_reads=self._cached_reads, ahead=self._ahead
+        )
 
     def map_file(self, path: str, size: int | None) -> LocalMappedFile:
         existed = self.exists(path)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from respool.drivers.allocator import uncleared
+from respool.drivers.read_ahead import READ_AHEAD_BYTES, ReadAhead, read_ahead
 from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted, StorageError
 from respool.ports.disk import NotCached
 
@@ -17,9 +18,8 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_HANDLE = frozenset({errno.EMFILE, errno.ENFILE})
 _NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
-# Who reads so much from the disk at once reads on: so much behind it is brought into memory meanwhile.
+# Who reads so much from the disk at once reads on: what is behind it is brought into memory meanwhile.
 READ_AHEAD_FROM_BYTES = 256 * 1024
-READ_AHEAD_BYTES = 4 * 1024 * 1024
 # How many buffers one system call takes.
 _BUFFERS_MAX: int = os.sysconf("SC_IOV_MAX")
 
@@ -55,13 +55,20 @@ class LocalLogFile:
     """A `ports.disk.LogFile`. One thread appends and truncates; any may read and sync."""
 
     def __init__(
-        self, path: str, descriptor: Descriptor, size: int, cached_reads: CachedReads
+        self,
+        path: str,
+        descriptor: Descriptor,
+        size: int,
+        *,
+        cached_reads: CachedReads,
+        ahead: ReadAhead,
     ) -> None:
         self._path = path
         self._descriptor: Descriptor | None = descriptor
         # Readers see nothing beyond it, so never a batch that is half written.
         self._size = size
         self._cached_reads = cached_reads
+        self._ahead = ahead
         # Why nothing more may be written: the bytes on the disk are not known to be those that were appended.
         self._failed = ""
         # Somebody reads what is not in memory, and it was read ahead for them up to here; 0: nobody does.
@@ -99,10 +106,13 @@ class LocalLogFile:
             if cached_only and self._cached_reads.supported:
                 data = self._read_cached(descriptor, position, wanted)
                 if position < self._ahead_to < end + READ_AHEAD_BYTES // 2:
-                    self._read_ahead(descriptor, end)
+                    # This may be the event loop, which has no time to wait.
+                    self._ahead.ask(descriptor, end)
+                    self._ahead_to = end + READ_AHEAD_BYTES
                 return data
             if wanted >= READ_AHEAD_FROM_BYTES:
-                self._read_ahead(descriptor, end)
+                read_ahead(descriptor.fd, end)
+                self._ahead_to = end + READ_AHEAD_BYTES
             return _read_all(descriptor.fd, position, wanted)
         except OSError as error:
             raise failure("read", self._path, error) from error
@@ -133,12 +143,6 @@ class LocalLogFile:
 
     def close(self) -> None:
         self._descriptor = None
-
-    def _read_ahead(self, descriptor: Descriptor, position: int) -> None:
-        """Have the disk bring what follows into memory, and do not wait for it."""
-        with suppress(OSError, AttributeError):
-            os.posix_fadvise(descriptor.fd, position, READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
-            self._ahead_to = position + READ_AHEAD_BYTES
 
     def _writable(self, call: str) -> Descriptor:
         descriptor = self._descriptor
