@@ -25,6 +25,12 @@ def test_time_moves_by_what_it_is_told_and_never_back(broker: Broker) -> None:
     assert broker.clock.now > datetime.now(UTC) + timedelta(days=1)
 
 
+@pytest.mark.parametrize("by", ["7d", 7])
+def test_how_to_say_how_much_time_is_told(broker: Broker, by: object) -> None:
+    with pytest.raises(TypeError, match=r"advance\(days=7\)"):
+        broker.clock.advance(by)  # type: ignore[arg-type]
+
+
 def test_what_retention_deletes_is_gone_when_the_time_has_moved(broker: Broker) -> None:
     broker.create_topic("rides", retention_ms=7 * DAY_MS)
     client = producer(broker)

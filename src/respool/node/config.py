@@ -56,10 +56,12 @@ def load_settings(
     file: str | os.PathLike[str] | None,
     environ: Mapping[str, str],
     flags: Mapping[str, object],
+    flags_from: str = "command line",
 ) -> Settings:
     """Read all three places and return the settings they make together.
 
-    A flag is named like a setting, or `topic.<Kafka's name>`; None means that it was not given.
+    A flag is named like a setting, or `topic.<Kafka's name>`; None means that it was not given. `flags_from` is what
+    whoever gave them knows them by.
 
     Raises:
         SettingsError: a name is unknown, a value cannot be, or values contradict each other.
@@ -67,7 +69,11 @@ def load_settings(
     values: dict[str, Any] = {}
     topic: dict[str, str] = {}
     sources: dict[str, str] = {}
-    for name, value, source in [*_from_file(file), *_from_environ(environ), *_from_flags(flags)]:
+    for name, value, source in [
+        *_from_file(file),
+        *_from_environ(environ),
+        *_from_flags(flags, flags_from),
+    ]:
         if name.startswith("topic."):
             topic[name.removeprefix("topic.")] = _topic_value(name, value, source)
         elif name in _NAMES:
@@ -156,11 +162,11 @@ def _from_environ(environ: Mapping[str, str]) -> Iterator[Found]:
         yield name, environ[variable], f"environment variable {variable}"
 
 
-def _from_flags(flags: Mapping[str, object]) -> Iterator[Found]:
+def _from_flags(flags: Mapping[str, object], place: str) -> Iterator[Found]:
     for name, value in flags.items():
         if value is None:
             continue
-        source = f"command line: {name}"
+        source = f"{place}: {name}"
         if name == "topic" and isinstance(value, Mapping):
             for inner, text in _flatten(value):
                 yield f"topic.{inner}", text, f"{source}.{inner}"

@@ -26,8 +26,13 @@ class BrokerClock:
         """Let so much time pass for the broker at once, and return when it has done what became due.
 
         Raises:
+            TypeError: `by` is not a timedelta; for a number, say of what: advance(days=7).
             ValueError: time does not go back.
         """
+        if by is not None and not isinstance(by, timedelta):
+            raise TypeError(
+                f"advance({by!r}): a timedelta is needed, or say of what: advance(days=7)"
+            )
         by = (by or timedelta()) + timedelta(
             weeks=weeks,
             days=days,

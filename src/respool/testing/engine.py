@@ -205,7 +205,9 @@ class Engine:
             handle=self._faults.handle,
         )
         try:
-            settings = load_settings(file=None, environ={}, flags=flags)
+            settings = load_settings(
+                file=None, environ={}, flags=flags, flags_from="Broker(settings=...)"
+            )
             self._serving = self._loop.create_task(
                 serve(settings, self._asked_to_stop, on_serving=on_serving, drivers=drivers)
             )
