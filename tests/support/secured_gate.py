@@ -8,6 +8,7 @@ import base64
 import hashlib
 import hmac
 import os
+import socket
 import ssl
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -71,6 +72,8 @@ class SecuredGate:
         self._mechanisms = mechanisms
         self._knows_password = knows_password
         self.target: tuple[str, int] | None = None
+        # All connections there were, with their sockets: TLS forgets its own.
+        self._open: list[tuple[asyncio.StreamWriter, socket.socket]] = []
         self.attempts = 0
         self.logins: list[str] = []
         self.passwords_seen: list[str] = []
@@ -102,16 +105,26 @@ class SecuredGate:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _end(self) -> None:
+        """Nothing is left open: what the collector closes later would be told of in somebody else's test."""
         self._server.close()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        for writer, _ in self._open:
+            writer.transport.abort()
+        while any(line.fileno() != -1 for _, line in self._open):
+            await asyncio.sleep(0.001)
+
+    def _note(self, writer: asyncio.StreamWriter) -> None:
+        self._open.append((writer, writer.get_extra_info("socket")))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            self._note(writer)
             assert self.target is not None
             broker = await asyncio.open_connection(*self.target)
+            self._note(broker[1])
             try:
                 if self._users is None or await self._let_in(reader, writer, *broker):
                     await asyncio.gather(_pass_on(reader, broker[1]), _pass_on(broker[0], writer))
