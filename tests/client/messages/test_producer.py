@@ -144,7 +144,8 @@ def test_an_error_in_the_block_is_seen_and_not_what_closing_found(
 def test_what_is_not_confirmed_in_time_is_counted(tmp_path_factory: pytest.TempPathFactory) -> None:
     with BrokerProcess(tmp_path_factory.mktemp("gone") / "data") as broker:
         topic = Topics(broker.address).new("gone")
-        producer = respool.Producer(broker.address, settings={"delivery.timeout.ms": 1_000})
+        # Long enough for a busy machine: none of it may be given up before `flush` has looked.
+        producer = respool.Producer(broker.address, settings={"delivery.timeout.ms": 5_000})
         producer.send_and_wait(topic, b"")
         broker.kill()
         producer.send(topic, b"1")
