@@ -9,7 +9,6 @@ thread at a time. When commits happen:
     exactly-once    never here: the producer's transaction does it
 """
 
-import math
 import threading
 import time
 from collections import deque
@@ -18,22 +17,20 @@ from contextlib import suppress
 from typing import Any
 
 from respool.client.messages import library, rewind
+from respool.client.messages.arrivals import Arrivals
 from respool.client.messages.errors import (
     ClientError,
     CommitFailed,
-    Fenced,
     OutsideRetention,
     ReceiveFailed,
-    UnknownTopic,
 )
-from respool.client.messages.library import KafkaException, TopicPartition, log
-from respool.client.messages.message import Message, Place, as_datetime
+from respool.client.messages.group_commits import GroupCommits, commit_failed
+from respool.client.messages.library import KafkaException, log
+from respool.client.messages.message import Message, Place
 from respool.client.messages.position import Positions
-from respool.client.messages.progress import Progress
 
 # librdkafka is left so often while nothing comes, to hear Ctrl-C and `stop`.
 _SLICE_SECONDS = 0.25
-_BEGIN_AGAIN_SECONDS = 1.0
 
 
 class GroupReader:
@@ -51,31 +48,27 @@ class GroupReader:
         self._delivery = delivery
         self._start = start
         self._commits_by_itself = commits_by_itself
-        self._commit_every_s = commit_every_ms / 1000
         self._messages_at_once = messages_at_once
         self._is_incremental = _is_incremental(settings)
         # Taken from librdkafka and not yet handed over.
         self._buffer: deque[Message] = deque()
-        self._progress = Progress()
-        self._committed_at = time.monotonic()
         self._assigned: set[Place] = set()
         # The group has given out shares, if only an empty one for this member.
         self.has_joined = False
-        # Places for which librdkafka knows no offset to begin at: nothing was committed, or it has been deleted.
-        self._unplaced: set[Place] = set()
         # Messages here were deleted before they were read; until somebody rewinds, every `take` says so.
         self._lost: dict[Place, ClientError] = {}
         # A rewind for whatever is assigned next.
         self._pending: rewind.Wish | None = None
-        self._trouble: ClientError | None = None
         self.stopping = threading.Event()
         # Nobody waits any more for what `prepare` waits for.
         self.is_given_up = False
-        # When the place where a new group began is to be written down again.
-        self._write_beginning_at = math.inf
         self.kafka: Any = library.make(
-            library.KafkaConsumer, {**settings, "on_commit": self._on_commit}
+            library.KafkaConsumer,
+            {**settings, "on_commit": self._on_commit},
         )
+        self._commits = GroupCommits(self.kafka, every_ms=commit_every_ms)
+        self._progress = self._commits.progress
+        self._arrivals = Arrivals(self.kafka)
         self._positions = Positions(self.kafka, is_incremental=self._is_incremental)
         bootstrap = str(settings["bootstrap.servers"])
         try:
@@ -110,12 +103,11 @@ class GroupReader:
     def prepare(self, count: int, wait_s: float) -> None:
         """What was handed over before is done; have messages at hand, if any come in time."""
         self.is_given_up = False
-        if time.monotonic() >= self._write_beginning_at:
-            self._write_beginning()
+        self._commits.begin_again_if_due()
         if self._commits_by_itself:
             self._progress.on_done()
             if self._is_commit_due():
-                self._commit_done()
+                self._commits.write_done()
         if not self._buffer:
             self._fill(wait_s, max(count, self._messages_at_once))
 
@@ -131,7 +123,9 @@ class GroupReader:
         while not self._buffer:
             self._raise_trouble()
             left = deadline - time.monotonic()
-            batch = self._receive(max(0.0, min(left, _SLICE_SECONDS)), count)
+            came = self._arrivals.take(max(0.0, min(left, _SLICE_SECONDS)), count)
+            # Whose partition was taken away meanwhile is another's to read.
+            batch = [one for one in came if one.place in self._assigned]
             try:
                 self._buffer.extend(self._settle(batch))
             except ClientError:
@@ -145,7 +139,7 @@ class GroupReader:
 
     def _settle(self, batch: list[Message]) -> list[Message]:
         """What may be handed over of what came, after what came with it has been seen to."""
-        if self._unplaced:
+        if self._arrivals.unplaced:
             self._place()
         if self._pending is not None and self._assigned:
             batch = self._apply_pending(batch)
@@ -153,64 +147,19 @@ class GroupReader:
             batch = self._committed_first(batch)
         return batch
 
-    def _receive(self, wait_s: float, count: int) -> list[Message]:
-        """What librdkafka has, and no wait for more than the first. Its callbacks run in here."""
-        try:
-            found = self.kafka.consume(1, wait_s)
-            if found and count > 1:
-                found += self.kafka.consume(count - 1, 0)
-        except KafkaException as error:
-            raise ReceiveFailed(f"messages cannot be read: {library.reason(error)}") from error
-        made = [_message(one) for one in found if one.error() is None or self._on_error(one)]
-        # Whose partition was taken away meanwhile is another's to read.
-        return [one for one in made if one.place in self._assigned]
-
-    def _on_error(self, found: Any) -> bool:
-        """Never a message. What passes by itself is logged, what does not is raised by the next `take`."""
-        error = found.error()
-        code = error.code()
-        if code == library.PARTITION_EOF:
-            return False
-        if code == library.OFFSET_GONE:
-            self._unplaced.add((found.topic(), found.partition()))
-            return False
-        cause = KafkaException(error)
-        if code == library.MAX_POLL_EXCEEDED:
-            log.warning(
-                "no message was asked for within max.poll.interval.ms, so the group has given this consumer's"
-                " partitions to others; what was in hand will come again there. Handle messages faster, or raise it"
-            )
-        elif library.is_fencing(error):
-            self._trouble = library.fenced("a consumer cannot go on", cause)
-        elif code in library.UNKNOWN_TOPIC:
-            self._trouble = UnknownTopic(found.topic() or "?")
-        elif code in library.PASSING | library.REBALANCED and not error.fatal():
-            log.info("%s", library.reason(cause))
-        else:
-            self._trouble = ReceiveFailed(
-                f"messages cannot be read: {library.reason(cause)}. What was committed is kept; start again from there"
-            )
-        if self._trouble is not None:
-            self._trouble.__cause__ = cause
-        return False
-
     def _raise_trouble(self) -> None:
-        if self._trouble is not None:
-            trouble = self._trouble
-            if not isinstance(trouble, Fenced):
-                self._trouble = None
-            raise trouble
+        self._arrivals.raise_trouble()
         for error in self._lost.values():
             raise error
 
     def _committed_first(self, batch: list[Message]) -> list[Message]:
         """At most once: what cannot be committed is not handed over, but read again."""
         try:
-            self._commit({one.place: one.offset + 1 for one in batch})
+            self._commits.write({one.place: one.offset + 1 for one in batch})
         except KafkaException as error:
             code = error.args[0].code()
             if code not in library.PASSING | library.REBALANCED:
-                raise self._commit_failed(error) from error
+                raise commit_failed(error) from error
             log.info("nothing is handed over before it is committed: %s", library.reason(error))
             # In a group whose members give up everything to be dealt anew, that is about to happen.
             if code not in library.REBALANCED or self._is_incremental:
@@ -236,42 +185,15 @@ class GroupReader:
                 " where this message comes again"
             )
         try:
-            self._commit(self._progress.to_commit())
+            self._commits.write(self._progress.to_commit())
         except KafkaException as error:
-            raise self._commit_failed(error) from error
+            raise commit_failed(error) from error
 
     def _is_commit_due(self) -> bool:
-        return (
-            self._commits_by_itself
-            and time.monotonic() - self._committed_at >= self._commit_every_s
-        )
+        return self._commits_by_itself and self._commits.is_due
 
-    def _commit_done(self) -> None:
-        """As far as that is possible now; what is not is tried again."""
-        self._committed_at = time.monotonic()
-        try:
-            self._commit(self._progress.to_commit())
-        except KafkaException as error:
-            if error.args[0].code() not in library.PASSING | library.REBALANCED:
-                raise self._commit_failed(error) from error
-            log.info("a commit is tried again later: %s", library.reason(error))
-
-    def _commit(self, offsets: Mapping[Place, int]) -> None:
-        """Raises KafkaException: of some or all of it, nobody knows whether it is committed."""
-        if not offsets:
-            return
-        for told in self.kafka.commit(offsets=_as_wish(offsets), asynchronous=False):
-            if told.error is not None:
-                raise KafkaException(told.error)
-        self._progress.on_committed(offsets)
-
-    def _commit_failed(self, error: Any) -> ClientError:
-        if library.is_fencing(error.args[0]):
-            return library.fenced("a consumer cannot commit", error)
-        return CommitFailed(
-            f"the group's place was not written down: {library.reason(error)}. What was read since the last commit"
-            " may come again"
-        )
+    def _on_commit(self, error: Any, partitions: list[Any]) -> None:
+        self._commits.on_told(error, partitions)
 
     # -- partitions come and go
 
@@ -283,7 +205,7 @@ class GroupReader:
         places = _places(partitions)
         leaving = self._to_commit_when_leaving(places)
         try:
-            self._commit(leaving)
+            self._commits.write(leaving)
         except KafkaException as error:
             log.info("partitions are given up without a commit: %s", library.reason(error))
         self._forget(places)
@@ -301,7 +223,7 @@ class GroupReader:
 
     def _forget(self, places: set[Place]) -> None:
         self._assigned -= places
-        self._unplaced -= places
+        self._arrivals.unplaced -= places
         for place in places:
             self._lost.pop(place, None)
         self._progress.forget(places)
@@ -340,10 +262,10 @@ class GroupReader:
         """To other offsets, and have the group know: whoever has the partition next goes on from there."""
         self._go_to(targets)
         try:
-            self._commit(targets)
+            self._commits.write(targets)
         except KafkaException as error:
             if error.args[0].code() not in library.REBALANCED:
-                raise self._commit_failed(error) from error
+                raise commit_failed(error) from error
             # It is being dealt anew this moment; what comes back to us is moved then.
             self._pending = rewind.Wish(
                 places={(topic, number): offset for (topic, number), offset in targets.items()},
@@ -363,7 +285,8 @@ class GroupReader:
 
     def _place(self) -> None:
         """Begin where a new group begins; or say that what the group wants to read has been deleted."""
-        told, self._unplaced = self._unplaced & self._assigned, set()
+        told = self._arrivals.unplaced & self._assigned
+        self._arrivals.unplaced.clear()
         if not told:
             return
         new: dict[Place, int] = {}
@@ -383,46 +306,15 @@ class GroupReader:
         except KafkaException as error:
             # Nobody answers now: asked again with the next `take`.
             log.info("where to begin is asked again later: %s", library.reason(error))
-            self._unplaced |= told
+            self._arrivals.unplaced |= told
             return
         self._positions.go_to(again, assigned=self._assigned)
         if new and self._delivery == "at-least-once":
-            self._begin(new)
+            self._go_to(new)
+            self._commits.begin(new)
         elif new:
             # The others' places must not be overtaken by this one.
             self._move(new)
-
-    def _begin(self, targets: Mapping[Place, int]) -> None:
-        """A new group's first offsets. They are written down, and nobody waits for it.
-
-        While the group is dealt anew, brokers answer a member's commit after its joining, and that when all others have
-        joined: who waited here would wait for the slowest of them.
-        """
-        self._go_to(targets)
-        self._progress.on_begun(targets)
-        self._write_beginning()
-
-    def _write_beginning(self) -> None:
-        begun = self._progress.begun
-        self._write_beginning_at = math.inf
-        if begun:
-            try:
-                self.kafka.commit(offsets=_as_wish(begun), asynchronous=True)
-            except KafkaException as error:
-                self._beginning_not_written(error)
-
-    def _on_commit(self, error: Any, partitions: list[Any]) -> None:
-        """What became of a commit that nobody waited for."""
-        for one in partitions:
-            place, failure = (one.topic, one.partition), error or one.error
-            if failure is None:
-                self._progress.on_committed({place: one.offset})
-            elif place in self._progress.begun:
-                self._beginning_not_written(failure)
-
-    def _beginning_not_written(self, why: object) -> None:
-        log.info("where the group begins is written down later: %s", why)
-        self._write_beginning_at = time.monotonic() + _BEGIN_AGAIN_SECONDS
 
     def _apply_pending(self, batch: list[Message]) -> list[Message]:
         wish, self._pending = self._pending, None
@@ -443,12 +335,12 @@ class GroupReader:
         if is_done and self._commits_by_itself:
             self._progress.on_done()
         try:
-            self._commit(self._to_commit_when_leaving(self._assigned))
+            self._commits.write(self._to_commit_when_leaving(self._assigned))
         except KafkaException as error:
             if error.args[0].code() in library.REBALANCED:
                 log.info("closed without a commit: %s", library.reason(error))
             else:
-                raise self._commit_failed(error) from error
+                raise commit_failed(error) from error
         finally:
             # Leaving calls back for what is given up, with nothing left to commit.
             self._drop(self._assigned)
@@ -460,10 +352,6 @@ def _is_incremental(settings: Mapping[str, object]) -> bool:
     return "cooperative" in str(settings.get("partition.assignment.strategy", "")) or (
         settings.get("group.protocol") == "consumer"
     )
-
-
-def _as_wish(offsets: Mapping[Place, int]) -> list[Any]:
-    return [TopicPartition(*place, offset) for place, offset in offsets.items()]
 
 
 def _places(partitions: Iterable[Any]) -> set[Place]:
@@ -485,18 +373,4 @@ def _deleted(place: Place, offset: int, low: int, high: int) -> OutsideRetention
         partition=place[1],
         offset=offset,
         first_offset=low,
-    )
-
-
-def _message(found: Any) -> Message:
-    kind, timestamp_ms = found.timestamp()
-    headers = found.headers()
-    return Message(
-        topic=found.topic(),
-        partition=found.partition(),
-        offset=found.offset(),
-        timestamp=as_datetime(timestamp_ms) if kind and timestamp_ms >= 0 else None,
-        key=found.key(),
-        value=found.value(),
-        headers=tuple(headers) if headers else (),
     )

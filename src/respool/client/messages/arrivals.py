@@ -1,0 +1,89 @@
+"""What librdkafka hands a member of a group: messages, and word of trouble among them."""
+
+from typing import Any
+
+from respool.client.messages import library
+from respool.client.messages.errors import ClientError, Fenced, ReceiveFailed, UnknownTopic
+from respool.client.messages.library import KafkaException, log
+from respool.client.messages.message import Message, Place, as_datetime
+
+
+class Arrivals:
+    def __init__(self, kafka: Any) -> None:
+        self._kafka = kafka
+        self._trouble: ClientError | None = None
+        # Places for which librdkafka knows no offset to begin at: nothing was committed, or it has been deleted.
+        self.unplaced: set[Place] = set()
+
+    def take(self, wait_s: float, count: int) -> list[Message]:
+        """What is there, and no wait for more than the first. The library's callbacks run in here.
+
+        Raises:
+            ReceiveFailed: nothing can be read.
+        """
+        try:
+            found = self._kafka.consume(1, wait_s)
+            if found and count > 1:
+                found += self._kafka.consume(count - 1, 0)
+        except KafkaException as error:
+            raise ReceiveFailed(f"messages cannot be read: {library.reason(error)}") from error
+        messages = []
+        for one in found:
+            if one.error() is None:
+                messages.append(_message(one))
+            else:
+                self._on_error(one)
+        return messages
+
+    def raise_trouble(self) -> None:
+        """
+        Raises:
+            ClientError: something came that does not pass by itself. Once, unless another has taken our place.
+        """
+        if self._trouble is not None:
+            trouble = self._trouble
+            if not isinstance(trouble, Fenced):
+                self._trouble = None
+            raise trouble
+
+    def _on_error(self, found: Any) -> None:
+        """What passes by itself is logged; what does not is kept for `raise_trouble`."""
+        error = found.error()
+        code = error.code()
+        if code == library.PARTITION_EOF:
+            return
+        if code == library.OFFSET_GONE:
+            self.unplaced.add((found.topic(), found.partition()))
+            return
+        cause = KafkaException(error)
+        if code == library.MAX_POLL_EXCEEDED:
+            log.warning(
+                "no message was asked for within max.poll.interval.ms, so the group has given this consumer's"
+                " partitions to others; what was in hand will come again there. Handle messages faster, or raise it"
+            )
+        elif library.is_fencing(error):
+            self._trouble = library.fenced("a consumer cannot go on", cause)
+        elif code in library.UNKNOWN_TOPIC:
+            self._trouble = UnknownTopic(found.topic() or "?")
+        elif code in library.PASSING | library.REBALANCED and not error.fatal():
+            log.info("%s", library.reason(cause))
+        else:
+            self._trouble = ReceiveFailed(
+                f"messages cannot be read: {library.reason(cause)}. What was committed is kept; start again from there"
+            )
+        if self._trouble is not None:
+            self._trouble.__cause__ = cause
+
+
+def _message(found: Any) -> Message:
+    kind, timestamp_ms = found.timestamp()
+    headers = found.headers()
+    return Message(
+        topic=found.topic(),
+        partition=found.partition(),
+        offset=found.offset(),
+        timestamp=as_datetime(timestamp_ms) if kind and timestamp_ms >= 0 else None,
+        key=found.key(),
+        value=found.value(),
+        headers=tuple(headers) if headers else (),
+    )
