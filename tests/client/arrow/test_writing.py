@@ -251,7 +251,7 @@ def test_a_topic_that_has_grown_is_noticed(
         topics.grow(topic, partitions=2)
         producer.write(numbers(4), topic)
         assert producer.flush().partitions.keys() == {(topic, 0)}
-        monkeypatch.setattr("respool.client.arrow.producer.METADATA_SECONDS_MAX", 0.0)
+        monkeypatch.setattr("respool.client.arrow.destinations.METADATA_SECONDS_MAX", 0.0)
         producer.write(numbers(4), topic)
         assert producer.flush().partitions.keys() == {(topic, 0), (topic, 1)}
 

@@ -7,24 +7,21 @@ write()   columns ─► sizes ─► routes ─► cuts ─► encoded batches 
 What is buffered is bounded (`buffer_bytes`): `write` waits when brokers are slower than the caller.
 """
 
-import random
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from respool.client.arrow.cluster import DEFAULT_BOOTSTRAP, Cluster
 from respool.client.arrow.delivery import ACKS_ALL, Delivery, DeliverySettings
+from respool.client.arrow.destinations import Destination, Destinations
 from respool.client.arrow.errors import BadArgument, ClientClosed
 from respool.client.arrow.gathering import Gathering, Routed
 from respool.client.arrow.home_lock import HomeLock
 from respool.client.arrow.lane import IN_FLIGHT_MAX
-from respool.client.arrow.packing import Packer, row_sizes
+from respool.client.arrow.packing import Packer
 from respool.client.arrow.prepared import PreparedTransaction
 from respool.client.arrow.producer_ids import new_identity
 from respool.client.arrow.producer_settings import (
@@ -36,24 +33,18 @@ from respool.client.arrow.producer_settings import (
     codec_of,
     level_of,
 )
-from respool.client.arrow.routing import Partitioner, Router
+from respool.client.arrow.routing import Partitioner
 from respool.client.arrow.security import IN_THE_CLEAR, Security
-from respool.client.arrow.topic_limits import batch_bytes_max
-from respool.client.arrow.topic_map import TopicMap
 from respool.client.arrow.transactions import Transactions
 from respool.client.arrow.write_columns import Columns, Named, batches_of
-from respool.client.arrow.write_errors import RecordTooLarge, WriteFailed
+from respool.client.arrow.write_errors import WriteFailed
 from respool.client.arrow.write_result import WriteResult
-from respool.columnar.row_buffers import RowBuffers
-from respool.records.batch import HEADER_BYTES
 
 # With its header it still fits a topic's usual limit, 1 MiB and 12 bytes.
 BATCH_BYTES = 1024 * 1024
 BUFFER_BYTES = 64 * 1024 * 1024
 # Of a table as much is looked at in one go; memory beside the encoded batches is in proportion to it.
 PIECE_BYTES = 16 * 1024 * 1024
-# A topic that has grown is noticed within this time, as by other clients.
-METADATA_SECONDS_MAX = 300.0
 
 
 class ArrowProducer:
@@ -120,10 +111,6 @@ class ArrowProducer:
             transaction_timeout_ms=transaction_timeout_ms,
         )
         self._is_idempotent = is_idempotent
-        self._batch_bytes = batch_bytes
-        self._partitioner = partitioner
-        # A wrong one is told of now, not at the first write.
-        Router("", partitioner, batch_bytes=batch_bytes)
         self._cluster = Cluster(
             bootstrap,
             client_id=client_id,
@@ -145,6 +132,12 @@ class ArrowProducer:
         codec = codec_of(compression)
         level = level_of(codec, compression_level)
         self._packer = Packer(self._delivery, codec=codec, level=level)
+        self._destinations = Destinations(
+            self._cluster,
+            partitioner=partitioner,
+            batch_bytes=batch_bytes,
+            is_compressing=self._packer.is_compressing,
+        )
         self._transactions = (
             None
             if transactional_id is None
@@ -158,9 +151,6 @@ class ArrowProducer:
         # One write at a time; also those that waited for company.
         self._writing = HomeLock()
         self._gathering = Gathering(linger_ms, self._writing, self._pack)
-        self._routers: dict[str, Router] = {}
-        self._limits: dict[str, int] = {}
-        self._seen_at: dict[str, float] = {}
         self._is_closed = False
 
     def __enter__(self) -> Self:
@@ -214,24 +204,24 @@ class ArrowProducer:
         )
         with self._writing:
             self._check_open()
-            seen = self._prepare(topic)
+            destination = self._prepare(topic)
             if self._delivery.has_failed:
                 self.flush()
             if rows is not None:
                 # All of it is looked at before any of it is taken.
                 whole = list(batches)
-                self._check_all(whole, columns, seen)
+                _check_all(destination, whole, columns)
                 batches = iter(whole)
             taken = 0
             for piece in (piece for batch in batches for piece in _pieces(batch)):
-                routed = self._route(piece, columns, seen, first_row=taken)
+                routed = destination.route(piece, columns, first_row=taken)
                 if rows is None or not taken:
                     # Of a table all rows count with the first ones: when it fails half-way, the rest is not in.
                     self._delivery.tally.handed_over += piece.num_rows if rows is None else rows
                 taken += piece.num_rows
                 # What fills a batch for each partition gains nothing from waiting.
-                alone_from = min(self._batch_bytes * seen.partitions, PIECE_BYTES)
-                self._gathering.add(routed, alone_from=alone_from)
+                filling = destination.batch_bytes * destination.partitions
+                self._gathering.add(routed, alone_from=min(filling, PIECE_BYTES))
             return taken
 
     def flush(self) -> WriteResult:
@@ -373,79 +363,20 @@ class ArrowProducer:
         if self._is_closed:
             raise ClientClosed("the producer is closed")
 
-    def _prepare(self, topic: str) -> TopicMap:
+    def _prepare(self, topic: str) -> Destination:
         """What must be known before the first row."""
         if self._transactions is not None:
             self._transactions.check_open()
         elif self._is_idempotent and self._delivery.identity is None:
             self._delivery.identity = self._cluster.retrying(lambda: new_identity(self._cluster))
-        seen = self._topic(topic)
-        if topic not in self._limits:
-            limit = self._cluster.retrying(lambda: batch_bytes_max(self._cluster, topic))
-            self._limits[topic] = limit or 2**31 - 1
-            self._routers[topic] = Router(
-                topic,
-                self._partitioner,
-                batch_bytes=min(self._batch_bytes, self._limits[topic]),
-                # Producers that all began with the first partition would fill it before the others.
-                first=random.randrange(max(1, seen.partitions)),  # noqa: S311
-            )
-        return seen
-
-    def _topic(self, name: str) -> TopicMap:
-        """As it was seen lately: a topic may get more partitions."""
-        now = time.monotonic()
-        if now - self._seen_at.setdefault(name, now) < METADATA_SECONDS_MAX:
-            return self._cluster.topic(name)
-        seen = self._cluster.retrying(lambda: self._cluster.refresh(name))
-        self._seen_at[name] = now
-        return seen
-
-    def _check_all(self, batches: list[pa.RecordBatch], columns: Columns, topic: TopicMap) -> None:
-        pieces = [piece for batch in batches for piece in _pieces(batch)]
-        if len(pieces) <= 1:
-            # Routing it looks at it first.
-            return
-        first_row = 0
-        for piece in pieces:
-            records, chosen = columns.records_of(piece)
-            self._check_sizes(row_sizes(RowBuffers.of(records)), topic.name, first_row)
-            if chosen is not None:
-                self._routers[topic.name].check_chosen(chosen, topic.partitions)
-            first_row += piece.num_rows
-
-    def _route(
-        self, piece: pa.RecordBatch, columns: Columns, topic: TopicMap, *, first_row: int
-    ) -> Routed:
-        """Where each row goes; nothing of it is taken yet."""
-        records, chosen = columns.records_of(piece)
-        sizes = row_sizes(RowBuffers.of(records))
-        self._check_sizes(sizes, topic.name, first_row)
-        partitions = self._routers[topic.name].route(
-            records.column("key") if columns.key is not None else None,
-            records.column("value") if columns.value is not None else None,
-            chosen,
-            sizes,
-            partitions=topic.partitions,
-        )
-        return Routed(topic.name, records, partitions, sizes, _wall_ms())
-
-    def _check_sizes(self, sizes: NDArray[np.int64], topic: str, first_row: int) -> None:
-        limit = self._limits[topic]
-        if not len(sizes) or self._packer.is_compressing:
-            return
-        row = int(sizes.argmax())
-        if int(sizes[row]) + HEADER_BYTES > limit:
-            raise RecordTooLarge(
-                topic, row=first_row + row, size=int(sizes[row]) + HEADER_BYTES, limit=limit
-            )
+        return self._destinations.look_up(topic)
 
     def _pack(self, routed: Routed) -> None:
         """Cut, encode and send; called by the gathering with the lock held."""
-        limit = min(self._batch_bytes, self._limits[routed.topic])
+        batch_bytes = self._destinations[routed.topic].batch_bytes
         if self._transactions is not None:
             self._transactions.on_writing(routed.topic, routed.partitions)
-        if not self._packer.pack(routed, batch_bytes=limit):
+        if not self._packer.pack(routed, batch_bytes=batch_bytes):
             self.flush()
 
 
@@ -476,13 +407,22 @@ class _OneTransaction(AbstractContextManager["ArrowProducer"]):
             raise
 
 
+def _check_all(
+    destination: Destination, batches: Sequence[pa.RecordBatch], columns: Columns
+) -> None:
+    pieces = [piece for batch in batches for piece in _pieces(batch)]
+    if len(pieces) <= 1:
+        # Routing it looks at it first.
+        return
+    first_row = 0
+    for piece in pieces:
+        destination.check(piece, columns, first_row=first_row)
+        first_row += piece.num_rows
+
+
 def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     """Slices of about `PIECE_BYTES`, without copying."""
     if batch.nbytes <= PIECE_BYTES or batch.num_rows <= 1:
         return [batch] if batch.num_rows else []
     rows = max(1, batch.num_rows * PIECE_BYTES // batch.nbytes)
     return [batch.slice(at, rows) for at in range(0, batch.num_rows, rows)]
-
-
-def _wall_ms() -> int:
-    return int(time.time() * 1000)

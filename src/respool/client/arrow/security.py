@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from respool.client.arrow.errors import BadArgument
-from respool.client.arrow.scram import HASHES, PlainLogin, ScramLogin
+from respool.client.arrow.mechanisms import HASHES, PlainLogin, ScramLogin
 
 if TYPE_CHECKING:
     from ssl import SSLContext

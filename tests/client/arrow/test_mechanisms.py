@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.client.arrow.errors import LoginRefused
-from respool.client.arrow.scram import ITERATIONS_MAX, ScramLogin
+from respool.client.arrow.mechanisms import ITERATIONS_MAX, ScramLogin
 from support.secured_gate import HASHES, ScramServer
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
