@@ -4,6 +4,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,14 +12,19 @@ import trustme
 
 import respool
 from respool import Login, Security, Tls, WriteFailed
+from respool.client.arrow.connection import Connection
 from respool.client.arrow.errors import (
     BadArgument,
     BrokerUnreachable,
     ClientClosed,
     ClientError,
+    ConnectionLost,
     LoginRefused,
     TlsRefused,
 )
+from respool.client.arrow.prepared import Ended
+from respool.client.arrow.write_errors import TransactionUncertain
+from respool.wire.api_table import Api
 from support.broker_process import BrokerProcess
 from support.secured_gate import secured_broker, server_side
 
@@ -250,4 +256,35 @@ def test_a_producer_whose_broker_is_no_longer_to_be_trusted_says_so(tmp_path: Pa
         with pytest.raises(WriteFailed, match="refuses 'etl' by SCRAM-SHA-256") as told:
             producer.flush()
         assert told.value.result.rows_not_in == 10
+        producer.close()
+
+
+def test_a_commit_whose_broker_stops_trusting_us_is_told_as_uncertain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told as a refused login alone, as if nothing had been asked for."""
+    login = Login(mechanism="SCRAM-SHA-256", username="etl", password=USERS["etl"])
+    users = dict(USERS)
+    with secured_broker(tmp_path, users=users) as gate:
+        security = Security(login=login)
+        producer = respool.ArrowProducer(gate.address, security=security, transactional_id="load")
+        producer.begin()
+        producer.write(table(10), "rides")
+        producer.flush()
+        request = Connection.request
+
+        def asked_and_not_heard(self: Connection, api: Api, *more: Any, **named: Any) -> Any:
+            reply = request(self, api, *more, **named)
+            if api is Api.END_TXN:
+                users["etl"] = "changed meanwhile"
+                raise ConnectionLost("the reply did not come")
+            return reply
+
+        monkeypatch.setattr(Connection, "request", asked_and_not_heard)
+        with pytest.raises(TransactionUncertain, match="refuses 'etl'") as told:
+            producer.commit()
+        monkeypatch.undo()
+        users["etl"] = USERS["etl"]
+        ended = told.value.transaction.commit(gate.address, security=security)
+        assert ended == Ended(is_commit=True, was_before=True)
         producer.close()

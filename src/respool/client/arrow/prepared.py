@@ -24,7 +24,13 @@ from typing import Any
 
 from respool.client.arrow.cluster import DEFAULT_BOOTSTRAP, RETRY_MS, Cluster
 from respool.client.arrow.coordinator import Coordinator
-from respool.client.arrow.errors import BadArgument, BrokerRefused, BrokerUnreachable
+from respool.client.arrow.errors import (
+    BadArgument,
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientError,
+    Untrusted,
+)
 from respool.client.arrow.lane import Identity
 from respool.client.arrow.produce_errors import FENCED_CODES
 from respool.client.arrow.security import IN_THE_CLEAR, Security
@@ -122,13 +128,14 @@ class PreparedTransaction:
             coordinator = Coordinator(cluster, self.transactional_id, is_transaction=True)
             try:
                 found, _ = look_at(coordinator, self)
-                if found is Found.OPEN:
-                    end_transaction(coordinator, self, is_commit=is_commit)
-                    return Ended(is_commit=is_commit, was_before=False)
             except BrokerUnreachable as error:
-                raise TransactionUncertain(
-                    f"{self.transactional_id}: no answer within {retry_ms} ms: {error}", self
-                ) from error
+                raise uncertain(self, error) from error
+            if found is Found.OPEN:
+                try:
+                    end_transaction(coordinator, self, is_commit=is_commit)
+                except (BrokerUnreachable, Untrusted) as error:
+                    raise uncertain(self, error) from error
+                return Ended(is_commit=is_commit, was_before=False)
         if found is Found.UNKNOWN:
             raise TransactionFenced(
                 f"{self.transactional_id} has been used again since epoch {self.epoch}; "
@@ -193,7 +200,7 @@ def end_transaction(
     Raises:
         TransactionFenced: another has its name.
         TransactionLost: it has ended otherwise.
-        BrokerUnreachable: no answer came.
+        BrokerUnreachable, Untrusted: no answer came, or there was no trust any more to ask again.
     """
     has_epoch = coordinator.has_epoch_per_transaction()
     fields = {
@@ -224,3 +231,9 @@ def end_transaction(
     if has_epoch:
         return Identity(int(reply.producer_id), int(reply.producer_epoch))
     return Identity(transaction.producer_id, transaction.epoch)
+
+
+def uncertain(transaction: PreparedTransaction, error: ClientError) -> TransactionUncertain:
+    return TransactionUncertain(
+        f"{transaction.transactional_id}: no answer came: {error}", transaction
+    )

@@ -22,16 +22,15 @@ from numpy.typing import NDArray
 from respool.client.arrow.cluster import Cluster
 from respool.client.arrow.coordinator import Coordinator
 from respool.client.arrow.delivery import Delivery, Place
-from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable, ClientError
+from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable, ClientError, Untrusted
 from respool.client.arrow.group_offsets import offset_fields, worst_code, worst_of
 from respool.client.arrow.lane import Failure, Identity
-from respool.client.arrow.prepared import PreparedTransaction, end_transaction
+from respool.client.arrow.prepared import PreparedTransaction, end_transaction, uncertain
 from respool.client.arrow.produce_errors import FENCED_CODES
 from respool.client.arrow.produce_request import IMPLICIT_ADD_VERSION
 from respool.client.arrow.producer_ids import NO_PRODUCER, take_id
 from respool.client.arrow.write_errors import (
     TransactionFenced,
-    TransactionUncertain,
     WrongState,
 )
 from respool.wire.api_table import Api
@@ -106,12 +105,10 @@ class Transactions:
         except TransactionFenced:
             self._state = State.FENCED
             raise
-        except BrokerUnreachable as error:
+        except (BrokerUnreachable, Untrusted) as error:
             # Somebody may end it; until then nobody knows with which epoch to go on.
             self._state = State.PREPARED
-            raise TransactionUncertain(
-                f"{self._id}: no answer came: {error}", self._prepared()
-            ) from error
+            raise uncertain(self._prepared(), error) from error
         except ClientError:
             self._state = State.PREPARED
             raise
