@@ -1,6 +1,7 @@
 """Records as columns: their names, and the Arrow types they have when they come out of record batches."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -41,6 +42,12 @@ def schema_of(columns: Sequence[str]) -> pa.Schema:
     Raises:
         UnknownColumn: there is none of that name, or it is there twice.
     """
+    return _schema_of(tuple(columns))
+
+
+# Asked for with every fetch.
+@lru_cache(maxsize=64)
+def _schema_of(columns: tuple[str, ...]) -> pa.Schema:
     for name in columns:
         if name not in TYPES:
             raise UnknownColumn(f"no column {name!r}, there are {', '.join(ALL_COLUMNS)}")

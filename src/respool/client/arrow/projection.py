@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,8 +50,8 @@ class Shaper:
     """Makes what is shown of what was decoded."""
 
     topic: str
-    held: Sequence[str]
-    shown: Sequence[str]
+    held: tuple[str, ...]
+    shown: tuple[str, ...]
     where: "pc.Expression | None"
     # Constant columns, as long as the longest batch so far; shorter ones are slices of them.
     _constants: dict[str | int, pa.Array] = field(default_factory=dict)
@@ -139,14 +140,16 @@ def _held(shown: tuple[str, ...], where: "pc.Expression | None") -> tuple[str, .
 
 def _problem(columns: Sequence[str], where: "pc.Expression") -> str:
     try:
-        _schema(columns).empty_table().filter(where)
+        _schema(tuple(columns)).empty_table().filter(where)
     except (pa.ArrowException, KeyError, TypeError) as error:
         # Arrow repeats the whole schema, a line for each column. Who reads this has their names already.
         return str(error).partition(f" in {columns[0]}: ")[0]
     return ""
 
 
-def _schema(columns: Sequence[str]) -> pa.Schema:
+# Once for a read, not for each of its pieces.
+@lru_cache(maxsize=64)
+def _schema(columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema(
         [_PLACE[name] if name in _PLACE else schema_of([name]).field(0) for name in columns]
     )
