@@ -23,7 +23,10 @@ from respool.pipeline.settings import PipelineSettings
         (["bronze", "bronze"], "bronze is given twice"),
         (["replay-fraud", "--continuous"], "ends where its window does"),
         (["gold", "--window", "soon"], "--window"),
-        (["gold", "--lateness", "0s"], "more than nothing"),
+        (["gold", "--lateness", "0s"], "1ms at least"),
+        # It was two milliseconds, and put every event into quarantine.
+        (["gold", "--lateness", "2"], "'2' has no unit: write 2s, 2m, 2h or 2d"),
+        (["gold", "--master", "foo"], "--master 'foo' is no Spark master"),
         (["replay-fraud", "--days", "0"], "--days 0"),
         (["replay-fraud", "--until", "someday"], "--until"),
         (["fraud", "--model", "../v1"], "--model '../v1'"),
@@ -59,10 +62,30 @@ def test_a_missing_extra_names_what_to_install(run: Run, monkeypatch: pytest.Mon
     assert "pip install 'respool[pipeline]'" in ended.err
 
 
-def test_without_tables_a_report_says_what_to_run(run: Run, tmp_path: Path) -> None:
-    ended = run("pipeline", "report", "--data", str(tmp_path))
+@pytest.mark.parametrize("command", ["report", "clean"])
+def test_without_tables_it_is_said_what_to_run(run: Run, tmp_path: Path, command: str) -> None:
+    ended = run("pipeline", command, "--data", str(tmp_path))
     assert ended.code == ExitCode.NOT_FOUND
     assert "respool pipeline run bronze" in ended.err
+
+
+def test_what_may_be_in_use_is_not_cleaned(run: Run, tmp_path: Path) -> None:
+    """It kept an hour without a word, as the tables' library counts in hours."""
+    ended = run("pipeline", "clean", "--data", str(tmp_path), "--keep", "59m")
+    assert ended.code == ExitCode.USAGE
+    assert "--keep 59m: it must be 1h at least" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("jobs", "needed"),
+    [(["silver"], "bronze"), (["silver", "gold"], "bronze"), (["fraud"], "silver")],
+)
+def test_a_table_that_is_not_there_is_told_before_spark_is_started(
+    run: Run, tmp_path: Path, jobs: list[str], needed: str
+) -> None:
+    ended = run("pipeline", "run", *jobs, "--data", str(tmp_path / "lake"))
+    assert ended.code == ExitCode.FAILED
+    assert f"there is no table {needed} yet: run {needed} first" in ended.err
 
 
 def test_help_names_every_job(run: Run) -> None:

@@ -184,6 +184,13 @@ def test_a_duration_is_shown_in_its_largest_whole_unit(ms: int, shown: str) -> N
     assert format_duration_ms(ms) == shown
 
 
+@pytest.mark.parametrize("text", ["2", "0", "1.5", " 90 "])
+def test_a_length_of_time_without_a_unit_is_refused(text: str) -> None:
+    """It meant milliseconds, which nobody had in mind."""
+    with pytest.raises(TimeNotUnderstood, match=f"has no unit: write {text.strip()}s"):
+        parse_duration_ms(text)
+
+
 def test_a_length_of_time_is_no_point_in_time() -> None:
     with pytest.raises(TimeNotUnderstood):
         parse_duration_ms("yesterday")

@@ -7,7 +7,6 @@ from typer.core import TyperGroup
 
 from respool.cli import options, output
 from respool.cli.errors import NotFound, UsageError
-from respool.cli.times import TimeNotUnderstood, parse_duration_ms
 
 DEFAULT_COMMAND = "run"
 EPILOG = (
@@ -102,7 +101,7 @@ def run(
         parse_patterns(topics, option="--topics"), parse_patterns(exclude or (), option="--exclude")
     )
     group_patterns = parse_patterns(groups or (), option="--groups")
-    seconds = _seconds(interval)
+    seconds = options.duration_ms(interval, option="--interval", at_least="100ms") / 1000
 
     import asyncio
 
@@ -220,10 +219,3 @@ def _both(source: str | None, target: str | None) -> tuple[str, str]:
     if source == target:
         raise UsageError("--from and --to are the same; a mirror is in another cluster")
     return source, target
-
-
-def _seconds(text: str) -> float:
-    try:
-        return max(parse_duration_ms(text), 100) / 1000
-    except TimeNotUnderstood as error:
-        raise UsageError(f"--interval: {error}") from None

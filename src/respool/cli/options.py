@@ -66,6 +66,21 @@ def parse_pairs(pairs: Sequence[str] | None, *, option: str) -> list[tuple[str, 
     return found
 
 
+def duration_ms(text: str, *, option: str, at_least: str = "1ms") -> int:
+    """The value of an option that is a length of time.
+
+    Raises:
+        UsageError: it is none, or too short.
+    """
+    try:
+        found = parse_duration_ms(text)
+    except TimeNotUnderstood as error:
+        raise UsageError(f"{option}: {error}") from None
+    if found < parse_duration_ms(at_least):
+        raise UsageError(f"{option} {text}: it must be {at_least} at least")
+    return found
+
+
 def topic_settings(pairs: Sequence[str] | None) -> dict[str, str]:
     """Topic settings as the broker takes them: `retention.ms=7d` and `segment.bytes=64MiB` become plain numbers."""
     return {name: _plain_number(name, text) for name, text in parse_assignments(pairs).items()}

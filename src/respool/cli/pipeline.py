@@ -1,5 +1,6 @@
 """`respool pipeline`: the ride company's jobs on Spark."""
 
+import re
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,12 +10,15 @@ import typer
 
 from respool.cli import options, output
 from respool.cli.errors import CliError, NotFound, UsageError
-from respool.cli.times import TimeNotUnderstood, parse_duration_ms, parse_time
+from respool.cli.times import TimeNotUnderstood, parse_time
 
 if TYPE_CHECKING:
     from respool.pipeline.settings import ModelChoice
 
-DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+# As Spark reads them. Others end with a stack trace of its own.
+_MASTER = re.compile(r"local|local\[[^]]+\]|local-cluster\[[^]]+\]|yarn|(spark|k8s)://.+")
 NEEDED = ("pyspark", "deltalake", "pyarrow", "numba", "confluent_kafka")
 
 app = typer.Typer(no_args_is_help=True, help="Run the ride company's jobs on Spark.")
@@ -153,13 +157,18 @@ def run(
 ) -> None:
     """Run jobs one after the other, each up to the end of what there is."""
     _check_jobs(jobs, continuous=continuous)
+    if not _MASTER.fullmatch(master):
+        raise UsageError(
+            f"--master {master!r} is no Spark master",
+            hint="local[2] is this machine with two threads, spark://HOST:7077 a cluster; also yarn and k8s://HOST",
+        )
     if truth is not None and not truth.is_file():
         raise NotFound(f"there is no file {str(truth)!r} for --truth")
     if not 0 < days <= 366:
         raise UsageError(f"--days {days:g}: more than 0, and at most 366")
     until_ms = _time_ms(until)
     spark_settings = options.parse_assignments(conf, option="--conf")
-    every_ms = _duration_ms(every, "--every")
+    every_ms = options.duration_ms(every, option="--every")
     _check_extra()
 
     from respool.cli import pipeline_run
@@ -170,8 +179,8 @@ def run(
         bootstrap=broker,
         topic=topic,
         scores_topic=scores_topic,
-        lateness_ms=_duration_ms(lateness, "--lateness"),
-        window_ms=_duration_ms(window, "--window"),
+        lateness_ms=options.duration_ms(lateness, option="--lateness"),
+        window_ms=options.duration_ms(window, option="--window"),
         rows_per_batch=batch,
         model=_model(model, "--model"),
         new_model=_model(new_model, "--new-model"),
@@ -196,10 +205,7 @@ def run(
 def report(*, data: Data = Path("respool-lake")) -> None:
     """Write an HTML page of what is in the tables. It needs no Spark to run."""
     _check_extra()
-    if not (data / "tables").is_dir():
-        raise NotFound(
-            f"there are no tables in {str(data)!r}", hint="run first: respool pipeline run bronze"
-        )
+    _check_lake(data)
 
     from respool.pipeline.report import write_report
     from respool.pipeline.settings import PipelineSettings
@@ -213,12 +219,16 @@ def clean(
     data: Data = Path("respool-lake"),
     keep: Annotated[
         str,
-        typer.Option(metavar="TIME", help="Versions so old can no longer be read, and less go."),
+        typer.Option(
+            metavar="TIME", help="Versions so old can no longer be read; an hour at least."
+        ),
     ] = "7d",
 ) -> None:
     """Delete files that tables no longer need: replaced ones, and those of tries that failed."""
     _check_extra()
-    hours = -(-_duration_ms(keep, "--keep") // 3_600_000)
+    # What is younger may be in use: of a run that goes on, or of a reader.
+    hours = -(-options.duration_ms(keep, option="--keep", at_least="1h") // HOUR_MS)
+    _check_lake(data)
 
     from respool.pipeline.catalog import SCHEMAS, table
     from respool.pipeline.settings import PipelineSettings
@@ -230,6 +240,13 @@ def clean(
         [row for row in dropped.items() if row[1]],
     )
     output.note(f"{output.counted(sum(dropped.values()), 'file')} deleted")
+
+
+def _check_lake(data: Path) -> None:
+    if not (data / "tables").is_dir():
+        raise NotFound(
+            f"there are no tables in {str(data)!r}", hint="run first: respool pipeline run bronze"
+        )
 
 
 def _check_jobs(jobs: list[str], *, continuous: bool) -> None:
@@ -267,13 +284,3 @@ def _time_ms(text: str) -> int:
         return parse_time(text, now=datetime.now(UTC))
     except TimeNotUnderstood as error:
         raise UsageError(f"--until: {error}") from None
-
-
-def _duration_ms(text: str, option: str) -> int:
-    try:
-        found = parse_duration_ms(text)
-    except TimeNotUnderstood as error:
-        raise UsageError(f"{option}: {error}") from None
-    if found <= 0:
-        raise UsageError(f"{option} {text}: it must be more than nothing")
-    return found

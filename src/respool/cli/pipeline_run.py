@@ -16,7 +16,9 @@ from respool.cli.interrupts import noticing_ctrl_c
 from respool.client.arrow import errors as client_errors
 from respool.model.errors import RespoolError
 from respool.pipeline import topics
-from respool.pipeline.jobs import READ_TOPIC, STREAMING, job
+from respool.pipeline.catalog import table
+from respool.pipeline.errors import TableMissing
+from respool.pipeline.jobs import READ_TOPIC, STANDS_ON, STREAMING, job
 from respool.spark.java import NoJava
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ def run(
     outcomes: list[Outcome] = []
     with _errors_in_words(log):
         # Before Spark is started, which takes a while, and tells of it in many more words.
+        _check_tables(jobs, settings)
         if READ_TOPIC.intersection(jobs):
             topics.readers(settings, settings.topic)
     with _errors_in_words(log), output.progress("Spark starts", total=None, unit="rows") as shown:
@@ -64,6 +67,15 @@ def run(
                 output.note(f"going on every {every_ms / 1000:g} seconds, Ctrl-C ends it")
                 outcomes = _go_on(spark, jobs, settings, tell, every_ms)
     tell_outcomes(outcomes, as_json=as_json)
+
+
+def _check_tables(jobs: Sequence[str], settings: "PipelineSettings") -> None:
+    for number, name in enumerate(jobs):
+        needed = STANDS_ON.get(name)
+        if needed is None or needed in jobs[:number]:
+            continue
+        if not table(settings, needed).exists:
+            raise TableMissing(needed, needed)
 
 
 def tell_outcomes(outcomes: Sequence["Outcome"], *, as_json: bool) -> None:

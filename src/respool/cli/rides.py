@@ -10,7 +10,7 @@ from respool.cli import options
 from respool.cli.errors import CliError, NotFound, UsageError
 from respool.cli.produce import Compression
 from respool.cli.replay_pace import parse_rate
-from respool.cli.times import TimeNotUnderstood, parse_duration_ms, parse_time
+from respool.cli.times import TimeNotUnderstood, parse_time
 
 DAY_MS = 86_400_000
 DAYS_MAX = 366
@@ -150,7 +150,7 @@ def generate(
     if not 0 < days <= DAYS_MAX:
         raise UsageError(f"--days {days:g}: it is an hour (0.042) to {DAYS_MAX} days")
     until_ms = _time_ms(until)
-    live_ms = _duration_ms(live_for) if live_for is not None else None
+    live_ms = options.duration_ms(live_for, option="--for") if live_for is not None else None
     plan = _plan(
         seed=seed,
         start_ms=until_ms - round(days * DAY_MS),
@@ -200,13 +200,6 @@ def _time_ms(text: str) -> int:
         return parse_time(text, now=datetime.now(UTC))
     except TimeNotUnderstood as error:
         raise UsageError(f"--until: {error}") from None
-
-
-def _duration_ms(text: str) -> int:
-    try:
-        return parse_duration_ms(text)
-    except TimeNotUnderstood as error:
-        raise UsageError(f"--for: {error}") from None
 
 
 def _plan(*, cities: str, **wanted: Any) -> Any:

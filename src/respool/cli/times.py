@@ -38,6 +38,7 @@ EXAMPLES = "'3 hours ago', '90m', 'yesterday 08:00', '2026-11-12 08:00', '2026-1
 
 _PART = re.compile(r"(\d+(?:\.\d+)?|an?\b)\s*([a-z]+)")
 _DURATION = re.compile(rf"(?:{_PART.pattern}(?:\s+|,\s*|\s*\band\b\s*)?)+")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?")
 _EPOCH = re.compile(r"@?\d{1,15}")
 
@@ -79,14 +80,16 @@ def format_ms(ms: int, *, zone: tzinfo | None = None) -> str:
 
 
 def parse_duration_ms(text: str) -> int:
-    """`90`, `500ms`, `1h30m`, `2 days` -> milliseconds; a bare number is milliseconds already.
+    """`500ms`, `1h30m`, `2 days` -> milliseconds.
 
     Raises:
-        TimeNotUnderstood: it is no length of time.
+        TimeNotUnderstood: it is no length of time. A bare number is none: who writes 2 may mean seconds, hours or days.
     """
     words = " ".join(text.lower().split())
-    if words.isdecimal():
-        return int(words)
+    if _NUMBER.fullmatch(words):
+        raise TimeNotUnderstood(
+            f"{text!r} has no unit: write {words}s, {words}m, {words}h or {words}d"
+        )
     length = _duration_ms(words)
     if length is None:
         raise TimeNotUnderstood(

@@ -9,10 +9,8 @@ import typer
 from respool.cli import options, output, transaction_abort
 from respool.cli.errors import UsageError
 from respool.cli.times import (
-    TimeNotUnderstood,
     format_duration_ms,
     format_ms,
-    parse_duration_ms,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +54,11 @@ def list_transactions(
     broker: options.Broker = options.DEFAULT_BROKER,
 ) -> None:
     """List transactional ids: the state of each, its producer, and for how long its transaction is open."""
-    open_ms = _duration(open_longer_than)
+    open_ms = (
+        None
+        if open_longer_than is None
+        else options.duration_ms(open_longer_than, option="--open-longer-than", at_least="0s")
+    )
 
     from respool.cli.kafka import Cluster
     from respool.cli.kafka_transactions import ONGOING, PREPARED, Transactions
@@ -204,15 +206,6 @@ def _states(names: Sequence[str]) -> list[str]:
             hint=f"they are {', '.join(STATES)}",
         )
     return [known[name.strip().lower()] for name in names]
-
-
-def _duration(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return parse_duration_ms(text)
-    except TimeNotUnderstood as error:
-        raise UsageError(f"--open-longer-than: {error}") from None
 
 
 def _row(

@@ -25,6 +25,8 @@ JOBS = {
 STREAMING = ("bronze", "gold")
 # Those that read the topic itself.
 READ_TOPIC = frozenset({"bronze", "replay-fraud", "warehouse"})
+# Job -> the table it reads, which the job of that name writes.
+STANDS_ON = {"silver": "bronze", "gold": "silver", "fraud": "silver"}
 
 
 def job(name: str) -> "Run":
