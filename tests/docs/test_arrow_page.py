@@ -41,7 +41,7 @@ def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
         "Ended(is_commit=True, was_before=True)",
     ]
     assert unwritten == (
-        "nothing was written: topic 'fares' has no partition 7; it has 3: 0 to 2\n"
+        "nothing was written: topic 'taxi_fares' has no partition 7; it has 3: 0 to 2\n"
     )
 
 

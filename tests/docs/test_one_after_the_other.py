@@ -7,7 +7,14 @@ import pytest
 from docs.runnable import BROKER_SETTINGS, blocks, run_block
 from support.broker_process import BrokerProcess
 
-PAGES = ["README.md", "docs/replay.md", "docs/delivery.md", "docs/exactly-once.md"]
+PAGES = [
+    "README.md",
+    "docs/replay.md",
+    "docs/delivery.md",
+    "docs/exactly-once.md",
+    "docs/messages.md",
+    "docs/arrow.md",
+]
 # What installs, and what starts the broker; the rest is to be tried.
 NOT_TRIED = {"install", "background"}
 

@@ -7,7 +7,6 @@ import pytest
 from docs.runnable import BROKER_SETTINGS, blocks, run_block
 from respool.spark.source.options import NAMES
 from support.broker_process import BrokerProcess
-from support.topics import Topics
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 
@@ -15,10 +14,10 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_the_tour_of_the_source_works_as_it_is_written(tmp_path: Path) -> None:
-    first = blocks("docs/spark.md")[0]
+    topics, tour = blocks("docs/spark.md")[:2]
     with BrokerProcess(tmp_path / "data", BROKER_SETTINGS) as broker:
-        Topics(broker.address).create("rides")
-        printed = run_block(first, broker, timeout_s=280)
+        run_block(topics, broker)
+        printed = run_block(tour, broker, timeout_s=280)
     assert "|anna|" in printed.replace(" ", "")
     assert "43.7" in printed
     assert printed.splitlines()[-2:] == ["2 of Anna's", "3 in the stream"]

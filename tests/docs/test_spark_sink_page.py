@@ -7,7 +7,6 @@ import pytest
 from docs.runnable import BROKER_SETTINGS, blocks, run_block
 from respool.spark.sink.options import NAMES
 from support.broker_process import BrokerProcess
-from support.topics import Topics
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 
@@ -15,10 +14,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_the_tour_of_the_sink_works_as_it_is_written(tmp_path: Path) -> None:
-    (tour,) = [block for block in blocks("docs/spark.md") if block.kind == "writing"]
+    topics, _, tour = blocks("docs/spark.md")
     with BrokerProcess(tmp_path / "data", BROKER_SETTINGS) as broker:
-        for topic in ("fares", "receipts"):
-            Topics(broker.address).create(topic)
+        run_block(topics, broker)
         printed = run_block(tour, broker, timeout_s=280).replace(" ", "")
     assert "|anna|EUR12.50|" in printed
     assert "|ben|EUR8.00|" in printed

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from respool.client.arrow.security import IN_THE_CLEAR, Login, Security, Tls
+from respool.client.arrow.security import IN_THE_CLEAR, Login, Security, Tls, warn_of_plain_login
 from respool.spark.client_options import ClientOptions
 from respool.spark.options import BadOption, Options
 from respool.spark.sink.options import SinkOptions
@@ -163,10 +163,12 @@ def test_what_cannot_be_is_refused_without_telling_secrets(
         assert SECRET not in str(refusal.value)
 
 
-def test_a_password_in_the_clear_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_password_in_the_clear_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_plain_login.cache_clear()
     login = Login(mechanism="PLAIN", username="u", password=SECRET)
     Security(tls=Tls(), login=login)
     assert not caplog.records
     Security(login=login)
-    assert "without TLS" in caplog.text
+    Security(login=login)
+    assert caplog.text.count("without TLS") == 1
     assert SECRET not in caplog.text

@@ -156,7 +156,8 @@ class EtcdMember:
         trouble = f"etcd at {self.url} is version {version}, which has known faults with leases and reads: {ADVICE}"
         if not self._options.allow_old_versions:
             raise EtcdRefused(
-                f"{trouble}, or, for development only, set etcd_allow_old_versions = true"
+                f"{trouble}; or, for development only, take it as it is: --set etcd_allow_old_versions=true, which "
+                "stands in the file of `respool cluster up`, too: --config respool-cluster/cluster.toml"
             )
         self._warn(trouble)
 

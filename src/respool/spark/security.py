@@ -7,7 +7,7 @@ is in an error message, and nothing is passed over: who asks for more safety tha
 import re
 
 from respool.client.arrow.errors import BadArgument
-from respool.client.arrow.security import IN_THE_CLEAR, PLAIN, Login, Security, Tls
+from respool.client.arrow.security import IN_THE_CLEAR, PEM_NEEDED, PLAIN, Login, Security, Tls
 from respool.spark.options import BadOption, Options
 
 PROTOCOL = "kafka.security.protocol"
@@ -30,10 +30,6 @@ _KEY = ("kafka.ssl.keystore.key", "kafka.ssl.key.pem", "kafka.ssl.key.location")
 _TYPES = ("kafka.ssl.truststore.type", "kafka.ssl.keystore.type")
 _VERSIONS = ("kafka.ssl.protocol", "kafka.ssl.enabled.protocols")
 _STORE_PASSWORDS = ("kafka.ssl.truststore.password", "kafka.ssl.keystore.password")
-_PEM_NEEDED = (
-    "PEM is needed: `keytool -importkeystore ... -deststoretype PKCS12` and `openssl pkcs12 -in STORE -out STORE.pem` "
-    "make it"
-)
 _KEY_PASSWORD = "kafka.ssl.key.password"  # noqa: S105 - a name
 _HOST_CHECK = "kafka.ssl.endpoint.identification.algorithm"
 _MECHANISM = ("kafka.sasl.mechanism", "kafka.sasl.mechanisms")
@@ -90,9 +86,7 @@ def _refuse_others(options: Options, protocol: str) -> None:
         if prefix is None and name != "kafka.security.providers":
             continue
         if name in _STORE_PASSWORDS:
-            raise BadOption(
-                f"{name}: stores with a password of their own are Java's. {_PEM_NEEDED}"
-            )
+            raise BadOption(f"{name}: stores with a password of their own are Java's. {PEM_NEEDED}")
         if name not in known:
             raise BadOption(
                 f"{name}: this client has TLS 1.2 and 1.3 by OpenSSL, with its own choice of ciphers, and logins by "
@@ -111,7 +105,7 @@ def _tls(options: Options) -> Tls:
         kind = options.text(name, "PEM")
         if kind is not None and kind.upper() != "PEM":
             raise BadOption(
-                f"{name} = {kind!r}: there is no Java here that could read it. {_PEM_NEEDED}"
+                f"{name} = {kind!r}: there is no Java here that could read it. {PEM_NEEDED}"
             )
     return Tls(
         authorities=_one_of(options, _AUTHORITIES),

@@ -214,17 +214,28 @@ def test_a_broker_that_never_answers_the_first_words_of_tls_is_given_up() -> Non
 
 
 @pytest.mark.parametrize(
-    "tls",
+    ("tls", "words"),
     [
-        Tls(authorities="/nowhere/ca.pem"),
-        Tls(authorities=CA, certificate="/nowhere/me.pem"),
-        Tls(authorities=CA.replace("M", "!")),
-        Tls(authorities=CA, certificate=CA),
+        (Tls(authorities="/nowhere/ca.pem"), "No such file"),
+        (Tls(authorities=CA, certificate="/nowhere/me.pem"), "No such file"),
+        (Tls(authorities=CA.replace("M", "!")), "PEM is needed"),
+        (Tls(authorities=CA, certificate=CA), "PEM is needed"),
     ],
 )
-def test_files_that_cannot_be_used_are_told(broker: BrokerProcess, tls: Tls) -> None:
-    with pytest.raises(BadArgument, match="PEM is needed"):
+def test_files_that_cannot_be_used_are_told(broker: BrokerProcess, tls: Tls, words: str) -> None:
+    with pytest.raises(BadArgument, match=words):
         respool.read_table("rides", bootstrap=broker.address, security=Security(tls=tls))
+
+
+def test_of_a_store_of_java_s_it_is_told_how_to_make_pem(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    store = tmp_path / "trust.jks"
+    store.write_bytes(bytes.fromhex("feedfeed0000000200000000"))
+    with pytest.raises(BadArgument, match=r"trust\.jks.*keytool -importkeystore"):
+        respool.read_table(
+            "rides", bootstrap=broker.address, security=Security(tls=Tls(authorities=str(store)))
+        )
 
 
 def test_what_cannot_be_a_login_is_refused() -> None:

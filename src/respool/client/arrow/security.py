@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from respool.client.arrow.errors import BadArgument
@@ -26,6 +27,10 @@ _log = logging.getLogger(__name__)
 PLAIN = "PLAIN"
 MECHANISMS = (PLAIN, *HASHES)
 
+PEM_NEEDED = (
+    "PEM is needed: of a store of Java's, `keytool -importkeystore ... -deststoretype PKCS12` and "
+    "`openssl pkcs12 -in STORE -out STORE.pem` make it"
+)
 _PEM = "-----BEGIN "
 
 
@@ -82,7 +87,8 @@ class Tls:
                     context.load_cert_chain(certificate, key, lambda: self.key_password or "")
         except (OSError, ValueError) as error:
             raise BadArgument(
-                f"TLS: the {what} cannot be used on {platform.node()}, PEM is needed: {error}"
+                f"TLS: the {what} cannot be used on {platform.node()}: {error}"
+                + ("" if isinstance(error, FileNotFoundError) else f". {PEM_NEEDED}")
             ) from error
         return context
 
@@ -117,9 +123,15 @@ class Security:
 
     def __post_init__(self) -> None:
         if self.tls is None and self.login is not None and self.login.mechanism == PLAIN:
-            _log.warning(
-                "the login by PLAIN goes over the network without TLS: whoever listens reads the password"
-            )
+            warn_of_plain_login()
+
+
+# Once: a job makes many of these.
+@cache
+def warn_of_plain_login() -> None:
+    _log.warning(
+        "the login by PLAIN goes over the network without TLS: whoever listens reads the password"
+    )
 
 
 IN_THE_CLEAR = Security()
