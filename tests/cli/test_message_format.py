@@ -54,11 +54,17 @@ def test_a_format_puts_fields_into_text_and_leaves_bytes_alone(text: str, writte
     assert compile_format(text)(MESSAGE) == written
 
 
-@pytest.mark.parametrize("text", ["{vlaue}", "{}", "{key", "{value!r}"])
+@pytest.mark.parametrize("text", ["{vlaue}", "{}", "{value!r}"])
 def test_an_unknown_field_is_refused_and_the_known_ones_are_named(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         compile_format(text)
     assert "timestamp_ms" in caught.value.hint
+
+
+def test_a_brace_that_is_not_closed_is_told_as_that() -> None:
+    """It was told as an unknown field, with that field among those that are known."""
+    with pytest.raises(UsageError, match="'{value' has no closing brace"):
+        compile_format("{key} {value")
 
 
 @given(st.text(max_size=30))

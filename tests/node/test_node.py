@@ -43,3 +43,23 @@ def test_partitions_without_the_metadata_that_names_their_topics_are_left_alone(
     assert f"holds partitions, such as rides-0, but {left} metadata.sqlite" in error
     assert "bring that file back" in error
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("listen", "data", "words"),
+    [
+        ("nowhere.invalid:9092", "data", "nowhere.invalid:9092 is no address of this machine"),
+        ("192.0.2.1:9092", "data", "192.0.2.1:9092 is no address of this machine"),
+        ("127.0.0.1:0", "/proc/none/data", "the data folder /proc/none/data cannot be made"),
+        ("127.0.0.1:0", "file", "is not a folder"),
+    ],
+)
+def test_what_cannot_be_listened_on_or_written_to_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], listen: str, data: str, words: str
+) -> None:
+    """A number and three words of the system's were all that was told."""
+    (tmp_path / "file").touch()
+    assert run(Settings(data=str(tmp_path / data), listen=listen, insecure=True)) == 1
+    error = capsys.readouterr().err
+    assert words in error
+    assert "choose another with --" in error

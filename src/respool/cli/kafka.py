@@ -163,7 +163,9 @@ class Cluster:
             return topics[name]
         alike = get_close_matches(name, topics, n=1)
         hint = (
-            f"did you mean {alike[0]}?" if alike else f"create it with: respool topic create {name}"
+            f"did you mean {alike[0]}?"
+            if alike
+            else f"respool topic list shows those there are, respool topic create {name} makes one"
         )
         raise NotFound(f"there is no topic {name!r} at {self.broker}", hint=hint)
 

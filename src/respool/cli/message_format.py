@@ -84,8 +84,12 @@ def compile_format(text: str) -> Part:
             literal, at = literal + _ESCAPES[two], at + 2
         elif text[at] == "{":
             end = text.find("}", at)
-            name = text[at + 1 : end] if end > 0 else text[at + 1 :]
-            if end < 0 or name not in FIELDS:
+            if end < 0:
+                raise UsageError(
+                    f"--format: {text[at:]!r} has no closing brace", hint="{{ is a brace itself"
+                )
+            name = text[at + 1 : end]
+            if name not in FIELDS:
                 raise UsageError(
                     f"--format: there is no field {{{name}}}", hint=f"fields: {', '.join(FIELDS)}"
                 )

@@ -66,7 +66,11 @@ def generate(
     ] = None,
     count: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Instead of --rate: exactly so many events; the last comes a while before --until."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Instead of --rate: exactly so many; the last comes a while before --until.",
+        ),
     ] = None,
     live: Annotated[
         bool, options.flag("--live", text="After the history go on, as time goes by.")

@@ -7,6 +7,7 @@ import logging
 import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
@@ -46,6 +47,7 @@ METADATA_FILE = "metadata.sqlite"
 EXIT_BROKEN_INVARIANT = 70
 # As the commands end that cannot reach a broker.
 EXIT_UNREACHABLE = 4
+_NO_FOLDER = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS)
 # Python's own is 700, which is a few requests.
 COLLECT_AFTER_OBJECTS = 20_000
 
@@ -239,8 +241,13 @@ def _in_words(error: Exception, settings: Settings) -> str:
         return (
             f"something listens on {settings.listen} already; choose another address with --listen"
         )
+    if number == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return f"{settings.listen} is no address of this machine; choose another with --listen"
     if number in (errno.EEXIST, errno.ENOTDIR):
         return f"the data folder {settings.data} is not a folder; choose another with --data"
+    if number in _NO_FOLDER:
+        assert isinstance(error, OSError)
+        return f"the data folder {settings.data} cannot be made: {error.strerror}; choose another with --data"
     return str(error)
 
 
