@@ -63,7 +63,7 @@ def test_an_unknown_field_is_refused_and_the_known_ones_are_named(text: str) -> 
 
 def test_a_brace_that_is_not_closed_is_told_as_that() -> None:
     """It was told as an unknown field, with that field among those that are known."""
-    with pytest.raises(UsageError, match="'{value' has no closing brace"):
+    with pytest.raises(UsageError, match=r"'\{value' has no closing brace"):
         compile_format("{key} {value")
 
 

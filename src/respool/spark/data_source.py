@@ -43,7 +43,9 @@ class RespoolDataSource(DataSource):
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         from respool.spark.sink.batch_writer import BatchWriter
 
-        return BatchWriter(self.options, schema, overwrite=overwrite)
+        writer = BatchWriter(self.options, schema, overwrite=overwrite)
+        writer.check_brokers()
+        return writer
 
     def streamWriter(  # noqa: N802
         self, schema: "StructType", overwrite: bool

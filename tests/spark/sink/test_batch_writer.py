@@ -6,7 +6,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from respool.client.arrow.errors import ClientError, LoginRefused, TlsRefused
+from respool.client.arrow.errors import (
+    BrokerUnreachable,
+    ClientError,
+    LoginRefused,
+    TlsRefused,
+    UnknownTopic,
+)
 from respool.spark.sink.batch_writer import BatchWriteIncomplete, BatchWriter
 from respool.spark.sink.errors import NotSupported, Superseded
 from respool.spark.sink.names import job_transactional_id
@@ -178,3 +184,19 @@ def test_a_frame_whose_transaction_timed_out_says_what_is_in(frame: Frame) -> No
 def test_a_log_cannot_be_overwritten(frame: Frame) -> None:
     with pytest.raises(NotSupported, match="a log only grows"):
         BatchWriter({"bootstrap": "127.0.0.1:1", "topic": "out"}, SCHEMA, overwrite=True)
+
+
+def test_a_topic_that_is_not_there_is_told_before_tasks_are_started(frame: Frame) -> None:
+    """Tasks told it, each four times, after half a minute and in two hundred lines."""
+    frame.writer.check_brokers()
+    here = {"bootstrap": frame.query.broker.bootstrap}
+    with pytest.raises(UnknownTopic, match="no topic 'none'"):
+        BatchWriter({**here, "topic": "none"}, SCHEMA, overwrite=False).check_brokers()
+
+
+def test_brokers_that_are_not_there_are_told_before_tasks_are_started() -> None:
+    nowhere = {"bootstrap": "127.0.0.1:1", "kafka.default.api.timeout.ms": "1"}
+    with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1"):
+        BatchWriter({**nowhere, "topic": "out"}, SCHEMA, overwrite=False).check_brokers()
+    named = {**nowhere, "txnAppId": "receipts", "txnVersion": "3"}
+    BatchWriter({**named, "topic": "out"}, SCHEMA, overwrite=False).check_brokers()

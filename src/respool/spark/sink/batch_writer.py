@@ -55,6 +55,19 @@ class BatchWriter(DataSourceArrowWriter):
         # Made on the driver, and sent to all tasks with this object.
         self._job = str(uuid4())
 
+    def check_brokers(self) -> None:
+        """Whether they are there and have the topic, before tasks are started: those tell it late, and many times.
+
+        Not of a write with a name: those come again and again, from a stream's `foreachBatch`.
+
+        Raises:
+            UnknownTopic, BrokerUnreachable, TlsRefused, LoginRefused
+        """
+        topic = self._options.topic
+        if topic is not None and self._options.stamp is None:
+            with self._options.client.cluster() as cluster:
+                cluster.retrying(lambda: cluster.refresh(topic))
+
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         from respool.spark.sink.stream_writer import write_task
         from respool.spark.sink.task import TaskMessage, write_plainly, write_prepared
