@@ -102,11 +102,14 @@ class MirrorReport:
         copy = self._copy
         rows = self.rows()
         states = {state: sum(row.state == state for row in rows) for state in State}
-        lag = sum(row.lag for row in rows)
+        lag = f"{sum(row.lag for row in rows):,} behind"
+        if states[State.SEEKING]:
+            # How far these are is not known yet.
+            lag = f"at least {lag}"
         text = (
             f"{output.counted(len(rows), 'topic')}, {output.counted(len(copy.partitions), 'partition')}: "
             f"{output.counted(copy.offsets_copied, 'offset')} copied, "
-            f"{output.human_bytes(round(self._rate))}/s, {lag:,} behind"
+            f"{output.human_bytes(round(self._rate))}/s, {lag}"
         )
         if states[State.SEEKING]:
             why = next((row.why for row in rows if row.state == State.SEEKING and row.why), "")
