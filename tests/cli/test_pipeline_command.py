@@ -25,7 +25,7 @@ from respool.pipeline.settings import PipelineSettings
         (["gold", "--window", "soon"], "--window"),
         (["gold", "--lateness", "0s"], "1ms at least"),
         # It was two milliseconds, and put every event into quarantine.
-        (["gold", "--lateness", "2"], "'2' has no unit: write 2s, 2m, 2h or 2d"),
+        (["gold", "--lateness", "2"], "'2' has no unit: write 2ms, 2s, 2m, 2h or 2d"),
         (["gold", "--master", "foo"], "--master 'foo' is no Spark master"),
         (["replay-fraud", "--days", "0"], "--days 0"),
         (["replay-fraud", "--until", "someday"], "--until"),

@@ -187,7 +187,9 @@ def test_a_duration_is_shown_in_its_largest_whole_unit(ms: int, shown: str) -> N
 @pytest.mark.parametrize("text", ["2", "0", "1.5", " 90 "])
 def test_a_length_of_time_without_a_unit_is_refused(text: str) -> None:
     """It meant milliseconds, which nobody had in mind."""
-    with pytest.raises(TimeNotUnderstood, match=f"has no unit: write {text.strip()}s"):
+    with pytest.raises(
+        TimeNotUnderstood, match=f"has no unit: write {text.strip()}ms, {text.strip()}s"
+    ):
         parse_duration_ms(text)
 
 

@@ -1,6 +1,8 @@
 """What keeps a broker from starting, in words."""
 
+import errno
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -48,7 +50,7 @@ def test_partitions_without_the_metadata_that_names_their_topics_are_left_alone(
 @pytest.mark.parametrize(
     ("listen", "data", "words"),
     [
-        ("nowhere.invalid:9092", "data", "nowhere.invalid:9092 is no address of this machine"),
+        ("nowhere.invalid:9092", "data", "nowhere.invalid:9092 cannot be listened on: "),
         ("192.0.2.1:9092", "data", "192.0.2.1:9092 is no address of this machine"),
         ("127.0.0.1:0", "/proc/none/data", "the data folder /proc/none/data cannot be made"),
         ("127.0.0.1:0", "file", "is not a folder"),
@@ -63,3 +65,17 @@ def test_what_cannot_be_listened_on_or_written_to_is_named(
     error = capsys.readouterr().err
     assert words in error
     assert "choose another with --" in error
+
+
+def test_an_address_that_is_not_allowed_is_not_taken_for_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object) -> NoReturn:
+        # What the loop raises for a port below 1024.
+        raise PermissionError(errno.EACCES, "error while attempting to bind on ('127.0.0.1', 80)")
+
+    monkeypatch.setattr("respool.node.node._serve_until_stopped", refused)
+    assert run(Settings(data=str(tmp_path / "data"), listen="127.0.0.1:80")) == 1
+    error = capsys.readouterr().err
+    assert "attempting to bind" in error
+    assert "--data" not in error

@@ -103,7 +103,7 @@ class MirrorReport:
         rows = self.rows()
         states = {state: sum(row.state == state for row in rows) for state in State}
         lag = f"{sum(row.lag for row in rows):,} behind"
-        if states[State.SEEKING]:
+        if any(one.state is State.SEEKING for one in copy.partitions.values()):
             # How far these are is not known yet.
             lag = f"at least {lag}"
         text = (

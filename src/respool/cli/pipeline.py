@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-# As Spark reads them. Others end with a stack trace of its own.
-_MASTER = re.compile(r"local|local\[[^]]+\]|local-cluster\[[^]]+\]|yarn|(spark|k8s)://.+")
+# As Spark reads them. Others end with a stack trace of its own. More than spark:// and k8s:// may be plugged in.
+_COUNT = r"(\d+|\*)"
+_MASTER = re.compile(
+    rf"local|local\[{_COUNT}(, *\d+)?\]|local-cluster\[[\d, ]+\]|yarn|[a-z][a-z0-9]*://.+"
+)
 NEEDED = ("pyspark", "deltalake", "pyarrow", "numba", "confluent_kafka")
 
 app = typer.Typer(no_args_is_help=True, help="Run the ride company's jobs on Spark.")

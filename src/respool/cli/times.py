@@ -88,7 +88,7 @@ def parse_duration_ms(text: str) -> int:
     words = " ".join(text.lower().split())
     if _NUMBER.fullmatch(words):
         raise TimeNotUnderstood(
-            f"{text!r} has no unit: write {words}s, {words}m, {words}h or {words}d"
+            f"{text!r} has no unit: write {words}ms, {words}s, {words}m, {words}h or {words}d"
         )
     length = _duration_ms(words)
     if length is None:

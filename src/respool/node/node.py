@@ -47,7 +47,6 @@ METADATA_FILE = "metadata.sqlite"
 EXIT_BROKEN_INVARIANT = 70
 # As the commands end that cannot reach a broker.
 EXIT_UNREACHABLE = 4
-_NO_FOLDER = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS)
 # Python's own is 700, which is a few requests.
 COLLECT_AFTER_OBJECTS = 20_000
 
@@ -241,12 +240,14 @@ def _in_words(error: Exception, settings: Settings) -> str:
         return (
             f"something listens on {settings.listen} already; choose another address with --listen"
         )
-    if number == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+    if isinstance(error, socket.gaierror):
+        return f"{settings.listen} cannot be listened on: {error.strerror}; choose another with --listen"
+    if number == errno.EADDRNOTAVAIL:
         return f"{settings.listen} is no address of this machine; choose another with --listen"
     if number in (errno.EEXIST, errno.ENOTDIR):
         return f"the data folder {settings.data} is not a folder; choose another with --data"
-    if number in _NO_FOLDER:
-        assert isinstance(error, OSError)
+    # That of a socket has no file.
+    if isinstance(error, OSError) and error.filename is not None:
         return f"the data folder {settings.data} cannot be made: {error.strerror}; choose another with --data"
     return str(error)
 

@@ -4,7 +4,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
@@ -13,6 +13,7 @@ import trustme
 import respool
 from respool import Login, Security, Tls, WriteFailed
 from respool.client.arrow.connection import Connection
+from respool.client.arrow.coordinator import Coordinator
 from respool.client.arrow.errors import (
     BadArgument,
     BrokerUnreachable,
@@ -23,7 +24,7 @@ from respool.client.arrow.errors import (
     TlsRefused,
 )
 from respool.client.arrow.prepared import Ended
-from respool.client.arrow.write_errors import TransactionUncertain
+from respool.client.arrow.write_errors import TransactionUncertain, WrongState
 from respool.wire.api_table import Api
 from support.broker_process import BrokerProcess
 from support.secured_gate import secured_broker, server_side
@@ -298,4 +299,29 @@ def test_a_commit_whose_broker_stops_trusting_us_is_told_as_uncertain(
         users["etl"] = USERS["etl"]
         ended = told.value.transaction.commit(gate.address, security=security)
         assert ended == Ended(is_commit=True, was_before=True)
+        producer.close()
+
+
+def test_offsets_that_may_not_be_part_of_a_transaction_keep_it_from_being_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller that went on after a refused login could commit its rows without the offsets they came from."""
+    login = Login(mechanism="SCRAM-SHA-256", username="etl", password=USERS["etl"])
+    with secured_broker(tmp_path, users=USERS) as gate:
+        security = Security(login=login)
+        producer = respool.ArrowProducer(gate.address, security=security, transactional_id="load")
+        producer.begin()
+        producer.write(table(10), "rides")
+        producer.flush()
+
+        def not_trusted(self: Coordinator, api: Api, *more: Any, **named: Any) -> NoReturn:
+            raise LoginRefused("no more")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Coordinator, "ask", not_trusted)
+            with pytest.raises(LoginRefused):
+                producer.send_offsets("fare-job", {("rides", 0): 7})
+        with pytest.raises(WrongState):
+            producer.commit()
+        producer.abort()
         producer.close()

@@ -198,5 +198,8 @@ def test_brokers_that_are_not_there_are_told_before_tasks_are_started() -> None:
     nowhere = {"bootstrap": "127.0.0.1:1", "kafka.default.api.timeout.ms": "1"}
     with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1"):
         BatchWriter({**nowhere, "topic": "out"}, SCHEMA, overwrite=False).check_brokers()
-    named = {**nowhere, "txnAppId": "receipts", "txnVersion": "3"}
-    BatchWriter({**named, "topic": "out"}, SCHEMA, overwrite=False).check_brokers()
+    for left_to_tasks in (
+        {"txnAppId": "receipts", "txnVersion": "3", "topic": "out"},
+        {"exactlyOnce": "false", "topic": "out"},
+    ):
+        BatchWriter(nowhere | left_to_tasks, SCHEMA, overwrite=False).check_brokers()

@@ -105,6 +105,7 @@ class PreparedTransaction:
             TransactionLost: it was aborted, maybe because it took longer than its timeout.
             TransactionFenced: the transactional id was used again since; nobody knows any more what became of this.
             TransactionUncertain: no answer came within `retry_ms`; do it again.
+            TlsRefused, LoginRefused: brokers were not even asked; do it again with what they trust.
         """
         return self._end(bootstrap, retry_ms, security, is_commit=True)
 
@@ -119,7 +120,7 @@ class PreparedTransaction:
 
         Raises:
             TransactionLost: it was committed.
-            TransactionFenced, TransactionUncertain: as for `commit`.
+            TransactionFenced, TransactionUncertain, TlsRefused, LoginRefused: as for `commit`.
         """
         return self._end(bootstrap, retry_ms, security, is_commit=False)
 

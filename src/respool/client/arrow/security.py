@@ -88,7 +88,7 @@ class Tls:
         except (OSError, ValueError) as error:
             raise BadArgument(
                 f"TLS: the {what} cannot be used on {platform.node()}: {error}"
-                + ("" if isinstance(error, FileNotFoundError) else f". {PEM_NEEDED}")
+                + (f". {PEM_NEEDED}" if isinstance(error, ssl.SSLError) else "")
             ) from error
         return context
 

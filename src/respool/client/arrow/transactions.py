@@ -182,7 +182,8 @@ class Transactions:
             )
         except BrokerRefused as error:
             self._break(error)
-        except BrokerUnreachable:
+        except (BrokerUnreachable, Untrusted):
+            # They may be part of the transaction, or not: so it must not be committed.
             self._state = State.BROKEN
             raise
 

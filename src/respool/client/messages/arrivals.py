@@ -13,7 +13,24 @@ class Arrivals:
         self._kafka = kafka
         self._trouble: ClientError | None = None
         # Places for which librdkafka knows no offset to begin at: nothing was committed, or it has been deleted.
-        self.unplaced: set[Place] = set()
+        self._unplaced: set[Place] = set()
+
+    @property
+    def has_unplaced(self) -> bool:
+        """Whether it must be told for some places where to begin."""
+        return bool(self._unplaced)
+
+    def take_unplaced(self) -> set[Place]:
+        """Those places; whoever takes them tells it, or puts them back."""
+        taken, self._unplaced = self._unplaced, set()
+        return taken
+
+    def put_back(self, places: set[Place]) -> None:
+        self._unplaced |= places
+
+    def forget(self, places: set[Place]) -> None:
+        """They are another's to read."""
+        self._unplaced -= places
 
     def take(self, wait_s: float, count: int) -> list[Message]:
         """What is there, and no wait for more than the first. The library's callbacks run in here.
@@ -53,7 +70,7 @@ class Arrivals:
         if code == library.PARTITION_EOF:
             return
         if code == library.OFFSET_GONE:
-            self.unplaced.add((found.topic(), found.partition()))
+            self._unplaced.add((found.topic(), found.partition()))
             return
         cause = KafkaException(error)
         if code == library.MAX_POLL_EXCEEDED:

@@ -1,7 +1,6 @@
 """What a member of a group has the group write down, and when: its progress, and where a new group began.
 
-Of an error that passes the caller is told only where it waits for the answer: what is done stays so, and is committed
-with the next.
+What is done and could not be written down stays done, and is written with the next commit.
 """
 
 import math

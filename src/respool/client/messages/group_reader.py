@@ -139,7 +139,7 @@ class GroupReader:
 
     def _settle(self, batch: list[Message]) -> list[Message]:
         """What may be handed over of what came, after what came with it has been seen to."""
-        if self._arrivals.unplaced:
+        if self._arrivals.has_unplaced:
             self._place()
         if self._pending is not None and self._assigned:
             batch = self._apply_pending(batch)
@@ -223,7 +223,7 @@ class GroupReader:
 
     def _forget(self, places: set[Place]) -> None:
         self._assigned -= places
-        self._arrivals.unplaced -= places
+        self._arrivals.forget(places)
         for place in places:
             self._lost.pop(place, None)
         self._progress.forget(places)
@@ -285,8 +285,7 @@ class GroupReader:
 
     def _place(self) -> None:
         """Begin where a new group begins; or say that what the group wants to read has been deleted."""
-        told = self._arrivals.unplaced & self._assigned
-        self._arrivals.unplaced.clear()
+        told = self._arrivals.take_unplaced() & self._assigned
         if not told:
             return
         new: dict[Place, int] = {}
@@ -306,7 +305,7 @@ class GroupReader:
         except KafkaException as error:
             # Nobody answers now: asked again with the next `take`.
             log.info("where to begin is asked again later: %s", library.reason(error))
-            self._arrivals.unplaced |= told
+            self._arrivals.put_back(told)
             return
         self._positions.go_to(again, assigned=self._assigned)
         if new and self._delivery == "at-least-once":

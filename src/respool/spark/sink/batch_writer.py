@@ -58,14 +58,16 @@ class BatchWriter(DataSourceArrowWriter):
     def check_brokers(self) -> None:
         """Whether they are there and have the topic, before tasks are started: those tell it late, and many times.
 
-        Not of a write with a name: those come again and again, from a stream's `foreachBatch`.
+        Only where the driver is to commit, so that it needs brokers anyway. And not of a write with a name: those come
+        again and again, from a stream's `foreachBatch`.
 
         Raises:
-            UnknownTopic, BrokerUnreachable, TlsRefused, LoginRefused
+            UnknownTopic, BrokerUnreachable, BrokerRefused, TlsRefused, LoginRefused
         """
-        topic = self._options.topic
-        if topic is not None and self._options.stamp is None:
-            with self._options.client.cluster() as cluster:
+        options = self._options
+        topic = options.topic
+        if topic is not None and options.exactly_once and options.stamp is None:
+            with options.client.cluster() as cluster:
                 cluster.retrying(lambda: cluster.refresh(topic))
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:

@@ -112,7 +112,7 @@ def end(cluster: Cluster, transaction: Transaction, *, is_commit: bool) -> Outco
     """Commit or abort it; fine to do again.
 
     Raises:
-        BrokerUnreachable: no answer came.
+        BrokerUnreachable, Untrusted: no answer came, or there was no trust any more to ask again.
     """
     coordinator = _coordinator(cluster, transaction.transactional_id)
     # First of all, for the coordinator knows its repeats longer than it can be told from the state of the id.
