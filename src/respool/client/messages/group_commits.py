@@ -5,7 +5,7 @@ What is done and could not be written down stays done, and is written with the n
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from respool.client.messages import library
@@ -18,10 +18,13 @@ _BEGIN_AGAIN_SECONDS = 1.0
 
 
 class GroupCommits:
-    def __init__(self, kafka: Any, *, every_ms: int) -> None:
+    def __init__(
+        self, kafka: Any, *, every_ms: int, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._kafka = kafka
         self._every_s = every_ms / 1000
-        self._committed_at = time.monotonic()
+        self._now = now
+        self._committed_at = self._now()
         # When the place where a new group began is to be written down again.
         self._write_beginning_at = math.inf
         self.progress = Progress()
@@ -29,7 +32,7 @@ class GroupCommits:
     @property
     def is_due(self) -> bool:
         """It is time for those that nobody asks for."""
-        return time.monotonic() - self._committed_at >= self._every_s
+        return self._now() - self._committed_at >= self._every_s
 
     def write(self, offsets: Mapping[Place, int]) -> None:
         """
@@ -49,7 +52,7 @@ class GroupCommits:
         Raises:
             CommitFailed, Fenced: trying again would not help.
         """
-        self._committed_at = time.monotonic()
+        self._committed_at = self._now()
         try:
             self.write(self.progress.to_commit())
         except KafkaException as error:
@@ -69,7 +72,7 @@ class GroupCommits:
         self._write_beginning()
 
     def begin_again_if_due(self) -> None:
-        if time.monotonic() >= self._write_beginning_at:
+        if self._now() >= self._write_beginning_at:
             self._write_beginning()
 
     def on_told(self, error: Any, partitions: list[Any]) -> None:
@@ -92,7 +95,7 @@ class GroupCommits:
 
     def _beginning_not_written(self, why: object) -> None:
         log.info("where the group begins is written down later: %s", why)
-        self._write_beginning_at = time.monotonic() + _BEGIN_AGAIN_SECONDS
+        self._write_beginning_at = self._now() + _BEGIN_AGAIN_SECONDS
 
 
 def commit_failed(error: Any) -> ClientError:

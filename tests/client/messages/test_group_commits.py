@@ -1,0 +1,125 @@
+"""What a member writes down, and when it tries again; the library is a list of what it was asked for."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from respool.client.messages.errors import CommitFailed, Fenced
+from respool.client.messages.group_commits import GroupCommits
+from respool.client.messages.library import KafkaError, KafkaException, TopicPartition
+from respool.client.messages.message import Place
+
+A, B = ("rides", 0), ("rides", 1)
+
+
+class Library:
+    """Commits nothing; says what it is told to say."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[dict[Place, int], bool]] = []
+        self.raises: KafkaException | None = None
+
+    def commit(self, *, offsets: Sequence[Any], asynchronous: bool) -> list[Any]:
+        asked = {(one.topic, one.partition): one.offset for one in offsets}
+        self.asked.append((asked, asynchronous))
+        if self.raises is not None:
+            raise self.raises
+        return list(offsets)
+
+
+def failing(code: int) -> KafkaException:
+    return KafkaException(KafkaError(code))
+
+
+@pytest.fixture
+def library() -> Library:
+    return Library()
+
+
+@pytest.fixture
+def commits(library: Library) -> GroupCommits:
+    made = GroupCommits(library, every_ms=5_000)
+    made.progress.on_handed(A, 6)
+    made.progress.on_done()
+    return made
+
+
+def test_what_is_done_is_written_once(library: Library, commits: GroupCommits) -> None:
+    commits.write_done()
+    commits.write_done()
+    assert library.asked == [({A: 7}, False)]
+
+
+@pytest.mark.parametrize("code", [KafkaError.REQUEST_TIMED_OUT, KafkaError.REBALANCE_IN_PROGRESS])
+def test_what_could_not_be_written_now_is_written_with_the_next(
+    library: Library, commits: GroupCommits, code: int
+) -> None:
+    library.raises = failing(code)
+    commits.write_done()
+    library.raises = None
+    commits.progress.on_handed(B, 0)
+    commits.progress.on_done()
+    commits.write_done()
+    assert library.asked == [({A: 7}, False), ({A: 7, B: 1}, False)]
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, CommitFailed),
+        (KafkaError.FENCED_INSTANCE_ID, Fenced),
+    ],
+)
+def test_what_does_not_pass_is_told(
+    library: Library, commits: GroupCommits, code: int, told: type[Exception]
+) -> None:
+    library.raises = failing(code)
+    with pytest.raises(told):
+        commits.write_done()
+    assert commits.progress.to_commit() == {A: 7}
+
+
+def test_where_a_group_begins_is_written_until_it_is_heard_that_it_is(
+    library: Library,
+) -> None:
+    now = 100.0
+    commits = GroupCommits(library, every_ms=5_000, now=lambda: now)
+    commits.begin({A: 0, B: 40})
+    commits.begin_again_if_due()
+    assert library.asked == [({A: 0, B: 40}, True)]
+
+    commits.on_told(None, [TopicPartition("rides", 0, 0)])
+    commits.on_told(KafkaError(KafkaError.NOT_COORDINATOR), [TopicPartition("rides", 1, 40)])
+    commits.begin_again_if_due()
+    now += 1.0
+    commits.begin_again_if_due()
+    assert library.asked[1:] == [({B: 40}, True)]
+
+    commits.on_told(None, [TopicPartition("rides", 1, 40)])
+    now += 60.0
+    commits.begin_again_if_due()
+    assert len(library.asked) == 2
+
+
+def test_a_beginning_that_the_library_does_not_take_is_tried_again(
+    library: Library,
+) -> None:
+    now = 100.0
+    commits = GroupCommits(library, every_ms=5_000, now=lambda: now)
+    library.raises = failing(KafkaError._STATE)
+    commits.begin({A: 3})
+    library.raises = None
+    now += 1.0
+    commits.begin_again_if_due()
+    assert library.asked == [({A: 3}, True)] * 2
+
+
+def test_commits_that_nobody_asks_for_are_due_after_a_while(library: Library) -> None:
+    now = 100.0
+    commits = GroupCommits(library, every_ms=5_000, now=lambda: now)
+    assert not commits.is_due
+    now += 5.0
+    assert commits.is_due
+    commits.write_done()
+    assert not commits.is_due
