@@ -141,6 +141,38 @@ def test_a_partition_is_not_left_to_a_broker_that_has_crashed_unnoticed(loop: Si
     assert not world.restarter.may_crash(two)
 
 
+def test_who_has_lost_its_lease_and_nothing_else_still_has_everything(loop: SimLoop) -> None:
+    """Seed 609950: with nobody registered but the crashed ones, the partition was left to them."""
+    world = World(loop)
+    world.put_partition(BOTH)
+    for machine in world.machines:
+        world.register(machine)
+    world.store.screens.append(world.restarter.spare_in_sync)
+    one, two = world.machines
+    assert world.restarter.kill(one)
+    world.store.transact((), {}, (keys.broker_key(TWO),), None)
+    with pytest.raises(StoreUnavailable, match="all crashed"):
+        world.put_partition(replace(BOTH, isr=(ONE,)))
+    assert not world.restarter.may_crash(two)
+    # The crashed one may step back, so that it can register.
+    world.put_partition(replace(BOTH, isr=(TWO,), leader=None))
+
+
+def test_who_crashed_without_a_lease_has_nothing(loop: SimLoop) -> None:
+    world = World(loop)
+    for machine in world.machines:
+        world.register(machine)
+    two = world.machines[1]
+    world.store.transact((), {}, (keys.broker_key(TWO),), None)
+    assert world.restarter.kill(two)
+    two.process = loop.new_process(two.host)
+    world.store.screens.append(world.restarter.spare_in_sync)
+    with pytest.raises(StoreUnavailable, match="all crashed"):
+        world.put_partition(replace(BOTH, isr=(TWO,)))
+    world.register(two)
+    world.put_partition(replace(BOTH, isr=(TWO,)))
+
+
 def test_a_partition_that_nobody_has_any_more_may_change_as_it_likes(loop: SimLoop) -> None:
     world = World(loop)
     world.put_partition(BOTH)

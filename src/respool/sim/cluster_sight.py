@@ -16,6 +16,10 @@ class ClusterSight:
         # Of the same revision.
         self._partitions: dict[TopicPartition, PartitionImage] | None = None
 
+    @property
+    def revision(self) -> int:
+        return self._store.revision
+
     def view(self) -> ClusterView:
         """Everything, as an operator's command sees it."""
         revision = self._store.revision

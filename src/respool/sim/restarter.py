@@ -9,7 +9,7 @@ operator, as is promised where two fail at once: `spare_in_sync` keeps such writ
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
@@ -40,9 +40,9 @@ class Restarter:
         self._restarting: set[str] = set()
         # How often nobody was struck, to keep what was not promised to be kept otherwise.
         self.spared = 0
-        # The epoch a machine was registered with when it crashed: until it has another one, the store may say that it
-        # is in sync though it is not.
-        self._crashed_in: dict[BrokerId, int] = {}
+        # The store's revision when a machine crashed: until it has registered after that, the store may say that it is
+        # in sync though it is not.
+        self._crashed_at: dict[BrokerId, int] = {}
 
     def is_busy(self, machine: Machine) -> bool:
         """Whether its process is being ended or started."""
@@ -116,26 +116,32 @@ class Restarter:
         """
         if self._is_synced:
             return
+        self._forget_what_is_over()
         for key, value in puts.items():
             if not key.startswith(keys.PARTITIONS):
                 continue
             before, isr = self._sight.image_at(key), keys.decode_partition(value).isr
-            if before is not None and not self._is_any_left(before.isr):
+            if before is not None and not any(self._is_left(one) for one in before.isr):
                 continue
-            if isr and not self._is_any_left(isr):
+            if isr and not any(self._is_left(one) for one in isr):
                 self.spared += 1
                 raise StoreUnavailable(f"{key} would be in the hands of {isr}, all crashed")
 
-    def _is_any_left(self, isr: Iterable[BrokerId]) -> bool:
-        return any(self._is_registered_anew(one) for one in isr)
+    def _is_left(self, broker: BrokerId) -> bool:
+        """Whether it has what it had when it was in sync: also where it has lost its lease, and nothing else."""
+        if self._sight.epoch_of(broker) is None:
+            return self._machines[broker].is_up and broker not in self._crashed_at
+        return self._is_registered_anew(broker)
 
     def _is_registered_anew(self, broker: BrokerId) -> bool:
         """Whether the store speaks of the process that runs now, or ran last."""
         epoch = self._sight.epoch_of(broker)
-        return epoch is not None and epoch > self._crashed_in.get(broker, -1)
+        return epoch is not None and epoch > self._crashed_at.get(broker, -1)
 
     def _on_crash(self, machine: Machine) -> None:
-        me = machine.id
-        epoch = self._sight.epoch_of(me)
-        if epoch is not None:
-            self._crashed_in[me] = epoch
+        self._crashed_at[machine.id] = self._sight.revision
+
+    def _forget_what_is_over(self) -> None:
+        for broker in list(self._crashed_at):
+            if self._is_registered_anew(broker):
+                del self._crashed_at[broker]
