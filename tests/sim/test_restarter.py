@@ -58,6 +58,13 @@ class World:
     def put_partition(self, image: PartitionImage) -> None:
         self.put(keys.partition_key(TOPIC, 0), keys.encode_partition(image))
 
+    def watch_both_in_sync(self) -> None:
+        """Both run and are in sync, and what is written of them is looked at from now on."""
+        self.put_partition(BOTH)
+        for machine in self.machines:
+            self.register(machine)
+        self.store.screens.append(self.restarter.spare_in_sync)
+
     def register(self, machine: Machine) -> None:
         """It runs, as far as anybody can see."""
         if machine.process is None or not machine.process.is_alive:
@@ -126,10 +133,7 @@ def test_a_partition_is_not_made_of_brokers_that_have_crashed_unnoticed(loop: Si
 
 def test_a_partition_is_not_left_to_a_broker_that_has_crashed_unnoticed(loop: SimLoop) -> None:
     world = World(loop)
-    world.put_partition(BOTH)
-    for machine in world.machines:
-        world.register(machine)
-    world.store.screens.append(world.restarter.spare_in_sync)
+    world.watch_both_in_sync()
     one, two = world.machines
     assert world.restarter.kill(one)
     # The disk of the other is full, say.
@@ -144,10 +148,7 @@ def test_a_partition_is_not_left_to_a_broker_that_has_crashed_unnoticed(loop: Si
 def test_who_has_lost_its_lease_and_nothing_else_still_has_everything(loop: SimLoop) -> None:
     """Seed 609950: with nobody registered but the crashed ones, the partition was left to them."""
     world = World(loop)
-    world.put_partition(BOTH)
-    for machine in world.machines:
-        world.register(machine)
-    world.store.screens.append(world.restarter.spare_in_sync)
+    world.watch_both_in_sync()
     one, two = world.machines
     assert world.restarter.kill(one)
     world.store.transact((), {}, (keys.broker_key(TWO),), None)
