@@ -17,6 +17,7 @@ from respool.records.build import NewRecord, build_batch
 from respool.sim.clock import SimClock
 from respool.sim.disk import SimDisk
 from respool.sim.metrics import SimMetrics
+from respool.sim.neighbours import SimNeighbours
 from respool.sim.offload import InlineOffload
 from respool.wire.api_table import Api
 from respool.wire.codec import decode_request
@@ -34,8 +35,12 @@ class RunningBroker:
 
     def __init__(self, runner: asyncio.Runner, settings: Settings) -> None:
         self._runner = runner
-        self.disk = SimDisk(Random(7))
+        self.disk = SimDisk(Random(7), name="broker")
+        # Who says that it is on this machine is lent files.
+        self.neighbours = SimNeighbours()
+        self.neighbours.add("broker", lambda: self.disk)
         self.clock = SimClock()
+        self.metrics = SimMetrics()
         self.offload = InlineOffload()
         self.store = SqliteStore(":memory:", clock=self.clock, offload=InlineOffload())
         self.broker = runner.run(self._start(settings))
@@ -52,6 +57,10 @@ class RunningBroker:
         """The same inside the loop, for members of a group that wait for each other."""
         reply = await self._answer(encode_request(api, version, **fields))
         return decode_reply(api, version, b"".join(reply))
+
+    def frame(self, api: Api, version: int, **fields: Any) -> bytes:
+        """The reply's bytes, without their size."""
+        return b"".join(self.run(self._answer(encode_request(api, version, **fields))))[4:]
 
     def ask_at_once(self, *requests: tuple[Api, int, dict[str, Any]]) -> list[Any]:
         """Send requests on as many connections at the same time."""
@@ -156,8 +165,9 @@ class RunningBroker:
                 disk=self.disk,
                 store=self.store,
                 offload=self.offload,
-                metrics=SimMetrics(),
+                metrics=self.metrics,
                 dice=SystemDice(),
+                neighbours=self.neighbours,
             ),
         )
         await broker.start()

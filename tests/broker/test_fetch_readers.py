@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from broker.cluster_world import LATEST, LIST_OFFSETS_VERSION, ONE, TOPIC, TWO, Cluster, plays
+from respool.broker.fetch_readers import ConsumerReader, FollowerReader
 from respool.broker.partition import Partition
 from respool.model.errors import (
     FencedLeaderEpoch,
@@ -12,6 +13,7 @@ from respool.model.errors import (
     OffsetOutOfRange,
     UnknownLeaderEpoch,
 )
+from respool.model.ids import Offset
 from respool.ports.disk import NotCached
 from respool.wire.api_table import Api
 
@@ -140,6 +142,52 @@ async def test_a_follower_waits_at_its_leader_for_records_and_not_for_commits(
     assert produced.error_code == 0
     fetches = [one for _, _, one in cluster.asked[before:] if one.api.key == Api.FETCH]
     assert 1 <= len(fetches) <= 3
+
+
+@plays(brokers=2)
+async def test_a_follower_is_lent_what_is_committed_and_never_more(cluster: Cluster) -> None:
+    """1. A leader lends what is not committed.   2. It leads no more, cuts that off, and writes what others have.
+
+    3. The follower reads some of the one and some of the other.
+    """
+    await replicated(cluster, b"a", b"b")
+    cluster.cut(ONE, TWO)
+    await cluster.produce(b"c", at=ONE, acks=1)
+    log = cluster[ONE].log()
+    marks: dict[str, Any] = {"last_stable_offset": Offset(2), "high_watermark": Offset(2)}
+    reader, elsewhere = (
+        FollowerReader(cluster[ONE].broker, follower=TWO, broker_epoch=1, is_lent=is_lent)
+        for is_lent in (True, False)
+    )
+    assert reader.end(log, **marks) == 3
+    assert reader.lent_end(log, **marks) == 2
+    assert elsewhere.lent_end(log, **marks) is None
+
+
+@plays(brokers=2)
+async def test_where_committed_records_may_be_cut_off_a_follower_is_lent_nothing(
+    cluster: Cluster,
+) -> None:
+    await cluster.create([1, 2], unclean_leader_election_enable="true")
+    reader = FollowerReader(cluster[ONE].broker, follower=TWO, broker_epoch=1, is_lent=True)
+    marks: dict[str, Any] = {"last_stable_offset": Offset(0), "high_watermark": Offset(0)}
+    assert reader.lent_end(cluster[ONE].log(), **marks) is None
+
+
+@plays(brokers=2)
+async def test_a_consumer_nearby_is_lent_what_it_may_read(cluster: Cluster) -> None:
+    await replicated(cluster, b"a", b"b")
+    log = cluster[ONE].log()
+    marks: dict[str, Any] = {"last_stable_offset": Offset(1), "high_watermark": Offset(2)}
+    for read_committed, end in ((True, 1), (False, 2)):
+        near, far = (
+            ConsumerReader(
+                cluster[ONE].broker, version=13, read_committed=read_committed, is_lent=is_lent
+            )
+            for is_lent in (True, False)
+        )
+        assert near.lent_end(log, **marks) == near.end(log, **marks) == end
+        assert far.lent_end(log, **marks) is None
 
 
 # -- consumers at followers ------------------------------------------------------------------------------------------

@@ -50,6 +50,9 @@ class Peer:
         reply = bytes(encode_reply(request, {"throttle_time": 0, "topics": topics}))[4:]
         return reply[: len(reply) - self.damage]
 
+    def is_near(self, broker: BrokerId, *, lane: int = 0) -> bool:
+        raise NotImplementedError
+
     async def hold(self, broker: BrokerId, **_: Any) -> None: ...
 
     async def close(self) -> None: ...

@@ -1,18 +1,23 @@
 """What a follower asks its leader in Kafka's protocol, and what it makes of the answer."""
 
 from dataclasses import replace
+from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from broker.replica_bench import ME, TWO, Bench, play
+from respool.broker.borrowed_records import BorrowedRecords
 from respool.broker.partition import Partition
 from respool.broker.peer_link import PeerLink
 from respool.broker.replica_requests import EARLIEST, ReplicaRequests
 from respool.model.ids import LeaderEpoch, Offset
 from respool.ports.peers import PeerUnreachable
 from respool.replication.follower import FetchFrom
+from respool.sim.disk import SimDisk
+from respool.sim.neighbours import SimNeighbours
+from respool.sim.offload import InlineOffload
 from respool.wire.api_table import Api
 from respool.wire.fetch_reply import FetchedPart, FetchReplyView
 
@@ -21,6 +26,12 @@ class Link:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.answers: list[Any] = []
+        self.leads_nearby = False
+
+    def is_near(self, broker: int, *, lane: int) -> bool:
+        del lane
+        assert broker == TWO
+        return self.leads_nearby
 
     async def fetch(self, broker: int, version: int, **fields: Any) -> Any:
         return await self.ask(broker, Api.FETCH, version, **fields)
@@ -67,7 +78,13 @@ def from_offset(offset: int) -> FetchFrom:
 class World:
     def __init__(self, bench: Bench) -> None:
         self.link = Link()
-        self.requests = ReplicaRequests(cast("PeerLink", self.link), me=ME, leader=TWO)
+        self.neighbours = SimNeighbours()
+        self.requests = ReplicaRequests(
+            cast("PeerLink", self.link),
+            me=ME,
+            leader=TWO,
+            borrowed=BorrowedRecords(self.neighbours, offload=InlineOffload(), clock=bench.clock),
+        )
         self.rides = bench.partition()
 
     async def fetch(self, offset: int = 5, *, lane: int = 1) -> Any:
@@ -148,6 +165,30 @@ def test_lanes_have_sessions_of_their_own() -> None:
         for lane in (1, 2, 1, 2):
             await world.fetch(lane=lane)
         assert [one["session_id"] for one in world.link.asked] == [0, 0, 77, 88]
+
+    play(story)
+
+
+def test_a_leader_nearby_is_told_where_its_follower_is_and_what_it_lends_is_read() -> None:
+    async def story(bench: Bench) -> None:
+        world = World(bench)
+        disk = SimDisk(Random(1), name="two")
+        world.neighbours.add("two", lambda: disk)
+        log = disk.open_log("rides.log")
+        log.append([b"what it has"])
+        lent = fetch_reply(world.rides, place=log.place(5, 6))
+        world.link.answers = [fetch_reply(world.rides), lent, lent, fetch_reply(world.rides)]
+        await world.fetch()
+        world.link.leads_nearby = True
+        (reply,) = await world.fetch()
+        assert (bytes(reply.records), reply.fetched.has_records) == (b"it has", True)
+        # It is gone now: nothing came, and the next fetch has it sent.
+        disk.delete("rides.log")
+        (reply,) = await world.fetch()
+        assert (bytes(reply.records), reply.fetched.has_records) == (b"", False)
+        await world.fetch()
+        told = [one["reader_host"] for one in world.link.asked]
+        assert told == ["", world.neighbours.host, world.neighbours.host, ""]
 
     play(story)
 

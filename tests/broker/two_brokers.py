@@ -109,6 +109,10 @@ class NetworkPeers:
         del lane
         return await self._network.request(broker, frame)
 
+    def is_near(self, broker: BrokerId, *, lane: int = 0) -> bool:
+        del broker, lane
+        return False
+
     async def hold(self, broker: BrokerId, *, on_reached: Callable[[], None], ms_max: int) -> None:
         raise NotImplementedError
 

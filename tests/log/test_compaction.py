@@ -14,7 +14,7 @@ from log.compaction_world import (
     keyed,
 )
 from respool.log import batch_chunks
-from respool.log.read_batches import read_batches
+from respool.log.read_batches import find_batches
 from respool.log.time_lookup import find_first_at_or_after
 from respool.model.errors import DiskFailed, DiskFull, SegmentCorrupt
 from respool.model.ids import LeaderEpoch, Offset
@@ -589,7 +589,7 @@ def test_readers_go_on_with_the_segments_they_have() -> None:
     world.go_on_to_the_end()
     world.delete_removed()
     assert len(world.values()) < len(before)
-    data = read_batches(
+    found = find_batches(
         old,
         Offset(0),
         end=end,
@@ -599,6 +599,8 @@ def test_readers_go_on_with_the_segments_they_have() -> None:
         at_least_one=True,
         cached_only=False,
     )
+    assert found is not None
+    data = found.segment.read(found.position, found.size)
     assert [header.base_offset for _, header in walk_batches(data)] == [0, 1, 2]
     assert find_first_at_or_after(old, 1004, log_start=Offset(0), max_offset=Offset(6)) == (
         4,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from respool.log.partition_log import PartitionLog
 from respool.model.errors import OffsetOutOfRange
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig
+from respool.neighbours.lent_file import read_lent
 from respool.records.batch import read_header
+from respool.records.validate import walk_batches
 
 CONFIG = dataclasses.replace(
     SMALL, segment_bytes=20_000, segment_index_bytes=4800, segment_ms=10**12
@@ -223,3 +226,46 @@ def test_readers_in_other_threads_see_whole_batches_while_the_log_changes(tmp_pa
 
     run_beside(work, read_somewhere, read_somewhere, look_up_time)
     real.check(2500, first=log.log_start)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_place_of_records_leads_to_what_reading_them_returns(tmp_path: Path, seed: int) -> None:
+    dice = Random(seed)
+    real = RealLog(tmp_path)
+    for number in range(400):
+        real.append(number)
+    log = real.log
+    if dice.random() < 0.5:
+        # Segments that were let go of, as after a restart.
+        real.sync()
+        real.open(recovery_point=log.log_end, clean=True)
+        log = real.log
+    assert log.segment_count > 1
+    for _ in range(50):
+        begin = dice.randrange(400)
+        asked: dict[str, Any] = {
+            "max_offset": Offset(dice.randint(begin, 450)),
+            "bytes_max": dice.choice((10, 300, 5_000, 100_000)),
+            "at_least_one": dice.random() < 0.8,
+        }
+        expected = log.read(Offset(begin), **asked)
+        located = log.locate(Offset(begin), **asked)
+        if located is None:
+            assert expected == b""
+            continue
+        place = located.place
+        ends = [header.next_offset for _, header in walk_batches(expected)]
+        assert max(ends) <= located.end <= asked["max_offset"]
+        target = bytearray(place.size)
+        read_lent(place, memoryview(target))
+        assert bytes(target) == bytes(expected)
+
+
+def test_where_nothing_can_be_read_nothing_is_found_either(tmp_path: Path) -> None:
+    real = RealLog(tmp_path)
+    real.append(0)
+    asked: dict[str, Any] = {"bytes_max": 5_000, "at_least_one": True}
+    assert real.log.locate(Offset(0), max_offset=Offset(0), **asked) is None
+    assert real.log.locate(Offset(1), max_offset=Offset(1), **asked) is None
+    with pytest.raises(OffsetOutOfRange):
+        real.log.locate(Offset(2), max_offset=Offset(2), **asked)

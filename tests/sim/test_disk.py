@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from respool.model.errors import DiskFailed, DiskFull
+from respool.model.file_place import FilePlace, NotLent
 from respool.ports.disk import NotCached
 from respool.sim.disk import SimDisk
 from respool.sim.disk_faults import DiskCall, ProcessGone
@@ -549,3 +550,52 @@ def test_counters_tell_what_the_process_did_and_start_anew_with_the_next() -> No
     assert (counted.small_files_read, counted.small_file_bytes_read) == (1, 1)
     assert counted.replaced_files == 1
     assert disk.reopen().counters.reads == 0
+
+
+# -- neighbours --------------------------------------------------------------------------------------------------------
+
+
+def lending() -> tuple[SimDisk, FilePlace]:
+    disk = SimDisk(Random(1), name="one")
+    with_synced_name(disk)
+    log = disk.open_log("a.log")
+    log.append([b"0123456789"])
+    log.sync()
+    place = log.place(2, 5)
+    assert place is not None
+    return disk, place
+
+
+def test_a_neighbour_reads_what_it_was_told_of_whether_its_process_lives_or_not() -> None:
+    disk, place = lending()
+    assert disk.lent(place) == b"23456"
+    disk.kill()
+    assert disk.lent(place) == disk.reopen().lent(place) == b"23456"
+
+
+def test_what_is_gone_or_another_file_by_now_is_not_lent() -> None:
+    disk, place = lending()
+    disk.rename("a.log", "b.log")
+    with pytest.raises(NotLent):
+        disk.lent(place)
+    disk.open_log("a.log").append([b"0123456789"])
+    with pytest.raises(NotLent):
+        disk.lent(place)
+
+
+def test_what_was_cut_off_is_not_lent() -> None:
+    disk, place = lending()
+    disk.open_log("a.log").truncate(6)
+    with pytest.raises(NotLent):
+        disk.lent(place)
+
+
+def test_a_power_cut_is_the_readers_too() -> None:
+    disk, place = lending()
+    disk.crash()
+    with pytest.raises(NotLent):
+        disk.reopen().lent(place)
+
+
+def test_a_disk_without_neighbours_lends_nothing() -> None:
+    assert SimDisk(Random(1)).open_log("a.log").place(0, 1) is None

@@ -37,6 +37,7 @@ from respool.ports.dice import Dice
 from respool.ports.disk import Disk
 from respool.ports.metadata_store import MetadataStore
 from respool.ports.metrics import Metrics
+from respool.ports.neighbours import Neighbours
 from respool.ports.offload import Offload
 from respool.ports.peers import Peers
 from respool.ports.record_scan import RecordScanner
@@ -59,6 +60,8 @@ class World:
     scanner: RecordScanner = field(default_factory=PlainScanner)
     # The other brokers of a cluster; None for a broker that is alone, with a store of its own.
     peers: Peers | None = None
+    # Other processes on this machine; None where files are not lent.
+    neighbours: Neighbours | None = None
     # All of them, but in tests that show what each is for.
     rules: Rules = ALL_RULES
 
@@ -79,6 +82,10 @@ class Broker:
         self.producer_ids = ProducerIds(world.store, cluster_id=lambda: self.folder.cluster_id)
         # To the other brokers; None for a broker that is alone.
         self.link = None if world.peers is None else PeerLink(world.peers, me=self.id)
+        self.lent_bytes = world.metrics.counter(
+            "respool_lent_bytes_total",
+            "Bytes of records that readers on this machine take from the log's files, unsent.",
+        )
         self.fetch_sessions = FetchSessions(
             sessions_max=settings.fetch_sessions_max, dice=world.dice
         )
@@ -296,6 +303,7 @@ class Broker:
             rules=self.world.rules,
             member=self.member,
             link=self.link,
+            neighbours=self.world.neighbours,
             may_act=self.may_act,
             spawn=self.spawn,
         )

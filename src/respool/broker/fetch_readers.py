@@ -6,6 +6,7 @@
 | reads up to | the high watermark, or the last stable offset         | the log's end                                |
 | must be     | asking for what is known to be committed              | a replica in this epoch, as it is registered |
 | may be      | sent to a replica in its own rack (KIP-392)           | behind: what it asks for says what it has    |
+| may be lent | all it may read, on this machine                      | what is committed, and will never be cut off |
 
 Partitions are read in another thread too, while the loop changes roles: a role is looked at once, and taken as it was.
 """
@@ -51,6 +52,11 @@ class Reader(Protocol):
     ) -> Offset:
         """Nothing from here on is read."""
 
+    def lent_end(
+        self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
+    ) -> Offset | None:
+        """Up to where it may take large reads from the log's own files; None: it may not, or is elsewhere."""
+
     def has_more(
         self, partition: Partition, target: FetchTarget, fetched: FetchedPartition
     ) -> bool:
@@ -66,6 +72,7 @@ class ConsumerReader:
         read_committed: bool,
         rack: str = "",
         is_mirror: bool = False,
+        is_lent: bool = False,
     ) -> None:
         self._broker = broker
         self._reads_from_followers = version >= FOLLOWERS_READ_FROM_VERSION
@@ -73,6 +80,7 @@ class ConsumerReader:
         self._rack = rack
         self.read_to = ReadTo.STABLE if read_committed else ReadTo.COMMITTED
         self.with_empty = is_mirror
+        self._is_lent = is_lent
 
     def find(self, target: FetchTarget) -> Partition:
         name = _topic_name(self._broker, target)
@@ -100,6 +108,13 @@ class ConsumerReader:
         del log
         return last_stable_offset if self._read_committed else high_watermark
 
+    def lent_end(
+        self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
+    ) -> Offset | None:
+        if not self._is_lent:
+            return None
+        return self.end(log, last_stable_offset=last_stable_offset, high_watermark=high_watermark)
+
     def has_more(
         self, partition: Partition, target: FetchTarget, fetched: FetchedPartition
     ) -> bool:
@@ -115,10 +130,13 @@ class FollowerReader:
     read_to = ReadTo.END
     with_empty = True
 
-    def __init__(self, broker: Broker, *, follower: BrokerId, broker_epoch: int) -> None:
+    def __init__(
+        self, broker: Broker, *, follower: BrokerId, broker_epoch: int, is_lent: bool = False
+    ) -> None:
         self._broker = broker
         self._follower = follower
         self._broker_epoch = broker_epoch
+        self._is_lent = is_lent
 
     def hear(self, targets: Iterable[FetchTarget]) -> None:
         """What a follower asks for says what it has: that is how records become committed."""
@@ -164,6 +182,18 @@ class FollowerReader:
     ) -> Offset:
         del last_stable_offset, high_watermark
         return log.log_end
+
+    def lent_end(
+        self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
+    ) -> Offset | None:
+        """Only what nobody ever cuts off.
+
+        1. A leader lends bytes above its high watermark.   2. It is a leader no more, cuts them off, and writes others
+        there.   3. The follower reads some of the old and some of the new: a log that no leader ever had.
+        """
+        del last_stable_offset
+        may_be_cut = log.config.unclean_leader_election_enable
+        return None if not self._is_lent or may_be_cut else high_watermark
 
     def has_more(
         self, partition: Partition, target: FetchTarget, fetched: FetchedPartition

@@ -57,7 +57,12 @@ class FetchRun:
         self._bytes_min = min(bytes_min, self._bytes_max)
         self._wait_max_s = wait_max_s
         self._reader = reader
-        self._read = PartitionRead(reader, version=version).read
+        neighbours = broker.world.neighbours
+        self._read = PartitionRead(
+            reader,
+            version=version,
+            lent_bytes_min=0 if neighbours is None else neighbours.lent_bytes_min,
+        ).read
 
     @property
     def has_room(self) -> bool:
@@ -92,7 +97,7 @@ class FetchRun:
         """Without room there are no records in it, and all else."""
         for target in self._scope.targets:
             fetched = self._read_target(target, answer, room, cached_only=cached_only)
-            answer.record_bytes += len(fetched.records)
+            answer.record_bytes += fetched.record_bytes
             # A reader whose log is not ours must hear it at once, as if it were an error; and one who is sent away.
             if (
                 fetched.error_code
@@ -214,8 +219,10 @@ class FetchRun:
             target.told_high_watermark = fetched.high_watermark
             target.told_log_start = fetched.log_start_offset
             topics.setdefault(target.topic, []).append(fetched)
-            if fetched.records:
+            if fetched.record_bytes:
                 self._scope.on_served(target)
+            if fetched.place is not None:
+                self._broker.lent_bytes.inc(fetched.place.size)
         return encode_fetch_reply(
             self._correlation_id,
             self._version,
@@ -230,7 +237,7 @@ def _failed(target: FetchTarget, error: RequestError) -> FetchedPartition:
 
 def _has_news(target: FetchTarget, fetched: FetchedPartition) -> bool:
     return bool(
-        fetched.records
+        fetched.record_bytes
         or fetched.error_code
         or fetched.diverging_epoch
         or fetched.preferred_read_replica >= 0

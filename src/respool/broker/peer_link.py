@@ -19,6 +19,10 @@ class PeerLink:
         self._client_id = f"broker-{me}"
         self._correlation_id = 0
 
+    def is_near(self, broker: BrokerId, *, lane: int = 0) -> bool:
+        """See `Peers.is_near`."""
+        return self._peers.is_near(broker, lane=lane)
+
     async def ask(
         self, broker: BrokerId, key: int, version: int, *, lane: int = 0, **fields: Any
     ) -> Any:

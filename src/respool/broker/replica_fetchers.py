@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from respool.broker.borrowed_records import BorrowedRecords
 from respool.broker.copy_turns import CopyTurns
 from respool.broker.partition import Partition
 from respool.broker.peer_link import PeerLink
@@ -23,16 +24,19 @@ class ReplicaFetchers:
         work: ReplicaWork,
         turns: CopyTurns,
         clock: Clock,
+        borrowed: Callable[[], BorrowedRecords],
         hurry_bytes: int,
         broker_epoch: Callable[[], int | None],
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
     ) -> None:
+        """`borrowed` is made once for each leader."""
         self._me = me
         self._link = link
         self._work = work
         self._turns = turns
         turns.on_changed = self._wake_all
         self._clock = clock
+        self._borrowed = borrowed
         self._hurry_bytes = hurry_bytes
         self._broker_epoch = broker_epoch
         self._spawn = spawn
@@ -62,7 +66,9 @@ class ReplicaFetchers:
         if fetcher is None:
             fetcher = self._fetchers[leader] = ReplicaFetcher(
                 leader=leader,
-                requests=ReplicaRequests(self._link, me=self._me, leader=leader),
+                requests=ReplicaRequests(
+                    self._link, me=self._me, leader=leader, borrowed=self._borrowed()
+                ),
                 work=self._work,
                 turns=self._turns,
                 clock=self._clock,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from respool.broker.borrowed_records import BorrowedRecords
 from respool.broker.partition import Partition
 from respool.broker.peer_link import PeerLink
 from respool.broker.replica_session import ReplicaSession
@@ -38,8 +39,11 @@ class FetchReply:
 class ReplicaRequests:
     """Asks one leader."""
 
-    def __init__(self, link: PeerLink, *, me: BrokerId, leader: BrokerId) -> None:
+    def __init__(
+        self, link: PeerLink, *, me: BrokerId, leader: BrokerId, borrowed: BorrowedRecords
+    ) -> None:
         self._link = link
+        self._borrowed = borrowed
         self._me = me
         self._leader = leader
         # One for each lane: requests of a session must come in its order.
@@ -74,7 +78,9 @@ class ReplicaRequests:
                 topics=_topics(request.changed),
                 forgotten_topics_data=_forgotten(request.forgotten),
                 rack_id="",
+                reader_host=self._borrowed.ask(is_near=self._link.is_near(self._leader, lane=lane)),
             )
+            parts = await self._borrowed.filled(reply.parts)
         except BaseException:
             session.reset()
             raise
@@ -86,7 +92,7 @@ class ReplicaRequests:
         }
         told: dict[Partition, Fetched] = {}
         records: dict[Partition, memoryview] = {}
-        for part in reply.parts:
+        for part in parts:
             partition = by_place.get((part.topic, part.partition))
             if partition is not None:
                 told[partition] = _fetched(part)

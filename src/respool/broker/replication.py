@@ -4,8 +4,10 @@ A broker that is alone has the same roles: it leads all it has, and nobody follo
 """
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
+from respool.broker.borrowed_records import BorrowedRecords
 from respool.broker.catalog import Catalog
 from respool.broker.cluster_member import ClusterMember
 from respool.broker.giving_up import GivingUp
@@ -20,6 +22,7 @@ from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId
 from respool.ports.clock import Clock
 from respool.ports.metadata_store import MetadataStore
+from respool.ports.neighbours import Neighbours
 from respool.ports.offload import Offload
 from respool.replication.rules import Rules
 
@@ -40,6 +43,7 @@ class Replication:
         rules: Rules,
         member: ClusterMember | None,
         link: PeerLink | None,
+        neighbours: Neighbours | None,
         may_act: Callable[[], bool],
         spawn: Callable[[Coroutine[Any, Any, Any]], Any],
     ) -> None:
@@ -54,6 +58,7 @@ class Replication:
                 work=ReplicaWork(folder=folder, syncs=syncs, offload=offload, clock=clock),
                 turns=member.turns,
                 clock=clock,
+                borrowed=partial(BorrowedRecords, neighbours, offload=offload, clock=clock),
                 hurry_bytes=hurry_bytes,
                 broker_epoch=lambda: member.epoch,
                 spawn=spawn,

@@ -47,7 +47,12 @@ class LocalDisk:
         except OSError as error:
             raise failure("open", path, error, is_opening=True) from error
         return LocalLogFile(
-            path, descriptor, size, cached_reads=self._cached_reads, ahead=self._ahead
+            path,
+            descriptor,
+            size,
+            root=self._root,
+            cached_reads=self._cached_reads,
+            ahead=self._ahead,
         )
 
     def map_file(self, path: str, size: int | None) -> LocalMappedFile:

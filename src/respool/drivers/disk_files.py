@@ -10,6 +10,7 @@ from contextlib import suppress
 from respool.drivers.allocator import uncleared
 from respool.drivers.read_ahead import READ_AHEAD_BYTES, ReadAhead, read_ahead
 from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted, StorageError
+from respool.model.file_place import FilePlace
 from respool.ports.disk import NotCached
 
 FILE_MODE = 0o640
@@ -60,10 +61,13 @@ class LocalLogFile:
         descriptor: Descriptor,
         size: int,
         *,
+        root: str,
         cached_reads: CachedReads,
         ahead: ReadAhead,
     ) -> None:
+        """`path` is relative to `root`."""
         self._path = path
+        self._root = root
         self._descriptor: Descriptor | None = descriptor
         # Readers see nothing beyond it, so never a batch that is half written.
         self._size = size
@@ -73,6 +77,8 @@ class LocalLogFile:
         self._failed = ""
         # Somebody reads what is not in memory, and it was read ahead for them up to here; 0: nobody does.
         self._ahead_to = 0
+        # Its beginning, once that was asked for.
+        self._place: FilePlace | None = None
 
     @property
     def path(self) -> str:
@@ -116,6 +122,16 @@ class LocalLogFile:
             return _read_all(descriptor.fd, position, wanted)
         except OSError as error:
             raise failure("read", self._path, error) from error
+
+    def place(self, position: int, size: int) -> FilePlace:
+        if self._place is None:
+            descriptor = self._descriptor
+            if descriptor is None:
+                raise DiskFailed(f"find {self._path}: the file is closed")
+            found = os.fstat(descriptor.fd)
+            full_path = os.path.join(self._root, self._path)
+            self._place = FilePlace(full_path, found.st_dev, found.st_ino, 0, 0)
+        return self._place._replace(position=position, size=size)
 
     def sync(self) -> None:
         descriptor = self._writable("sync")

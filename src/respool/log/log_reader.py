@@ -1,15 +1,24 @@
 """What may be asked of a log from any thread while its owner writes on: records by offset and by time, and its ends."""
 
+from typing import NamedTuple
+
 from respool.log.aborted_lookup import find_aborted, has_aborted
 from respool.log.log_parts import LogParts
 from respool.log.log_tail import TailBatches
-from respool.log.read_batches import read_batches
+from respool.log.read_batches import StoredRange, find_batches
 from respool.log.segments import Segments
 from respool.log.time_lookup import TimestampedOffset, find_first_at_or_after, find_latest
 from respool.log.transaction_index import AbortedTransaction
 from respool.model.errors import OffsetOutOfRange
+from respool.model.file_place import FilePlace
 from respool.model.ids import Offset
 from respool.model.topic_config import TopicConfig
+
+
+class Located(NamedTuple):
+    place: FilePlace
+    # No batch there ends behind this offset; the last one may end before.
+    end: Offset
 
 
 class LogReader:
@@ -72,6 +81,56 @@ class LogReader:
             NotCached: `cached_only`, and something would have to come from the disk.
             SegmentCorrupt, DiskFailed: the disk does not have what it should.
         """
+        found = self._find(
+            offset,
+            max_offset=max_offset,
+            bytes_max=bytes_max,
+            at_least_one=at_least_one,
+            cached_only=cached_only,
+            with_empty=with_empty,
+        )
+        if found is None:
+            return b""
+        return found.segment.read(found.position, found.size, cached_only=cached_only)
+
+    def locate(
+        self,
+        offset: Offset,
+        *,
+        max_offset: Offset,
+        bytes_max: int,
+        at_least_one: bool,
+        cached_only: bool = False,
+        with_empty: bool = False,
+    ) -> Located | None:
+        """Where a process of this machine finds what `read` would return; None where that is nothing, or in no file.
+
+        Raises:
+            As `read`. `cached_only` is about what must be looked at to find it.
+        """
+        found = self._find(
+            offset,
+            max_offset=max_offset,
+            bytes_max=bytes_max,
+            at_least_one=at_least_one,
+            cached_only=cached_only,
+            with_empty=with_empty,
+        )
+        if found is None:
+            return None
+        place = found.segment.file.place(found.position, found.size)
+        return None if place is None else Located(place, found.end)
+
+    def _find(
+        self,
+        offset: Offset,
+        *,
+        max_offset: Offset,
+        bytes_max: int,
+        at_least_one: bool,
+        cached_only: bool,
+        with_empty: bool,
+    ) -> StoredRange | None:
         # The end first: segments replaced after it still hold every offset up to it.
         parts = self._parts
         end, synced, segments = parts.end, parts.synced, parts.segments
@@ -80,8 +139,8 @@ class LogReader:
             raise OffsetOutOfRange(f"offset {offset}, the log has {first_offset} to {end.offset}")
         max_offset = min(max_offset, end.offset)
         if offset >= max_offset:
-            return b""
-        return read_batches(
+            return None
+        return find_batches(
             segments,
             offset,
             end=end,

@@ -1,5 +1,7 @@
 """Offset -> stored bytes: which segment, from where, and where to stop. Runs in any thread."""
 
+from typing import NamedTuple
+
 from respool.log.batch_walk import BatchAt
 from respool.log.segment import Segment
 from respool.log.segments import LogPoint, Segments
@@ -7,7 +9,17 @@ from respool.model.errors import OffsetOutOfRange
 from respool.model.ids import Offset
 
 
-def read_batches(
+class StoredRange(NamedTuple):
+    """Bytes of one segment."""
+
+    segment: Segment
+    position: int
+    size: int
+    # No batch in it ends behind this offset; the last one may end before.
+    end: Offset
+
+
+def find_batches(
     segments: Segments,
     offset: Offset,
     *,
@@ -18,8 +30,10 @@ def read_batches(
     at_least_one: bool,
     cached_only: bool,
     with_empty: bool = False,
-) -> bytes | memoryview:
-    """The batches in [offset, max_offset), both of which the segments reach; see `PartitionLog.read`.
+) -> StoredRange | None:
+    """Where the batches are in [offset, max_offset), both of which the segments reach; see `PartitionLog.read`.
+
+    None: there is no whole one.
 
     `end` and `synced` are points already known: one of them is where most readers stop.
     """
@@ -49,8 +63,9 @@ def read_batches(
         else:
             stop = _stop_before(segment, max_offset, stop, cached_only=cached_only)
     if stop - position < header.size:
-        return b""
-    return segment.read(position, stop - position, cached_only=cached_only)
+        return None
+    segment_end = segments.end_of(index, log_end=end.offset)
+    return StoredRange(segment, position, stop - position, min(max_offset, segment_end))
 
 
 def _pass_empty(

@@ -185,6 +185,12 @@ class Settings:
             "Memory for what was produced last: who reads at the end of a log is served from it; 0 for none."
         ),
     )
+    lend_files: bool = field(
+        default=True,
+        metadata=_setting(
+            "Readers on this machine that may open the log's files take large reads from there, unsent."
+        ),
+    )
     fetch_sessions_max: int = field(
         default=1_000,
         metadata=_setting("Incremental fetch sessions (KIP-227) kept at the same time."),

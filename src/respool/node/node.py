@@ -24,6 +24,7 @@ from respool.drivers.clock import SystemClock
 from respool.drivers.dice import SystemDice
 from respool.drivers.disk import LocalDisk
 from respool.drivers.folder_lock import FolderLock
+from respool.drivers.neighbours import LocalNeighbours
 from respool.drivers.offload import ThreadOffload
 from respool.drivers.prometheus import PrometheusMetrics
 from respool.drivers.sqlite_store import SqliteStore
@@ -31,6 +32,7 @@ from respool.drivers.tcp_peers import TcpPeers
 from respool.log.partition_folders import PartitionFolders
 from respool.model.errors import DataFolderMismatch, RespoolError
 from respool.model.settings import Settings
+from respool.neighbours.host import this_host
 from respool.node.etcd import connect_to_etcd
 from respool.node.record_scanner import ScannerOnDemand
 from respool.ports.clock import Clock
@@ -135,6 +137,7 @@ async def serve(
             dice=SystemDice(),
             scanner=ScannerOnDemand(),
             peers=TcpPeers() if settings.etcd else None,
+            neighbours=_neighbours(settings),
         )
         try:
             if not settings.etcd and not (await store.snapshot("")).revision:
@@ -206,6 +209,11 @@ def _say_that_it_serves(broker: Broker, host: str, port: int) -> None:
     )
     # Scripts and tests wait for this line; it is the only one on standard output.
     print(f"respool listening on {host}:{port}", flush=True)  # noqa: T201
+
+
+def _neighbours(settings: Settings) -> LocalNeighbours | None:
+    host = this_host()
+    return LocalNeighbours(host) if host and settings.lend_files else None
 
 
 async def _unless_stopped(

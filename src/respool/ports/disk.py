@@ -9,6 +9,8 @@ file, or sync a folder, may raise `HandlesExhausted`, and then have not done wha
 from collections.abc import Sequence
 from typing import Protocol
 
+from respool.model.file_place import FilePlace
+
 
 def names_of(path: str) -> list[str]:
     """The names on the way to a path, outermost first; none for the data folder. Nothing may lead outside of it."""
@@ -49,6 +51,10 @@ class LogFile(Protocol):
         Raises:
             NotCached: `cached_only`, and the bytes would have to come from the disk.
         """
+        ...
+
+    def place(self, position: int, size: int) -> FilePlace | None:
+        """Where another process of this machine finds these bytes, which are there; None where none can."""
         ...
 
     def sync(self) -> None:

@@ -30,6 +30,10 @@ class Peers(Protocol):
         """
         ...
 
+    def is_near(self, broker: BrokerId, *, lane: int = 0) -> bool:
+        """Whether the connection of this lane, if there is one, leads to an address of this very machine."""
+        ...
+
     async def hold(self, broker: BrokerId, *, on_reached: Callable[[], None], ms_max: int) -> None:
         """Connect, tell `on_reached`, and keep that connection, unused, until the peer ends it or for so long.
 

@@ -12,6 +12,7 @@ before raises ProcessGone from then on. The same seed and the same calls give th
 from random import Random
 
 from respool.model.errors import DiskFailed
+from respool.model.file_place import FilePlace, NotLent
 from respool.ports.disk import names_of
 from respool.sim.disk_faults import DiskCounters, DiskFaults, ProcessGone
 from respool.sim.disk_files import SimLogFile, SimMappedFile
@@ -25,10 +26,16 @@ class SimDisk:
     """One data folder, as one process sees it."""
 
     def __init__(
-        self, dice: Random, *, capacity_bytes: int | None = None, platter: Platter | None = None
+        self,
+        dice: Random,
+        *,
+        capacity_bytes: int | None = None,
+        name: str = "",
+        platter: Platter | None = None,
     ) -> None:
+        """`name`: what neighbours know it by, that read its files; empty where there are none."""
         self._dice = dice
-        self._platter = platter or Platter()
+        self._platter = platter or Platter(name=name)
         self._process = DiskProcess(self._platter, dice, DiskFaults(capacity_bytes=capacity_bytes))
 
     @property
@@ -74,6 +81,23 @@ class SimDisk:
         file = self._file(path)
         assert position < len(file.seen), f"{path} has {len(file.seen)} bytes, none at {position}"
         file.corrupt(position, mask)
+
+    def lent(self, place: FilePlace) -> bytes:
+        """What another process reads of it, whether the one that named the place still lives or not.
+
+        Raises:
+            NotLent: there is no such file any more. After a power cut there is none: on one machine, it would have been
+                the reader's as well.
+        """
+        node: PlatterFile | PlatterFolder | None = self._platter.root
+        for name in names_of(place.path.removeprefix(f"/{self._platter.name}/")):
+            node = node.seen.get(name) if isinstance(node, PlatterFolder) else None
+        if not isinstance(node, PlatterFile) or node.number != place.inode:
+            raise NotLent(f"{place.path} is gone")
+        end = place.position + place.size
+        if end > len(node.seen) or self._platter.power_cuts != place.device:
+            raise NotLent(f"{place.path} has {len(node.seen)} bytes")
+        return bytes(node.seen[place.position : end])
 
     def make_cold(self, path: str, start: int = 0, end: int = _TO_THE_END) -> None:
         """Throw a part of a file out of memory: `cached_only` reads of it fail until a plain read brings it back."""

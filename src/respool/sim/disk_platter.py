@@ -12,10 +12,12 @@ A file's sync says nothing about its name, and a folder's sync nothing about its
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from random import Random
 
 SECTOR_BYTES = 512
 _BLOCK_BYTES = 128 * SECTOR_BYTES
+_NUMBERS = count(1)
 
 
 class PlatterFile:
@@ -34,6 +36,8 @@ class PlatterFile:
         # Parts of the file that are not in memory, as [start, end).
         self._cold: list[tuple[int, int]] = []
         self._mapped = False
+        # No other file ever has it.
+        self.number = next(_NUMBERS)
 
     def append(self, data: bytes) -> None:
         self.seen += data
@@ -191,7 +195,10 @@ class _NameChange:
 class Platter:
     """The whole disk: the tree of names, and the changes to it that no folder sync has covered."""
 
+    # What its machine is called among those that read each other's files; empty: none does.
+    name: str = ""
     root: PlatterFolder = field(default_factory=PlatterFolder)
+    power_cuts: int = 0
     _pending: list[_NameChange] = field(default_factory=list)
 
     def create(self, target: Place, node: Node) -> None:
@@ -214,6 +221,7 @@ class Platter:
 
     def cut_power(self, dice: Random) -> None:
         """Decide what is left of all that was not synced, and see only that from now on."""
+        self.power_cuts += 1
         odds = _odds(dice)
         self._store([change for change in self._pending if dice.random() < odds])
         self._pending.clear()

@@ -21,6 +21,7 @@ from respool.sim.disk import SimDisk
 from respool.sim.disk_faults import ProcessGone
 from respool.sim.loop import SimLoop
 from respool.sim.metrics import SimMetrics
+from respool.sim.neighbours import SimNeighbours
 from respool.sim.network import SimNetwork
 from respool.sim.offload import DelayedOffload, DiskPace
 from respool.sim.process import Process
@@ -44,14 +45,19 @@ class Machine:
         is_in_cluster: bool = False,
         clock_rate: float = 1.0,
         rules: Rules = ALL_RULES,
+        neighbours: SimNeighbours | None = None,
     ) -> None:
+        """`neighbours`: those that it lends its files to, if any."""
         self.settings = settings
         self.id = BrokerId(settings.broker_id)
         self.host = f"broker-{settings.broker_id}"
         self.clock = NodeClock(loop, rate=clock_rate)
         self.pace = DiskPace()
         self.store_manners = StoreManners()
-        self.disk = SimDisk(dice_of("disk", seed))
+        self.disk = SimDisk(dice_of("disk", seed), name=self.host if neighbours is not None else "")
+        self._neighbours = neighbours
+        if neighbours is not None:
+            neighbours.add(self.host, lambda: self.disk)
         # Whether its ready tasks overtake each other.
         self.shuffles_tasks = False
         self.process: Process | None = None
@@ -171,6 +177,7 @@ class Machine:
                 dice=SimDice(f"{self._seed} {self.starts}"),
                 peers=peers,
                 rules=self._rules,
+                neighbours=self._neighbours,
             ),
         )
         await broker.start()

@@ -37,6 +37,8 @@ class SimNetwork:
 
     def __init__(self, loop: SimLoop, dice: Random) -> None:
         self.manners = NetworkManners()
+        # Whether both ends of all connections have the same address.
+        self.is_one_machine = False
         self._loop = loop
         self._dice = dice
         self._listeners: dict[Address, SimServer] = {}

@@ -12,6 +12,7 @@ from respool.sim.dice import dice_of
 from respool.sim.loop import SimLoop
 from respool.sim.machine import Machine
 from respool.sim.moments import Moments
+from respool.sim.neighbours import SimNeighbours
 from respool.sim.nemesis import Nemesis
 from respool.sim.network import SimNetwork
 from respool.sim.operator import Operator
@@ -33,6 +34,8 @@ class Stage:
         self._seed = seed
         self._loop = loop
         loop.network = self.network
+        self.network.is_one_machine = plan.lends_files
+        self.neighbours = SimNeighbours() if plan.lends_files else None
         self.network.manners.latency_ms_max = dice.choice((1.0, 10.0))
         self.machines = [self._new_machine(one, dice) for one in range(1, plan.broker_count + 1)]
         nemesis_dice = dice_of("nemesis", seed)
@@ -107,6 +110,7 @@ class Stage:
             is_in_cluster=plan.is_cluster,
             clock_rate=plan.clock_rates[number - 1],
             rules=self._rules,
+            neighbours=self.neighbours,
         )
         machine.shuffles_tasks = dice.random() < 0.3
         machine.store_manners.latency_ms_max = dice.choice((0.5, 20.0))

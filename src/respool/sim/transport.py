@@ -83,7 +83,9 @@ class SimTransport(asyncio.Transport):
     # -- asyncio.Transport -------------------------------------------------------------------------------------------
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._peername if name == "peername" else default
+        if name == "sockname" and not self._network.is_one_machine:
+            return default
+        return self._peername if name in {"peername", "sockname"} else default
 
     def is_closing(self) -> bool:
         return self._is_closing

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from respool.drivers.disk import TEMPORARY_SUFFIX, LocalDisk
 from respool.model.errors import DiskFailed, DiskFull
+from respool.model.file_place import FilePlace
 from respool.ports.disk import LogFile, MappedFile, names_of
 
 Buffers = Sequence[bytes | bytearray | memoryview]
@@ -183,6 +184,11 @@ class _TroubledLogFile:
     def read(self, position: int, size: int, *, cached_only: bool = False) -> bytes | memoryview:
         self._disk.check("read", self.path)
         return self._inner.read(position, size, cached_only=cached_only)
+
+    def place(self, position: int, size: int) -> FilePlace | None:
+        """None: who read the file itself would pass by the troubles."""
+        del position, size
+        return None
 
     def sync(self) -> None:
         self._disk.check("sync", self.path)

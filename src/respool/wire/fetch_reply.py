@@ -4,7 +4,8 @@
 | correlation id 4 | *tags | throttle 4 | error 2 | session 4 | topics [
     name (12) or id 16 (13 on) | partitions [
         index 4 | error 2 | high watermark 8 | last stable 8 | log start 8 | aborted [producer 8, first offset 8, *tags]
-        | preferred replica 4 | records | *tags: 0 diverging (epoch 4, end 8), 1 current leader (broker 4, epoch 4) ]
+        | preferred replica 4 | records | *tags: 0 diverging (epoch 4, end 8), 1 current leader (broker 4, epoch 4),
+                                                 and one of ours: where the records lie ]
     | *tags ] | *tags
 ```
 Lengths and counts are varints, one more than they say; 0 is null. kio would copy the records, which are nearly all of a
@@ -17,7 +18,9 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812
 from uuid import UUID
 
+from respool.model.file_place import FilePlace
 from respool.wire.errors import RequestMalformed
+from respool.wire.lent_records import LENT_TAG, read_place
 from respool.wire.walk import read_varint, skip_tagged_fields
 
 TOPIC_IDS_FROM = 13
@@ -50,6 +53,8 @@ class FetchedPart:
     leader: tuple[int, int] | None
     # Who should be asked instead, being in the reader's rack.
     nearer: int | None = None
+    # Where to take the records from, which are empty then.
+    place: FilePlace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +119,14 @@ def _partition(frame: memoryview, position: int, topic: str | UUID) -> tuple[Fet
         raise IndexError(f"{length} bytes of records, and {len(frame) - position} are left")
     records = frame[position : position + length]
     position += length
-    diverging = leader = None
+    diverging = leader = place = None
     for tag, content in _tags(frame, position):
         if tag == 0:
             diverging = _DIVERGING.unpack_from(content)
         elif tag == 1:
             leader = _LEADER.unpack_from(content)
+        elif tag == LENT_TAG:
+            place = read_place(content)
     part = FetchedPart(
         topic=topic,
         partition=index,
@@ -132,6 +139,7 @@ def _partition(frame: memoryview, position: int, topic: str | UUID) -> tuple[Fet
         diverging=None if diverging is None or diverging[1] < 0 else diverging,
         leader=None if leader is None or leader[0] < 0 else leader,
         nearer=nearer if nearer >= 0 else None,
+        place=place,
     )
     return part, skip_tagged_fields(frame, position)
 

@@ -6,6 +6,7 @@ definition that is an int64 like any other; kio takes the field for a time, and 
 Fetch, the request, in the version that our brokers follow each other with. Kafka's followers say with the offset they
 fetch from that they have all before it. Ours have it when it is on the disk, and go on fetching meanwhile: so each
 partition has one more tagged field, `durable_end`. Who does not know it passes over it, as over any other (KIP-482).
+There, and in the version that our columnar client reads with, the request has another, `reader_host`: see lent_records.
 """
 
 from collections.abc import Mapping
@@ -16,12 +17,20 @@ from typing import Any
 from kio.static.primitive import TZAware, i64
 
 from respool.wire.api_table import Api
+from respool.wire.lent_records import LENT_FETCH_VERSION, LENT_TAG
 from respool.wire.schema import EntityClass, load_request_class, response_class, schema_of
 
 # Only clients of the newest version read this one's partitions with it, and they have a tagged field already.
 REPLICA_FETCH_VERSION = 17
 # Far from those that Kafka has given out.
 _DURABLE_END_TAG = 5_000
+
+# None would be another thing than "" to the writer, which leaves out what is as by default.
+_READER_HOST = (
+    "reader_host",
+    str,
+    field(metadata={"kafka_type": "string", "tag": LENT_TAG}, default=""),
+)
 
 _MARKS = ("__type__", "__version__", "__flexible__", "__api_key__", "__header_schema__")
 
@@ -30,7 +39,10 @@ _MARKS = ("__type__", "__version__", "__flexible__", "__api_key__", "__header_sc
 def request_class(key: int, version: int) -> EntityClass:
     """What to read and write a request with."""
     loaded = load_request_class(key, version)
-    if (key, version) != (Api.FETCH, REPLICA_FETCH_VERSION):
+    if key != Api.FETCH or version not in {LENT_FETCH_VERSION, REPLICA_FETCH_VERSION}:
+        return loaded
+    loaded = _with_types(loaded, {}, _READER_HOST)
+    if version != REPLICA_FETCH_VERSION:
         return loaded
     topic = _struct(loaded, "topics")
     durable_end = (

@@ -51,6 +51,8 @@ def _reader(request: Request, broker: Broker) -> Reader:
     body = request.body
     state = getattr(body, "replica_state", None)
     replica_id = state.replica_id if state is not None else body.replica_id
+    neighbours = broker.world.neighbours
+    is_lent = neighbours is not None and getattr(body, "reader_host", "") == neighbours.host
     if replica_id < 0:
         return ConsumerReader(
             broker,
@@ -58,10 +60,16 @@ def _reader(request: Request, broker: Broker) -> Reader:
             read_committed=body.isolation_level == READ_COMMITTED,
             rack=getattr(body, "rack_id", ""),
             is_mirror=request.client_id == MIRROR_CLIENT_ID,
+            is_lent=is_lent,
         )
     if broker.member is None or state is None:
         raise CloseConnection(f"fetch as replica {replica_id}: this broker has no such followers")
-    return FollowerReader(broker, follower=BrokerId(replica_id), broker_epoch=state.replica_epoch)
+    return FollowerReader(
+        broker,
+        follower=BrokerId(replica_id),
+        broker_epoch=state.replica_epoch,
+        is_lent=is_lent,
+    )
 
 
 def _scope(request: Request, broker: Broker) -> FetchScope:

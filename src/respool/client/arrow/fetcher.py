@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from respool.client.arrow.borrowing import Borrowing
 from respool.client.arrow.cluster import Cluster, refused
 from respool.client.arrow.connection import Connection, ReplyBuffer
 from respool.client.arrow.cursor import Cursor, Step
@@ -44,6 +45,7 @@ from respool.client.arrow.pieces import PieceMaker
 from respool.wire.api_table import Api
 from respool.wire.errors import RequestMalformed
 from respool.wire.fetch_reply import TOPIC_IDS_FROM, FetchedPart, read_fetch_reply
+from respool.wire.lent_records import LENT_FETCH_VERSION
 
 # 12 has names, 13 ids: asked by id, a topic that was made again is not taken for the one before. Kafka 4.x: 4 to 17.
 FETCH_VERSIONS = (12, 13)
@@ -84,6 +86,7 @@ class _Line:
 
     connection: Connection
     version: int
+    borrowing: Borrowing
     asked: Sequence[_Reading] = ()
     # The broker is given up if it has not answered by then.
     silent_until: float = 0.0
@@ -218,7 +221,10 @@ class Fetcher:
             except VersionUnsupported:
                 self._cluster.release(connection)
                 raise
-            line = self._lines[broker] = _Line(connection=connection, version=version)
+            borrowing = Borrowing(is_near=connection.is_near, bytes_max=connection.reply_bytes_max)
+            line = self._lines[broker] = _Line(
+                connection=connection, version=version, borrowing=borrowing
+            )
         return line
 
     def _fields(self, line: _Line, readings: Sequence[_Reading]) -> dict[str, Any]:
@@ -242,7 +248,9 @@ class Fetcher:
             if line.version >= TOPIC_IDS_FROM
             else {"topic": self._topic}
         )
+        lent = {"reader_host": line.borrowing.ask()} if line.version == LENT_FETCH_VERSION else {}
         return {
+            **lent,
             "max_wait": WAIT_MAX_MS,
             "min_bytes": 1,
             "max_bytes": limit,
@@ -272,6 +280,7 @@ class Fetcher:
         try:
             frame = line.connection.receive(self._buffer)
             reply = read_fetch_reply(frame, line.version)
+            parts = line.borrowing.filled(reply.parts)
         except BrokerUnreachable as error:
             self._lose(broker, error)
             return
@@ -284,7 +293,7 @@ class Fetcher:
                 raise refusal
             self._lose(broker, refusal)
             return
-        self._take(broker, line, reply.parts)
+        self._take(broker, line, parts)
 
     def _take(self, broker: int, line: _Line, parts: Sequence[FetchedPart]) -> None:
         asked = {one.cursor.partition: one for one in line.asked}
@@ -315,6 +324,9 @@ class Fetcher:
 
     def _on_answer(self, one: _Reading, part: FetchedPart, *, is_crowded: bool) -> bool:
         """Whether there are records to take. `is_crowded`: others have some in this reply."""
+        if part.place is not None and not part.error_code:
+            # It could not be read from there, and the next request has it sent.
+            return False
         if part.nearer is not None and not part.error_code:
             self._nearby.on_named(part.partition, part.nearer, time.monotonic())
             return False

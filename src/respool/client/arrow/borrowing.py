@@ -1,0 +1,74 @@
+"""Records that a broker on this machine does not send, but lends: it names its file, and they are read from there.
+
+Nothing is lost where that fails: what was asked for is asked for again, and sent. It can fail because the segment was
+deleted or compacted meanwhile, and because this process may not open the broker's files, or sees others under their
+names (a container). So after a failure everything is sent for a while.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from respool.client.arrow.connection import ReplyBuffer
+from respool.model.file_place import NotLent
+from respool.neighbours.host import this_host
+from respool.neighbours.lent_file import read_lent
+from respool.wire.errors import RequestMalformed
+from respool.wire.fetch_reply import FetchedPart
+
+logger = logging.getLogger(__name__)
+
+AGAIN_AFTER_S = 60.0
+
+
+class Borrowing:
+    """From one broker, by one thread."""
+
+    def __init__(self, *, is_near: bool, bytes_max: int) -> None:
+        """`is_near`: it is at an address of this machine. `bytes_max` is the most that is taken at once."""
+        self._host = this_host() if is_near else ""
+        self._bytes_max = bytes_max
+        self._buffer = ReplyBuffer()
+        self._not_before = 0.0
+        # The request under way allows it.
+        self._is_asked = False
+
+    def ask(self) -> str:
+        """What to tell the broker with the next request; empty: it is to send the records."""
+        self._is_asked = bool(self._host) and time.monotonic() >= self._not_before
+        return self._host if self._is_asked else ""
+
+    def filled(self, parts: Sequence[FetchedPart]) -> list[FetchedPart]:
+        """The same with the records that were lent, until this is called again. Who could not be read has its place
+        still: that is to be asked for again.
+
+        Raises:
+            RequestMalformed: it is more than may be, or was not asked for.
+        """
+        size = sum(part.place.size for part in parts if part.place is not None)
+        if not size:
+            return list(parts)
+        if not self._is_asked:
+            raise RequestMalformed("records were lent that were to be sent")
+        if size > self._bytes_max:
+            raise RequestMalformed(f"{size} bytes were lent; up to {self._bytes_max} are taken")
+        room = self._buffer.room(size)
+        found = []
+        for part in parts:
+            if part.place is not None:
+                target, room = room[: part.place.size], room[part.place.size :]
+                found.append(self._read(part, target))
+            else:
+                found.append(part)
+        return found
+
+    def _read(self, part: FetchedPart, target: memoryview) -> FetchedPart:
+        assert part.place is not None
+        try:
+            read_lent(part.place, target)
+        except NotLent as error:
+            logger.debug("what a broker of this machine lent is not to be had: %s", error)
+            self._not_before = time.monotonic() + AGAIN_AFTER_S
+            return part
+        return replace(part, records=target, place=None)

@@ -1,0 +1,124 @@
+"""Fetch from readers on the broker's own machine: they are told where large reads lie, and all else is as ever."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from broker.running_broker import RunningBroker, StartBroker
+from broker.transaction_client import Producer, start_with_transactions
+from respool.wire.api_table import Api
+from respool.wire.fetch_reply import FetchedPart, read_fetch_reply
+
+VERSION = 13
+READ_COMMITTED = 1
+
+
+@pytest.fixture
+def broker(start_broker: StartBroker) -> RunningBroker:
+    broker = start_with_transactions(start_broker)
+    for number in range(5):
+        broker.produce("rides", values=(b"%d" % number * 100,))
+    return broker
+
+
+def fetch(
+    broker: RunningBroker, *, host: str | None = None, offset: int = 0, **fields: Any
+) -> FetchedPart:
+    """As a reader on the broker's machine, or on another."""
+    wanted = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+    asked = {
+        "max_wait": 0,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "isolation_level": 0,
+        "topics": [{"topic_id": broker.broker.image.topics["rides"].id, "partitions": [wanted]}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+        "reader_host": broker.neighbours.host if host is None else host,
+    }
+    reply = broker.frame(Api.FETCH, VERSION, **asked | fields)
+    (part,) = read_fetch_reply(memoryview(reply), VERSION).parts
+    return part
+
+
+def lent(broker: RunningBroker, part: FetchedPart) -> bytes:
+    assert part.place is not None
+    assert not part.records
+    return bytes(broker.neighbours.borrow(part.place)())
+
+
+def test_a_neighbour_is_lent_what_others_are_sent(broker: RunningBroker) -> None:
+    sent = fetch(broker, host="another machine")
+    assert sent.place is None
+    assert len(sent.records) > 500
+    near = fetch(broker)
+    assert lent(broker, near) == sent.records
+    assert (near.high_watermark, near.last_stable_offset, near.log_start) == (5, 5, 0)
+    assert broker.metrics.value("respool_lent_bytes_total") == len(sent.records)
+
+
+@pytest.mark.parametrize("offset", range(5))
+def test_it_is_lent_from_the_offset_it_asks_for(broker: RunningBroker, offset: int) -> None:
+    far = fetch(broker, host="", offset=offset)
+    assert lent(broker, fetch(broker, offset=offset)) == far.records
+
+
+def test_limits_are_those_of_what_is_sent(broker: RunningBroker) -> None:
+    # From memory come whole batches only.
+    broker.forget_tails()
+    for limit in (10, 200, 350):
+        far = fetch(broker, host="", max_bytes=limit)
+        assert lent(broker, fetch(broker, max_bytes=limit)) == far.records
+
+
+def test_at_the_end_of_the_log_there_is_nothing_to_lend(broker: RunningBroker) -> None:
+    part = fetch(broker, offset=5)
+    assert (part.place, bytes(part.records), part.error_code) == (None, b"", 0)
+    assert fetch(broker, offset=6).error_code == 1
+
+
+def test_little_is_sent(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(fetch(broker, host="").records)
+    monkeypatch.setattr(broker.neighbours, "lent_bytes_min", size + 1)
+    part = fetch(broker)
+    assert (part.place, len(part.records)) == (None, size)
+
+
+def test_a_broker_that_does_not_lend_sends(broker: RunningBroker) -> None:
+    broker.broker.world = replace(broker.broker.world, neighbours=None)
+    part = fetch(broker)
+    assert part.place is None
+    assert part.records
+
+
+def test_what_a_transaction_has_open_is_not_lent(broker: RunningBroker) -> None:
+    producer = Producer(broker)
+    producer.write("rides", 0, b"open")
+    part = fetch(broker, isolation_level=READ_COMMITTED)
+    assert lent(broker, part) == fetch(broker, host="", isolation_level=READ_COMMITTED).records
+    assert len(lent(broker, fetch(broker))) > len(lent(broker, part))
+
+
+def test_a_reader_is_told_what_was_aborted_of_what_it_is_lent(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = Producer(broker)
+    producer.write("rides", 0, b"lost")
+    producer.abort()
+    broker.produce("rides", values=(b"later",))
+    part = fetch(broker, isolation_level=READ_COMMITTED)
+    assert part.aborted == ((producer.id, 5),)
+    assert lent(broker, part) == fetch(broker, host="").records
+    # Behind it there is nothing to tell, and who does not care is told nothing.
+    behind = fetch(broker, offset=7, isolation_level=READ_COMMITTED)
+    assert lent(broker, behind)
+    assert behind.aborted == fetch(broker).aborted == ()
+    monkeypatch.setattr("respool.broker.partition_read.LENT_ABORTED_MAX", 0)
+    many = fetch(broker, isolation_level=READ_COMMITTED)
+    assert (many.place, many.aborted) == (None, ((producer.id, 5),))
+    assert many.records
+
+
+def test_who_waits_for_more_does_not_wait_for_what_is_lent(broker: RunningBroker) -> None:
+    assert lent(broker, fetch(broker, max_wait=60_000, min_bytes=400))

@@ -1,0 +1,87 @@
+"""Records that a leader lends: read beside the loop, each where it belongs, and sent again where that fails."""
+
+import asyncio
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from respool.broker.borrowed_records import AGAIN_AFTER_MS, BorrowedRecords
+from respool.model.file_place import FilePlace
+from respool.sim.clock import SimClock
+from respool.sim.disk import SimDisk
+from respool.sim.neighbours import SimNeighbours
+from respool.sim.offload import InlineOffload
+from respool.wire.fetch_reply import FetchedPart
+
+
+def part(number: int, *, records: bytes = b"", place: FilePlace | None = None) -> FetchedPart:
+    return FetchedPart(
+        topic=UUID(int=1),
+        partition=number,
+        error_code=0,
+        high_watermark=9,
+        last_stable_offset=9,
+        log_start=0,
+        aborted=(),
+        records=memoryview(records),
+        diverging=None,
+        leader=None,
+        place=place,
+    )
+
+
+class World:
+    def __init__(self) -> None:
+        self.neighbours = SimNeighbours()
+        self.disk = SimDisk(Random(1), name="two")
+        self.neighbours.add("two", lambda: self.disk)
+        self.clock = SimClock()
+        self.borrowed = BorrowedRecords(self.neighbours, offload=InlineOffload(), clock=self.clock)
+
+    def lend(self, name: str, content: bytes) -> FilePlace:
+        log = self.disk.open_log(name)
+        log.append([content])
+        place = log.place(0, len(content))
+        assert place is not None
+        return place
+
+    def filled(self, *parts: FetchedPart) -> list[tuple[int, bytes]]:
+        found = asyncio.run(self.borrowed.filled(parts))
+        assert all(one.place is None for one in found)
+        return [(one.partition, bytes(one.records)) for one in found]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_what_was_lent_and_what_was_sent_stay_with_their_partitions(world: World) -> None:
+    first, second = world.lend("a", b"first"), world.lend("b", b"second")
+    parts = part(0, place=first), part(1, records=b"sent"), part(2, place=second), part(3)
+    assert world.filled(*parts) == [(0, b"first"), (1, b"sent"), (2, b"second"), (3, b"")]
+
+
+def test_only_a_leader_nearby_hears_where_we_are(world: World) -> None:
+    assert world.borrowed.ask(is_near=True) == world.neighbours.host
+    assert world.borrowed.ask(is_near=False) == ""
+
+
+def test_who_lends_nothing_borrows_nothing() -> None:
+    alone = BorrowedRecords(None, offload=InlineOffload(), clock=SimClock())
+    assert alone.ask(is_near=True) == ""
+    # A leader that lends all the same is not believed.
+    (found,) = asyncio.run(alone.filled([part(0, place=FilePlace("/two/a", 0, 1, 0, 1))]))
+    assert (found.place, bytes(found.records)) == (None, b"")
+
+
+def test_after_a_failure_all_is_sent_for_a_while(world: World) -> None:
+    gone, there = world.lend("a", b"first"), world.lend("b", b"second")
+    world.disk.delete("a")
+    assert world.filled(part(0, place=gone), part(1, place=there)) == [(0, b""), (1, b"second")]
+    assert world.borrowed.ask(is_near=True) == ""
+    world.clock.advance(AGAIN_AFTER_MS - 1)
+    assert world.borrowed.ask(is_near=True) == ""
+    world.clock.advance(1)
+    assert world.borrowed.ask(is_near=True) == world.neighbours.host

@@ -1,0 +1,101 @@
+"""What another process lends is read if it is that very file, and nothing else ever is."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from respool.model.file_place import FilePlace, NotLent
+from respool.neighbours.host import this_host
+from respool.neighbours.lent_file import read_lent
+
+CONTENT = bytes(range(256)) * 1_000
+
+
+def place_in(path: Path, position: int = 0, size: int = 100) -> FilePlace:
+    found = path.stat()
+    return FilePlace(str(path), found.st_dev, found.st_ino, position, size)
+
+
+def read(place: FilePlace) -> bytes:
+    target = bytearray(place.size)
+    read_lent(place, memoryview(target))
+    return bytes(target)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(CONTENT)
+    return path
+
+
+@pytest.mark.parametrize(("position", "size"), [(0, 1), (1_000, 5_000), (0, len(CONTENT))])
+def test_the_bytes_of_the_place_are_read(log: Path, position: int, size: int) -> None:
+    assert read(place_in(log, position, size)) == CONTENT[position : position + size]
+
+
+def test_bytes_that_come_in_pieces_are_all_read(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = os.preadv
+
+    def a_few(fd: int, buffers: list[memoryview], position: int) -> int:
+        return whole(fd, [buffers[0][:700]], position)
+
+    monkeypatch.setattr(os, "preadv", a_few)
+    assert read(place_in(log, 10, 5_000)) == CONTENT[10:5_010]
+
+
+def test_a_file_that_is_gone_is_not_lent(log: Path) -> None:
+    place = place_in(log)
+    log.unlink()
+    with pytest.raises(NotLent, match="No such file"):
+        read(place)
+
+
+def test_another_file_under_the_name_is_not_lent(log: Path, tmp_path: Path) -> None:
+    place = place_in(log)
+    other = tmp_path / "other"
+    other.write_bytes(CONTENT)
+    other.replace(log)
+    with pytest.raises(NotLent, match="another file by now"):
+        read(place)
+
+
+def test_a_file_that_ends_before_is_not_lent(log: Path) -> None:
+    place = place_in(log, len(CONTENT) - 50)
+    with pytest.raises(NotLent, match=f"ends at byte {len(CONTENT)}"):
+        read(place)
+
+
+def test_what_is_no_file_is_not_lent_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(NotLent, match="is no file"):
+        read(place_in(pipe))
+    with pytest.raises(NotLent, match="is no file"):
+        read(place_in(tmp_path))
+
+
+def test_a_link_is_not_followed(log: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(log)
+    with pytest.raises(NotLent):
+        read(place_in(log)._replace(path=str(link)))
+
+
+def test_a_name_that_cannot_be_one_is_not_lent(log: Path) -> None:
+    with pytest.raises(NotLent):
+        read(place_in(log)._replace(path="/a\0b"))
+
+
+def test_no_file_stays_open(log: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    read(place_in(log))
+    with pytest.raises(NotLent):
+        read(place_in(log, len(CONTENT)))
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_machine_has_one_name() -> None:
+    assert this_host() == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert len(this_host()) == 36

@@ -1,0 +1,121 @@
+"""Where records lie, told in a Fetch reply: read back as it was, unseen by who does not know of it."""
+
+from struct import error as StructError  # noqa: N812
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from respool.model.file_place import FilePlace
+from respool.wire.api_table import Api
+from respool.wire.client_codec import decode_reply, encode_request
+from respool.wire.codec import decode_request
+from respool.wire.errors import RequestMalformed
+from respool.wire.fetch_reply import read_fetch_reply
+from respool.wire.hot_replies import FetchedPartition, FetchedTopic, encode_fetch_reply
+from respool.wire.lent_records import read_place
+from respool.wire.mended_schema import REPLICA_FETCH_VERSION
+from respool.wire.schema import load_request_class
+
+NUMBER = st.integers(0, 2**64 - 1)
+# As file systems have them: any bytes but NUL.
+PATHS = st.binary(max_size=80).map(
+    lambda name: "/" + name.replace(b"\0", b"").decode("utf-8", "surrogateescape")
+)
+places = st.builds(
+    FilePlace,
+    path=PATHS,
+    device=NUMBER,
+    inode=NUMBER,
+    position=st.integers(0, 2**63 - 1),
+    size=st.integers(1, 2**31 - 1),
+)
+PLACE = FilePlace("/data/rides-0/00.log", 1, 2, 3, 4)
+
+
+def reply_with(*partitions: FetchedPartition, version: int = 13) -> memoryview:
+    topics = [FetchedTopic("rides", uuid4(), partitions)]
+    return memoryview(b"".join(encode_fetch_reply(7, version, topics)))[4:]
+
+
+def fetch(version: int, **fields: Any) -> bytes:
+    return encode_request(
+        Api.FETCH,
+        version,
+        {
+            "max_wait": 500,
+            "min_bytes": 1,
+            "max_bytes": 1_000,
+            "isolation_level": 0,
+            "topics": [],
+            "forgotten_topics_data": [],
+            "rack_id": "",
+            **fields,
+        },
+        correlation_id=1,
+        client_id="x",
+    )
+
+
+@given(places)
+def test_a_place_is_read_as_it_was_told(place: FilePlace) -> None:
+    lent = FetchedPartition(3, 0, 9, 8, 1, b"", diverging_epoch=(1, 2), place=place)
+    sent = FetchedPartition(4, 0, 9, 8, 1, b"records")
+    first, second = read_fetch_reply(reply_with(lent, sent), 13).parts
+    assert (first.place, bytes(first.records), first.diverging) == (place, b"", (1, 2))
+    assert (second.place, bytes(second.records)) == (None, b"records")
+
+
+def test_who_does_not_know_of_it_finds_no_records() -> None:
+    lent = FetchedPartition(3, 0, 9, 8, 1, b"", place=PLACE)
+    reply = decode_reply(Api.FETCH, 13, bytes(reply_with(lent)))
+    (partition,) = reply.responses[0].partitions
+    assert (partition.partition_index, partition.high_watermark) == (3, 9)
+    assert not partition.records
+
+
+def test_what_is_lent_counts_as_what_is_sent() -> None:
+    assert FetchedPartition(3, 0, 9, 8, 1, b"", place=PLACE).record_bytes == 4
+    assert FetchedPartition(3, 0, 9, 8, 1, b"sent").record_bytes == 4
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        PLACE._replace(path="relative"),
+        PLACE._replace(path="/with\0nul"),
+        PLACE._replace(position=-1),
+        PLACE._replace(size=0),
+        PLACE._replace(size=-4),
+    ],
+)
+def test_what_is_no_place_is_refused(bad: FilePlace) -> None:
+    with pytest.raises(RequestMalformed, match="no place in a file"):
+        read_fetch_reply(reply_with(FetchedPartition(0, 0, 9, 9, 0, b"", place=bad)), 13)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_place_or_refused(content: bytes) -> None:
+    try:
+        place = read_place(memoryview(content))
+    except (ValueError, StructError):
+        return
+    assert place.size > 0
+    assert place.path.startswith("/")
+
+
+@pytest.mark.parametrize("version", [13, REPLICA_FETCH_VERSION])
+def test_a_reader_says_where_it_is(version: int) -> None:
+    request = decode_request(memoryview(fetch(version, reader_host="this machine"))[4:])
+    assert request.body.reader_host == "this machine"
+    request = decode_request(memoryview(fetch(version))[4:])
+    assert request.body.reader_host == ""
+
+
+def test_who_says_nothing_sends_what_kafka_defines() -> None:
+    ours = fetch(13)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("respool.wire.client_codec.request_class", load_request_class)
+        assert fetch(13) == ours
