@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import time
+from statistics import median
 
 from bench.broker_process import BENCH_FOLDER
 from bench.cluster_process import ClusterProcess, partitions_of
@@ -21,20 +22,34 @@ COLUMNS = (
     Column("moved", "MB", megabytes),
     Column("seconds", "s", seconds),
     Column("bytes_per_s", "MB/s", megabytes),
-    Column("share", "of the disk's", ratio),
+    Column("disk", "the disk's", megabytes),
+    Column("share", "of it", ratio),
     Column("errors", "errors of producers", count),
 )
 
 
 def run(scale: Scale, report: Report) -> None:
-    size = scale.fetch_log_bytes
     table = Table("new broker", "Cluster: a fourth broker gets its part", COLUMNS)
-    report.progress("cluster: the disk's own speed")
-    disk = _disk_bytes_per_s(min(size, 512 * MB))
-    table.rows.append({"what": "the disk alone: write and fsync", "bytes_per_s": disk})
-    with ClusterProcess() as cluster, WarmMemory(size) as memory:
+    for is_lent in (True, False):
+        with ClusterProcess(settings={"lend_files": str(is_lent).lower()}) as cluster:
+            _measure(scale, report, table, cluster, is_lent=is_lent)
+    table.notes += [
+        "`respool cluster balance`, without what the command itself takes to plan.",
+        "All brokers are on one disk here, which is read and written, and share the cores.",
+        "The disk's: one process that writes as much and syncs it, the median of three right after.",
+        "Lent: read from the leader's files, as on one machine. Sent: as between machines (lend_files=false).",
+    ]
+    report.add(table)
+
+
+def _measure(
+    scale: Scale, report: Report, table: Table, cluster: ClusterProcess, *, is_lent: bool
+) -> None:
+    size = scale.moved_log_bytes
+    way = "lent" if is_lent else "sent"
+    with WarmMemory(size) as memory:
         cluster.create_topic(TOPIC, partitions=PARTITIONS)
-        report.progress(f"cluster: {size_text(size)} to be moved")
+        report.progress(f"cluster: {size_text(size)} to be moved, {way}")
         _fill(cluster, size)
         for is_loaded in (False, True):
             number = len(cluster.brokers) + 1
@@ -48,26 +63,23 @@ def run(scale: Scale, report: Report) -> None:
                 taken = _seconds_of(cluster, "--yes", "--wait") - command
             errors = producer.stop() if producer else 0
             moved = sum(path.stat().st_size for path in broker.log_files())
+            disk = median(_disk_bytes_per_s(moved, memory) for _ in range(3))
             table.rows.append(
                 {
-                    "what": f"broker {number}, {what}",
+                    "what": f"broker {number}, {way}, {what}",
                     "moved": moved,
                     "seconds": taken,
                     "bytes_per_s": moved / taken,
+                    "disk": disk,
                     "share": moved / taken / disk,
                     "errors": errors if producer else None,
                 }
             )
             if producer:
                 table.notes.append(
-                    f"The producer (librdkafka, idempotent, a hundred messages at a time) wrote {producer.sent:,} "
+                    f"The producer (librdkafka, idempotent, a hundred at a time; {way}) wrote {producer.sent:,} "
                     f"messages meanwhile; its longest wait for a hundred was {producer.longest_s:.2f} s."
                 )
-    table.notes.append(
-        "`respool cluster balance`, without what the command itself takes to plan. All brokers are on one disk here, "
-        "which is read and written, and share the cores."
-    )
-    report.add(table)
 
 
 def _seconds_of(cluster: ClusterProcess, *options: str) -> float:
@@ -76,16 +88,19 @@ def _seconds_of(cluster: ClusterProcess, *options: str) -> float:
     return time.perf_counter() - began
 
 
-def _disk_bytes_per_s(size: int) -> float:
+def _disk_bytes_per_s(size: int, memory: WarmMemory) -> float:
+    """By one process, which has nothing else to do; in memory that is there as it is for the broker."""
     path = BENCH_FOLDER / "disk-speed"
     chunk = os.urandom(MB)
-    began = time.perf_counter()
     try:
-        with path.open("wb", buffering=0) as file:
+        memory.refill()
+        with path.open("wb", buffering=0) as file, memory.let_go(file.tell):
+            began = time.perf_counter()
             for _ in range(size // MB):
                 file.write(chunk)
             os.fsync(file.fileno())
-        return size // MB * MB / (time.perf_counter() - began)
+            taken = time.perf_counter() - began
+        return size // MB * MB / taken
     finally:
         path.unlink(missing_ok=True)
 

@@ -21,6 +21,8 @@ class Scale:
     repeats: int
     connections: tuple[int, ...]
     fetch_log_bytes: int
+    # Of which a new broker gets two thirds.
+    moved_log_bytes: int
     growth_small_bytes: int
     growth_large_bytes: int
     partitions_many: int
@@ -40,6 +42,7 @@ QUICK = Scale(
     repeats=1,
     connections=(1,),
     fetch_log_bytes=256 * MB,
+    moved_log_bytes=256 * MB,
     growth_small_bytes=10 * MB,
     growth_large_bytes=2 * GB,
     partitions_many=1_000,
@@ -59,6 +62,7 @@ DEFAULT = Scale(
     repeats=1,
     connections=(1, 4),
     fetch_log_bytes=1 * GB,
+    moved_log_bytes=3 * GB,
     growth_small_bytes=10 * MB,
     growth_large_bytes=2 * GB,
     partitions_many=1_000,
@@ -78,6 +82,7 @@ FULL = Scale(
     repeats=3,
     connections=(1, 4),
     fetch_log_bytes=2 * GB,
+    moved_log_bytes=3 * GB,
     growth_small_bytes=10 * MB,
     growth_large_bytes=20 * GB,
     partitions_many=1_000,

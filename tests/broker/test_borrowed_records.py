@@ -11,7 +11,6 @@ from respool.model.file_place import FilePlace
 from respool.sim.clock import SimClock
 from respool.sim.disk import SimDisk
 from respool.sim.neighbours import SimNeighbours
-from respool.sim.offload import InlineOffload
 from respool.wire.fetch_reply import FetchedPart
 
 
@@ -37,7 +36,7 @@ class World:
         self.disk = SimDisk(Random(1), name="two")
         self.neighbours.add("two", lambda: self.disk)
         self.clock = SimClock()
-        self.borrowed = BorrowedRecords(self.neighbours, offload=InlineOffload(), clock=self.clock)
+        self.borrowed = BorrowedRecords(self.neighbours, clock=self.clock)
 
     def lend(self, name: str, content: bytes) -> FilePlace:
         log = self.disk.open_log(name)
@@ -69,7 +68,7 @@ def test_only_a_leader_nearby_hears_where_we_are(world: World) -> None:
 
 
 def test_who_lends_nothing_borrows_nothing() -> None:
-    alone = BorrowedRecords(None, offload=InlineOffload(), clock=SimClock())
+    alone = BorrowedRecords(None, clock=SimClock())
     assert alone.ask(is_near=True) == ""
     # A leader that lends all the same is not believed.
     (found,) = asyncio.run(alone.filled([part(0, place=FilePlace("/two/a", 0, 1, 0, 1))]))

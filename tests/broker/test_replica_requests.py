@@ -17,7 +17,6 @@ from respool.ports.peers import PeerUnreachable
 from respool.replication.follower import FetchFrom
 from respool.sim.disk import SimDisk
 from respool.sim.neighbours import SimNeighbours
-from respool.sim.offload import InlineOffload
 from respool.wire.api_table import Api
 from respool.wire.fetch_reply import FetchedPart, FetchReplyView
 
@@ -83,7 +82,7 @@ class World:
             cast("PeerLink", self.link),
             me=ME,
             leader=TWO,
-            borrowed=BorrowedRecords(self.neighbours, offload=InlineOffload(), clock=bench.clock),
+            borrowed=BorrowedRecords(self.neighbours, clock=bench.clock),
         )
         self.rides = bench.partition()
 

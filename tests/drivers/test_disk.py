@@ -13,10 +13,8 @@ import pytest
 
 from respool.drivers.disk import LocalDisk
 from respool.drivers.disk_files import READ_AHEAD_FROM_BYTES, LocalLogFile
-from respool.drivers.neighbours import LocalNeighbours
 from respool.drivers.read_ahead import READ_AHEAD_BYTES
 from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted
-from respool.model.file_place import NotLent
 from respool.ports.disk import NotCached
 
 Buffers = Sequence[bytes | bytearray | memoryview]
@@ -558,20 +556,6 @@ def test_it_is_read_ahead_again_before_a_reader_comes_to_the_end_of_it(
 
 
 # -- neighbours --------------------------------------------------------------------------------------------------------
-
-
-def test_another_process_finds_the_bytes_where_they_are_said_to_be(disk: LocalDisk) -> None:
-    disk.make_folder("rides-0")
-    log = disk.open_log("rides-0/a.log")
-    log.append([b"0123456789"])
-    neighbours = LocalNeighbours("here")
-    assert bytes(neighbours.borrow(log.place(2, 5))()) == b"23456"
-    # Also what a second look at the file is told, and what was appended since.
-    log.append([b"abc"])
-    assert bytes(neighbours.borrow(log.place(8, 5))()) == b"89abc"
-    disk.rename("rides-0", "gone")
-    with pytest.raises(NotLent):
-        neighbours.borrow(log.place(2, 5))()
 
 
 def test_a_closed_file_is_nowhere(disk: LocalDisk) -> None:

@@ -5,14 +5,14 @@ the file stay what they were when the leader named them. Where they cannot be ha
 meanwhile, the file is not ours to open) nothing is lost: they are fetched again, and for a while all is sent.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from respool.model.file_place import NotLent
+from respool.model.file_place import FilePlace, NotLent
 from respool.ports.clock import Clock
 from respool.ports.neighbours import Neighbours
-from respool.ports.offload import Offload
 from respool.wire.fetch_reply import FetchedPart
 
 logger = logging.getLogger(__name__)
@@ -23,10 +23,9 @@ AGAIN_AFTER_MS = 60_000
 class BorrowedRecords:
     """From one leader."""
 
-    def __init__(self, neighbours: Neighbours | None, *, offload: Offload, clock: Clock) -> None:
+    def __init__(self, neighbours: Neighbours | None, *, clock: Clock) -> None:
         """None: there are no neighbours."""
         self._neighbours = neighbours
-        self._offload = offload
         self._clock = clock
         self._not_before_ms = 0
 
@@ -42,8 +41,7 @@ class BorrowedRecords:
         lent = [part.place for part in parts if part.place is not None]
         if not lent or neighbours is None:
             return [replace(part, place=None) for part in parts]
-        reads = [neighbours.borrow(place) for place in lent]
-        records = await self._offload.run(lambda: [_done(read) for read in reads])
+        records = await asyncio.gather(*[_read(neighbours, place) for place in lent])
         if None in records:
             self._not_before_ms = self._clock.monotonic_ms() + AGAIN_AFTER_MS
         found = dict(zip(lent, records, strict=True))
@@ -55,9 +53,9 @@ class BorrowedRecords:
         ]
 
 
-def _done(read: Callable[[], memoryview]) -> memoryview | None:
+async def _read(neighbours: Neighbours, place: FilePlace) -> memoryview | None:
     try:
-        return read()
+        return await neighbours.read(place)
     except NotLent as error:
         logger.info("a leader on this machine lends what is not to be had: %s", error)
         return None

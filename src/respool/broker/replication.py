@@ -58,7 +58,7 @@ class Replication:
                 work=ReplicaWork(folder=folder, syncs=syncs, offload=offload, clock=clock),
                 turns=member.turns,
                 clock=clock,
-                borrowed=partial(BorrowedRecords, neighbours, offload=offload, clock=clock),
+                borrowed=partial(BorrowedRecords, neighbours, clock=clock),
                 hurry_bytes=hurry_bytes,
                 broker_epoch=lambda: member.epoch,
                 spawn=spawn,

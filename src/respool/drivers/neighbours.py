@@ -1,12 +1,12 @@
 """The processes under this machine's kernel: `ports.neighbours`."""
 
-from collections.abc import Callable
-
 from respool.drivers.allocator import uncleared
+from respool.drivers.offload import ThreadOffload
 from respool.model.file_place import FilePlace
 from respool.neighbours.lent_file import read_lent
 
 LENT_BYTES_MIN = 64 * 1024
+THREADS = 2
 
 
 class LocalNeighbours:
@@ -14,13 +14,15 @@ class LocalNeighbours:
 
     def __init__(self, host: str) -> None:
         self.host = host
+        # Of their own: behind those that sync, a read of a millisecond would wait for what takes many.
+        self._threads = ThreadOffload(THREADS)
 
-    def borrow(self, place: FilePlace) -> Callable[[], memoryview]:
-        # In the loop's thread: what is freed in another's memory is not kept for the next.
+    async def read(self, place: FilePlace) -> memoryview:
+        # Taken in the loop's thread: memory that another one takes is not kept for the next.
         target = memoryview(uncleared(place.size))
+        await self._threads.run(lambda: read_lent(place, target))
+        return target.toreadonly()
 
-        def read() -> memoryview:
-            read_lent(place, target)
-            return target.toreadonly()
-
-        return read
+    def close(self) -> None:
+        """Return when no read is under way."""
+        self._threads.close()

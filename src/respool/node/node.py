@@ -137,7 +137,7 @@ async def serve(
             dice=SystemDice(),
             scanner=ScannerOnDemand(),
             peers=TcpPeers() if settings.etcd else None,
-            neighbours=_neighbours(settings),
+            neighbours=_neighbours(settings, stack),
         )
         try:
             if not settings.etcd and not (await store.snapshot("")).revision:
@@ -211,9 +211,13 @@ def _say_that_it_serves(broker: Broker, host: str, port: int) -> None:
     print(f"respool listening on {host}:{port}", flush=True)  # noqa: T201
 
 
-def _neighbours(settings: Settings) -> LocalNeighbours | None:
+def _neighbours(settings: Settings, stack: ExitStack) -> LocalNeighbours | None:
     host = this_host()
-    return LocalNeighbours(host) if host and settings.lend_files else None
+    if not host or not settings.lend_files:
+        return None
+    neighbours = LocalNeighbours(host)
+    stack.callback(neighbours.close)
+    return neighbours
 
 
 async def _unless_stopped(

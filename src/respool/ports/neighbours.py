@@ -1,6 +1,5 @@
 """Other processes on the same machine: they may read each other's files, instead of having bytes sent."""
 
-from collections.abc import Callable
 from typing import Protocol
 
 from respool.model.file_place import FilePlace
@@ -17,10 +16,10 @@ class Neighbours(Protocol):
         """Less is sent: that costs no more than to open a file."""
         ...
 
-    def borrow(self, place: FilePlace) -> Callable[[], memoryview]:
-        """Make room for what a neighbour lends. The call that is returned reads it, from any thread: it blocks.
+    async def read(self, place: FilePlace) -> memoryview:
+        """What a neighbour lends, read beside the loop.
 
         Raises:
-            NotLent: by that call; it is not to be had from there.
+            NotLent: it is not to be had from there.
         """
         ...

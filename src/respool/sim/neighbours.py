@@ -1,6 +1,8 @@
 """Brokers that read each other's disks, as if all ran on one machine: `ports.neighbours`."""
 
+import asyncio
 from collections.abc import Callable
+from random import Random
 
 from respool.model.file_place import FilePlace, NotLent
 from respool.sim.disk import SimDisk
@@ -11,7 +13,9 @@ class SimNeighbours:
     # Logs are small here.
     lent_bytes_min = 1
 
-    def __init__(self) -> None:
+    def __init__(self, dice: Random | None = None) -> None:
+        """By the dice a read takes a while, in which much may happen to the file; at once without."""
+        self._dice = dice
         self._disks: dict[str, Callable[[], SimDisk]] = {}
         self.reads = 0
         self.failed_reads = 0
@@ -20,16 +24,14 @@ class SimNeighbours:
         """`disk` tells which one it has now: each process has its own view."""
         self._disks[name] = disk
 
-    def borrow(self, place: FilePlace) -> Callable[[], memoryview]:
+    async def read(self, place: FilePlace) -> memoryview:
         name, _, _ = place.path.removeprefix("/").partition("/")
-
-        def read() -> memoryview:
-            try:
-                data = self._disks[name]().lent(place)
-            except NotLent:
-                self.failed_reads += 1
-                raise
-            self.reads += 1
-            return memoryview(data)
-
-        return read
+        if self._dice is not None:
+            await asyncio.sleep(self._dice.choice((0.0, 0.001, 0.05)))
+        try:
+            data = self._disks[name]().lent(place)
+        except NotLent:
+            self.failed_reads += 1
+            raise
+        self.reads += 1
+        return memoryview(data)

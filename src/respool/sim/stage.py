@@ -35,7 +35,8 @@ class Stage:
         self._loop = loop
         loop.network = self.network
         self.network.is_one_machine = plan.lends_files
-        self.neighbours = SimNeighbours() if plan.lends_files else None
+        lending_dice = dice_of("neighbours", seed)
+        self.neighbours = SimNeighbours(lending_dice) if plan.lends_files else None
         self.network.manners.latency_ms_max = dice.choice((1.0, 10.0))
         self.machines = [self._new_machine(one, dice) for one in range(1, plan.broker_count + 1)]
         nemesis_dice = dice_of("nemesis", seed)

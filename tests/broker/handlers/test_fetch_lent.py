@@ -45,7 +45,7 @@ def fetch(
 def lent(broker: RunningBroker, part: FetchedPart) -> bytes:
     assert part.place is not None
     assert not part.records
-    return bytes(broker.neighbours.borrow(part.place)())
+    return bytes(broker.run(broker.neighbours.read(part.place)))
 
 
 def test_a_neighbour_is_lent_what_others_are_sent(broker: RunningBroker) -> None:
