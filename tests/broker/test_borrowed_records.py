@@ -1,6 +1,7 @@
 """Records that a leader lends: read beside the loop, each where it belongs, and sent again where that fails."""
 
 import asyncio
+import logging
 from random import Random
 from uuid import UUID
 
@@ -8,6 +9,7 @@ import pytest
 
 from respool.broker.borrowed_records import AGAIN_AFTER_MS, BorrowedRecords
 from respool.model.file_place import FilePlace
+from respool.ports.peers import PeerUnreachable
 from respool.sim.clock import SimClock
 from respool.sim.disk import SimDisk
 from respool.sim.neighbours import SimNeighbours
@@ -36,7 +38,7 @@ class World:
         self.disk = SimDisk(Random(1), name="two")
         self.neighbours.add("two", lambda: self.disk)
         self.clock = SimClock()
-        self.borrowed = BorrowedRecords(self.neighbours, clock=self.clock)
+        self.borrowed = BorrowedRecords(self.neighbours, clock=self.clock, bytes_max=100)
 
     def lend(self, name: str, content: bytes) -> FilePlace:
         log = self.disk.open_log(name)
@@ -46,7 +48,7 @@ class World:
         return place
 
     def filled(self, *parts: FetchedPart) -> list[tuple[int, bytes]]:
-        found = asyncio.run(self.borrowed.filled(parts))
+        found = asyncio.run(self.borrowed.filled(parts, asked="here"))
         assert all(one.place is None for one in found)
         return [(one.partition, bytes(one.records)) for one in found]
 
@@ -67,12 +69,34 @@ def test_only_a_leader_nearby_hears_where_we_are(world: World) -> None:
     assert world.borrowed.ask(is_near=False) == ""
 
 
-def test_who_lends_nothing_borrows_nothing() -> None:
-    alone = BorrowedRecords(None, clock=SimClock())
+def test_who_is_alone_borrows_nothing() -> None:
+    alone = BorrowedRecords(None, clock=SimClock(), bytes_max=100)
     assert alone.ask(is_near=True) == ""
-    # A leader that lends all the same is not believed.
-    (found,) = asyncio.run(alone.filled([part(0, place=FilePlace("/two/a", 0, 1, 0, 1))]))
-    assert (found.place, bytes(found.records)) == (None, b"")
+    assert asyncio.run(alone.filled([part(0, records=b"sent")], asked="")) == [
+        part(0, records=b"sent")
+    ]
+
+
+@pytest.mark.parametrize(("asked", "size"), [("", 1), ("here", 101)])
+def test_a_leader_that_lends_unasked_or_too_much_is_not_believed(
+    world: World, asked: str, size: int
+) -> None:
+    """A few bytes of a reply must not make this broker take gigabytes."""
+    place = FilePlace("/two/a", 0, 1, 0, size)
+    with pytest.raises(PeerUnreachable, match=f"lends {size} bytes, which nobody asked for"):
+        asyncio.run(world.borrowed.filled([part(0, place=place)], asked=asked))
+    assert world.neighbours.failed_reads == 0
+
+
+def test_all_that_fail_together_are_told_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    places = [world.lend(name, b"some") for name in "abc"]
+    for name in "abc":
+        world.disk.delete(name)
+    with caplog.at_level(logging.INFO):
+        world.filled(*[part(number, place=place) for number, place in enumerate(places)])
+    assert len(caplog.records) == 1
 
 
 def test_after_a_failure_all_is_sent_for_a_while(world: World) -> None:

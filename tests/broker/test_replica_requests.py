@@ -82,7 +82,7 @@ class World:
             cast("PeerLink", self.link),
             me=ME,
             leader=TWO,
-            borrowed=BorrowedRecords(self.neighbours, clock=bench.clock),
+            borrowed=BorrowedRecords(self.neighbours, clock=bench.clock, bytes_max=100),
         )
         self.rides = bench.partition()
 

@@ -34,7 +34,7 @@ def test_the_bytes_are_where_they_are_said_to_be(
     disk: LocalDisk, neighbours: LocalNeighbours
 ) -> None:
     disk.make_folder("rides-0")
-    log = disk.open_log("rides-0/a.log")
+    log = disk.open_log(f"rides-0/{0:020d}.log")
     log.append([b"0123456789"])
     assert read(neighbours, log.place(2, 5)) == [b"23456"]
     # Also what was appended since, and several at once.
@@ -50,7 +50,7 @@ def test_what_has_lost_its_name_is_not_to_be_had(
     disk: LocalDisk, neighbours: LocalNeighbours
 ) -> None:
     disk.make_folder("rides-0")
-    log = disk.open_log("rides-0/a.log")
+    log = disk.open_log(f"rides-0/{0:020d}.log")
     log.append([b"0123456789"])
     disk.rename("rides-0", "gone")
     with pytest.raises(NotLent):
@@ -58,7 +58,7 @@ def test_what_has_lost_its_name_is_not_to_be_had(
 
 
 def test_nobody_changes_what_was_read(disk: LocalDisk, neighbours: LocalNeighbours) -> None:
-    log = disk.open_log("a.log")
+    log = disk.open_log(f"{0:020d}.log")
     log.append([b"0123456789"])
 
     async def story() -> memoryview:

@@ -56,6 +56,7 @@ def test_another_file_under_the_name_is_not_lent(log: Path, tmp_path: Path) -> N
     place = place_in(log)
     other = tmp_path / "other"
     other.write_bytes(CONTENT)
+    # Both are there for a moment, so they have two inodes.
     other.replace(log)
     with pytest.raises(NotLent, match="another file by now"):
         read(place)
@@ -68,16 +69,39 @@ def test_a_file_that_ends_before_is_not_lent(log: Path) -> None:
 
 
 def test_what_is_no_file_is_not_lent_and_not_waited_for(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
+    pipe, folder = tmp_path / f"{1:020d}.log", tmp_path / f"{2:020d}.log"
     os.mkfifo(pipe)
-    with pytest.raises(NotLent, match="is no file"):
-        read(place_in(pipe))
-    with pytest.raises(NotLent, match="is no file"):
-        read(place_in(tmp_path))
+    folder.mkdir()
+    for path in (pipe, folder):
+        with pytest.raises(NotLent, match="no segment of a log"):
+            read(place_in(path))
+
+
+def test_only_segments_of_logs_are_ever_opened(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "id_ed25519"
+    log.rename(secret)
+    monkeypatch.setattr(os, "open", lambda *_: pytest.fail("it was opened"))
+    with pytest.raises(NotLent, match="no segment of a log"):
+        read(place_in(secret))
+
+
+def test_another_log_that_got_the_name_and_the_inode_is_not_lent(log: Path) -> None:
+    """1. A reader is told of a place.   2. The topic is deleted and made again, or the segment compacted twice.
+
+    3. The new file has the same name, and the inode of the one that was deleted.
+    """
+    place = place_in(log, 0, 100)._replace(head=CONTENT[:21])
+    assert read(place) == CONTENT[:100]
+    with log.open("r+b") as file:
+        file.write(b"another log")
+    with pytest.raises(NotLent, match="has other bytes at 0 by now"):
+        read(place)
 
 
 def test_a_link_is_not_followed(log: Path, tmp_path: Path) -> None:
-    link = tmp_path / "link"
+    link = tmp_path / f"{1:020d}.log"
     link.symlink_to(log)
     with pytest.raises(NotLent):
         read(place_in(log)._replace(path=str(link)))
@@ -85,7 +109,7 @@ def test_a_link_is_not_followed(log: Path, tmp_path: Path) -> None:
 
 def test_a_name_that_cannot_be_one_is_not_lent(log: Path) -> None:
     with pytest.raises(NotLent):
-        read(place_in(log)._replace(path="/a\0b"))
+        read(place_in(log)._replace(path=f"/a\0b/{0:020d}.log"))
 
 
 def test_no_file_stays_open(log: Path) -> None:

@@ -84,7 +84,7 @@ class Broker:
         self.link = None if world.peers is None else PeerLink(world.peers, me=self.id)
         self.lent_bytes = world.metrics.counter(
             "respool_lent_bytes_total",
-            "Bytes of records that readers on this machine take from the log's files, unsent.",
+            "Bytes of records that readers on this machine were told to take from the log's files.",
         )
         self.fetch_sessions = FetchSessions(
             sessions_max=settings.fetch_sessions_max, dice=world.dice

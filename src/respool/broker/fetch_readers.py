@@ -186,7 +186,7 @@ class FollowerReader:
     def lent_end(
         self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
     ) -> Offset | None:
-        """Only what nobody ever cuts off.
+        """Only what is committed: that is not cut off but by an unclean election.
 
         1. A leader lends bytes above its high watermark.   2. It is a leader no more, cuts them off, and writes others
         there.   3. The follower reads some of the old and some of the new: a log that no leader ever had.
@@ -198,7 +198,7 @@ class FollowerReader:
     def has_more(
         self, partition: Partition, target: FetchTarget, fetched: FetchedPartition
     ) -> bool:
-        return not fetched.records and partition.log.log_end > target.fetch_offset
+        return not fetched.record_bytes and partition.log.log_end > target.fetch_offset
 
 
 def _durable_end(target: FetchTarget) -> Offset:

@@ -29,6 +29,8 @@ ROOM_MIN = 64 * 1024
 class FetchAnswer:
     partitions: list[tuple[FetchTarget, FetchedPartition]] = field(default_factory=list)
     record_bytes: int = 0
+    # Of those, the ones that are sent, and take memory until they are.
+    sent_bytes: int = 0
     has_error: bool = False
     # Partitions whose log could not be read. They go offline when the answer is encoded: the
     # read may have happened in another thread, and a partition's state belongs to the loop.
@@ -98,6 +100,7 @@ class FetchRun:
         for target in self._scope.targets:
             fetched = self._read_target(target, answer, room, cached_only=cached_only)
             answer.record_bytes += fetched.record_bytes
+            answer.sent_bytes += len(fetched.records)
             # A reader whose log is not ours must hear it at once, as if it were an error; and one who is sent away.
             if (
                 fetched.error_code
@@ -192,8 +195,8 @@ class FetchRun:
         except NotCached:
             return await self.answer_from_disk()
         # Others wake in this turn of the loop too, and would find the same room.
-        self._broker.memory.take(answer.record_bytes)
-        self._let_go_when_charged(answer.record_bytes)
+        self._broker.memory.take(answer.sent_bytes)
+        self._let_go_when_charged(answer.sent_bytes)
         return self.encode(answer)
 
     def _let_go_when_charged(self, amount: int) -> None:

@@ -61,6 +61,7 @@ class ReplicaRequests:
         PeerUnreachable: the leader did not answer, or refused the request as a whole.
         """
         session = self._sessions.setdefault(lane, ReplicaSession())
+        host = self._borrowed.ask(is_near=self._link.is_near(self._leader, lane=lane))
         request = session.next_request(asked)
         try:
             reply = await self._link.fetch(
@@ -78,9 +79,9 @@ class ReplicaRequests:
                 topics=_topics(request.changed),
                 forgotten_topics_data=_forgotten(request.forgotten),
                 rack_id="",
-                reader_host=self._borrowed.ask(is_near=self._link.is_near(self._leader, lane=lane)),
+                reader_host=host,
             )
-            parts = await self._borrowed.filled(reply.parts)
+            parts = await self._borrowed.filled(reply.parts, asked=host)
         except BaseException:
             session.reset()
             raise

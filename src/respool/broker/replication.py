@@ -26,6 +26,9 @@ from respool.ports.neighbours import Neighbours
 from respool.ports.offload import Offload
 from respool.replication.rules import Rules
 
+# As much as a peer may send at once; see `TcpPeers`.
+LENT_BYTES_MAX = 128 * 1024 * 1024
+
 
 class Replication:
     def __init__(
@@ -58,7 +61,9 @@ class Replication:
                 work=ReplicaWork(folder=folder, syncs=syncs, offload=offload, clock=clock),
                 turns=member.turns,
                 clock=clock,
-                borrowed=partial(BorrowedRecords, neighbours, clock=clock),
+                borrowed=partial(
+                    BorrowedRecords, neighbours, clock=clock, bytes_max=LENT_BYTES_MAX
+                ),
                 hurry_bytes=hurry_bytes,
                 broker_epoch=lambda: member.epoch,
                 spawn=spawn,

@@ -128,7 +128,10 @@ class LocalLogFile:
             descriptor = self._descriptor
             if descriptor is None:
                 raise DiskFailed(f"find {self._path}: the file is closed")
-            found = os.fstat(descriptor.fd)
+            try:
+                found = os.fstat(descriptor.fd)
+            except OSError as error:
+                raise failure("find", self._path, error) from error
             full_path = os.path.join(self._root, self._path)
             self._place = FilePlace(full_path, found.st_dev, found.st_ino, 0, 0)
         return self._place._replace(position=position, size=size)

@@ -119,7 +119,7 @@ class LogReader:
         if found is None:
             return None
         place = found.segment.file.place(found.position, found.size)
-        return None if place is None else Located(place, found.end)
+        return None if place is None else Located(place._replace(head=found.head), found.end)
 
     def _find(
         self,
@@ -175,18 +175,25 @@ class LogReader:
         return has_aborted(self._segments_from(offset), offset)
 
     def aborted_in(
-        self, offset: Offset, end: Offset, *, cached_only: bool = False
+        self,
+        offset: Offset,
+        end: Offset,
+        *,
+        cached_only: bool = False,
+        at_most: int | None = None,
     ) -> list[AbortedTransaction]:
         """The aborted transactions that reach into [offset, end), by their first offsets.
 
-        `end` is not beyond the last stable offset.
+        `end` is not beyond the last stable offset. With `at_most` there may be more than the so many it returns.
 
         Raises:
             OffsetOutOfRange: the log does not reach there any more.
             NotCached: `cached_only`, and something would have to come from the disk.
             SegmentCorrupt, DiskFailed: the disk does not have what it should.
         """
-        return find_aborted(self._segments_from(offset), offset, end, cached_only=cached_only)
+        return find_aborted(
+            self._segments_from(offset), offset, end, cached_only=cached_only, at_most=at_most
+        )
 
     def _segments_from(self, offset: Offset) -> Segments:
         """The segments, where `offset` is still among them.

@@ -7,6 +7,7 @@ from respool.log.segment import Segment
 from respool.log.segments import LogPoint, Segments
 from respool.model.errors import OffsetOutOfRange
 from respool.model.ids import Offset
+from respool.records.batch import CRC_COVERS_FROM, pack_header
 
 
 class StoredRange(NamedTuple):
@@ -17,6 +18,8 @@ class StoredRange(NamedTuple):
     size: int
     # No batch in it ends behind this offset; the last one may end before.
     end: Offset
+    # How its first batch begins, up to the checksum: it is that very batch, in this very log.
+    head: bytes
 
 
 def find_batches(
@@ -65,7 +68,13 @@ def find_batches(
     if stop - position < header.size:
         return None
     segment_end = segments.end_of(index, log_end=end.offset)
-    return StoredRange(segment, position, stop - position, min(max_offset, segment_end))
+    return StoredRange(
+        segment,
+        position,
+        stop - position,
+        min(max_offset, segment_end),
+        pack_header(header)[:CRC_COVERS_FROM],
+    )
 
 
 def _pass_empty(

@@ -75,9 +75,11 @@ class TransactionIndex:
         return self._file.path
 
     def find(
-        self, begin: Offset, end: Offset, *, cached_only: bool = False
+        self, begin: Offset, end: Offset, *, cached_only: bool = False, at_most: int | None = None
     ) -> tuple[list[AbortedTransaction], bool]:
         """Those that overlap [begin, end), and whether no later entry can, here or in a later segment.
+
+        With `at_most` it looks for no more than so many, and says that there are none.
 
         Raises:
             SegmentCorrupt: an entry is damaged or missing.
@@ -87,7 +89,7 @@ class TransactionIndex:
         for one in self._entries_from(begin, cached_only=cached_only):
             if one.overlaps(begin, end):
                 found.append(one)
-            if one.last_stable_offset >= end:
+            if one.last_stable_offset >= end or len(found) == at_most:
                 return found, True
         return found, False
 

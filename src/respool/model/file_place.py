@@ -10,6 +10,8 @@ class FilePlace(NamedTuple):
     inode: int
     position: int
     size: int
+    # What the bytes begin with: a deleted file's inode is given to the next one, and its name may be.
+    head: bytes = b""
 
 
 class NotLent(Exception):

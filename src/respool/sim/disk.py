@@ -97,7 +97,10 @@ class SimDisk:
         end = place.position + place.size
         if end > len(node.seen) or self._platter.power_cuts != place.device:
             raise NotLent(f"{place.path} has {len(node.seen)} bytes")
-        return bytes(node.seen[place.position : end])
+        data = bytes(node.seen[place.position : end])
+        if not data.startswith(place.head):
+            raise NotLent(f"{place.path} has other bytes there")
+        return data
 
     def make_cold(self, path: str, start: int = 0, end: int = _TO_THE_END) -> None:
         """Throw a part of a file out of memory: `cached_only` reads of it fail until a plain read brings it back."""

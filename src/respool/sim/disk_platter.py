@@ -12,12 +12,12 @@ A file's sync says nothing about its name, and a folder's sync nothing about its
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import cycle
 from random import Random
 
 SECTOR_BYTES = 512
 _BLOCK_BYTES = 128 * SECTOR_BYTES
-_NUMBERS = count(1)
+_NUMBERS = cycle(range(3))
 
 
 class PlatterFile:
@@ -36,7 +36,7 @@ class PlatterFile:
         # Parts of the file that are not in memory, as [start, end).
         self._cold: list[tuple[int, int]] = []
         self._mapped = False
-        # No other file ever has it.
+        # Its inode. Real disks give those of deleted files to the next ones; here others may have it at the same time.
         self.number = next(_NUMBERS)
 
     def append(self, data: bytes) -> None:

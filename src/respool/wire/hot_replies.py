@@ -254,7 +254,7 @@ _NO_DIVERGENCE = (-1, -1)
 
 
 def _fetched_legacy(item: FetchedPartition, version: int) -> bytes:
-    index, error_code, high_watermark, last_stable, log_start, records, aborted, replica = item[:8]
+    index, error_code, high_watermark, last_stable, log_start, records, aborted, replica, *_ = item
     if aborted is None and version >= 5:
         if version < 11:
             return _FETCHED_5_PLAIN(
@@ -278,7 +278,7 @@ def _fetched_legacy(item: FetchedPartition, version: int) -> bytes:
 
 
 def _fetched_flexible(item: FetchedPartition, _version: int) -> bytes:
-    index, error_code, high_watermark, last_stable, log_start, records, aborted, replica = item[:8]
+    index, error_code, high_watermark, last_stable, log_start, records, aborted, replica, *_ = item
     length = _count(len(records), True)
     if aborted is None:
         return (

@@ -1,12 +1,14 @@
 """What a broker of this machine lends is read from its file; where that fails it is sent, and nothing is missing."""
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from respool.client.arrow.borrowing import AGAIN_AFTER_S, Borrowing
+from respool.client.arrow.connection import ReplyBuffer
 from respool.client.arrow.errors import PartitionUnavailable
 from respool.client.arrow.read import read_table
 from respool.model.file_place import FilePlace
@@ -18,6 +20,8 @@ from respool.wire.hot_replies import FetchedPartition
 from support.scripted_broker import TOPIC, ScriptedBroker
 
 ROWS = [b"%d" % number for number in range(8)]
+PORTS = count(1)
+LOG, OTHER = f"{0:020d}.log", f"{1:020d}.log"
 
 
 def part(number: int, *, records: bytes = b"", place: FilePlace | None = None) -> FetchedPart:
@@ -43,7 +47,8 @@ def lent(path: Path, content: bytes) -> FilePlace:
 
 
 def borrowing(*, is_near: bool = True, bytes_max: int = 1_000) -> Borrowing:
-    return Borrowing(is_near=is_near, bytes_max=bytes_max)
+    address = ("127.0.0.1", next(PORTS)) if is_near else None
+    return Borrowing(address, into=ReplyBuffer(), bytes_max=bytes_max)
 
 
 def test_a_broker_elsewhere_is_not_told_where_we_are() -> None:
@@ -52,7 +57,7 @@ def test_a_broker_elsewhere_is_not_told_where_we_are() -> None:
 
 
 def test_what_was_lent_and_what_was_sent_stay_with_their_partitions(tmp_path: Path) -> None:
-    first, second = lent(tmp_path / "a", b"first"), lent(tmp_path / "b", b"second")
+    first, second = lent(tmp_path / LOG, b"first"), lent(tmp_path / OTHER, b"second")
     one = borrowing()
     one.ask()
     parts = [part(0, place=first), part(1, records=b"sent"), part(2, place=second), part(3)]
@@ -67,19 +72,22 @@ def test_after_a_failure_all_is_sent_for_a_while(
 ) -> None:
     now = 1_000.0
     monkeypatch.setattr("respool.client.arrow.borrowing.time.monotonic", lambda: now)
-    gone = lent(tmp_path / "a", b"first")
-    (tmp_path / "a").unlink()
+    gone = lent(tmp_path / LOG, b"first")
+    (tmp_path / LOG).unlink()
     one = borrowing()
     one.ask()
     (found,) = one.filled([part(0, place=gone)])
     assert (found.place, bytes(found.records)) == (gone, b"")
-    assert one.ask() == ""
+    # Neither now nor by the next read.
+    again = Borrowing(one._address, into=ReplyBuffer(), bytes_max=1_000)
+    assert one.ask() == again.ask() == ""
+    assert borrowing().ask() == this_host()
     now += AGAIN_AFTER_S
     assert one.ask() == this_host()
 
 
 def test_who_lends_unasked_or_too_much_is_no_broker(tmp_path: Path) -> None:
-    place = lent(tmp_path / "a", b"x" * 1_001)
+    place = lent(tmp_path / LOG, b"x" * 1_001)
     one = borrowing()
     one.ask()
     with pytest.raises(RequestMalformed, match="1001 bytes were lent; up to 1000"):
@@ -127,7 +135,7 @@ class Lender(ScriptedBroker):
 
 @pytest.fixture
 def lender(tmp_path: Path) -> Iterator[Lender]:
-    with Lender(tmp_path / "log") as running:
+    with Lender(tmp_path / LOG) as running:
         yield running
 
 

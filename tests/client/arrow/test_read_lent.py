@@ -34,6 +34,8 @@ def lent(monkeypatch: pytest.MonkeyPatch) -> list[FilePlace]:
         seen.append(place)
 
     monkeypatch.setattr(borrowing, "read_lent", read)
+    # Nothing is known of brokers of other tests.
+    monkeypatch.setattr(borrowing, "_NOT_BEFORE", {})
     return seen
 
 
@@ -131,6 +133,7 @@ def test_segments_that_are_deleted_meanwhile_are_no_trouble(
         read_lent(place, target)
 
     monkeypatch.setattr(borrowing, "read_lent", read)
+    monkeypatch.setattr(borrowing, "_NOT_BEFORE", {})
     found = respool.read_table(topic, bootstrap=broker.address, fetch_bytes=200_000)
     assert values(found) == expected(broker, topic)
     # Then all was sent.

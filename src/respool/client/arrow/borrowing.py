@@ -20,23 +20,28 @@ from respool.wire.fetch_reply import FetchedPart
 logger = logging.getLogger(__name__)
 
 AGAIN_AFTER_S = 60.0
+# When brokers whose files could not be read may be asked for them again; for all reads of this process.
+_NOT_BEFORE: dict[tuple[str, int] | None, float] = {}
 
 
 class Borrowing:
     """From one broker, by one thread."""
 
-    def __init__(self, *, is_near: bool, bytes_max: int) -> None:
-        """`is_near`: it is at an address of this machine. `bytes_max` is the most that is taken at once."""
-        self._host = this_host() if is_near else ""
+    def __init__(
+        self, address: tuple[str, int] | None, *, into: ReplyBuffer, bytes_max: int
+    ) -> None:
+        """The broker's address, if that is one of this machine. `bytes_max` is the most that is taken at once."""
+        self._address = address
+        self._host = "" if address is None else this_host()
         self._bytes_max = bytes_max
-        self._buffer = ReplyBuffer()
-        self._not_before = 0.0
+        self._buffer = into
         # The request under way allows it.
         self._is_asked = False
 
     def ask(self) -> str:
         """What to tell the broker with the next request; empty: it is to send the records."""
-        self._is_asked = bool(self._host) and time.monotonic() >= self._not_before
+        not_before = _NOT_BEFORE.get(self._address, 0.0)
+        self._is_asked = bool(self._host) and time.monotonic() >= not_before
         return self._host if self._is_asked else ""
 
     def filled(self, parts: Sequence[FetchedPart]) -> list[FetchedPart]:
@@ -69,6 +74,6 @@ class Borrowing:
             read_lent(part.place, target)
         except NotLent as error:
             logger.debug("what a broker of this machine lent is not to be had: %s", error)
-            self._not_before = time.monotonic() + AGAIN_AFTER_S
+            _NOT_BEFORE[self._address] = time.monotonic() + AGAIN_AFTER_S
             return part
         return replace(part, records=target, place=None)

@@ -120,6 +120,7 @@ class Fetcher:
         self._lines: dict[int, _Line] = {}
         self._nearby = Nearby()
         self._buffer = ReplyBuffer()
+        self._lent_buffer = ReplyBuffer()
         # As it was seen last; while brokers do not know the topic it may still be the one it was.
         self._seen = cluster.topic(topic)
         self._is_stale = False
@@ -221,7 +222,11 @@ class Fetcher:
             except VersionUnsupported:
                 self._cluster.release(connection)
                 raise
-            borrowing = Borrowing(is_near=connection.is_near, bytes_max=connection.reply_bytes_max)
+            borrowing = Borrowing(
+                connection.address if connection.is_near else None,
+                into=self._lent_buffer,
+                bytes_max=connection.reply_bytes_max,
+            )
             line = self._lines[broker] = _Line(
                 connection=connection, version=version, borrowing=borrowing
             )
