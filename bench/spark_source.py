@@ -48,12 +48,19 @@ def run(scale: Scale, report: Report) -> None:
         if _has_connector():
             report.progress("spark source: Spark's own Kafka connector")
             found |= _load(_connector(broker.address, rows, repeats))
+    with BrokerProcess({"lend_files": "false"}) as broker:
+        with Client(broker.host, broker.port) as client:
+            client.create_topic(TOPIC, partitions=TASKS)
+        report.progress("spark source: the same, sent")
+        sent = _load([*here, broker.address, str(rows), str(repeats), "pairs"])
+        found |= {f"{what}, sent": one for what, one in sent.items() if what in TARGETS}
     table.rows += [_row(what, one, found) for what, one in found.items()]
     table.notes += [
         f"{rows / 1e6:g} M messages of {MESSAGE_BYTES} bytes with keys of 8.",
         "Targets: 2 M rows/s into a count, 1 M into an aggregation, at least 0.75 of the same rows from memory.",
         "By CPU: CPU-seconds of the JVM and its Python processes for a row, memory's over the topic's. Less noisy.",
         "Rows of a replay and of a filter on time are those that were wanted; of others, those that were looked at.",
+        "The broker is on the same machine and lends its files; sent: as it is between machines (lend_files=false).",
         "Connector: Spark's own for Kafka, of Spark 4.0, on the same topic, if `make interop-spark` fetched it.",
         "Worker: the most resident memory of one Python process meanwhile.",
     ]
@@ -89,7 +96,7 @@ def _load(command: list[str]) -> dict[str, dict[str, float]]:
 def _row(what: str, one: dict[str, float], found: dict[str, dict[str, float]]) -> dict[str, Any]:
     rate = one["rows"] / one["seconds"]
     kind, _, source = what.partition(", ")
-    memory = found.get(f"{kind}, memory") if source == "topic" else None
+    memory = found.get(f"{kind}, memory") if source in {"topic", "topic, sent"} else None
     connector = found.get(f"{kind}, connector") if source in {"topic", ""} else None
     return {
         "what": what,
