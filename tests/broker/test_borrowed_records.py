@@ -7,13 +7,16 @@ from uuid import UUID
 
 import pytest
 
-from respool.broker.borrowed_records import AGAIN_AFTER_MS, BorrowedRecords
-from respool.model.file_place import FilePlace
+from respool.broker.borrowed_records import AGAIN_AFTER_MS, READ_MS_MAX, Asked, BorrowedRecords
+from respool.model.file_place import PLACE_GOOD_MS, FilePlace
 from respool.ports.peers import PeerUnreachable
+from respool.records.build import NewRecord, build_batch
 from respool.sim.clock import SimClock
 from respool.sim.disk import SimDisk
 from respool.sim.neighbours import SimNeighbours
 from respool.wire.fetch_reply import FetchedPart
+
+EPOCH = 3
 
 
 def part(number: int, *, records: bytes = b"", place: FilePlace | None = None) -> FetchedPart:
@@ -38,7 +41,8 @@ class World:
         self.disk = SimDisk(Random(1), name="two")
         self.neighbours.add("two", lambda: self.disk)
         self.clock = SimClock()
-        self.borrowed = BorrowedRecords(self.neighbours, clock=self.clock, bytes_max=100)
+        self.asked = Asked(self.neighbours.host, self.clock.monotonic_ms())
+        self.borrowed = BorrowedRecords(self.neighbours, clock=self.clock, bytes_max=1_000)
 
     def lend(self, name: str, content: bytes) -> FilePlace:
         log = self.disk.open_log(name)
@@ -48,7 +52,7 @@ class World:
         return place
 
     def filled(self, *parts: FetchedPart) -> list[tuple[int, bytes]]:
-        found = asyncio.run(self.borrowed.filled(parts, asked="here"))
+        found = asyncio.run(self.borrowed.filled(parts, asked=self.asked, epoch_of=lambda _: EPOCH))
         assert all(one.place is None for one in found)
         return [(one.partition, bytes(one.records)) for one in found]
 
@@ -65,26 +69,30 @@ def test_what_was_lent_and_what_was_sent_stay_with_their_partitions(world: World
 
 
 def test_only_a_leader_nearby_hears_where_we_are(world: World) -> None:
-    assert world.borrowed.ask(is_near=True) == world.neighbours.host
-    assert world.borrowed.ask(is_near=False) == ""
+    assert world.borrowed.ask(is_near=True).host == world.neighbours.host
+    assert world.borrowed.ask(is_near=False).host == ""
 
 
 def test_who_is_alone_borrows_nothing() -> None:
-    alone = BorrowedRecords(None, clock=SimClock(), bytes_max=100)
-    assert alone.ask(is_near=True) == ""
-    assert asyncio.run(alone.filled([part(0, records=b"sent")], asked="")) == [
-        part(0, records=b"sent")
-    ]
+    alone = BorrowedRecords(None, clock=SimClock(), bytes_max=1_000)
+    assert alone.ask(is_near=True).host == ""
+    sent = [part(0, records=b"sent")]
+    asked = alone.ask(is_near=True)
+    assert asyncio.run(alone.filled(sent, asked=asked, epoch_of=lambda _: EPOCH)) == sent
 
 
-@pytest.mark.parametrize(("asked", "size"), [("", 1), ("here", 101)])
+@pytest.mark.parametrize(("asked", "size"), [("", 1), ("here", 1_001)])
 def test_a_leader_that_lends_unasked_or_too_much_is_not_believed(
     world: World, asked: str, size: int
 ) -> None:
     """A few bytes of a reply must not make this broker take gigabytes."""
     place = FilePlace("/two/a", 0, 1, 0, size)
     with pytest.raises(PeerUnreachable, match=f"lends {size} bytes, which nobody asked for"):
-        asyncio.run(world.borrowed.filled([part(0, place=place)], asked=asked))
+        asyncio.run(
+            world.borrowed.filled(
+                [part(0, place=place)], asked=Asked(asked, 0), epoch_of=lambda _: EPOCH
+            )
+        )
     assert world.neighbours.failed_reads == 0
 
 
@@ -103,8 +111,40 @@ def test_after_a_failure_all_is_sent_for_a_while(world: World) -> None:
     gone, there = world.lend("a", b"first"), world.lend("b", b"second")
     world.disk.delete("a")
     assert world.filled(part(0, place=gone), part(1, place=there)) == [(0, b""), (1, b"second")]
-    assert world.borrowed.ask(is_near=True) == ""
+    assert world.borrowed.ask(is_near=True).host == ""
     world.clock.advance(AGAIN_AFTER_MS - 1)
-    assert world.borrowed.ask(is_near=True) == ""
+    assert world.borrowed.ask(is_near=True).host == ""
     world.clock.advance(1)
-    assert world.borrowed.ask(is_near=True) == world.neighbours.host
+    assert world.borrowed.ask(is_near=True).host == world.neighbours.host
+
+
+def test_what_is_read_too_late_is_not_taken(world: World) -> None:
+    """A process that stood still, or a disk that did: the file may be another that looks the same."""
+    place = world.lend("a", b"first")
+    world.clock.advance(PLACE_GOOD_MS)
+    assert world.filled(part(0, place=place)) == [(0, b"first")]
+    world.clock.advance(1)
+    assert world.filled(part(0, place=place)) == [(0, b"")]
+
+
+def test_what_a_later_leader_wrote_is_not_taken_for_what_was_lent(world: World) -> None:
+    old, new = (
+        build_batch([NewRecord(value=b"v")], base_offset=offset, leader_epoch=epoch)
+        for offset, epoch in ((0, EPOCH), (1, EPOCH + 1))
+    )
+    whole, mixed = world.lend("a", old + old), world.lend("b", old + new)
+    found = world.filled(part(0, place=whole), part(1, place=mixed))
+    assert found == [(0, old + old), (1, b"")]
+
+
+def test_a_disk_that_hangs_is_waited_for_only_so_long(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(_place: FilePlace) -> memoryview:
+        await asyncio.sleep(3_600)
+        raise AssertionError("nobody waits so long")
+
+    monkeypatch.setattr("respool.broker.borrowed_records.READ_MS_MAX", READ_MS_MAX / 100)
+    monkeypatch.setattr(world.neighbours, "read", hang)
+    assert world.filled(part(0, place=world.lend("a", b"first"))) == [(0, b"")]
+    assert world.borrowed.ask(is_near=True).host == ""

@@ -165,13 +165,21 @@ async def test_a_follower_is_lent_what_is_committed_and_never_more(cluster: Clus
 
 
 @plays(brokers=2)
-async def test_where_committed_records_may_be_cut_off_a_follower_is_lent_nothing(
-    cluster: Cluster,
-) -> None:
-    await cluster.create([1, 2], unclean_leader_election_enable="true")
-    reader = FollowerReader(cluster[ONE].broker, follower=TWO, broker_epoch=1, is_lent=True)
+async def test_where_files_change_under_a_reader_nothing_is_lent(cluster: Cluster) -> None:
     marks: dict[str, Any] = {"last_stable_offset": Offset(0), "high_watermark": Offset(0)}
-    assert reader.lent_end(cluster[ONE].log(), **marks) is None
+    changing: list[dict[str, Any]] = [
+        {"unclean_leader_election_enable": "true"},
+        {"file_delete_delay_ms": "19999"},
+    ]
+    for number, settings in enumerate([{}, *changing]):
+        await cluster.create([1, 2], topic=f"topic-{number}", **settings)
+        broker, log = cluster[ONE].broker, cluster[ONE].partition(0, f"topic-{number}").log
+        readers = (
+            FollowerReader(broker, follower=TWO, broker_epoch=1, is_lent=True),
+            ConsumerReader(broker, version=13, read_committed=True, is_lent=True),
+        )
+        for reader in readers:
+            assert reader.lent_end(log, **marks) == (None if settings else 0)
 
 
 @plays(brokers=2)

@@ -259,6 +259,8 @@ def test_the_place_of_records_leads_to_what_reading_them_returns(tmp_path: Path,
         target = bytearray(place.size)
         read_lent(place, memoryview(target))
         assert bytes(target) == bytes(expected)
+        # By this a reader knows that it is what was meant.
+        assert place.head == bytes(expected[:21])
 
 
 def test_where_nothing_can_be_read_nothing_is_found_either(tmp_path: Path) -> None:

@@ -73,6 +73,14 @@ def test_transactions_that_reach_into_the_range_are_found(disk: SimDisk) -> None
     assert found(index, 10, 20) == []
 
 
+def test_a_search_for_so_many_ends_with_them(disk: SimDisk) -> None:
+    all_of_them = [aborted(1, first, first + 1) for first in range(0, 20, 2)]
+    index = filled(disk, *all_of_them)
+    for most in (1, 3, 9):
+        assert index.find(Offset(0), Offset(20), at_most=most) == (all_of_them[:most], True)
+    assert index.find(Offset(0), Offset(20), at_most=11)[0] == all_of_them
+
+
 def test_a_search_knows_that_nothing_more_can_come(disk: SimDisk) -> None:
     index = filled(disk, aborted(1, 0, 5, 2), aborted(2, 2, 7))
     assert index.find(Offset(0), Offset(2))[1]

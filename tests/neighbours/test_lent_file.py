@@ -107,6 +107,25 @@ def test_a_link_is_not_followed(log: Path, tmp_path: Path) -> None:
         read(place_in(log)._replace(path=str(link)))
 
 
+@pytest.mark.parametrize("kind", ["link", "pipe", "another file"])
+def test_what_takes_the_name_between_the_look_and_the_opening_is_not_read(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    place, looked = place_in(log), os.stat(log)
+    kept = tmp_path / "kept"
+    log.rename(kept)
+    match kind:
+        case "link":
+            log.symlink_to(kept)
+        case "pipe":
+            os.mkfifo(log)
+        case _:
+            log.write_bytes(CONTENT)
+    monkeypatch.setattr(os, "stat", lambda *_, **__: looked)
+    with pytest.raises(NotLent):
+        read(place)
+
+
 def test_a_name_that_cannot_be_one_is_not_lent(log: Path) -> None:
     with pytest.raises(NotLent):
         read(place_in(log)._replace(path=f"/a\0b/{0:020d}.log"))

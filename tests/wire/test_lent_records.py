@@ -29,10 +29,10 @@ places = st.builds(
     device=NUMBER,
     inode=NUMBER,
     position=st.integers(0, 2**63 - 1),
-    size=st.integers(255, 2**31 - 1),
-    head=st.binary(max_size=255),
+    size=st.integers(21, 2**31 - 1),
+    head=st.binary(min_size=21, max_size=21),
 )
-PLACE = FilePlace("/data/rides-0/00.log", 1, 2, 3, 4)
+PLACE = FilePlace("/data/rides-0/00.log", 1, 2, 3, 400, bytes(range(21)))
 
 
 def reply_with(*partitions: FetchedPartition, version: int = 13) -> memoryview:
@@ -77,7 +77,7 @@ def test_who_does_not_know_of_it_finds_no_records() -> None:
 
 
 def test_what_is_lent_counts_as_what_is_sent() -> None:
-    assert FetchedPartition(3, 0, 9, 8, 1, b"", place=PLACE).record_bytes == 4
+    assert FetchedPartition(3, 0, 9, 8, 1, b"", place=PLACE).record_bytes == 400
     assert FetchedPartition(3, 0, 9, 8, 1, b"sent").record_bytes == 4
 
 
@@ -89,7 +89,7 @@ def test_what_is_lent_counts_as_what_is_sent() -> None:
         PLACE._replace(position=-1),
         PLACE._replace(size=0),
         PLACE._replace(size=-4),
-        PLACE._replace(head=b"longer than all"),
+        PLACE._replace(size=20),
     ],
 )
 def test_what_is_no_place_is_refused(bad: FilePlace) -> None:

@@ -7,18 +7,30 @@ nothing is lost: it is fetched again, and for a while all is sent.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from respool.model.file_place import FilePlace, NotLent
+from respool.model.file_place import PLACE_GOOD_MS, NotLent
 from respool.ports.clock import Clock
 from respool.ports.neighbours import Neighbours
 from respool.ports.peers import PeerUnreachable
+from respool.records.validate import walk_batches
 from respool.wire.fetch_reply import FetchedPart
 
 logger = logging.getLogger(__name__)
 
 AGAIN_AFTER_MS = 60_000
+# A disk that hangs is its leader's trouble; what others lend is not to wait for it.
+READ_MS_MAX = 5_000
+
+
+class Asked(NamedTuple):
+    """What a leader is told with a request."""
+
+    # The machine we are on; empty: it is to send the records.
+    host: str
+    at_ms: int
 
 
 class BorrowedRecords:
@@ -31,16 +43,19 @@ class BorrowedRecords:
         self._bytes_max = bytes_max
         self._not_before_ms = 0
 
-    def ask(self, *, is_near: bool) -> str:
-        """What to tell the leader; empty: it is to send the records. `is_near`: it is at an address of this machine."""
-        if self._neighbours is None or not is_near:
-            return ""
-        return self._neighbours.host if self._clock.monotonic_ms() >= self._not_before_ms else ""
+    def ask(self, *, is_near: bool) -> Asked:
+        """What to tell the leader. `is_near`: it is at an address of this machine."""
+        now_ms = self._clock.monotonic_ms()
+        if self._neighbours is None or not is_near or now_ms < self._not_before_ms:
+            return Asked("", now_ms)
+        return Asked(self._neighbours.host, now_ms)
 
-    async def filled(self, parts: Sequence[FetchedPart], *, asked: str) -> list[FetchedPart]:
+    async def filled(
+        self, parts: Sequence[FetchedPart], *, asked: Asked, epoch_of: Callable[[FetchedPart], int]
+    ) -> list[FetchedPart]:
         """The same with the records that were lent; without any where these could not be read.
 
-        `asked` is what `ask` said for this request.
+        `asked` is what `ask` said for this request, and `epoch_of` tells in which leader epoch it asked for a part.
 
         Raises:
             PeerUnreachable: the leader lends more than may be, or unasked.
@@ -49,25 +64,40 @@ class BorrowedRecords:
         if not lent:
             return list(parts)
         size = sum(place.size for place in lent)
-        if self._neighbours is None or not asked or size > self._bytes_max:
+        if self._neighbours is None or not asked.host or size > self._bytes_max:
             raise PeerUnreachable(f"a leader lends {size} bytes, which nobody asked for")
         neighbours = self._neighbours
-        found = await asyncio.gather(*[self._read(neighbours, place) for place in lent])
-        records = dict(zip(lent, found, strict=True))
-        return [
-            part
-            if part.place is None
-            else replace(part, records=records[part.place] or part.records, place=None)
-            for part in parts
-        ]
+        return list(
+            await asyncio.gather(
+                *[self._filled(neighbours, part, asked, epoch=epoch_of(part)) for part in parts]
+            )
+        )
 
-    async def _read(self, neighbours: Neighbours, place: FilePlace) -> memoryview | None:
+    async def _filled(
+        self, neighbours: Neighbours, part: FetchedPart, asked: Asked, *, epoch: int
+    ) -> FetchedPart:
+        if part.place is None:
+            return part
         try:
-            return await neighbours.read(place)
-        except NotLent as error:
+            async with asyncio.timeout(READ_MS_MAX / 1000):
+                records = await neighbours.read(part.place)
+            self._check(records, asked, epoch=epoch)
+        except (NotLent, TimeoutError) as error:
             now_ms = self._clock.monotonic_ms()
             if now_ms >= self._not_before_ms:
                 # Once for all that fail with it.
                 logger.info("records are sent that a leader on this machine would lend: %s", error)
             self._not_before_ms = now_ms + AGAIN_AFTER_MS
-            return None
+            return replace(part, place=None)
+        return replace(part, records=records, place=None)
+
+    def _check(self, records: memoryview, asked: Asked, *, epoch: int) -> None:
+        """Whether it is what the leader has there, in the epoch that it was asked in.
+
+        1. A leader lends something.   2. Another is elected that does not have it, and this one cuts it off and writes
+        there what the other has.   3. The follower reads some of both.
+        """
+        if self._clock.monotonic_ms() - asked.at_ms > PLACE_GOOD_MS:
+            raise NotLent("it was read too late")
+        if any(header.leader_epoch > epoch for _, header in walk_batches(records)):
+            raise NotLent(f"it has batches of later epochs than {epoch}")

@@ -6,7 +6,7 @@
 | reads up to | the high watermark, or the last stable offset         | the log's end                                |
 | must be     | asking for what is known to be committed              | a replica in this epoch, as it is registered |
 | may be      | sent to a replica in its own rack (KIP-392)           | behind: what it asks for says what it has    |
-| may be lent | all it may read, on this machine                      | what is committed, and will never be cut off |
+| may be lent | all it may read, where that stays: on this machine    | what is committed, and will never be cut off |
 
 Partitions are read in another thread too, while the loop changes roles: a role is looked at once, and taken as it was.
 """
@@ -20,6 +20,7 @@ from respool.broker.partition import Partition
 from respool.broker.read_marks import ReadTo
 from respool.log.partition_log import PartitionLog
 from respool.model.errors import RequestError, UnknownTopicId
+from respool.model.file_place import PLACE_GOOD_MS
 from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
 from respool.wire.hot_replies import FetchedPartition
 
@@ -111,7 +112,7 @@ class ConsumerReader:
     def lent_end(
         self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
     ) -> Offset | None:
-        if not self._is_lent:
+        if not self._is_lent or not _stays(log):
             return None
         return self.end(log, last_stable_offset=last_stable_offset, high_watermark=high_watermark)
 
@@ -192,13 +193,19 @@ class FollowerReader:
         there.   3. The follower reads some of the old and some of the new: a log that no leader ever had.
         """
         del last_stable_offset
-        may_be_cut = log.config.unclean_leader_election_enable
-        return None if not self._is_lent or may_be_cut else high_watermark
+        return high_watermark if self._is_lent and _stays(log) else None
 
     def has_more(
         self, partition: Partition, target: FetchTarget, fetched: FetchedPartition
     ) -> bool:
         return not fetched.record_bytes and partition.log.log_end > target.fetch_offset
+
+
+def _stays(log: PartitionLog) -> bool:
+    """Whether what is committed is never cut off, and what is deleted or replaced not before a place of it is old."""
+    config = log.config
+    may_be_cut = config.unclean_leader_election_enable
+    return not may_be_cut and config.file_delete_delay_ms >= 2 * PLACE_GOOD_MS
 
 
 def _durable_end(target: FetchTarget) -> Offset:

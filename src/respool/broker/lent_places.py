@@ -51,12 +51,12 @@ class LentPlaces:
         """None: the records are to be sent.
 
         Raises:
-            As `PartitionLog.locate`.
+            As `PartitionLog.locate`; NotCached also where the records are in memory, and only the index is not.
         """
         end = self._reader.lent_end(
             log, last_stable_offset=last_stable_offset, high_watermark=high_watermark
         )
-        if end is None:
+        if end is None or self._is_little(log, wish):
             return None
         found = log.locate(
             wish.offset,
@@ -81,3 +81,12 @@ class LentPlaces:
         if len(aborted) > LENT_ABORTED_MAX:
             return None
         return Lent(found.place, [(one.producer_id, one.first_offset) for one in aborted])
+
+    def _is_little(self, log: PartitionLog, wish: Wish) -> bool:
+        """Whether all there is lies in memory and is less than is lent: as nearly always for who reads as it comes."""
+        if not wish.cached_only:
+            return False
+        some = log.read_tail(
+            wish.offset, max_offset=wish.max_offset, bytes_max=self.bytes_min, at_least_one=False
+        )
+        return some is not None and some.end >= wish.max_offset

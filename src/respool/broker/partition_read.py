@@ -12,7 +12,6 @@ from respool.broker.read_marks import ReadTo
 from respool.log.partition_log import PartitionLog, TailBatches
 from respool.model.errors import UnsupportedCompressionType
 from respool.model.ids import Offset
-from respool.ports.disk import NotCached
 from respool.records.batch import HEADER_BYTES, Codec, read_header
 from respool.wire.hot_replies import FetchedPartition
 
@@ -73,22 +72,11 @@ class PartitionRead:
                 is_first=is_first,
                 cached_only=cached_only,
             )
-            tail = self._tail(log, wish)
-            # Where little has come since, as nearly always to who reads as it comes, that is all, and sent.
-            if tail is None or len(tail) >= self._places.bytes_min:
-                try:
-                    lent = self._places.find(
-                        log,
-                        wish,
-                        last_stable_offset=last_stable_offset,
-                        high_watermark=high_watermark,
-                    )
-                except NotCached:
-                    # Where to look is on the disk, but the records are not.
-                    if tail is None:
-                        raise
+            lent = self._places.find(
+                log, wish, last_stable_offset=last_stable_offset, high_watermark=high_watermark
+            )
             if lent is None:
-                records = self._from_log(log, wish) if tail is None else tail
+                records = self._records(log, wish)
             if not cached_only:
                 # In another thread, while the loop goes on: a leader that is none any more cuts its log off, and what
                 # is written there instead is not what comes after the follower's records.
@@ -109,18 +97,17 @@ class PartitionRead:
             place=None if lent is None else lent.place,
         )
 
-    def _tail(self, log: PartitionLog, wish: Wish) -> TailBatches | None:
+    def _records(self, log: PartitionLog, wish: Wish) -> bytes | memoryview | TailBatches:
         # Who reads in another thread came here before, and found that it is not in memory.
-        if not wish.cached_only or self._version < ZSTD_FROM_FETCH_VERSION:
-            return None
-        return log.read_tail(
-            wish.offset,
-            max_offset=wish.max_offset,
-            bytes_max=wish.bytes_max,
-            at_least_one=wish.is_first,
-        )
-
-    def _from_log(self, log: PartitionLog, wish: Wish) -> bytes | memoryview:
+        if wish.cached_only and self._version >= ZSTD_FROM_FETCH_VERSION:
+            tail = log.read_tail(
+                wish.offset,
+                max_offset=wish.max_offset,
+                bytes_max=wish.bytes_max,
+                at_least_one=wish.is_first,
+            )
+            if tail is not None:
+                return tail
         records = log.read(
             wish.offset,
             max_offset=wish.max_offset,

@@ -61,7 +61,7 @@ class ReplicaRequests:
         PeerUnreachable: the leader did not answer, or refused the request as a whole.
         """
         session = self._sessions.setdefault(lane, ReplicaSession())
-        host = self._borrowed.ask(is_near=self._link.is_near(self._leader, lane=lane))
+        borrowing = self._borrowed.ask(is_near=self._link.is_near(self._leader, lane=lane))
         request = session.next_request(asked)
         try:
             reply = await self._link.fetch(
@@ -79,9 +79,11 @@ class ReplicaRequests:
                 topics=_topics(request.changed),
                 forgotten_topics_data=_forgotten(request.forgotten),
                 rack_id="",
-                reader_host=host,
+                reader_host=borrowing.host,
             )
-            parts = await self._borrowed.filled(reply.parts, asked=host)
+            parts = await self._borrowed.filled(
+                reply.parts, asked=borrowing, epoch_of=lambda part: _epoch_of(part, asked)
+            )
         except BaseException:
             session.reset()
             raise
@@ -142,6 +144,14 @@ class ReplicaRequests:
                 return Offset(told.offset)
             raise PeerUnreachable(f"broker {self._leader}, {partition.name}: {told.error_code}")
         raise PeerUnreachable(f"broker {self._leader} says nothing of {partition.name}")
+
+
+def _epoch_of(part: FetchedPart, asked: Mapping[Partition, FetchFrom]) -> int:
+    """In which leader epoch this was asked for."""
+    for partition, fetch in asked.items():
+        if (partition.topic_id, partition.name.partition) == (part.topic, part.partition):
+            return fetch.leader_epoch
+    return -1
 
 
 def _topics(asked: Mapping[Partition, FetchFrom]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from respool.drivers.allocator import uncleared
 from respool.drivers.offload import ThreadOffload
-from respool.model.file_place import FilePlace
+from respool.model.file_place import FilePlace, NotLent
 from respool.neighbours.lent_file import read_lent
 
 LENT_BYTES_MIN = 64 * 1024
@@ -19,7 +19,10 @@ class LocalNeighbours:
 
     async def read(self, place: FilePlace) -> memoryview:
         # Taken in the loop's thread: memory that another one takes is not kept for the next.
-        target = memoryview(uncleared(place.size))
+        try:
+            target = memoryview(uncleared(place.size))
+        except MemoryError as error:
+            raise NotLent(f"no memory for {place.size} bytes") from error
         await self._threads.run(lambda: read_lent(place, target))
         return target.toreadonly()
 

@@ -14,5 +14,10 @@ class FilePlace(NamedTuple):
     head: bytes = b""
 
 
+# How long a place may be used after it was asked for. A file that is replaced or deleted stays at least so long under
+# another name, so that until then no other file has its inode.
+PLACE_GOOD_MS = 10_000
+
+
 class NotLent(Exception):
     """The bytes cannot be had this way: the file is gone, is another one, or not ours to open. Have them sent."""

@@ -2,7 +2,7 @@
 
 ```
 request, tag 5001     the reader's machine, a compact string
-reply, of a partition, tag 5001     position 8 | size 4 | device 8 | inode 8 | head: size 1, bytes | path, to the end
+reply, of a partition, tag 5001     position 8 | size 4 | device 8 | inode 8 | head 21 | path, to the end
 ```
 The records of such a partition are empty, and the reader takes them from the file. Only readers that name the broker's
 own machine get such replies, so no client of others ever sees one; who does not know a tag passes over it (KIP-482).
@@ -11,6 +11,7 @@ own machine get such replies, so no client of others ever sees one; who does not
 from struct import Struct
 
 from respool.model.file_place import FilePlace
+from respool.records.batch import CRC_COVERS_FROM
 from respool.wire.walk import pack_varint
 
 # Far from those that Kafka has given out.
@@ -18,13 +19,14 @@ LENT_TAG = 5_001
 # In this version of the request and those that our brokers follow each other with.
 LENT_FETCH_VERSION = 13
 
-_PLACE = Struct(">qiQQB")
+_PLACE = Struct(f">qiQQ{CRC_COVERS_FROM}s")
 
 
 def pack_place(place: FilePlace) -> bytes:
     """The tagged field as a whole: its tag, its size, its content."""
-    numbers = (place.position, place.size, place.device, place.inode, len(place.head))
-    content = _PLACE.pack(*numbers) + place.head + place.path.encode("utf-8", "surrogateescape")
+    assert len(place.head) == CRC_COVERS_FROM
+    content = _PLACE.pack(place.position, place.size, place.device, place.inode, place.head)
+    content += place.path.encode("utf-8", "surrogateescape")
     return pack_varint(LENT_TAG) + pack_varint(len(content)) + content
 
 
@@ -36,10 +38,8 @@ def read_place(content: memoryview) -> FilePlace:
     """
     if len(content) < _PLACE.size:
         raise ValueError(f"{len(content)} bytes are no place in a file")
-    position, size, device, inode, head_bytes = _PLACE.unpack_from(content)
-    path_at = _PLACE.size + head_bytes
-    head = bytes(content[_PLACE.size : path_at])
-    path = str(content[path_at:], "utf-8", "surrogateescape")
-    if position < 0 or size < max(1, head_bytes) or not path.startswith("/") or "\0" in path:
+    position, size, device, inode, head = _PLACE.unpack_from(content)
+    path = str(content[_PLACE.size :], "utf-8", "surrogateescape")
+    if position < 0 or size < len(head) or not path.startswith("/") or "\0" in path:
         raise ValueError(f"{size} bytes at {position} of {path!r} are no place in a file")
     return FilePlace(path, device, inode, position, size, head)

@@ -11,7 +11,7 @@ from respool.client.arrow.borrowing import AGAIN_AFTER_S, Borrowing
 from respool.client.arrow.connection import ReplyBuffer
 from respool.client.arrow.errors import PartitionUnavailable
 from respool.client.arrow.read import read_table
-from respool.model.file_place import FilePlace
+from respool.model.file_place import PLACE_GOOD_MS, FilePlace
 from respool.neighbours.host import this_host
 from respool.wire.codec import Request
 from respool.wire.errors import RequestMalformed
@@ -43,7 +43,7 @@ def part(number: int, *, records: bytes = b"", place: FilePlace | None = None) -
 def lent(path: Path, content: bytes) -> FilePlace:
     path.write_bytes(content)
     found = path.stat()
-    return FilePlace(str(path), found.st_dev, found.st_ino, 0, len(content))
+    return FilePlace(str(path), found.st_dev, found.st_ino, 0, len(content), content[:21])
 
 
 def borrowing(*, is_near: bool = True, bytes_max: int = 1_000) -> Borrowing:
@@ -98,6 +98,24 @@ def test_who_lends_unasked_or_too_much_is_no_broker(tmp_path: Path) -> None:
         far.filled([part(0, place=place)])
 
 
+def test_what_lay_unread_for_long_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever takes the messages paused, with a reply in the socket: the file may be another that looks the same."""
+    now = 1_000.0
+    monkeypatch.setattr("respool.client.arrow.borrowing.time.monotonic", lambda: now)
+    place = lent(tmp_path / LOG, b"first")
+    one = borrowing()
+    one.ask()
+    now += PLACE_GOOD_MS / 1000 + 1
+    (found,) = one.filled([part(0, place=place)])
+    assert (found.place, bytes(found.records)) == (place, b"")
+    # That is nobody's fault.
+    assert one.ask() == this_host()
+    (found,) = one.filled([part(0, place=place)])
+    assert (found.place, bytes(found.records)) == (None, b"first")
+
+
 # -- a whole read ------------------------------------------------------------------------------------------------------
 
 
@@ -129,7 +147,8 @@ class Lender(ScriptedBroker):
         position = b"".join(self.batches).index(sent.records)
         found = self.path.stat()
         size = min(len(sent.records), len(self.batches[0]) + 10)
-        place = FilePlace(str(self.path), found.st_dev, found.st_ino, position, size)
+        head = sent.records[:21]
+        place = FilePlace(str(self.path), found.st_dev, found.st_ino, position, size, head)
         return sent._replace(records=b"", place=place)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from respool.client.arrow.connection import ReplyBuffer
-from respool.model.file_place import NotLent
+from respool.model.file_place import PLACE_GOOD_MS, NotLent
 from respool.neighbours.host import this_host
 from respool.neighbours.lent_file import read_lent
 from respool.wire.errors import RequestMalformed
@@ -37,11 +37,13 @@ class Borrowing:
         self._buffer = into
         # The request under way allows it.
         self._is_asked = False
+        self._asked_at = 0.0
 
     def ask(self) -> str:
         """What to tell the broker with the next request; empty: it is to send the records."""
         not_before = _NOT_BEFORE.get(self._address, 0.0)
-        self._is_asked = bool(self._host) and time.monotonic() >= not_before
+        self._asked_at = time.monotonic()
+        self._is_asked = bool(self._host) and self._asked_at >= not_before
         return self._host if self._is_asked else ""
 
     def filled(self, parts: Sequence[FetchedPart]) -> list[FetchedPart]:
@@ -72,6 +74,9 @@ class Borrowing:
         assert part.place is not None
         try:
             read_lent(part.place, target)
+            if (time.monotonic() - self._asked_at) * 1000 > PLACE_GOOD_MS:
+                # Whoever takes the messages paused. The file may be another by now that looks the same.
+                return part
         except NotLent as error:
             logger.debug("what a broker of this machine lent is not to be had: %s", error)
             _NOT_BEFORE[self._address] = time.monotonic() + AGAIN_AFTER_S
