@@ -54,7 +54,7 @@ def run(scale: Scale, report: Report) -> None:
     rates.notes += [
         f"{rows / 1e6:g} M messages of {MESSAGE_BYTES} bytes with keys of 8. Target: half the source's rate.",
         "Of the source: beside the same number of rows read into a count in the same run.",
-        "Rows from a Python source go through a Python process and the JVM before they come to the sink's.",
+        "Rows from a Python source cost that on the way, too; of those that Spark keeps in memory, only the sink does.",
     ]
     floors.notes += [
         "Medians of 20 batches. Of a batch, Spark's own files (offsets, commits) are a part with any sink."
