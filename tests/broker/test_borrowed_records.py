@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from random import Random
-from uuid import UUID
 
 import pytest
 
@@ -15,24 +14,9 @@ from respool.sim.clock import SimClock
 from respool.sim.disk import SimDisk
 from respool.sim.neighbours import SimNeighbours
 from respool.wire.fetch_reply import FetchedPart
+from support.fetched_part import fetched_part
 
 EPOCH = 3
-
-
-def part(number: int, *, records: bytes = b"", place: FilePlace | None = None) -> FetchedPart:
-    return FetchedPart(
-        topic=UUID(int=1),
-        partition=number,
-        error_code=0,
-        high_watermark=9,
-        last_stable_offset=9,
-        log_start=0,
-        aborted=(),
-        records=memoryview(records),
-        diverging=None,
-        leader=None,
-        place=place,
-    )
 
 
 class World:
@@ -64,7 +48,12 @@ def world() -> World:
 
 def test_what_was_lent_and_what_was_sent_stay_with_their_partitions(world: World) -> None:
     first, second = world.lend("a", b"first"), world.lend("b", b"second")
-    parts = part(0, place=first), part(1, records=b"sent"), part(2, place=second), part(3)
+    parts = (
+        fetched_part(0, place=first),
+        fetched_part(1, records=b"sent"),
+        fetched_part(2, place=second),
+        fetched_part(3),
+    )
     assert world.filled(*parts) == [(0, b"first"), (1, b"sent"), (2, b"second"), (3, b"")]
 
 
@@ -76,7 +65,7 @@ def test_only_a_leader_nearby_hears_where_we_are(world: World) -> None:
 def test_who_is_alone_borrows_nothing() -> None:
     alone = BorrowedRecords(None, clock=SimClock(), bytes_max=1_000)
     assert alone.ask(is_near=True).host == ""
-    sent = [part(0, records=b"sent")]
+    sent = [fetched_part(0, records=b"sent")]
     asked = alone.ask(is_near=True)
     assert asyncio.run(alone.filled(sent, asked=asked, epoch_of=lambda _: EPOCH)) == sent
 
@@ -90,7 +79,7 @@ def test_a_leader_that_lends_unasked_or_too_much_is_not_believed(
     with pytest.raises(PeerUnreachable, match=f"lends {size} bytes, which nobody asked for"):
         asyncio.run(
             world.borrowed.filled(
-                [part(0, place=place)], asked=Asked(asked, 0), epoch_of=lambda _: EPOCH
+                [fetched_part(0, place=place)], asked=Asked(asked, 0), epoch_of=lambda _: EPOCH
             )
         )
     assert world.neighbours.failed_reads == 0
@@ -103,14 +92,17 @@ def test_all_that_fail_together_are_told_once(
     for name in "abc":
         world.disk.delete(name)
     with caplog.at_level(logging.INFO):
-        world.filled(*[part(number, place=place) for number, place in enumerate(places)])
+        world.filled(*[fetched_part(number, place=place) for number, place in enumerate(places)])
     assert len(caplog.records) == 1
 
 
 def test_after_a_failure_all_is_sent_for_a_while(world: World) -> None:
     gone, there = world.lend("a", b"first"), world.lend("b", b"second")
     world.disk.delete("a")
-    assert world.filled(part(0, place=gone), part(1, place=there)) == [(0, b""), (1, b"second")]
+    assert world.filled(fetched_part(0, place=gone), fetched_part(1, place=there)) == [
+        (0, b""),
+        (1, b"second"),
+    ]
     assert world.borrowed.ask(is_near=True).host == ""
     world.clock.advance(AGAIN_AFTER_MS - 1)
     assert world.borrowed.ask(is_near=True).host == ""
@@ -122,9 +114,9 @@ def test_what_is_read_too_late_is_not_taken(world: World) -> None:
     """A process that stood still, or a disk that did: the file may be another that looks the same."""
     place = world.lend("a", b"first")
     world.clock.advance(PLACE_GOOD_MS)
-    assert world.filled(part(0, place=place)) == [(0, b"first")]
+    assert world.filled(fetched_part(0, place=place)) == [(0, b"first")]
     world.clock.advance(1)
-    assert world.filled(part(0, place=place)) == [(0, b"")]
+    assert world.filled(fetched_part(0, place=place)) == [(0, b"")]
 
 
 def test_what_a_later_leader_wrote_is_not_taken_for_what_was_lent(world: World) -> None:
@@ -133,7 +125,7 @@ def test_what_a_later_leader_wrote_is_not_taken_for_what_was_lent(world: World) 
         for offset, epoch in ((0, EPOCH), (1, EPOCH + 1))
     )
     whole, mixed = world.lend("a", old + old), world.lend("b", old + new)
-    found = world.filled(part(0, place=whole), part(1, place=mixed))
+    found = world.filled(fetched_part(0, place=whole), fetched_part(1, place=mixed))
     assert found == [(0, old + old), (1, b"")]
 
 
@@ -146,5 +138,5 @@ def test_a_disk_that_hangs_is_waited_for_only_so_long(
 
     monkeypatch.setattr("respool.broker.borrowed_records.READ_MS_MAX", READ_MS_MAX / 100)
     monkeypatch.setattr(world.neighbours, "read", hang)
-    assert world.filled(part(0, place=world.lend("a", b"first"))) == [(0, b"")]
+    assert world.filled(fetched_part(0, place=world.lend("a", b"first"))) == [(0, b"")]
     assert world.borrowed.ask(is_near=True).host == ""

@@ -15,29 +15,13 @@ from respool.model.file_place import PLACE_GOOD_MS, FilePlace
 from respool.neighbours.host import this_host
 from respool.wire.codec import Request
 from respool.wire.errors import RequestMalformed
-from respool.wire.fetch_reply import FetchedPart
 from respool.wire.hot_replies import FetchedPartition
+from support.fetched_part import fetched_part
 from support.scripted_broker import TOPIC, ScriptedBroker
 
 ROWS = [b"%d" % number for number in range(8)]
 PORTS = count(1)
 LOG, OTHER = f"{0:020d}.log", f"{1:020d}.log"
-
-
-def part(number: int, *, records: bytes = b"", place: FilePlace | None = None) -> FetchedPart:
-    return FetchedPart(
-        topic=TOPIC,
-        partition=number,
-        error_code=0,
-        high_watermark=9,
-        last_stable_offset=9,
-        log_start=0,
-        aborted=(),
-        records=memoryview(records),
-        diverging=None,
-        leader=None,
-        place=place,
-    )
 
 
 def lent(path: Path, content: bytes) -> FilePlace:
@@ -60,7 +44,12 @@ def test_what_was_lent_and_what_was_sent_stay_with_their_partitions(tmp_path: Pa
     first, second = lent(tmp_path / LOG, b"first"), lent(tmp_path / OTHER, b"second")
     one = borrowing()
     one.ask()
-    parts = [part(0, place=first), part(1, records=b"sent"), part(2, place=second), part(3)]
+    parts = [
+        fetched_part(0, place=first),
+        fetched_part(1, records=b"sent"),
+        fetched_part(2, place=second),
+        fetched_part(3),
+    ]
     found = one.filled(parts)
     assert [bytes(each.records) for each in found] == [b"first", b"sent", b"second", b""]
     assert [each.partition for each in found] == [0, 1, 2, 3]
@@ -76,7 +65,7 @@ def test_after_a_failure_all_is_sent_for_a_while(
     (tmp_path / LOG).unlink()
     one = borrowing()
     one.ask()
-    (found,) = one.filled([part(0, place=gone)])
+    (found,) = one.filled([fetched_part(0, place=gone)])
     assert (found.place, bytes(found.records)) == (gone, b"")
     # Neither now nor by the next read.
     again = Borrowing(one._address, into=ReplyBuffer(), bytes_max=1_000)
@@ -91,11 +80,11 @@ def test_who_lends_unasked_or_too_much_is_no_broker(tmp_path: Path) -> None:
     one = borrowing()
     one.ask()
     with pytest.raises(RequestMalformed, match="1001 bytes were lent; up to 1000"):
-        one.filled([part(0, place=place)])
+        one.filled([fetched_part(0, place=place)])
     far = borrowing(is_near=False)
     far.ask()
     with pytest.raises(RequestMalformed, match="were to be sent"):
-        far.filled([part(0, place=place)])
+        far.filled([fetched_part(0, place=place)])
 
 
 def test_what_lay_unread_for_long_is_asked_for_again(
@@ -108,11 +97,11 @@ def test_what_lay_unread_for_long_is_asked_for_again(
     one = borrowing()
     one.ask()
     now += PLACE_GOOD_MS / 1000 + 1
-    (found,) = one.filled([part(0, place=place)])
+    (found,) = one.filled([fetched_part(0, place=place)])
     assert (found.place, bytes(found.records)) == (place, b"")
     # That is nobody's fault.
     assert one.ask() == this_host()
-    (found,) = one.filled([part(0, place=place)])
+    (found,) = one.filled([fetched_part(0, place=place)])
     assert (found.place, bytes(found.records)) == (None, b"first")
 
 

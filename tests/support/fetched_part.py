@@ -1,0 +1,24 @@
+"""A partition's part of a Fetch reply, as readers see it."""
+
+from uuid import UUID
+
+from respool.model.file_place import FilePlace
+from respool.wire.fetch_reply import FetchedPart
+
+
+def fetched_part(
+    partition: int, *, records: bytes = b"", place: FilePlace | None = None
+) -> FetchedPart:
+    return FetchedPart(
+        topic=UUID(int=1),
+        partition=partition,
+        error_code=0,
+        high_watermark=9,
+        last_stable_offset=9,
+        log_start=0,
+        aborted=(),
+        records=memoryview(records),
+        diverging=None,
+        leader=None,
+        place=place,
+    )
