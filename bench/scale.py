@@ -21,7 +21,7 @@ class Scale:
     repeats: int
     connections: tuple[int, ...]
     fetch_log_bytes: int
-    # Of which a new broker gets two thirds.
+    # Of which the fourth broker gets two thirds, and the fifth then half.
     moved_log_bytes: int
     growth_small_bytes: int
     growth_large_bytes: int

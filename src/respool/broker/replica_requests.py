@@ -60,6 +60,14 @@ class ReplicaRequests:
         """Raises:
         PeerUnreachable: the leader did not answer, or refused the request as a whole.
         """
+        by_place: dict[tuple[object, int], Partition] = {
+            (one.topic_id, one.name.partition): one for one in asked
+        }
+
+        def epoch_of(part: FetchedPart) -> int:
+            partition = by_place.get((part.topic, part.partition))
+            return -1 if partition is None else asked[partition].leader_epoch
+
         session = self._sessions.setdefault(lane, ReplicaSession())
         borrowing = self._borrowed.ask(is_near=self._link.is_near(self._leader, lane=lane))
         request = session.next_request(asked)
@@ -81,18 +89,13 @@ class ReplicaRequests:
                 rack_id="",
                 reader_host=borrowing.host,
             )
-            parts = await self._borrowed.filled(
-                reply.parts, asked=borrowing, epoch_of=lambda part: _epoch_of(part, asked)
-            )
+            parts = await self._borrowed.filled(reply.parts, asked=borrowing, epoch_of=epoch_of)
         except BaseException:
             session.reset()
             raise
         if reply.error_code:
             session.reset()
             raise PeerUnreachable(f"broker {self._leader} refused a fetch: {reply.error_code}")
-        by_place: dict[tuple[object, int], Partition] = {
-            (one.topic_id, one.name.partition): one for one in asked
-        }
         told: dict[Partition, Fetched] = {}
         records: dict[Partition, memoryview] = {}
         for part in parts:
@@ -144,14 +147,6 @@ class ReplicaRequests:
                 return Offset(told.offset)
             raise PeerUnreachable(f"broker {self._leader}, {partition.name}: {told.error_code}")
         raise PeerUnreachable(f"broker {self._leader} says nothing of {partition.name}")
-
-
-def _epoch_of(part: FetchedPart, asked: Mapping[Partition, FetchFrom]) -> int:
-    """In which leader epoch this was asked for."""
-    for partition, fetch in asked.items():
-        if (partition.topic_id, partition.name.partition) == (part.topic, part.partition):
-            return fetch.leader_epoch
-    return -1
 
 
 def _topics(asked: Mapping[Partition, FetchFrom]) -> list[dict[str, Any]]:

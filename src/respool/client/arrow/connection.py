@@ -103,7 +103,8 @@ class Connection:
         self._settings = settings
         self._socket: socket.socket | TlsLine | None = None
         self._is_closed = False
-        self._is_near = False
+        # Whether its other end has an address of this machine: the same as ours.
+        self.is_near = False
         # Guards the sequence of requests: number, bytes on the wire and place in `_asked` go together.
         self._sending = Lock()
         self._asked: deque[_Asked] = deque()
@@ -135,11 +136,6 @@ class Connection:
     def in_flight(self) -> int:
         """Requests that have no reply yet."""
         return len(self._asked)
-
-    @property
-    def is_near(self) -> bool:
-        """Whether its other end has an address of this machine: the same as ours."""
-        return self._is_near
 
     @property
     def reply_bytes_max(self) -> int:
@@ -342,7 +338,7 @@ class Connection:
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._socket.settimeout(self._settings.connect_timeout_ms / 1000)
                 self._socket.connect(place)
-                self._is_near = self._socket.getsockname()[0] == self._socket.getpeername()[0]
+                self.is_near = self._socket.getsockname()[0] == self._socket.getpeername()[0]
                 if (tls := self._settings.security.tls) is not None:
                     self._socket = sealed(self._socket, tls, self.address[0])
             except (OSError, BrokerUnreachable) as error:
