@@ -5,6 +5,7 @@ from typing import Any
 
 from broker.cluster_world import LATEST, LIST_OFFSETS_VERSION, ONE, TOPIC, TWO, Cluster, plays
 from respool.broker.fetch_readers import ConsumerReader, FollowerReader
+from respool.broker.fetch_sessions import FetchTarget
 from respool.broker.partition import Partition
 from respool.model.errors import (
     FencedLeaderEpoch,
@@ -13,9 +14,11 @@ from respool.model.errors import (
     OffsetOutOfRange,
     UnknownLeaderEpoch,
 )
+from respool.model.file_place import FilePlace
 from respool.model.ids import Offset
 from respool.ports.disk import NotCached
 from respool.wire.api_table import Api
+from respool.wire.hot_replies import FetchedPartition
 
 SESSION_VERSION = 12
 
@@ -162,6 +165,18 @@ async def test_a_follower_is_lent_what_is_committed_and_never_more(cluster: Clus
     assert reader.end(log, **marks) == 3
     assert reader.lent_end(log, **marks) == 2
     assert elsewhere.lent_end(log, **marks) is None
+
+
+@plays(brokers=2)
+async def test_a_follower_that_is_lent_something_is_answered_at_once(cluster: Cluster) -> None:
+    await replicated(cluster, b"a", b"b")
+    reader = FollowerReader(cluster[ONE].broker, follower=TWO, broker_epoch=1, is_lent=True)
+    target = FetchTarget(topic=TOPIC, partition=0, fetch_offset=0, bytes_max=1 << 20)
+    nothing = FetchedPartition(0, 0, 2, 2, 0, b"")
+    place = FilePlace(path="/log", device=1, inode=2, position=0, size=10, head=b"")
+    partition = cluster[ONE].partition()
+    assert reader.has_more(partition, target, nothing)
+    assert not reader.has_more(partition, target, nothing._replace(place=place))
 
 
 @plays(brokers=2)

@@ -7,6 +7,9 @@ import pytest
 
 from broker.running_broker import RunningBroker, StartBroker
 from broker.transaction_client import Producer, start_with_transactions
+from respool.log.log_reader import Located
+from respool.log.partition_log import PartitionLog
+from respool.ports.disk import NotCached
 from respool.wire.api_table import Api
 from respool.wire.fetch_reply import FetchedPart, read_fetch_reply
 
@@ -122,3 +125,38 @@ def test_a_reader_is_told_what_was_aborted_of_what_it_is_lent(
 
 def test_who_waits_for_more_does_not_wait_for_what_is_lent(broker: RunningBroker) -> None:
     assert lent(broker, fetch(broker, max_wait=60_000, min_bytes=400))
+
+
+def test_what_is_lent_takes_no_memory_of_replies(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = broker.broker.memory
+    take, taken = memory.take, []
+
+    def watched(amount: int) -> None:
+        taken.append(amount)
+        take(amount)
+
+    monkeypatch.setattr(memory, "take", watched)
+    # Who waited is charged as soon as the answer is read.
+    waiting: dict[str, Any] = {"max_wait": 1, "min_bytes": 1 << 20}
+    assert lent(broker, fetch(broker, **waiting))
+    sent = fetch(broker, host="", **waiting)
+    assert taken == [0, len(sent.records)]
+    assert memory.used == 0
+
+
+def test_where_the_index_is_not_in_memory_another_thread_looks_for_the_place(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locate, cached_only = PartitionLog.locate, []
+
+    def from_disk(log: PartitionLog, *args: Any, **options: Any) -> Located | None:
+        cached_only.append(options["cached_only"])
+        if options["cached_only"]:
+            raise NotCached
+        return locate(log, *args, **options)
+
+    monkeypatch.setattr(PartitionLog, "locate", from_disk)
+    assert lent(broker, fetch(broker)) == fetch(broker, host="").records
+    assert cached_only == [True, False]
