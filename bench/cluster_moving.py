@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from statistics import median
 
 from bench.broker_process import BENCH_FOLDER
@@ -36,7 +37,7 @@ def run(scale: Scale, report: Report) -> None:
     table.notes += [
         "`respool cluster balance`, without what the command itself takes to plan.",
         "All brokers are on one disk here, which is read and written, and share the cores.",
-        "The disk's: one process that writes as much and syncs it, the median of three right after.",
+        "The disk's: one process that writes as much and syncs it, beside the same producer; the median of three.",
         "Lent: read from the leader's files, as on one machine. Sent: as between machines (lend_files=false).",
     ]
     report.add(table)
@@ -59,11 +60,16 @@ def _measure(
             producer = _Trickle(cluster.bootstrap) if is_loaded else None
             command = _seconds_of(cluster, "--dry-run")
             memory.refill()
+            if producer:
+                # It stood still while memory was filled: that is none of the move's doing.
+                producer.take_seen()
             with memory.let_go(broker.written_bytes):
                 taken = _seconds_of(cluster, "--yes", "--wait") - command
-            errors = producer.stop() if producer else 0
+            seen = producer.take_seen() if producer else None
             moved = sum(path.stat().st_size for path in broker.log_files())
+            # While the producer writes on, which takes most of two cores: what is left is what a move can have.
             disk = median(_disk_bytes_per_s(moved, memory) for _ in range(3))
+            errors = producer.stop() if producer else 0
             table.rows.append(
                 {
                     "what": f"broker {number}, {way}, {what}",
@@ -75,10 +81,10 @@ def _measure(
                     "errors": errors if producer else None,
                 }
             )
-            if producer:
+            if seen:
                 table.notes.append(
-                    f"The producer (librdkafka, idempotent, a hundred at a time; {way}) wrote {producer.sent:,} "
-                    f"messages meanwhile; its longest wait for a hundred was {producer.longest_s:.2f} s."
+                    f"The producer (librdkafka, idempotent, a hundred at a time; {way}) wrote {seen.sent:,} messages "
+                    f"meanwhile; its longest wait for a hundred was {seen.longest_s:.2f} s."
                 )
 
 
@@ -122,14 +128,21 @@ def _fill(cluster: ClusterProcess, size: int) -> None:
                     raise RequestFailed(f"filling partition {partition}: {reply!r}")
 
 
+@dataclass
+class _Seen:
+    """What happened to a producer meanwhile."""
+
+    sent: int = 0
+    longest_s: float = 0.0
+
+
 class _Trickle:
     """A producer in a thread, that waits for each hundred messages before it sends the next."""
 
     def __init__(self, address: str) -> None:
         from confluent_kafka import Producer
 
-        self.sent = 0
-        self.longest_s = 0.0
+        self._seen = _Seen()
         self._errors = 0
         self._producer = Producer(
             {
@@ -142,6 +155,11 @@ class _Trickle:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
+
+    def take_seen(self) -> _Seen:
+        """Since it was taken last."""
+        seen, self._seen = self._seen, _Seen()
+        return seen
 
     def stop(self) -> int:
         """How many messages could not be written."""
@@ -158,8 +176,8 @@ class _Trickle:
                     TOPIC, value, partition=number % PARTITIONS, on_delivery=self._on_delivery
                 )
             self._errors += self._producer.flush(120)
-            self.sent += 100
-            self.longest_s = max(self.longest_s, time.perf_counter() - began)
+            self._seen.sent += 100
+            self._seen.longest_s = max(self._seen.longest_s, time.perf_counter() - began)
 
     def _on_delivery(self, error: object, _message: object) -> None:
         if error is not None:
