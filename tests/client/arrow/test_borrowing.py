@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from respool.client.arrow.borrowing import AGAIN_AFTER_S, Borrowing
-from respool.client.arrow.connection import ReplyBuffer
 from respool.client.arrow.errors import PartitionUnavailable
 from respool.client.arrow.read import read_table
+from respool.client.arrow.reply_buffer import ReplyBuffer
 from respool.model.file_place import PLACE_GOOD_MS, FilePlace
 from respool.neighbours.host import this_host
 from respool.wire.codec import Request

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from respool.client.arrow.connection import ReplyBuffer
+from respool.client.arrow.reply_buffer import ReplyBuffer
 from respool.model.file_place import PLACE_GOOD_MS, NotLent
 from respool.neighbours.host import this_host
 from respool.neighbours.lent_file import read_lent

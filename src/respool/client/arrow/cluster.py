@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from respool.client.arrow.connection import FRAME_BYTES_MAX, Connection, LinkSettings
+from respool.client.arrow.connection import Connection
 from respool.client.arrow.errors import (
     BadArgument,
     BrokerRefused,
@@ -24,6 +24,7 @@ from respool.client.arrow.errors import (
     ProtocolBroken,
     UnknownTopic,
 )
+from respool.client.arrow.link import FRAME_BYTES_MAX, LinkSettings
 from respool.client.arrow.patience import Patience
 from respool.client.arrow.security import IN_THE_CLEAR, Security
 from respool.client.arrow.topic_map import TopicMap, newer_of, topic_map_of

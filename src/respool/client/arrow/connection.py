@@ -5,32 +5,26 @@
 Several requests may be on their way: `send` them, then `receive` as often. One thread may send while another receives.
 A reply's bytes can go straight into a buffer that the caller keeps, since those of a fetch are many megabytes.
 
-After any error nothing more goes through: what would come next is unknown. `interrupt` may be called from any
-thread and wakes whoever waits here; `close` is for the one that uses it, since the system gives a closed socket's
-number to the next one, and a thread that still reads from it would take another connection's bytes.
+After any error nothing more goes through: what would come next is unknown. Who may end it, and from where: `Link`.
 """
 
-import select
-import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from respool.client.arrow.errors import (
-    BrokerUnreachable,
-    ClientClosed,
     ConnectionLost,
     LoginRefused,
     ProtocolBroken,
     TlsRefused,
     VersionUnsupported,
 )
-from respool.client.arrow.handshake import LoginApi, log_in, sealed, words_of_tls
-from respool.client.arrow.security import IN_THE_CLEAR, Security
+from respool.client.arrow.handshake import LoginApi, log_in, words_of_tls
+from respool.client.arrow.link import Link, LinkSettings
+from respool.client.arrow.reply_buffer import ReplyBuffer
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.client_codec import (
     correlation_id_of,
@@ -40,16 +34,7 @@ from respool.wire.client_codec import (
 )
 from respool.wire.errors import ProtocolViolation
 
-if TYPE_CHECKING:
-    from respool.client.arrow.tls_line import TlsLine
-
-# A fetch may ask for 2 GiB at most, and a batch that is larger than what was asked for comes whole.
-FRAME_BYTES_MAX = 256 * 1024 * 1024
-
 Buffer: TypeAlias = bytes | bytearray | memoryview
-
-# The kernel takes this many pieces at once (IOV_MAX).
-_PIECES_MAX = 1_024
 
 _SIZE = Struct(">i")
 _ERROR_AT = 4
@@ -60,51 +45,17 @@ _API_VERSIONS_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkSettings:
-    """How to speak to brokers; the same for all connections of a client."""
-
-    client_id: str = "respool-arrow"
-    connect_timeout_ms: int = 10_000
-    # How long a broker may be silent while we wait for its reply, beyond what the request itself allows it to wait.
-    request_timeout_ms: int = 30_000
-    # A larger reply is not read: its sender is broken, or no broker.
-    frame_bytes_max: int = FRAME_BYTES_MAX
-    security: Security = IN_THE_CLEAR
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
     api: Api | LoginApi
     version: int
     correlation_id: int
 
 
-class ReplyBuffer:
-    """Memory for one reply after the other: many megabytes are not asked of the system for each."""
-
-    def __init__(self, keep_bytes_max: int = 64 * 1024 * 1024) -> None:
-        self._bytes = bytearray()
-        self._keep_bytes_max = keep_bytes_max
-
-    def room(self, size: int) -> memoryview:
-        if size > self._keep_bytes_max:
-            # Larger than usual: it goes when it was read.
-            return memoryview(bytearray(size))
-        if size > len(self._bytes):
-            # A new one, not the old one enlarged: somebody may still look into that.
-            self._bytes = bytearray(size)
-        return memoryview(self._bytes)[:size]
-
-
 class Connection:
     def __init__(self, address: tuple[str, int], settings: LinkSettings) -> None:
         """Not connected yet: `open` does that, and `interrupt` may already be called."""
-        self.address = address
         self._settings = settings
-        self._socket: socket.socket | TlsLine | None = None
-        self._is_closed = False
-        # Whether its other end has an address of this machine: the same as ours.
-        self.is_near = False
+        self._link = Link(address, settings)
         # Guards the sequence of requests: number, bytes on the wire and place in `_asked` go together.
         self._sending = Lock()
         self._asked: deque[_Asked] = deque()
@@ -120,17 +71,22 @@ class Connection:
         self.close()
 
     @property
+    def address(self) -> tuple[str, int]:
+        return self._link.address
+
+    @property
+    def is_near(self) -> bool:
+        """Whether its other end has an address of this machine."""
+        return self._link.is_near
+
+    @property
     def is_open(self) -> bool:
-        return self._socket is not None and not self._is_closed
+        return self._link.is_open
 
     @property
     def is_fresh(self) -> bool:
         """Open, and not ended unseen while it was idle: brokers close connections that nobody uses for long."""
-        if not self.is_open:
-            return False
-        poll = select.poll()
-        poll.register(self._live(), select.POLLIN)
-        return bool(self._asked) or not poll.poll(0)
+        return self._link.is_open and (bool(self._asked) or self._link.is_quiet)
 
     @property
     def in_flight(self) -> int:
@@ -143,9 +99,7 @@ class Connection:
 
     def fileno(self) -> int:
         """For `select`: readable when a reply begins, or the end has come."""
-        if self._socket is None or self._is_closed:
-            raise ClientClosed(f"the connection to {self._name} is closed")
-        return self._socket.fileno()
+        return self._link.fileno()
 
     def open(self) -> None:
         """Connect, ask which versions the broker speaks, and log in where that is wanted.
@@ -154,10 +108,9 @@ class Connection:
             BrokerUnreachable: there is nobody, or nobody who speaks Kafka's protocol.
             TlsRefused, LoginRefused: there is no trust between us.
         """
-        assert self._socket is None
         login = self._settings.security.login
         try:
-            self._connect()
+            self._link.connect()
             self._ask_versions()
             if login is not None:
                 log_in(self, login)
@@ -175,16 +128,10 @@ class Connection:
 
     def interrupt(self) -> None:
         """Have whoever waits here, in any thread, wake with `ClientClosed`; nothing more is sent or received."""
-        self._is_closed = True
-        line = self._socket
-        if line is not None:
-            with suppress(OSError):
-                line.shutdown(socket.SHUT_RDWR)
+        self._link.interrupt()
 
     def close(self) -> None:
-        self._is_closed = True
-        if self._socket is not None:
-            self._socket.close()
+        self._link.close()
 
     def speaks(self, api: Api | LoginApi) -> bool:
         """Whether the broker knows this request at all."""
@@ -286,7 +233,7 @@ class Connection:
             self.interrupt()
             raise ProtocolBroken(f"{self._name}: {error}") from error
 
-    def receive(self, into: "ReplyBuffer | None" = None, *, wait_ms: int = 0) -> memoryview:
+    def receive(self, into: ReplyBuffer | None = None, *, wait_ms: int = 0) -> memoryview:
         """The frame of the reply to the oldest request, without its size: header and body, as they came.
 
         With `into` the bytes lie in that buffer until it is given again; else in memory of their own.
@@ -296,8 +243,8 @@ class Connection:
         """
         asked = self._oldest()
         head = bytearray(_SIZE.size)
-        self._await_reply((self._settings.request_timeout_ms + wait_ms) / 1000)
-        self._fill(memoryview(head))
+        self._link.wait((self._settings.request_timeout_ms + wait_ms) / 1000)
+        self._link.fill(memoryview(head))
         (size,) = _SIZE.unpack(head)
         if not _SIZE.size <= size <= self._settings.frame_bytes_max:
             self.interrupt()
@@ -306,7 +253,7 @@ class Connection:
                 f"{self._settings.frame_bytes_max} are taken"
             )
         frame = (into or ReplyBuffer()).room(size)
-        self._fill(frame)
+        self._link.fill(frame)
         answered = correlation_id_of(bytes(frame[: _SIZE.size]))
         if answered != asked.correlation_id:
             self.interrupt()
@@ -320,36 +267,7 @@ class Connection:
 
     @property
     def _name(self) -> str:
-        host, port = self.address
-        return f"{host}:{port}"
-
-    def _connect(self) -> None:
-        reason: OSError | BrokerUnreachable | None = None
-        try:
-            choices = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise BrokerUnreachable(f"{self._name}: {error}") from error
-        for family, kind, protocol, _, place in choices:
-            if self._is_closed:
-                break
-            # Kept before it is connected, so that `interrupt` ends the attempt.
-            self._socket = socket.socket(family, kind, protocol)
-            try:
-                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._socket.settimeout(self._settings.connect_timeout_ms / 1000)
-                self._socket.connect(place)
-                self.is_near = self._socket.getsockname()[0] == self._socket.getpeername()[0]
-                if (tls := self._settings.security.tls) is not None:
-                    self._socket = sealed(self._socket, tls, self.address[0])
-            except (OSError, BrokerUnreachable) as error:
-                self._socket.close()
-                reason = error
-            else:
-                self._socket.settimeout(self._settings.request_timeout_ms / 1000)
-                return
-        if self._is_closed:
-            raise ClientClosed(f"the connection to {self._name} is closed")
-        raise BrokerUnreachable(f"no connection to {self._name}: {reason}") from reason
+        return self._link.name
 
     def _ask_versions(self) -> None:
         fields = {"client_software_name": "respool", "client_software_version": "0.1.0"}
@@ -383,16 +301,13 @@ class Connection:
         has_reply: bool,
         on_begin: Callable[[], None] | None = None,
     ) -> None:
-        line = self._live()
+        self._link.check_open()
         if has_reply:
             # Before the bytes leave: the reply may be there before the last of them is sent.
             self._asked.append(asked)
         if on_begin is not None:
             on_begin()
-        try:
-            _send_all(line, views)
-        except OSError as error:
-            raise self._lost(f"while {_text_of(asked.api)} was sent", error) from error
+        self._link.send(views, what=_text_of(asked.api))
 
     def _oldest(self) -> _Asked:
         try:
@@ -400,56 +315,6 @@ class Connection:
         except IndexError:
             raise AssertionError("nothing was asked that could be answered") from None
 
-    def _live(self) -> "socket.socket | TlsLine":
-        if self._socket is None or self._is_closed:
-            raise ClientClosed(f"the connection to {self._name} is closed")
-        return self._socket
-
-    def _await_reply(self, seconds: float) -> None:
-        """Wait for a reply's first byte. The socket's own timeout is too short for a request that lets brokers wait."""
-        line = self._live()
-        if getattr(line, "has_pending", False):
-            return
-        poll = select.poll()
-        poll.register(line, select.POLLIN)
-        if not poll.poll(seconds * 1000):
-            raise self._lost(f"it was silent for {seconds:g} s", TimeoutError("no reply"))
-
-    def _fill(self, target: memoryview) -> None:
-        """Receive until the target is full."""
-        line = self._live()
-        have = 0
-        try:
-            while have < len(target):
-                got = line.recv_into(target[have:])
-                if not got:
-                    raise self._lost(f"{have} of {len(target)} bytes of a reply had come", None)
-                have += got
-        except OSError as error:
-            raise self._lost(f"{have} of {len(target)} bytes of a reply had come", error) from error
-
-    def _lost(self, when: str, error: OSError | None) -> ConnectionLost | ClientClosed:
-        was_interrupted = self._is_closed
-        # One thread may be sending while another receives: both must learn of it. Whoever owns it closes it.
-        self.interrupt()
-        if was_interrupted:
-            return ClientClosed(f"the connection to {self._name} is closed")
-        return ConnectionLost(
-            f"{self._name} {'closed the connection' if error is None else f'is lost: {error}'}; {when}"
-        )
-
 
 def _text_of(api: Api | LoginApi) -> str:
     return api.name if isinstance(api, LoginApi) else API_TABLE[api].name
-
-
-def _send_all(line: "socket.socket | TlsLine", views: list[memoryview]) -> None:
-    while views:
-        sent = line.sendmsg(views[:_PIECES_MAX])
-        done = 0
-        while done < len(views) and sent >= views[done].nbytes:
-            sent -= views[done].nbytes
-            done += 1
-        views = views[done:]
-        if sent:
-            views[0] = views[0][sent:]

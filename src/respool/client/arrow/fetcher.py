@@ -17,7 +17,7 @@ from uuid import UUID
 
 from respool.client.arrow.borrowing import Borrowing
 from respool.client.arrow.cluster import Cluster, refused
-from respool.client.arrow.connection import Connection, ReplyBuffer
+from respool.client.arrow.connection import Connection
 from respool.client.arrow.cursor import Cursor, Step
 from respool.client.arrow.errors import (
     BrokerRefused,
@@ -42,6 +42,7 @@ from respool.client.arrow.offsets import (
 from respool.client.arrow.outlet import Outlet
 from respool.client.arrow.patience import Patience
 from respool.client.arrow.pieces import PieceMaker
+from respool.client.arrow.reply_buffer import ReplyBuffer
 from respool.wire.api_table import Api
 from respool.wire.errors import RequestMalformed
 from respool.wire.fetch_reply import TOPIC_IDS_FROM, FetchedPart, read_fetch_reply

@@ -19,10 +19,10 @@ from typing import Self
 import pyarrow as pa
 
 from respool.client.arrow.cluster import Cluster
-from respool.client.arrow.connection import FRAME_BYTES_MAX
 from respool.client.arrow.cursor import Cursor
 from respool.client.arrow.errors import BadArgument, ClientClosed
 from respool.client.arrow.fetcher import Fetcher, FetchSettings
+from respool.client.arrow.link import FRAME_BYTES_MAX
 from respool.client.arrow.offsets import Isolation
 from respool.client.arrow.outlet import Outlet, Piece
 from respool.client.arrow.pieces import PieceMaker
