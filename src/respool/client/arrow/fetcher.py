@@ -20,15 +20,12 @@ from respool.client.arrow.cluster import Cluster, refused
 from respool.client.arrow.connection import Connection
 from respool.client.arrow.cursor import Cursor, Step
 from respool.client.arrow.errors import (
-    BrokerRefused,
     BrokerUnreachable,
     ClientClosed,
     ClientError,
     ConnectionLost,
     PartitionUnavailable,
     ProtocolBroken,
-    TopicRecreated,
-    UnknownTopic,
     VersionUnsupported,
 )
 from respool.client.arrow.nearby import Nearby
@@ -43,6 +40,7 @@ from respool.client.arrow.outlet import Outlet
 from respool.client.arrow.patience import Patience
 from respool.client.arrow.pieces import PieceMaker
 from respool.client.arrow.reply_buffer import ReplyBuffer
+from respool.client.arrow.topic_sight import TopicSight
 from respool.wire.api_table import Api
 from respool.wire.errors import RequestMalformed
 from respool.wire.fetch_reply import TOPIC_IDS_FROM, FetchedPart, read_fetch_reply
@@ -51,9 +49,6 @@ from respool.wire.lent_records import LENT_FETCH_VERSION
 # 12 has names, 13 ids: asked by id, a topic that was made again is not taken for the one before. Kafka 4.x: 4 to 17.
 FETCH_VERSIONS = (12, 13)
 WAIT_MAX_MS = 500
-DISCOVER_EVERY_S = 5.0
-# A topic just made or moved, or a broker just started: not all brokers know a topic at once. After so long it is gone.
-TOPIC_GONE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +106,7 @@ class Fetcher:
         With `known_partitions` it also reads those that the topic gets meanwhile: all from this number on.
         """
         self._cluster = cluster
-        self._topic = topic
-        self._topic_id = topic_id
+        self._sight = TopicSight(cluster, topic, topic_id, known_partitions=known_partitions)
         self._settings = settings
         self._outlet = outlet
         self._pieces = pieces
@@ -122,13 +116,6 @@ class Fetcher:
         self._nearby = Nearby()
         self._buffer = ReplyBuffer()
         self._lent_buffer = ReplyBuffer()
-        # As it was seen last; while brokers do not know the topic it may still be the one it was.
-        self._seen = cluster.topic(topic)
-        self._is_stale = False
-        # Since when brokers say that there is no such topic.
-        self._unknown_since: float | None = None
-        self._known_partitions = known_partitions
-        self._discover_at = time.monotonic() + DISCOVER_EVERY_S
 
     def run(self) -> None:
         """The thread's whole life."""
@@ -147,10 +134,11 @@ class Fetcher:
 
     def _turn(self) -> None:
         self._readings = [one for one in self._readings if not one.cursor.is_done]
-        if self._known_partitions is not None and time.monotonic() >= self._discover_at:
-            self._discover()
-        if self._is_stale:
-            self._refresh()
+        if not self._readings:
+            return
+        self._discover()
+        if self._sight.is_stale:
+            self._sight.refresh(self._readings[0].cursor)
         self._send_where_idle()
         busy = {broker: line for broker, line in self._lines.items() if line.asked}
         if busy:
@@ -177,7 +165,7 @@ class Fetcher:
 
     def _broker_for(self, one: _Reading, now: float) -> int | None:
         """Whom to ask; None while nobody leads."""
-        leader = self._seen.leaders.get(one.cursor.partition)
+        leader = self._sight.leader_of(one.cursor.partition)
         nearer = self._nearby.of(one.cursor.partition, now)
         if leader is None or nearer is None or nearer not in self._cluster.brokers:
             return None if leader is None else leader.broker
@@ -217,7 +205,7 @@ class Fetcher:
         line = self._lines.get(broker)
         if line is None:
             connection = self._cluster.connect(broker)
-            newest = FETCH_VERSIONS[1] if self._topic_id is not None else FETCH_VERSIONS[0]
+            newest = FETCH_VERSIONS[1] if self._sight.topic_id is not None else FETCH_VERSIONS[0]
             try:
                 version = connection.version(Api.FETCH, FETCH_VERSIONS[0], newest)
             except VersionUnsupported:
@@ -238,7 +226,7 @@ class Fetcher:
         may_name = all(self._nearby.may_be_named(one.cursor.partition, now) for one in readings)
         partitions = []
         for one in readings:
-            cursor, leader = one.cursor, self._seen.leaders[one.cursor.partition]
+            cursor, leader = one.cursor, self._sight.leader_of(one.cursor.partition)
             assert leader is not None
             partitions.append(
                 {
@@ -250,9 +238,9 @@ class Fetcher:
                 }
             )
         name = (
-            {"topic_id": self._topic_id}
+            {"topic_id": self._sight.topic_id}
             if line.version >= TOPIC_IDS_FROM
-            else {"topic": self._topic}
+            else {"topic": self._sight.topic}
         )
         lent = {"reader_host": line.borrowing.ask()} if line.version == LENT_FETCH_VERSION else {}
         return {
@@ -320,7 +308,7 @@ class Fetcher:
                 )
             got = {id(one) for one, _, _ in taken}
             self._readings.sort(key=lambda one: id(one) in got)
-            if self._outlet.has_room and not self._is_stale:
+            if self._outlet.has_room and not self._sight.is_stale:
                 self._readings = [one for one in self._readings if not one.cursor.is_done]
                 self._send_where_idle()
         finally:
@@ -361,10 +349,10 @@ class Fetcher:
         return False
 
     def _on_out_of_range(self, one: _Reading) -> None:
-        self._refresh()
-        place = [one.cursor.partition]
-        starts = offsets_for(self._cluster, self._topic, place, EARLIEST)
-        ends = offsets_for(self._cluster, self._topic, place, LATEST, isolation="read_uncommitted")
+        self._sight.refresh(one.cursor)
+        place, topic = [one.cursor.partition], self._sight.topic
+        starts = offsets_for(self._cluster, topic, place, EARLIEST)
+        ends = offsets_for(self._cluster, topic, place, LATEST, isolation="read_uncommitted")
         start, end = starts[one.cursor.partition], ends[one.cursor.partition]
         if start is not None and end is not None:
             one.cursor.on_bounds(start.offset, end.offset)
@@ -384,13 +372,13 @@ class Fetcher:
                 f"cannot be read on from offset {one.cursor.position}, tried for {one.patience.limit_ms} ms: {error}. "
                 f"Everything before it was handed out; begin there when the brokers are well "
                 f"(`respool cluster status`), or give them longer with retry_ms",
-                topic=self._topic,
+                topic=self._sight.topic,
                 partition=one.cursor.partition,
                 offset=one.cursor.position,
             ) from error
         if waits:
             one.due_at = time.monotonic() + wait_ms / 1000
-            self._is_stale = True
+            self._sight.is_stale = True
 
     def _lose(self, broker: int, error: Exception, *, also: Sequence[_Reading] = ()) -> None:
         """The way to a broker is gone; what it was asked for is asked again, of whoever leads then."""
@@ -400,46 +388,11 @@ class Fetcher:
         for one in [*(line.asked if line is not None else ()), *also]:
             self._fail(one, error)
 
-    def _refresh(self) -> None:
-        """Ask who leads what now.
-
-        Raises:
-            TopicRecreated: another topic has the name now.
-            UnknownTopic: there is no such topic any more.
-        """
-        self._is_stale = False
-        try:
-            seen = self._cluster.refresh(self._topic)
-        except (BrokerUnreachable, BrokerRefused):
-            # The fetches fail too, and have their patience.
-            return
-        except UnknownTopic:
-            now = time.monotonic()
-            self._unknown_since = self._unknown_since or now
-            if now - self._unknown_since > TOPIC_GONE_S:
-                raise
-            return
-        self._unknown_since = None
-        if self._topic_id is not None and seen.id != self._topic_id:
-            first = self._readings[0].cursor
-            raise TopicRecreated(
-                f"the topic was deleted and made again (id {self._topic_id} before, {seen.id} now), its messages are "
-                "others: read it from its start",
-                topic=self._topic,
-                partition=first.partition,
-                offset=first.position,
-            )
-        self._seen = seen
-
     def _discover(self) -> None:
         """Partitions that the topic got meanwhile are read from their start."""
-        self._discover_at = time.monotonic() + DISCOVER_EVERY_S
-        self._refresh()
-        assert self._known_partitions is not None
-        for partition in range(self._known_partitions, self._seen.partitions):
-            cursor = Cursor(topic=self._topic, partition=partition, position=0, end=None)
+        for partition in self._sight.discover(self._readings[0].cursor):
+            cursor = Cursor(topic=self._sight.topic, partition=partition, position=0, end=None)
             self._readings.append(self._reading(cursor))
-        self._known_partitions = self._seen.partitions
 
     def _reading(self, cursor: Cursor) -> _Reading:
         return _Reading(cursor=cursor, patience=Patience(self._settings.retry_ms))
