@@ -34,6 +34,9 @@ Number = Annotated[
     int, typer.Argument(metavar="BROKER", min=0, help="The broker's number.", show_default=False)
 ]
 Yes = Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")]
+Wait = Annotated[
+    bool, options.flag("--wait/--no-wait", text="Show how it goes on, until it is done.")
+]
 Insecure = Annotated[
     bool, options.flag("--insecure", text="Allow plain http to an etcd on another machine.")
 ]
@@ -136,9 +139,7 @@ def status(
 def drain(
     broker: Number,
     *,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Show how it goes on, until it is done.")
-    ] = True,
+    wait: Wait = True,
     as_json: options.Json = False,
     etcd: Etcd = None,
     cluster: Cluster = None,
@@ -239,9 +240,7 @@ def balance(
         bool, options.flag("--dry-run", text="Only show what would be moved.")
     ] = False,
     yes: Yes = False,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Show how it goes on, until it is done.")
-    ] = True,
+    wait: Wait = True,
     as_json: options.Json = False,
     etcd: Etcd = None,
     cluster: Cluster = None,

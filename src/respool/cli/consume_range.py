@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from respool.cli import options
 from respool.cli.errors import UsageError
-from respool.cli.times import TimeNotUnderstood, parse_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def parse_start(
     if sum([from_beginning, offset is not None, since is not None]) > 1:
         raise UsageError("give only one of --from-beginning, --offset and --since")
     if since is not None:
-        return AtTime(_time("--since", since, now))
+        return AtTime(options.time_ms(since, option="--since", now=now))
     if offset is not None:
         return _parse_offset(offset)
     # Alone, --follow is for watching what comes; without it, reading from the end would show nothing.
@@ -70,7 +70,7 @@ def parse_until(text: str | None, *, now: datetime) -> Until:
         return None
     if text.strip().isdecimal():
         return AtOffset(int(text))
-    return AtTime(_time("--until", text, now))
+    return AtTime(options.time_ms(text, option="--until", now=now))
 
 
 def is_empty(start: Start, until: Until) -> bool:
@@ -96,13 +96,6 @@ def _parse_offset(text: str) -> Start:
         f"--offset {text!r} is not an offset",
         hint="give a number, earliest, latest, or -N for the last N messages of each partition",
     )
-
-
-def _time(option: str, text: str, now: datetime) -> int:
-    try:
-        return parse_time(text, now=now)
-    except TimeNotUnderstood as error:
-        raise UsageError(f"{option}: {error}") from None
 
 
 def first_offset(start: Start, *, low: int, high: int, at_time: int | None) -> int:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from respool.cli import options
 from respool.cli.errors import NotFound, UsageError
-from respool.cli.times import TimeNotUnderstood, format_ms, parse_time
+from respool.cli.times import format_ms
 
 if TYPE_CHECKING:
     from respool.cli.kafka import OffsetRange, TopicInfo
@@ -138,10 +139,7 @@ def parse_target(
             "say where to, once: --to-time, --to-offset, --to-earliest, --to-latest or --shift-by"
         )
     if to_time is not None:
-        try:
-            return ToTime(parse_time(to_time, now=now))
-        except TimeNotUnderstood as error:
-            raise UsageError(f"--to-time: {error}") from None
+        return ToTime(options.time_ms(to_time, option="--to-time", now=now))
     if to_offset is not None:
         return ToOffset(to_offset)
     if shift_by is not None:

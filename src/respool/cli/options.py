@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from respool.cli.errors import UsageError
-from respool.cli.times import TimeNotUnderstood, parse_duration_ms
+from respool.cli.times import TimeNotUnderstood, parse_duration_ms, parse_time
 
 
 def flag(*names: str, text: str) -> Any:
@@ -64,6 +65,18 @@ def parse_pairs(pairs: Sequence[str] | None, *, option: str) -> list[tuple[str, 
             raise UsageError(f"{option} {pair!r} is not NAME=VALUE")
         found.append((name.strip(), value))
     return found
+
+
+def time_ms(text: str, *, option: str, now: datetime | None = None) -> int:
+    """The value of an option that is a point in time; None is the clock's now.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        return parse_time(text, now=now or datetime.now(UTC))
+    except TimeNotUnderstood as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 def duration_ms(text: str, *, option: str, at_least: str = "1ms") -> int:

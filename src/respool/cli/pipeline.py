@@ -1,7 +1,6 @@
 """`respool pipeline`: the ride company's jobs on Spark."""
 
 import re
-from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,6 @@ import typer
 
 from respool.cli import options, output
 from respool.cli.errors import CliError, NotFound, UsageError
-from respool.cli.times import TimeNotUnderstood, parse_time
 
 if TYPE_CHECKING:
     from respool.pipeline.settings import ModelChoice
@@ -169,7 +167,7 @@ def run(
         raise NotFound(f"there is no file {str(truth)!r} for --truth")
     if not 0 < days <= 366:
         raise UsageError(f"--days {days:g}: more than 0, and at most 366")
-    until_ms = _time_ms(until)
+    until_ms = options.time_ms(until, option="--until")
     spark_settings = options.parse_assignments(conf, option="--conf")
     every_ms = options.duration_ms(every, option="--every")
     _check_extra()
@@ -280,10 +278,3 @@ def _model(text: str, option: str) -> "ModelChoice":
     if recipe not in {"", "forest", "logistic"}:
         raise UsageError(f"{option} {text!r}: the recipe is forest or logistic, not {recipe!r}")
     return ModelChoice(name=name, recipe="logistic" if recipe == "logistic" else "forest")
-
-
-def _time_ms(text: str) -> int:
-    try:
-        return parse_time(text, now=datetime.now(UTC))
-    except TimeNotUnderstood as error:
-        raise UsageError(f"--until: {error}") from None

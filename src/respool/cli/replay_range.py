@@ -6,10 +6,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from respool.cli import output
+from respool.cli import options, output
 from respool.cli.errors import PartitionOffline, UsageError
 from respool.cli.replay_plan import Span
-from respool.cli.times import TimeNotUnderstood, format_ms, parse_time
+from respool.cli.times import format_ms
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster, TopicInfo
@@ -39,8 +39,9 @@ def parse_range(from_text: str, to_text: str, *, now: datetime) -> TimeRange:
     Raises:
         UsageError: one of them is no time, or they are the wrong way round.
     """
-    from_ms = None if from_text.strip().lower() in EARLIEST else _time("--from", from_text, now=now)
-    to_ms = _time("--to", to_text, now=now)
+    is_earliest = from_text.strip().lower() in EARLIEST
+    from_ms = None if is_earliest else options.time_ms(from_text, option="--from", now=now)
+    to_ms = options.time_ms(to_text, option="--to", now=now)
     if from_ms is not None and from_ms >= to_ms:
         raise UsageError(
             f"--from ({format_ms(from_ms)}) must be before --to ({format_ms(to_ms)})",
@@ -100,10 +101,3 @@ def print_spans(topic: str, spans: Mapping[int, Span]) -> None:
     columns = ("topic", "partition", "from", "until", "messages")
     rows = [(topic, number, *span, span.messages) for number, span in sorted(spans.items())]
     output.print_rows(output.Columns(*columns, numbers=columns[1:]), rows)
-
-
-def _time(option: str, text: str, *, now: datetime) -> int:
-    try:
-        return parse_time(text, now=now)
-    except TimeNotUnderstood as error:
-        raise UsageError(f"{option}: {error}") from None

@@ -1,6 +1,5 @@
 """`respool rides`: a ride company's events, made up from a seed, for demos, benchmarks and tests of pipelines."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +9,6 @@ from respool.cli import options
 from respool.cli.errors import CliError, NotFound, UsageError
 from respool.cli.produce import Compression
 from respool.cli.replay_pace import parse_rate
-from respool.cli.times import TimeNotUnderstood, parse_time
 
 DAY_MS = 86_400_000
 DAYS_MAX = 366
@@ -153,7 +151,7 @@ def generate(
         raise NotFound(f"there is no folder {str(truth.absolute().parent)!r} for --truth")
     if not 0 < days <= DAYS_MAX:
         raise UsageError(f"--days {days:g}: it is an hour (0.042) to {DAYS_MAX} days")
-    until_ms = _time_ms(until)
+    until_ms = options.time_ms(until, option="--until")
     live_ms = options.duration_ms(live_for, option="--for") if live_for is not None else None
     plan = _plan(
         seed=seed,
@@ -197,13 +195,6 @@ def _check_live(*, count: int | None, until: str, writes_nothing: bool) -> None:
         raise UsageError("--live goes on from now: it cannot be with --until")
     if writes_nothing:
         raise UsageError("--live cannot be with --dry-run or --print")
-
-
-def _time_ms(text: str) -> int:
-    try:
-        return parse_time(text, now=datetime.now(UTC))
-    except TimeNotUnderstood as error:
-        raise UsageError(f"--until: {error}") from None
 
 
 def _plan(*, cities: str, **wanted: Any) -> Any:
