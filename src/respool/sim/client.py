@@ -201,9 +201,13 @@ class SimClient:
         for topic in reply.topics:
             for one in topic.partitions:
                 found = TopicPartition(topic.name, one.partition_index)
-                is_news = self.on_epoch(found, one.leader_epoch)
-                if one.leader_id >= 0 and is_news:
+                if not self.on_epoch(found, one.leader_epoch):
+                    continue
+                if one.leader_id >= 0:
                     self._leaders[found] = BrokerId(one.leader_id)
+                else:
+                    # Who led it in an earlier epoch is not to be asked in this one: it may know of it, and be behind.
+                    self._leaders.pop(found, None)
         if name not in self._leaders:
             await self.pause()
 
