@@ -76,7 +76,9 @@ class ConsumerReader:
         is_lent: bool = False,
     ) -> None:
         self._broker = broker
-        self._reads_from_followers = version >= FOLLOWERS_READ_FROM_VERSION
+        # Who names no rack was sent to no follower. It takes this broker for the leader, by what it heard long ago, and
+        # would take a follower's word that there is nothing at its offset for the end of the log.
+        self._reads_from_followers = version >= FOLLOWERS_READ_FROM_VERSION and bool(rack)
         self._read_committed = read_committed
         self._rack = rack
         self.read_to = ReadTo.STABLE if read_committed else ReadTo.COMMITTED
