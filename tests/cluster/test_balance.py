@@ -129,6 +129,41 @@ def test_a_new_broker_is_given_a_share_of_every_topic() -> None:
     assert arrivals == {"topic-0": 3, "topic-1": 3, "topic-2": 3}
 
 
+def test_a_small_topic_is_as_even_as_a_large_one_when_a_broker_comes() -> None:
+    """As of a cluster with one topic of a user, and the fifty partitions that groups keep their offsets in."""
+    three: list[tuple[BrokerId, ...]] = [(ONE, TWO, THREE), (TWO, ONE, THREE), (THREE, ONE, TWO)]
+    view = view_with([three * 2, three * 16], dict.fromkeys((ONE, TWO, THREE, FOUR)))
+    after = replicas_after(view)
+    for topic in ("topic-0", "topic-1"):
+        of_topic = [now for of, now in after.items() if of.topic == topic]
+        assert spread(Counter(one for now in of_topic for one in now), view) <= 1
+        assert spread(Counter(now[0] for now in of_topic), view) <= 1
+    heirs = Counter((now[0], now[1]) for now in after.values())
+    assert max(heirs.values()) - min(heirs.values()) <= 2
+    copied = sum(FOUR in now for now in after.values())
+    assert copied in {40, 41}
+
+
+def unevenness(found: dict[TopicPartition, tuple[BrokerId, ...]]) -> tuple[int, int]:
+    """Of all replicas, and then of those of each topic."""
+    in_all = Counter(one for now in found.values() for one in now)
+    in_topics = Counter((of.topic, one) for of, now in found.items() for one in now)
+    both = (sum(count**2 for count in counts.values()) for counts in (in_all, in_topics))
+    return next(both), next(both)
+
+
+@given(view=clusters(are_racks_alike=False))
+@settings(deadline=None)
+def test_topics_become_less_even_only_where_brokers_become_more_so(view: ClusterView) -> None:
+    before: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    topics: dict[str, list[tuple[BrokerId, ...]]] = {}
+    for topic, number, image in view.partitions():
+        before[TopicPartition(topic.name, number)] = image.replicas
+        topics.setdefault(topic.name, []).append(image.replicas)
+    no_racks = view_with(list(topics.values()), dict.fromkeys(view.brokers))
+    assert unevenness(replicas_after(no_racks)) <= unevenness(before)
+
+
 def test_leaders_are_evened_out_without_copying() -> None:
     view = view_of(image_of(1, 2), image_of(1, 2), live=(1, 2))
     targets = balanced_targets(view)

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.cluster_world import ONE, TWO
-from respool.cluster.leader_spread import even_leaders
 from respool.cluster.placement import place, rack_crowding
 from respool.model.errors import InvalidPartitions, InvalidReplicationFactor
 from respool.model.ids import BrokerId
@@ -109,16 +108,13 @@ def test_crowding_is_smaller_the_better_the_spread() -> None:
     assert rack_crowding(best, racks) == 3
 
 
-def test_leaders_are_handed_on_along_a_chain() -> None:
-    # 1 leads too many, and shares none of them with 3, which leads nothing.
-    one, two, three = map(BrokerId, (1, 2, 3))
-    before = {"a": (one, two), "b": (one, two), "c": (two, three)}
-    after = before | even_leaders(before, among=(one, two, three))
-    assert Counter(replicas[0] for replicas in after.values()) == {one: 1, two: 1, three: 1}
-
-
-def test_leaders_that_are_fixed_stay() -> None:
-    one, two = BrokerId(1), BrokerId(2)
-    before = {"a": (one, two), "b": (one, two)}
-    assert even_leaders(before, among=(one, two), fixed=("a", "b")) == {}
-    assert set(even_leaders(before, among=(one, two), fixed=("a",))) == {"b"}
+@given(partitions=st.integers(1, 60), start=st.integers(0, 100))
+@settings(deadline=None)
+def test_what_a_broker_leads_falls_to_all_others_alike_when_it_dies(
+    partitions: int, start: int
+) -> None:
+    brokers = {BrokerId(one): None for one in (1, 2, 3)}
+    placed = place(brokers, partition_count=partitions, replication_factor=3, start=start)
+    for leader in brokers:
+        heirs = Counter(second for first, second, _ in placed if first == leader)
+        assert spread(heirs, {one: None for one in brokers if one != leader}) <= 1

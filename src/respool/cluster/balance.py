@@ -2,20 +2,21 @@
 
 1. Partitions that could be spread better over racks are.
 2. Racks that hold too much, for the brokers they have, give to others.
-3. Within each rack, brokers give to those with at least two fewer, of the topics they have most of beyond the other.
-4. Preferred leaders are evened out by the order of replicas.
+3. Within each rack, brokers give to those with at least two fewer, of the topics they have most of beyond the other;
+   and those with two more of a topic than another give it one of that, for one of another topic.
+4. Preferred leaders are evened out by the order of replicas, of all topics and of each; and who leads after them.
 
 No step undoes what one before it reached, and each makes something smaller that cannot grow again, so it ends; and what
 is balanced gives no moves. Brokers that leave, and partitions that are on their way already, are left alone.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 
 from respool.cluster.draft import Draft
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.leader_spread import even_leaders
+from respool.cluster.leader_spread import even_heirs, even_leaders
 from respool.cluster.placement import rack_crowding
 from respool.cluster.reassignment import is_moving, retarget
 from respool.cluster.view import ClusterView
@@ -40,10 +41,17 @@ def balanced_targets(view: ClusterView) -> dict[TopicPartition, tuple[BrokerId, 
     plan = _Plan(view)
     if not plan.racks:
         return {}
-    for even_out in (plan.spread_over_racks, plan.even_racks, plan.even_brokers):
+    for even_out in (plan.spread_over_racks, plan.even_racks):
         while even_out():
             pass
-    plan.replicas |= even_leaders(plan.replicas, among=plan.racks, fixed=plan.fixed)
+    # The second leaves the numbers of all replicas as even as they are.
+    while plan.even_brokers() or plan.even_topics():
+        pass
+    among, fixed = plan.racks, plan.fixed
+    plan.replicas |= even_leaders(
+        plan.replicas, among=among, fixed=fixed, group_of=lambda of: of.topic
+    )
+    plan.replicas |= even_heirs(plan.replicas, among=among, fixed=fixed)
     return {of: now for of, now in plan.replicas.items() if now != plan.before[of]}
 
 
@@ -62,6 +70,7 @@ class _Plan:
         self._held: dict[BrokerId, dict[str, dict[TopicPartition, None]]] = {
             one: defaultdict(dict) for one in self.racks
         }
+        self._topic_size: Counter[str] = Counter()
         self.load: Counter[BrokerId] = Counter(dict.fromkeys(self.racks, 0))
         for topic, number, image in view.partitions():
             of = TopicPartition(topic.name, number)
@@ -69,6 +78,7 @@ class _Plan:
             if is_moving(image) or image.leader is None:
                 self.fixed.add(of)
             for one in image.target:
+                self._topic_size[of.topic] += 1
                 if one in self.racks:
                     self._held[one][of.topic][of] = None
                     self.load[one] += 1
@@ -112,6 +122,43 @@ class _Plan:
                         return True
         return False
 
+    def even_topics(self) -> bool:
+        moved = 0
+        for rack in sorted(set(self.racks.values()), key=str):
+            brokers = self._by_load(rack)
+            moved += sum(self._even_topic(one, brokers) for one in self._topic_size)
+        return moved > 0
+
+    def _even_topic(self, topic: str, brokers: Sequence[BrokerId]) -> bool:
+        have = {one: len(self._held[one].get(topic, ())) for one in brokers}
+        few = sorted(brokers, key=lambda one: (have[one], one))
+        for giver in reversed(few):
+            for taker in few:
+                if have[giver] - have[taker] < 2:
+                    break
+                if self._exchange(topic, giver, taker):
+                    return True
+        return False
+
+    def _exchange(self, topic: str, giver: BrokerId, taker: BrokerId) -> bool:
+        going = next((of for of in self._candidates(giver, taker) if of.topic == topic), None)
+        if going is None:
+            return False
+        if self.load[giver] <= self.load[taker]:
+            coming = next(
+                (
+                    of
+                    for of in self._candidates(taker, giver)
+                    if of.topic != topic and self._excess(of.topic, taker, giver) > 0
+                ),
+                None,
+            )
+            if coming is None:
+                return False
+            self._move(coming, taker, giver)
+        self._move(going, giver, taker)
+        return True
+
     def _spread_one(self, of: TopicPartition) -> bool:
         now = self.replicas[of]
         crowding = rack_crowding(now, self._rack_of)
@@ -142,14 +189,21 @@ class _Plan:
         return None
 
     def _candidates(self, giver: BrokerId, taker: BrokerId) -> Iterator[TopicPartition]:
-        """Partitions that could go from one to the other, of the topics first of which it has most beyond the other."""
-        giving, taking = self._held[giver], self._held[taker]
+        """Partitions that could go from one to the other, of the topics first of which it has most beyond the other.
+
+        Most of what there is of a topic: else a large one would go first, and a small one stay where it is.
+        """
+        held = self._held[giver]
         for topic in sorted(
-            giving, key=lambda name: (len(taking.get(name, ())) - len(giving[name]), name)
+            held, key=lambda one: (-self._excess(one, giver, taker) / self._topic_size[one], one)
         ):
-            for of in giving[topic]:
+            for of in held[topic]:
                 if taker not in self.replicas[of] and of not in self.fixed:
                     yield of
+
+    def _excess(self, topic: str, giver: BrokerId, taker: BrokerId) -> int:
+        """How many more of a topic one has than the other."""
+        return len(self._held[giver].get(topic, ())) - len(self._held[taker].get(topic, ()))
 
     def _by_load(self, rack: str | None) -> list[BrokerId]:
         return sorted(

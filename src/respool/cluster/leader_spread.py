@@ -3,10 +3,13 @@
 A broker that should lead too many hands one over to another replica of it; and if that one then has too many, it hands
 on one of its own: a chain, which ends at a broker with at least two fewer. When no chain is left, no other order of
 the same replicas is more even.
+
+Partitions may be in groups, as those of a topic: a busy one is not to be led by few brokers while an idle one makes up
+for it. A broker that leads two more of a group than another hands one over, and gets one of another group for it.
 """
 
 from collections import Counter, deque
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Generic, TypeVar
 
 from respool.model.ids import BrokerId
@@ -19,17 +22,41 @@ def even_leaders(
     *,
     among: Collection[BrokerId],
     fixed: Collection[Name] = (),
+    group_of: Callable[[Name], Hashable] = lambda _: None,
 ) -> dict[Name, tuple[BrokerId, ...]]:
     """Those partitions whose replicas should be in another order, with that order.
 
-    Only brokers `among` are given leaders or relieved of them. Partitions that are `fixed` count and stay.
+    Only brokers `among` are given leaders or relieved of them. Partitions that are `fixed` count and stay. All together
+    are spread as evenly as can be; within that, so is each group.
     """
     if not among:
         return {}
-    spread = _Spread(replicas_of, among, fixed)
-    while spread.hand_over():
+    spread = _Spread(replicas_of, among, fixed, group_of)
+    # The first makes all more even, and the second each group, leaving all as even as it is: so it ends.
+    while spread.hand_over() or spread.even_groups():
         pass
     return spread.changed()
+
+
+def even_heirs(
+    replicas_of: Mapping[Name, tuple[BrokerId, ...]],
+    *,
+    among: Collection[BrokerId],
+    fixed: Collection[Name] = (),
+) -> dict[Name, tuple[BrokerId, ...]]:
+    """Those partitions whose followers should be in another order, with that order.
+
+    The first of them leads when the leader dies: what a broker leads is to fall to many then, not to one.
+    """
+    tails: dict[BrokerId, dict[Name, tuple[BrokerId, ...]]] = {}
+    for name, (leader, *followers) in replicas_of.items():
+        if followers:
+            tails.setdefault(leader, {})[name] = tuple(followers)
+    return {
+        name: (leader, *followers)
+        for leader, of_leader in tails.items()
+        for name, followers in even_leaders(of_leader, among=among, fixed=fixed).items()
+    }
 
 
 class _Spread(Generic[Name]):
@@ -38,15 +65,21 @@ class _Spread(Generic[Name]):
         replicas_of: Mapping[Name, tuple[BrokerId, ...]],
         among: Collection[BrokerId],
         fixed: Collection[Name],
+        group_of: Callable[[Name], Hashable],
     ) -> None:
+        self._group_of = group_of
         self._before: Mapping[Name, tuple[BrokerId, ...]] = replicas_of
         self._now = dict(replicas_of)
         # In order, so that the same partitions always give the same spread.
         self._led: dict[BrokerId, dict[Name, None]] = {one: {} for one in sorted(among)}
         self._count: Counter[BrokerId] = Counter(dict.fromkeys(self._led, 0))
+        # The same for each group.
+        self._of_group: dict[Hashable, Counter[BrokerId]] = {}
         for name, replicas in replicas_of.items():
+            of_group = self._of_group.setdefault(group_of(name), Counter())
             if replicas[0] in self._led:
                 self._count[replicas[0]] += 1
+                of_group[replicas[0]] += 1
                 if name not in fixed:
                     self._led[replicas[0]][name] = None
 
@@ -58,6 +91,48 @@ class _Spread(Generic[Name]):
                     self._give(name, taker)
                 return True
         return False
+
+    def even_groups(self) -> bool:
+        """Whether a leader of any group went from a broker that led two more of it to the other."""
+        return sum(map(self._even_group, self._of_group)) > 0
+
+    def _even_group(self, group: Hashable) -> bool:
+        leads = self._of_group[group]
+        for giver in sorted(self._led, key=lambda one: (-leads[one], one)):
+            for taker in sorted(self._led, key=lambda one: (leads[one], one)):
+                if leads[giver] - leads[taker] < 2:
+                    break
+                if self._exchange(group, giver, taker):
+                    return True
+        return False
+
+    def _exchange(self, group: Hashable, giver: BrokerId, taker: BrokerId) -> bool:
+        going = next(
+            (
+                name
+                for name in self._led[giver]
+                if self._group_of(name) == group and taker in self._now[name]
+            ),
+            None,
+        )
+        if going is None:
+            return False
+        if self._count[giver] <= self._count[taker]:
+            coming = self._one_in_return(group, taker, giver)
+            if coming is None:
+                return False
+            self._give(coming, giver)
+        self._give(going, taker)
+        return True
+
+    def _one_in_return(self, group: Hashable, giver: BrokerId, taker: BrokerId) -> Name | None:
+        """Of another group, that is not led less evenly then."""
+        for name in self._led[giver]:
+            other = self._group_of(name)
+            leads = self._of_group[other]
+            if other != group and leads[giver] > leads[taker] and taker in self._now[name]:
+                return name
+        return None
 
     def changed(self) -> dict[Name, tuple[BrokerId, ...]]:
         return {name: now for name, now in self._now.items() if now != self._before[name]}
@@ -97,6 +172,7 @@ class _Spread(Generic[Name]):
         replicas = self._now[name]
         del self._led[replicas[0]][name]
         self._led[taker][name] = None
-        self._count[replicas[0]] -= 1
-        self._count[taker] += 1
+        for counts in (self._count, self._of_group[self._group_of(name)]):
+            counts[replicas[0]] -= 1
+            counts[taker] += 1
         self._now[name] = (taker, *(one for one in replicas if one != taker))

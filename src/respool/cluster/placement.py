@@ -7,13 +7,14 @@ Each partition takes, one after the other, the broker
 3. that has shared fewest partitions with those taken already, so that one broker's load falls on many when it dies;
 4. with fewest replicas of all topics; and the first from a starting point that differs from topic to topic.
 
-So the replicas of a topic differ by one from broker to broker where racks are alike, and so do its leaders.
+So the replicas of a topic differ by one from broker to broker where racks are alike, and so do its leaders. Those who
+come after a leader, and lead when it dies, are as many brokers as share its partitions.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from respool.cluster.leader_spread import even_leaders
+from respool.cluster.leader_spread import even_heirs, even_leaders
 from respool.cluster.view import ClusterView
 from respool.model.errors import (
     InvalidPartitions,
@@ -46,8 +47,10 @@ def place(
     check_replication_factor(replication_factor, brokers=len(racks))
     placer = _Placer(racks, start=start, held=held or {}, of_topic=of_topic)
     placed = [placer.place_one(replication_factor) for _ in range(partition_count)]
-    better = even_leaders(dict(enumerate(placed)), among=racks)
-    return [better.get(number, replicas) for number, replicas in enumerate(placed)]
+    found = dict(enumerate(placed))
+    for better in (even_leaders, even_heirs):
+        found |= better(found, among=racks)
+    return list(found.values())
 
 
 def check_replication_factor(factor: int, *, brokers: int) -> None:
