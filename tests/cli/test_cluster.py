@@ -104,6 +104,22 @@ def test_what_is_wrong_is_named_and_ends_a_check_with_1(run: Run, cluster: Store
     assert (third["replicas"], third["behind"]) == (4, 3)
 
 
+def test_a_cluster_whose_brokers_are_all_stopped_is_offline_and_nobody_leads(
+    run: Run, cluster: StoredCluster
+) -> None:
+    cluster.create("rides", image_of(1, 2, 3, isr=[3]))
+    for broker in 1, 2, 3:
+        cluster.die(broker)
+    ended = cluster.command(run, "status", "--check")
+    assert ended.code == ExitCode.FAILED
+    totals, *_, third = ended.out.splitlines()[:4]
+    assert totals.split("\t")[5:6] == ["1"]
+    assert third.split("\t")[5] == "0"
+    assert "offline\trides\t0\t\t1,2,3\t3" in ended.out.splitlines()
+    document = json.loads(cluster.command(run, "status", "--json").out)
+    assert document["offline"][0]["leader"] is None
+
+
 def test_the_brokers_own_defaults_decide_what_is_too_few(
     run: Run, cluster: StoredCluster, tmp_path: Path
 ) -> None:

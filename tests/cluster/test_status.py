@@ -1,6 +1,6 @@
 """What an operator is told about the cluster."""
 
-from cluster.cluster_world import FOUR, ONE, SIX, TWO, image_of, view_of
+from cluster.cluster_world import FOUR, ONE, SIX, THREE, TWO, image_of, view_of
 from respool.cluster.status import status
 from respool.cluster.view import TopicRules
 from respool.model.ids import TopicPartition
@@ -40,3 +40,21 @@ def test_what_is_not_well_is_named() -> None:
     assert (told.brokers[TWO].is_live, told.brokers[TWO].missing_since_ms) == (False, 5)
     assert (told.brokers[TWO].replicas, told.brokers[TWO].behind) == (2, 2)
     assert told.brokers[SIX].is_drained
+
+
+def test_what_a_broker_led_is_offline_from_its_end_until_somebody_takes_over() -> None:
+    # Broker 1 is gone, and the controller has not written anything yet.
+    before = status(view_of(image_of(1, 2), image_of(2, 1), live=(2, 3)))
+    assert before.leaderless == (TopicPartition("t", 0),)
+    assert not before.is_well
+    assert before.brokers[ONE].leads == 0
+    after = status(view_of(image_of(1, 2, isr=[2], leader=2), image_of(2, 1), live=(2, 3)))
+    assert after.leaderless == ()
+    assert after.brokers[TWO].leads == 2
+
+
+def test_everything_is_offline_when_every_broker_is_stopped() -> None:
+    # The last one to stop finds nobody to give the lead to, so the store names it as the leader for good.
+    told = status(view_of(image_of(1, 2, 3, isr=[3]), image_of(3, 1, 2, isr=[3]), live=()))
+    assert told.leaderless == (TopicPartition("t", 0), TopicPartition("t", 1))
+    assert told.brokers[THREE].leads == 0

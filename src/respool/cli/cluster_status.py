@@ -13,7 +13,7 @@ from respool.cli.errors import ExitCode
 from respool.cluster.broker_requests import holdings
 from respool.cluster.keys import RegistryEntry
 from respool.cluster.reassignment_requests import reassignments
-from respool.cluster.status import BrokerStatus, status
+from respool.cluster.status import BrokerStatus, leader_now, status
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, TopicPartition
 from respool.model.settings import Settings
@@ -133,7 +133,7 @@ def _partitions(sight: Sight, partitions: Sequence[TopicPartition]) -> list[Docu
             {
                 "topic": of.topic,
                 "partition": of.partition,
-                "leader": image.leader,
+                "leader": leader_now(sight.view, image),
                 "replicas": list(image.target),
                 "in_sync": list(image.isr),
                 "eligible": list(image.elr),

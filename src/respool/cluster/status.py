@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from respool.cluster.keys import RegistryEntry
 from respool.cluster.reassignment import is_moving
 from respool.cluster.view import ClusterView
+from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, TopicPartition
 
 
@@ -29,7 +30,7 @@ class BrokerStatus:
 class ClusterStatus:
     brokers: Mapping[BrokerId, BrokerStatus]
     partition_count: int
-    # Nobody leads them.
+    # Nobody leads them: there is no leader, or its broker is not there and nobody has taken over yet.
     leaderless: tuple[TopicPartition, ...]
     # Too few are in sync for acks=all.
     under_min_isr: tuple[TopicPartition, ...]
@@ -53,15 +54,18 @@ def status(view: ClusterView) -> ClusterStatus:
     for _, image in images.values():
         replicas.update(image.replicas)
         in_sync.update(image.isr)
-        if image.leader is not None:
-            leads[image.leader] += 1
+        leader = leader_now(view, image)
+        if leader is not None:
+            leads[leader] += 1
     return ClusterStatus(
         brokers={
             one: _broker(view, one, replicas=replicas[one], leads=leads[one], synced=in_sync[one])
             for one in sorted({*view.brokers, *view.registry})
         },
         partition_count=len(images),
-        leaderless=tuple(of for of, (_, image) in images.items() if image.leader is None),
+        leaderless=tuple(
+            of for of, (_, image) in images.items() if leader_now(view, image) is None
+        ),
         under_min_isr=tuple(
             of
             for of, (topic, image) in images.items()
@@ -74,6 +78,16 @@ def status(view: ClusterView) -> ClusterStatus:
         ),
         moving=tuple(of for of, (_, image) in images.items() if is_moving(image)),
     )
+
+
+def leader_now(view: ClusterView, image: PartitionImage) -> BrokerId | None:
+    """Who leads and runs.
+
+    The store may name a leader that is gone: until the controller has seen it go, and for good when nobody is left to
+    be the controller.
+    """
+    leader = image.leader
+    return leader if leader is not None and view.is_live(leader) else None
 
 
 def _broker(
