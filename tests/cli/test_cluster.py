@@ -194,6 +194,18 @@ def test_the_worst_troubles_are_drawn_first(
     assert worst == sorted(worst)
 
 
+def test_users_topics_are_drawn_before_the_brokers_own(
+    run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = image_of(1, 2, isr=[1])
+    cluster.create("__consumer_offsets", *[half] * cluster_status.LISTED_MAX)
+    cluster.create("rides", half)
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "160")
+    drawn = cluster.command(run, "status").out
+    assert drawn.index("rides") < drawn.index("__consumer_offsets")
+
+
 def test_watching_prints_each_change_until_ctrl_c(
     run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from respool.cluster.reassignment_requests import reassignments
 from respool.cluster.status import BrokerStatus, leader_now, status
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, TopicPartition
+from respool.model.internal_topics import is_internal
 from respool.model.settings import Settings
 
 LISTED_MAX = 20
@@ -208,13 +209,17 @@ def _draw(document: Document) -> None:
     }
     _draw_some(
         ("topic", "partition", "leader", "replicas", "in sync", "trouble"),
-        # The worst first: of many only some are drawn.
-        sorted(named.values(), key=lambda row: (WORST_FIRST.index(row[-1]), row)),
+        sorted(named.values(), key=_place),
     )
     _draw_some(
         ("topic", "partition", "from", "to", "copied"),
         [_move_row(one) for one in document["moving"]],
     )
+
+
+def _place(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The worst first, and of them the users' topics: of many only some are drawn, and the brokers' own are many."""
+    return WORST_FIRST.index(row[-1]), is_internal(row[0]), row
 
 
 def _draw_some(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:
