@@ -8,7 +8,7 @@ from cli.fake_cluster import FakeCluster
 from cli.running import Run
 from respool.cli.kafka import Setting
 from respool.cli.main import main
-from respool.cli.topic import promise, retention, with_unit
+from respool.cli.topic import retention, with_unit
 
 
 class Terminal(io.StringIO):
@@ -148,30 +148,28 @@ def test_the_promise_says_how_many_replicas_have_it_where_one_is_not_enough(
     assert two["promise"].endswith("on disk (fdatasync); at least 2 replicas must have it")
 
 
+def test_the_promise_counts_no_more_replicas_than_there_are(
+    run: Run, fake_cluster: FakeCluster
+) -> None:
+    fake_cluster.add("rides", (0, 1))
+    fake_cluster.held["rides"].settings["min.insync.replicas"] = "9"
+    [described] = json.loads(run("topic", "describe", "rides", "--json").out)
+    assert described["promise"].endswith("; at least 2 replicas must have it")
+
+
+def test_who_asks_for_more_replicas_in_sync_than_there_are_is_told_what_it_means(
+    run: Run, fake_cluster: FakeCluster
+) -> None:
+    created = run("topic", "create", "rides", "--set", "min.insync.replicas=9")
+    assert created.code == 0
+    told = "rides has only 2 replicas, so min.insync.replicas=9 means all 2"
+    assert told in created.err
+    assert told in run("topic", "alter", "rides", "--set", "min.insync.replicas=9", "--json").err
+    assert "only" not in run("topic", "alter", "rides", "--set", "min.insync.replicas=2").err
+
+
 def test_describe_of_a_missing_topic_is_not_found(run: Run, fake_cluster: FakeCluster) -> None:
     assert run("topic", "describe", "rides").code == 3
-
-
-@pytest.mark.parametrize(
-    ("flush", "words"),
-    [
-        ("always", "acks=all answers after the data is on disk (fdatasync)"),
-        (
-            "interval",
-            "acks=all answers from the page cache; synced every 250 ms: a power cut may lose up to that",
-        ),
-        (
-            "os",
-            "acks=all answers from the page cache; the operating system decides when: Kafka's promise",
-        ),
-        ("", "unknown: this broker does not have respool.flush, so it is not a Respool broker"),
-    ],
-)
-def test_every_flush_has_its_promise_in_words(flush: str, words: str) -> None:
-    settings = [Setting(name="respool.flush.interval.ms", value="250", source="topic")]
-    if flush:
-        settings.append(Setting(name="respool.flush", value=flush, source="topic"))
-    assert promise(settings) == words
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from respool.cli import options, output
 from respool.cli.errors import CliError, ExitCode, NotFound, UsageError
 from respool.cli.isolation import Isolation
 from respool.cli.times import format_duration_ms
+from respool.cli.topic_promise import MIN_ISR, asks_for_too_many, fewest_replicas, promise
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster, OffsetRange, Setting, TopicInfo
@@ -83,6 +84,8 @@ def create(
         output.print_json({"topic": name, "created": created})
     else:
         output.note(f"created {name}" if created else f"{name} exists already; nothing changed")
+    if created:
+        _tell_what_it_means(cluster, name, wanted)
 
 
 @app.command(
@@ -192,6 +195,7 @@ def alter(
         output.print_json(_describe(cluster, name))
     else:
         output.note(f"altered {name}")
+    _tell_what_it_means(cluster, name, wanted)
 
 
 @app.command(epilog="Example:\n  respool topic delete rides --yes")
@@ -230,31 +234,6 @@ def delete(
         raise failed[-1]
     if as_json:
         output.print_json({"deleted": [topic.name for topic in topics]})
-
-
-def promise(settings: Sequence["Setting"]) -> str:
-    """What acks=all means for this topic, in words."""
-    values = {setting.name: setting.value for setting in settings}
-    needed = values.get("min.insync.replicas", "1")
-    together = "" if needed == "1" else f"; at least {needed} replicas must have it"
-    return _promise_of_each(values) + together
-
-
-def _promise_of_each(values: Mapping[str, str]) -> str:
-    """What it means on every broker that holds it."""
-    match values.get("respool.flush"):
-        case "always":
-            return "acks=all answers after the data is on disk (fdatasync)"
-        case "interval":
-            every_ms = values.get("respool.flush.interval.ms", "?")
-            return (
-                f"acks=all answers from the page cache; synced every {every_ms} ms: "
-                "a power cut may lose up to that"
-            )
-        case "os":
-            return "acks=all answers from the page cache; the operating system decides when: Kafka's promise"
-        case _:
-            return "unknown: this broker does not have respool.flush, so it is not a Respool broker"
 
 
 def _list_document(
@@ -304,6 +283,18 @@ def retention(settings: Sequence["Setting"]) -> str:
     return " or ".join(limits) or "for ever"
 
 
+def _tell_what_it_means(cluster: "Cluster", name: str, wanted: Mapping[str, str]) -> None:
+    """Where more replicas were asked for than there are, say what was got."""
+    if MIN_ISR not in wanted:
+        return
+    # One that was made just now may not be known yet to the broker that is asked.
+    topic = cluster.topics().get(name)
+    replicas = None if topic is None else fewest_replicas(topic)
+    text = asks_for_too_many(name, wanted, replicas=replicas)
+    if text is not None:
+        output.note(text)
+
+
 def _describe(cluster: "Cluster", name: str) -> dict[str, object]:
     topic = cluster.topic(name)
     ranges = cluster.ranges([topic], isolation=Isolation.READ_UNCOMMITTED)
@@ -326,7 +317,7 @@ def _describe(cluster: "Cluster", name: str) -> dict[str, object]:
         )
     return {
         "topic": name,
-        "promise": promise(settings),
+        "promise": promise(settings, replicas=fewest_replicas(topic)),
         "settings": [
             {"name": each.name, "value": each.value, "source": each.source} for each in settings
         ],
