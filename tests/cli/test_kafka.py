@@ -2,13 +2,31 @@ import builtins
 import socket
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cli.running import Run
-from respool.cli.errors import BrokerUnreachable, CliError, ExitCode, NotFound, UsageError
-from respool.cli.kafka import Cluster, KafkaError, TopicExists, reason, to_cli_error
+from respool.cli.errors import (
+    BrokerUnreachable,
+    CliError,
+    ExitCode,
+    NobodyLeads,
+    NotFound,
+    UsageError,
+)
+from respool.cli.kafka import (
+    Cluster,
+    KafkaError,
+    KafkaException,
+    OffsetRange,
+    TopicExists,
+    TopicInfo,
+    reason,
+    to_cli_error,
+)
 
 
 @pytest.fixture
@@ -82,6 +100,8 @@ def test_an_unknown_host_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         (KafkaError.TOPIC_ALREADY_EXISTS, TopicExists),
         (KafkaError._TRANSPORT, BrokerUnreachable),
         (KafkaError._TIMED_OUT, BrokerUnreachable),
+        (KafkaError.NOT_LEADER_FOR_PARTITION, NobodyLeads),
+        (KafkaError.LEADER_NOT_AVAILABLE, NobodyLeads),
         (KafkaError.POLICY_VIOLATION, CliError),
     ],
 )
@@ -119,3 +139,28 @@ def test_offsets_of_every_partition_are_asked_for(run: Run, mock_broker: str) ->
     assert topic.partitions == [0, 1, 2, 3]
     ranges = cluster.ranges([topic])
     assert [ranges["ranged", number].messages for number in topic.partitions] == [0, 0, 0, 2]
+
+
+class HalfLed:
+    """The client library's admin, at brokers of which one leads partition 0 and nobody partition 1."""
+
+    def list_offsets(self, asked: Any, **_: object) -> dict[Any, "Future[Any]"]:
+        answers: dict[Any, Future[Any]] = {}
+        for key in asked:
+            answers[key] = Future()
+            if key.partition:
+                error = KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+                answers[key].set_exception(error)
+            else:
+                answers[key].set_result(SimpleNamespace(offset=7))
+        return answers
+
+
+def test_a_leader_that_leads_no_more_is_told_in_words_or_left_out() -> None:
+    cluster = Cluster("127.0.0.1:9092", HalfLed())
+    # As the broker's metadata still says.
+    topic = TopicInfo(name="rides", leaders={0: 1, 1: 2})
+    with pytest.raises(NobodyLeads, match="nobody leads the partition now") as caught:
+        cluster.ranges([topic])
+    assert "respool cluster status" in caught.value.hint
+    assert cluster.ranges([topic], led_only=True) == {("rides", 0): OffsetRange(start=7, end=7)}

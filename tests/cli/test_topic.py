@@ -62,6 +62,24 @@ def test_list_shows_name_partitions_messages_and_retention(
     assert topics["rides"]["partitions"] == 3
 
 
+def test_a_topic_that_nobody_leads_is_listed_without_its_messages(
+    run: Run, fake_cluster: FakeCluster
+) -> None:
+    fake_cluster.add("cars", None, cleanup_policy="compact")
+    fake_cluster.add("rides", None, None)
+    fake_cluster.add("zones", (0, 2))
+    ended = run("topic", "list")
+    assert ended.code == 0
+    assert [line.split("\t")[:3] for line in ended.out.splitlines()] == [
+        ["cars", "1", "-"],
+        ["rides", "2", "-"],
+        ["zones", "1", "2"],
+    ]
+    assert "nobody leads its partitions now" in ended.err
+    documents = json.loads(run("topic", "list", "--json").out)
+    assert [one["messages_max"] for one in documents] == [None, None, 2]
+
+
 def test_offsets_of_a_compacted_topic_are_not_called_messages(
     run: Run, fake_cluster: FakeCluster
 ) -> None:

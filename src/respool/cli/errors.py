@@ -63,6 +63,17 @@ class PartitionOffline(CliError):
         )
 
 
+class NobodyLeads(CliError):
+    """The broker that was asked leads the partition no more, and knows of nobody who does."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"nobody leads the partition now: {reason}",
+            hint="in a cluster that may be for a moment, while another broker takes over: try again. If it stays so, "
+            "the brokers may have lost etcd: look with: respool cluster status",
+        )
+
+
 class BrokerUnreachable(CliError):
     """Nobody answers at the broker's address, or it stopped answering."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Self
 
-from respool.cli.errors import BrokerUnreachable, CliError, NotFound, UsageError
+from respool.cli.errors import BrokerUnreachable, CliError, NobodyLeads, NotFound, UsageError
 from respool.cli.isolation import Isolation
 from respool.model.errors import SettingsError
 from respool.model.settings import parse_address
@@ -44,6 +44,7 @@ NOT_FOUND_CODES = frozenset(
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
     }
 )
+UNLED_CODES = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 UNREACHABLE_CODES = frozenset(
     {
         KafkaError._TRANSPORT,  # noqa: SLF001
@@ -170,18 +171,33 @@ class Cluster:
         raise NotFound(f"there is no topic {name!r} at {self.broker}", hint=hint)
 
     def ranges(
-        self, topics: Iterable[TopicInfo], *, isolation: Isolation = Isolation.READ_COMMITTED
+        self,
+        topics: Iterable[TopicInfo],
+        *,
+        isolation: Isolation = Isolation.READ_COMMITTED,
+        led_only: bool = False,
     ) -> dict[tuple[str, int], OffsetRange]:
-        """What every partition holds now, as such a reader sees it. A partition that nobody leads is left out."""
+        """What every partition holds now, as such a reader sees it. A partition that nobody leads is left out.
+
+        With `led_only` also one whose leader turns out to lead no more; without it that is an error.
+
+        Raises:
+            NobodyLeads: a broker that is said to lead a partition does not.
+        """
         led = [
             (topic.name, number)
             for topic in topics
             for number, leader in topic.leaders.items()
             if leader is not None
         ]
-        starts = self._list_offsets(led, client_admin.OffsetSpec.earliest(), isolation)
-        ends = self._list_offsets(led, client_admin.OffsetSpec.latest(), isolation)
-        return {key: OffsetRange(start=starts[key], end=ends[key]) for key in led}
+        but = UNLED_CODES if led_only else frozenset[int]()
+        starts = self._list_offsets(led, client_admin.OffsetSpec.earliest(), isolation, but=but)
+        ends = self._list_offsets(led, client_admin.OffsetSpec.latest(), isolation, but=but)
+        return {
+            key: OffsetRange(start=starts[key], end=ends[key])
+            for key in led
+            if key in starts and key in ends
+        }
 
     def offsets_at(
         self,
@@ -302,13 +318,23 @@ class Cluster:
             return client.Consumer(settings, logger=_quiet())
 
     def _list_offsets(
-        self, keys: Sequence[tuple[str, int]], spec: Any, isolation: Isolation
+        self,
+        keys: Sequence[tuple[str, int]],
+        spec: Any,
+        isolation: Isolation,
+        *,
+        but: frozenset[int] = frozenset(),
     ) -> dict[tuple[str, int], int]:
-        answers = self._ask_offsets(keys, spec, isolation)
+        answers = self._ask_offsets(keys, spec, isolation, but=but)
         return {(key.topic, key.partition): answer.offset for key, answer in answers.items()}
 
     def _ask_offsets(
-        self, keys: Sequence[tuple[str, int]], spec: Any, isolation: Isolation
+        self,
+        keys: Sequence[tuple[str, int]],
+        spec: Any,
+        isolation: Isolation,
+        *,
+        but: frozenset[int] = frozenset(),
     ) -> dict[Any, Any]:
         if not keys:
             return {}
@@ -318,14 +344,26 @@ class Cluster:
         return self._ask(
             lambda: self._admin.list_offsets(
                 asked, isolation_level=level, request_timeout=REQUEST_SECONDS
-            )
+            ),
+            but=but,
         )
 
-    def _ask(self, request: Callable[[], Mapping[Any, "Future[Any]"]]) -> dict[Any, Any]:
+    def _ask(
+        self,
+        request: Callable[[], Mapping[Any, "Future[Any]"]],
+        *,
+        but: frozenset[int] = frozenset(),
+    ) -> dict[Any, Any]:
+        """What was answered to each of the things asked; those answered with an error of `but` are left out."""
+        answers = {}
         with translated(self.broker):
-            return {
-                key: future.result(timeout=REQUEST_SECONDS + 1) for key, future in request().items()
-            }
+            for key, future in request().items():
+                try:
+                    answers[key] = future.result(timeout=REQUEST_SECONDS + 1)
+                except KafkaException as error:
+                    if error.args[0].code() not in but:
+                        raise
+        return answers
 
 
 def client_config(broker: str) -> dict[str, object]:
@@ -367,6 +405,8 @@ def to_cli_error(error: Any, broker: str) -> CliError:
             f"the broker at {broker} does not answer: {text}",
             hint="is the address it advertises (respool serve --advertised) reachable from here?",
         )
+    if error.code() in UNLED_CODES:
+        return NobodyLeads(text)
     if error.code() == KafkaError.INVALID_CONFIG:
         return UsageError(text)
     if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:

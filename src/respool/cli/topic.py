@@ -108,7 +108,7 @@ def list_topics(
     topics = [
         topic for _, topic in sorted(cluster.topics().items()) if internal or not topic.is_internal
     ]
-    ranges = cluster.ranges(topics, isolation=Isolation.READ_UNCOMMITTED)
+    ranges = cluster.ranges(topics, isolation=Isolation.READ_UNCOMMITTED, led_only=True)
     settings = cluster.settings([topic.name for topic in topics])
     documents = [_list_document(topic, ranges, settings[topic.name]) for topic in topics]
     if as_json:
@@ -123,6 +123,8 @@ def list_topics(
         for each in documents
     ]
     output.print_rows(output.Columns(*columns, numbers=columns[1:3]), rows)
+    if any(each["messages_max"] is None for each in documents):
+        output.note("-: nobody leads its partitions now, so that nobody could be asked")
     if not rows:
         output.note("no topics yet; create one with: respool topic create NAME")
 
@@ -241,7 +243,9 @@ def _list_document(
     ranges: dict[tuple[str, int], "OffsetRange"],
     settings: Sequence["Setting"],
 ) -> dict[str, object]:
-    offsets = sum(held.messages for (name, _), held in ranges.items() if name == topic.name)
+    held = [each for (name, _), each in ranges.items() if name == topic.name]
+    # None where nobody leads any of its partitions, so that nobody could be asked.
+    offsets = sum(each.messages for each in held) if held else None
     return {
         "topic": topic.name,
         "partitions": len(topic.leaders),
@@ -253,7 +257,7 @@ def _list_document(
 
 
 def _at_most(number: object) -> str:
-    return f"up to {number:,}"
+    return "-" if number is None else f"up to {number:,}"
 
 
 def is_compacted(settings: Sequence["Setting"]) -> bool:
@@ -297,7 +301,7 @@ def _tell_what_it_means(cluster: "Cluster", name: str, wanted: Mapping[str, str]
 
 def _describe(cluster: "Cluster", name: str) -> dict[str, object]:
     topic = cluster.topic(name)
-    ranges = cluster.ranges([topic], isolation=Isolation.READ_UNCOMMITTED)
+    ranges = cluster.ranges([topic], isolation=Isolation.READ_UNCOMMITTED, led_only=True)
     settings = cluster.settings([name])[name]
     compacted = is_compacted(settings)
     partitions = []
@@ -306,7 +310,8 @@ def _describe(cluster: "Cluster", name: str) -> dict[str, object]:
         partitions.append(
             {
                 "partition": number,
-                "leader": topic.leaders[number],
+                # Who did not answer as the leader is none, whatever the metadata still says.
+                "leader": topic.leaders[number] if held else None,
                 "start_offset": held.start if held else None,
                 "end_offset": held.end if held else None,
                 "messages": held.messages if held and not compacted else None,
@@ -389,7 +394,7 @@ def _confirmed(cluster: "Cluster", topics: Sequence["TopicInfo"]) -> bool:
             "deleting a topic deletes its messages, and there is no terminal to ask on",
             hint="add --yes when you are sure",
         )
-    ranges = cluster.ranges(topics, isolation=Isolation.READ_UNCOMMITTED)
+    ranges = cluster.ranges(topics, isolation=Isolation.READ_UNCOMMITTED, led_only=True)
     settings = cluster.settings([topic.name for topic in topics])
     for topic in topics:
         messages = sum(held.messages for (name, _), held in ranges.items() if name == topic.name)
