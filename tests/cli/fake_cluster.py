@@ -29,6 +29,7 @@ class FakeCluster:
         self.broker = ""
         self.held: dict[str, FakeTopic] = {}
         self.refuses_to_delete: set[str] = set()
+        self.up = {1, 2}
 
     def connected_to(self, broker: str) -> Self:
         self.broker = broker
@@ -39,6 +40,9 @@ class FakeCluster:
             [OffsetRange(start=each[0], end=each[1]) if each else None for each in ranges],
             {key.replace("_", "."): value for key, value in settings.items()},
         )
+
+    def addresses(self) -> dict[int, tuple[str, int]]:
+        return {number: ("broker.example", 9000 + number) for number in self.up}
 
     def topics(self) -> dict[str, TopicInfo]:
         return {

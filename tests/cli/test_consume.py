@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from cli.fake_cluster import FakeCluster
 from cli.running import Run
 from respool.cli import kafka
 from respool.cli.consume import choose_writer, pretty_writer
@@ -159,6 +160,22 @@ def test_a_partition_that_is_not_there_is_not_found(run: Run, mock_broker: str) 
     ended = run("consume", "four", "-b", mock_broker, "-p", "4")
     assert ended.code == 3
     assert "its partitions are 0 to 3" in ended.err
+
+
+def test_an_offline_partition_names_the_brokers_that_have_it_and_are_not_there(
+    run: Run, fake_cluster: FakeCluster
+) -> None:
+    fake_cluster.add("rides", (0, 1), None)
+    broken = run("consume", "rides")
+    assert broken.code == 1
+    assert "partition 1 of rides is offline: nobody leads it now\n" in broken.err
+    assert "respool log verify DATA" in broken.err
+    fake_cluster.up = {1}
+    away = run("consume", "rides")
+    assert away.code == 1
+    assert "brokers that have it and are not there: 2\n" in away.err
+    assert "respool cluster status" in away.err
+    assert "log verify" not in away.err
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def consume(
 
     cluster = Cluster.connect(broker)
     known = cluster.topic(topic)
-    chosen = _choose_partitions(known, partitions)
+    chosen = _choose_partitions(cluster, known, partitions)
     # Asked before the cursors are planned: where they stop short of this, it is for a transaction, and not because more
     # has come meanwhile.
     ends = cluster.ranges([known], isolation=Isolation.READ_UNCOMMITTED)
@@ -216,7 +216,9 @@ def _tell_held_back(
         )
 
 
-def _choose_partitions(topic: "TopicInfo", wanted: list[int] | None) -> list[int]:
+def _choose_partitions(
+    cluster: "Cluster", topic: "TopicInfo", wanted: list[int] | None
+) -> list[int]:
     chosen = sorted(set(wanted)) if wanted else topic.partitions
     missing = [number for number in chosen if number not in topic.leaders]
     if missing:
@@ -226,5 +228,7 @@ def _choose_partitions(topic: "TopicInfo", wanted: list[int] | None) -> list[int
         )
     unled = [number for number in chosen if topic.leaders[number] is None]
     if unled:
-        raise PartitionOffline(topic.name, unled[0])
+        there = cluster.addresses()
+        absent = [one for one in topic.replicas.get(unled[0], ()) if one not in there]
+        raise PartitionOffline(topic.name, unled[0], absent=absent)
     return chosen

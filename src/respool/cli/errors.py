@@ -4,6 +4,7 @@ An expected failure is a `CliError`: what happened (with the why), and what to d
 sees a traceback for a broker that is down or a topic that is not there.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -54,12 +55,23 @@ class NotFound(CliError):
 
 
 class PartitionOffline(CliError):
-    """The broker answers, but nobody leads this partition."""
+    """The broker answers, but nobody leads this partition.
 
-    def __init__(self, topic: str, partition: int) -> None:
+    `absent` are the brokers of its cluster that have it and are not there.
+    """
+
+    def __init__(self, topic: str, partition: int, *, absent: Sequence[int] = ()) -> None:
+        where = f"partition {partition} of {topic} is offline: nobody leads it now"
+        if not absent:
+            super().__init__(
+                where,
+                hint="the broker's log says why; what is damaged in its folder is shown by: respool log verify DATA",
+            )
+            return
+        named = ", ".join(map(str, absent))
         super().__init__(
-            f"partition {partition} of {topic} is offline: nobody leads it now",
-            hint="the broker's log says why; what is damaged in its folder is shown by: respool log verify DATA",
+            f"{where}; brokers that have it and are not there: {named}",
+            hint="it comes back with them; what has become of them is shown by: respool cluster status",
         )
 
 
