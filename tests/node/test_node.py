@@ -9,7 +9,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from respool.drivers.sqlite_file import SqliteFile
 from respool.model.settings import Settings
-from respool.node.node import EXIT_UNREACHABLE, METADATA_FILE, run
+from respool.node.folder_check import METADATA_FILE
+from respool.node.node import EXIT_UNREACHABLE, run
 from support.broker_process import BrokerProcess
 
 

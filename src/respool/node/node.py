@@ -29,11 +29,16 @@ from respool.drivers.offload import ThreadOffload
 from respool.drivers.prometheus import PrometheusMetrics
 from respool.drivers.sqlite_store import SqliteStore
 from respool.drivers.tcp_peers import TcpPeers
-from respool.log.partition_folders import PartitionFolders
-from respool.model.errors import DataFolderMismatch, RespoolError
+from respool.model.errors import RespoolError
 from respool.model.settings import Settings
 from respool.neighbours.host import this_host
 from respool.node.etcd import connect_to_etcd
+from respool.node.folder_check import (
+    METADATA_FILE,
+    refuse_folder_of_a_broker_alone,
+    refuse_folder_of_a_cluster,
+    refuse_partitions_of_no_topic,
+)
 from respool.node.record_scanner import ScannerOnDemand
 from respool.ports.clock import Clock
 from respool.ports.disk import Disk
@@ -45,7 +50,6 @@ logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-METADATA_FILE = "metadata.sqlite"
 EXIT_BROKEN_INVARIANT = 70
 # As the commands end that cannot reach a broker.
 EXIT_UNREACHABLE = 4
@@ -141,7 +145,7 @@ async def serve(
         )
         try:
             if not settings.etcd and not (await store.snapshot("")).revision:
-                _refuse_partitions_of_no_topic(disk, "a new and empty")
+                refuse_partitions_of_no_topic(disk, "a new and empty")
             broker = Broker(settings, world)
             listener = Listener(broker, handle=drivers.handle)
             return await _serve_until_stopped(broker, listener, asked_to_stop, on_serving)
@@ -156,15 +160,12 @@ async def _open_store(
 ) -> MetadataStore:
     """The cluster's metadata store, or one for this broker alone."""
     if settings.etcd:
-        if disk.exists(METADATA_FILE):
-            raise DataFolderMismatch(
-                f"the data folder is that of a broker alone: it holds {METADATA_FILE}, and its topics are not known "
-                "to the cluster; give the broker a folder of its own with --data"
-            )
+        refuse_folder_of_a_broker_alone(disk)
         return await connect_to_etcd(settings, patience_ms=settings.etcd_wait_ms)
     # Before it is made: an operator who brings the old one back must find nothing in its place.
+    refuse_folder_of_a_cluster(disk)
     if not disk.exists(METADATA_FILE):
-        _refuse_partitions_of_no_topic(disk, "no")
+        refuse_partitions_of_no_topic(disk, "no")
     writer = drivers.offload(1)
     stack.callback(writer.close)
     path = os.path.join(settings.data, METADATA_FILE)
@@ -233,17 +234,6 @@ async def _unless_stopped(
         for one in (working, stopping):
             one.cancel()
         await asyncio.gather(working, stopping, return_exceptions=True)
-
-
-def _refuse_partitions_of_no_topic(disk: Disk, which: str) -> None:
-    """Without the topics every partition would be one that is not wanted any more."""
-    names = PartitionFolders(disk).names()
-    if names:
-        raise DataFolderMismatch(
-            f"the data folder holds partitions, such as {min(names)}, but {which} {METADATA_FILE}, which says what "
-            f"topics there are: bring that file back, with {METADATA_FILE}-wal if there is one; or, to begin anew, use "
-            "another folder. Nothing was changed"
-        )
 
 
 def _in_words(error: Exception, settings: Settings) -> str:

@@ -1,0 +1,55 @@
+"""Is the data folder one for this broker: alone, or of a cluster? Looked at before anything is written into it.
+
+A broker alone keeps what topics there are in a file of the folder, a cluster in etcd. Started the wrong way, a broker
+would know none of the topics whose partitions lie there.
+"""
+
+from respool.log.data_folder import RUN_NAME
+from respool.log.folder_identity import IDENTITY_NAME, FolderIdentity
+from respool.log.partition_folders import PartitionFolders
+from respool.model.errors import DataFolderMismatch
+from respool.ports.disk import Disk
+
+METADATA_FILE = "metadata.sqlite"
+
+
+def refuse_folder_of_a_broker_alone(disk: Disk) -> None:
+    """
+    Raises:
+        DataFolderMismatch: a broker that is alone has its topics here.
+    """
+    if disk.exists(METADATA_FILE):
+        raise DataFolderMismatch(
+            f"the data folder is that of a broker alone: it holds {METADATA_FILE}, and its topics are not known "
+            "to the cluster; give the broker a folder of its own with --data"
+        )
+
+
+def refuse_folder_of_a_cluster(disk: Disk) -> None:
+    """
+    Raises:
+        DataFolderMismatch: a broker of a cluster has noted its runs here, and nobody was alone here since.
+    """
+    if not disk.exists(RUN_NAME) or disk.exists(METADATA_FILE):
+        return
+    written = disk.read_file(IDENTITY_NAME)
+    broker = f"broker {FolderIdentity.decode(written).broker_id}" if written else "a broker"
+    raise DataFolderMismatch(
+        f"the data folder is that of {broker} of a cluster, whose etcd knows its topics: say where that is with --etcd "
+        "and --cluster, or with --config; or, to serve alone, use another folder. Nothing was changed"
+    )
+
+
+def refuse_partitions_of_no_topic(disk: Disk, which: str) -> None:
+    """Without the topics every partition would be one that is not wanted any more.
+
+    Raises:
+        DataFolderMismatch: there are partitions here.
+    """
+    names = PartitionFolders(disk).names()
+    if names:
+        raise DataFolderMismatch(
+            f"the data folder holds partitions, such as {min(names)}, but {which} {METADATA_FILE}, which says what "
+            f"topics there are: bring that file back, with {METADATA_FILE}-wal if there is one; or, to begin anew, use "
+            "another folder. Nothing was changed"
+        )
