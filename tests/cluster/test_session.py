@@ -206,6 +206,7 @@ def test_a_removed_broker_gives_up() -> None:
     (effect,) = session.on_own_keys(None, RegistryEntry(is_removed=True, revision=1))
     assert isinstance(effect, GiveUp)
     assert "broker 1 has been removed" in effect.why
+    assert "respool cluster add 1" in effect.why
 
 
 def test_a_broker_fences_itself_before_its_lease_can_have_run_out() -> None:

@@ -224,7 +224,9 @@ class Session:
         self._expect(Phase.READING)
         self._registry = registry or RegistryEntry()
         if self._registry.is_removed:
-            return [GiveUp(why=f"broker {self._me.id} has been removed from the cluster")]
+            me = self._me.id
+            why = f"broker {me} has been removed from the cluster; let it in again with: respool cluster add {me}"
+            return [GiveUp(why=why)]
         if registration is None:
             self.phase = Phase.STEPPING_BACK
             return [StepBack(was_clean=self._was_clean())]
