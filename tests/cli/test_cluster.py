@@ -389,7 +389,12 @@ def test_a_drained_broker_that_is_up_is_to_be_stopped_and_not_drained_again(
 def test_a_stopped_broker_that_holds_nothing_is_removed(run: Run, cluster: StoredCluster) -> None:
     cluster.die(3)
     ended = cluster.command(run, "remove", "3", "--json")
-    assert json.loads(ended.out) == {"broker": 3, "removed": True, "replicas_left": 0}
+    assert json.loads(ended.out) == {
+        "broker": 3,
+        "removed": True,
+        "replicas_left": 0,
+        "stays_offline": [],
+    }
     assert cluster.view().registry[BrokerId(3)].is_removed
 
 
@@ -425,6 +430,20 @@ def test_what_only_a_dead_broker_has_is_asked_about_before_it_is_removed(
     assert not cluster.view().registry[BrokerId(3)].is_removed
     assert cluster.command(run, "remove", "3", "--force", "--yes").code == 0
     assert cluster.view().registry[BrokerId(3)].is_removed
+
+
+def test_what_stays_offline_without_a_removed_broker_is_told_also_where_nobody_was_asked(
+    run: Run, cluster: StoredCluster
+) -> None:
+    cluster.create("rides", image_of(3, isr=[3], leader=None), image_of(1, 3, isr=[1]))
+    cluster.die(3)
+    ended = cluster.command(run, "remove", "3", "--force", "--yes")
+    assert ended.code == 0
+    assert "made anew elsewhere: 1 of its 2 replicas" in ended.err
+    assert "rides-0: no other replica has everything" in ended.err
+    assert "1 partition will stay offline until broker 3 comes back" in ended.err
+    again = cluster.command(run, "remove", "3", "--force", "--yes", "--json")
+    assert json.loads(again.out)["stays_offline"] == [{"topic": "rides", "partition": 0}]
 
 
 # -- add -------------------------------------------------------------------------------------------------------------

@@ -80,19 +80,28 @@ def remove(settings: Settings, broker: BrokerId, *, force: bool, yes: bool, as_j
         # Looked at before, for nobody should be asked while a connection waits.
         _confirm_loss(cluster_store.run(settings, look), broker)
 
-    async def work(cluster: ClusterStore) -> int:
-        decide = partial(_remove, broker=broker, force=force)
-        return holdings(await cluster.change(decide), broker).replicas
+    async def work(cluster: ClusterStore) -> ClusterView:
+        return await cluster.change(partial(_remove, broker=broker, force=force))
 
-    held = cluster_store.run(settings, work)
+    view = cluster_store.run(settings, work)
+    held, lost = holdings(view, broker).replicas, _only_there(view, broker)
     if as_json:
-        output.print_json({"broker": broker, "removed": True, "replicas_left": held})
+        named = [{"topic": of.topic, "partition": of.partition} for of in lost]
+        output.print_json(
+            {"broker": broker, "removed": True, "replicas_left": held, "stays_offline": named}
+        )
         return
+    some = f"{held - len(lost):,} of " if lost else ""
     output.note(
         f"broker {broker} is out of the cluster"
-        + (f"; its {output.counted(held, 'replica')} are made anew elsewhere" if held else "")
+        + (f"; made anew elsewhere: {some}its {output.counted(held, 'replica')}" if held else "")
         + f"; let it in again with: respool cluster add {broker}"
     )
+    if lost:
+        _name(lost)
+        output.note(
+            f"{output.counted(len(lost), 'partition')} will stay offline until broker {broker} comes back"
+        )
 
 
 def _remove(view: ClusterView, *, broker: BrokerId, force: bool) -> list[GuardedWrite]:
@@ -122,23 +131,31 @@ def _before_removal(view: ClusterView, broker: BrokerId) -> str:
 
 
 def _confirm_loss(view: ClusterView, broker: BrokerId) -> None:
+    lost = _only_there(view, broker)
+    if not lost or view.is_live(broker):
+        return
+    _name(lost)
+    confirm(
+        f"{output.counted(len(lost), 'partition')} will stay offline without broker {broker}. Remove it?",
+        why=f"{output.counted(len(lost), 'partition')} would stay offline without broker {broker}",
+    )
+
+
+def _only_there(view: ClusterView, broker: BrokerId) -> list[TopicPartition]:
     """Nobody can make anew what only this broker has all of."""
-    only_there = [
+    return [
         TopicPartition(topic.name, number)
         for topic, number, image in view.partitions()
         if broker in image.replicas
         and not {*image.isr, *image.elr, image.last_leader}.difference({broker, None})
     ]
-    if not only_there or view.is_live(broker):
-        return
-    for of in only_there[:LISTED_MAX]:
+
+
+def _name(lost: Sequence[TopicPartition]) -> None:
+    for of in lost[:LISTED_MAX]:
         output.note(f"{of}: no other replica has everything")
-    if len(only_there) > LISTED_MAX:
-        output.note(f"and {len(only_there) - LISTED_MAX:,} more")
-    confirm(
-        f"{output.counted(len(only_there), 'partition')} will stay offline without broker {broker}. Remove it?",
-        why=f"{output.counted(len(only_there), 'partition')} would stay offline without broker {broker}",
-    )
+    if len(lost) > LISTED_MAX:
+        output.note(f"and {len(lost) - LISTED_MAX:,} more")
 
 
 # -- add -------------------------------------------------------------------------------------------------------------
