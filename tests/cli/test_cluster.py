@@ -477,6 +477,47 @@ def test_a_new_broker_joins_by_the_file_by_which_the_cluster_was_found(
     assert f"respool cluster balance --config {file}\n" in ended.err
 
 
+def test_what_is_told_to_be_typed_next_finds_the_same_cluster(
+    run: Run, cluster: StoredCluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "cluster.toml"
+    etcd, name = cluster.flags[1], cluster.flags[3]
+    file.write_text(f'etcd = "{etcd}"\ncluster = "{name}"\netcd_allow_old_versions = true\n')
+    cluster.create("rides", image_of(2))
+    told = {
+        ("remove", "3"): "respool cluster drain 3",
+        ("drain", "3"): "respool cluster remove 3",
+        ("drain", "2", "--no-wait"): "respool cluster status",
+        ("remove", "2"): "respool cluster status",
+        ("drain", "7"): "respool cluster status",
+    }
+    for words, command in told.items():
+        assert f"{command} --config {file}" in run("cluster", *words, "--config", str(file)).err
+    cluster.die(2)
+    held = run("cluster", "remove", "2", "--config", str(file))
+    assert f"respool cluster drain 2 --config {file};" in held.err
+    cluster.die(3)
+    removed = run("cluster", "remove", "3", "--config", str(file))
+    assert f"respool cluster add 3 --config {file}\n" in removed.err
+
+
+def test_where_etcd_is_not_is_told_by_what_said_so(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = ("--set", "session_ttl_ms=2000")
+    file = tmp_path / "cluster.toml"
+    file.write_text('etcd = "127.0.0.1:1"\n')
+    ended = run("cluster", "status", "--config", str(file), *quick)
+    assert ended.code == ExitCode.UNREACHABLE
+    assert f'is this where it is? etcd = "127.0.0.1:1" in {file}' in ended.err
+    # This one counts before the file.
+    monkeypatch.setenv("RESPOOL_ETCD", "127.0.0.1:2")
+    ended = run("cluster", "status", "--config", str(file), *quick)
+    assert "is this where it is? RESPOOL_ETCD=127.0.0.1:2" in ended.err
+    ended = run("cluster", "status", "--etcd", "127.0.0.1:3", *quick)
+    assert "is this where it is? --etcd 127.0.0.1:3" in ended.err
+
+
 def test_a_new_broker_is_told_what_stands_only_in_the_environment_here(
     run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,9 +124,11 @@ def status(
     loaded = cluster_store.load(
         etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
     )
-    cluster_status.show_status(
-        loaded, cluster_status.Shown(as_json=as_json, check=check, watch=watch)
+    given = cluster_store.flags_as_given(
+        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
     )
+    how = cluster_status.Shown(as_json=as_json, check=check, watch=watch, found_by=given)
+    cluster_status.show_status(loaded, how)
 
 
 @app.command(
@@ -154,7 +156,10 @@ def drain(
     loaded = cluster_store.load(
         etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
     )
-    cluster_brokers.drain(loaded, BrokerId(broker), wait=wait, as_json=as_json)
+    given = cluster_store.flags_as_given(
+        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
+    )
+    cluster_brokers.drain(loaded, BrokerId(broker), wait=wait, as_json=as_json, found_by=given)
 
 
 @app.command(
@@ -188,7 +193,12 @@ def remove(
     loaded = cluster_store.load(
         etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
     )
-    cluster_brokers.remove(loaded, BrokerId(broker), force=force, yes=yes, as_json=as_json)
+    given = cluster_store.flags_as_given(
+        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
+    )
+    cluster_brokers.remove(
+        loaded, BrokerId(broker), force=force, yes=yes, as_json=as_json, found_by=given
+    )
 
 
 @app.command(

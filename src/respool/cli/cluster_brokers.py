@@ -9,7 +9,7 @@ from typing import NamedTuple
 from respool.cli import cluster_store, output
 from respool.cli.asking import confirm
 from respool.cli.cluster_balance import balance as balance_cluster
-from respool.cli.cluster_store import ClusterStore
+from respool.cli.cluster_store import ClusterStore, command
 from respool.cli.cluster_wait import POLL_S, wait_until_none_left
 from respool.cli.errors import CliError
 from respool.cluster import broker_requests
@@ -26,7 +26,17 @@ LISTED_MAX = 10
 # -- drain -----------------------------------------------------------------------------------------------------------
 
 
-def drain(settings: Settings, broker: BrokerId, *, wait: bool, as_json: bool) -> None:
+def drain(
+    settings: Settings,
+    broker: BrokerId,
+    *,
+    wait: bool,
+    as_json: bool,
+    found_by: Sequence[str] = (),
+) -> None:
+    """`found_by` are the flags by which the cluster was found: what is told to be typed has them, too."""
+    look = command("status", found_by=found_by)
+
     async def work(cluster: ClusterStore) -> int:
         view = await cluster.change(partial(_drain, broker=broker))
         held = holdings(view, broker).replicas
@@ -42,24 +52,22 @@ def drain(settings: Settings, broker: BrokerId, *, wait: bool, as_json: bool) ->
         return 0
 
     try:
-        left = cluster_store.run(settings, work)
+        left = cluster_store.run(settings, work, found_by=found_by)
     except KeyboardInterrupt:
         output.note(
-            f"broker {broker} goes on being drained; look with: respool cluster status; "
-            f"undo it with: respool cluster add {broker}"
+            f"broker {broker} goes on being drained; look with: {look}; "
+            f"undo it with: {command('add', str(broker), found_by=found_by)}"
         )
         raise
     if as_json:
         output.print_json({"broker": broker, "replicas_left": left})
     elif left:
         output.note(
-            f"broker {broker} is being drained: {output.counted(left, 'replica')} to go elsewhere; "
-            "look with: respool cluster status"
+            f"broker {broker} is being drained: {output.counted(left, 'replica')} to go elsewhere; look with: {look}"
         )
     else:
-        output.note(
-            f"broker {broker} holds nothing any more: stop it, then: respool cluster remove {broker}"
-        )
+        then = command("remove", str(broker), found_by=found_by)
+        output.note(f"broker {broker} holds nothing any more: stop it, then: {then}")
 
 
 def _drain(view: ClusterView, *, broker: BrokerId) -> list[GuardedWrite]:
@@ -72,18 +80,27 @@ def _drain(view: ClusterView, *, broker: BrokerId) -> list[GuardedWrite]:
 # -- remove ----------------------------------------------------------------------------------------------------------
 
 
-def remove(settings: Settings, broker: BrokerId, *, force: bool, yes: bool, as_json: bool) -> None:
+def remove(
+    settings: Settings,
+    broker: BrokerId,
+    *,
+    force: bool,
+    yes: bool,
+    as_json: bool,
+    found_by: Sequence[str] = (),
+) -> None:
     async def look(cluster: ClusterStore) -> ClusterView:
         return (await cluster.look()).view
 
     if force and not yes:
         # Looked at before, for nobody should be asked while a connection waits.
-        _confirm_loss(cluster_store.run(settings, look), broker)
+        _confirm_loss(cluster_store.run(settings, look, found_by=found_by), broker)
 
     async def work(cluster: ClusterStore) -> ClusterView:
-        return await cluster.change(partial(_remove, broker=broker, force=force))
+        decide = partial(_remove, broker=broker, force=force, found_by=found_by)
+        return await cluster.change(decide)
 
-    view = cluster_store.run(settings, work)
+    view = cluster_store.run(settings, work, found_by=found_by)
     held, lost = holdings(view, broker).replicas, _only_there(view, broker)
     if as_json:
         named = [{"topic": of.topic, "partition": of.partition} for of in lost]
@@ -95,7 +112,7 @@ def remove(settings: Settings, broker: BrokerId, *, force: bool, yes: bool, as_j
     output.note(
         f"broker {broker} is out of the cluster"
         + (f"; made anew elsewhere: {some}its {output.counted(held, 'replica')}" if held else "")
-        + f"; let it in again with: respool cluster add {broker}"
+        + f"; let it in again with: {command('add', str(broker), found_by=found_by)}"
     )
     if lost:
         _name(lost)
@@ -104,29 +121,33 @@ def remove(settings: Settings, broker: BrokerId, *, force: bool, yes: bool, as_j
         )
 
 
-def _remove(view: ClusterView, *, broker: BrokerId, force: bool) -> list[GuardedWrite]:
+def _remove(
+    view: ClusterView, *, broker: BrokerId, force: bool, found_by: Sequence[str]
+) -> list[GuardedWrite]:
     if view.is_live(broker):
-        raise CliError(f"broker {broker} is up", hint=_before_removal(view, broker))
+        raise CliError(f"broker {broker} is up", hint=_before_removal(view, broker, found_by))
     held = holdings(view, broker).replicas
     entry = view.registry.get(broker)
     if held and not force and entry is not None and not entry.is_removed:
         raise CliError(
             f"broker {broker} holds {output.counted(held, 'replica')}",
-            hint=f"send them elsewhere with: respool cluster drain {broker}; if it will never come back, add --force: "
-            "they are made anew from the other replicas",
+            hint=f"send them elsewhere with: {command('drain', str(broker), found_by=found_by)}; "
+            "if it will never come back, add --force: they are made anew from the other replicas",
         )
     return broker_requests.remove(view, broker, is_forced=force)
 
 
-def _before_removal(view: ClusterView, broker: BrokerId) -> str:
+def _before_removal(view: ClusterView, broker: BrokerId, found_by: Sequence[str]) -> str:
     """What is still to be done with a broker that is up."""
     entry = view.registry.get(broker)
     if entry is None or not (entry.is_drained or entry.is_removed):
-        return f"drain it with: respool cluster drain {broker}; then stop it; then remove it"
+        drain = command("drain", str(broker), found_by=found_by)
+        return f"drain it with: {drain}; then stop it; then remove it"
     held = holdings(view, broker).replicas
     if held:
         left = output.counted(held, "replica")
-        return f"it is being drained, {left} to go: respool cluster status; then stop it; then remove it"
+        look = command("status", found_by=found_by)
+        return f"it is being drained, {left} to go: {look}; then stop it; then remove it"
     return "it is drained: stop it, then remove it"
 
 
@@ -190,7 +211,7 @@ def add(settings: Settings, broker: BrokerId, how: Added) -> None:
         if how.balance:
             await _wait_until_up(cluster, broker)
 
-    cluster_store.run(settings, work)
+    cluster_store.run(settings, work, found_by=how.found_by)
     if how.balance:
         balance_cluster(settings, yes=how.yes, as_json=how.as_json)
 
@@ -212,8 +233,8 @@ def _tell(
             f"  respool serve --broker-id {broker} {joined_by} --data DIR --listen HOST:PORT"
         )
     if not how.balance:
-        command = shlex.join(["respool", "cluster", "balance", *how.found_by])
-        output.note(f"then give it its part of the partitions with: {command}")
+        balance = command("balance", found_by=how.found_by)
+        output.note(f"then give it its part of the partitions with: {balance}")
 
 
 def _joined_by(settings: Settings, found_by: Sequence[str]) -> str:

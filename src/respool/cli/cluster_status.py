@@ -30,6 +30,8 @@ class Shown(NamedTuple):
     as_json: bool
     check: bool
     watch: bool
+    # The flags by which the cluster was found.
+    found_by: Sequence[str] = ()
 
 
 def show_status(settings: Settings, how: Shown) -> None:
@@ -41,7 +43,7 @@ def show_status(settings: Settings, how: Shown) -> None:
         return describe(sight)
 
     try:
-        document = cluster_store.run(settings, work)
+        document = cluster_store.run(settings, work, found_by=how.found_by)
     except KeyboardInterrupt:
         if how.watch:
             return

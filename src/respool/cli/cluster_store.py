@@ -7,7 +7,8 @@ them. Where somebody was faster, it looks and decides again.
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -60,9 +61,12 @@ class Sight:
 
 
 class ClusterStore:
-    def __init__(self, store: MetadataStore, settings: Settings) -> None:
+    def __init__(
+        self, store: MetadataStore, settings: Settings, *, found_by: Sequence[str] = ()
+    ) -> None:
         self._store = store
         self._settings = settings
+        self._found_by = found_by
 
     async def look(self) -> Sight:
         """Read everything.
@@ -98,7 +102,7 @@ class ClusterStore:
             try:
                 writes = decide(view)
             except BrokerIdNotRegistered as error:
-                raise NotFound(str(error), hint=_brokers_there_are(view)) from error
+                raise NotFound(str(error), hint=self._brokers_there_are(view)) from error
             except RequestError as error:
                 raise CliError(str(error)) from error
             try:
@@ -122,9 +126,20 @@ class ClusterStore:
         default = self._settings.topic_defaults.min_insync_replicas
         return TopicRules(min_isr=int(overrides.get(MIN_ISR, default)))
 
+    def _brokers_there_are(self, view: ClusterView) -> str:
+        known = ", ".join(str(one) for one in sorted(view.registry))
+        if not known:
+            return "there are none yet"
+        return f"there are {known}: {command('status', found_by=self._found_by)}"
 
-def run(settings: Settings, work: Callable[[ClusterStore], Awaitable[T]]) -> T:
-    """Do the work with the store these settings lead to.
+
+def run(
+    settings: Settings,
+    work: Callable[[ClusterStore], Awaitable[T]],
+    *,
+    found_by: Sequence[str] = (),
+) -> T:
+    """Do the work with the store these settings lead to; `found_by` are the flags that led to them, for hints.
 
     Raises:
         EtcdUnreachable: etcd does not answer.
@@ -133,10 +148,12 @@ def run(settings: Settings, work: Callable[[ClusterStore], Awaitable[T]]) -> T:
     """
     # What is noteworthy about etcd stands in the brokers' logs; here it would stand between the lines of a table.
     logging.basicConfig(level=logging.ERROR)
-    return asyncio.run(_run(settings, work))
+    return asyncio.run(_run(settings, work, found_by))
 
 
-async def _run(settings: Settings, work: Callable[[ClusterStore], Awaitable[T]]) -> T:
+async def _run(
+    settings: Settings, work: Callable[[ClusterStore], Awaitable[T]], found_by: Sequence[str]
+) -> T:
     try:
         store = await connect_to_etcd(settings)
     except SettingsError as error:
@@ -147,11 +164,10 @@ async def _run(settings: Settings, work: Callable[[ClusterStore], Awaitable[T]])
         if isinstance(error, EtcdRefused):
             # It has answered, and its words say what to do.
             raise CliError(str(error)) from error
-        raise EtcdUnreachable(
-            str(error), hint=f"is this where it is? --etcd {settings.etcd}"
-        ) from error
+        said = where_it_was_said(settings.etcd, found_by, os.environ)
+        raise EtcdUnreachable(str(error), hint=f"is this where it is? {said}") from error
     try:
-        return await work(ClusterStore(store, settings))
+        return await work(ClusterStore(store, settings, found_by=found_by))
     finally:
         await store.close()
 
@@ -206,6 +222,17 @@ def flags_as_given(
     return flags
 
 
-def _brokers_there_are(view: ClusterView) -> str:
-    known = ", ".join(str(one) for one in sorted(view.registry))
-    return f"there are {known}: respool cluster status" if known else "there are none yet"
+def command(*words: str, found_by: Sequence[str]) -> str:
+    """A command on the same cluster, for somebody to type."""
+    return shlex.join(["respool", "cluster", *words, *found_by])
+
+
+def where_it_was_said(etcd: str, found_by: Sequence[str], environ: Mapping[str, str]) -> str:
+    """The flag, variable or file that says where etcd is, as it is said there; the first of them counts."""
+    if "--etcd" in found_by or any(one.startswith("etcd=") for one in found_by):
+        return f"--etcd {etcd}"
+    if "RESPOOL_ETCD" in environ:
+        return f"RESPOOL_ETCD={etcd}"
+    if "--config" in found_by:
+        return f'etcd = "{etcd}" in {found_by[found_by.index("--config") + 1]}'
+    return f'etcd = "{etcd}"'
