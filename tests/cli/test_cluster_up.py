@@ -140,6 +140,18 @@ def test_a_broker_that_dies_is_told_and_the_others_go_on_until_the_last(data: Pa
         assert "no broker is left" in up.said
 
 
+def test_a_broker_that_was_drained_and_ends_is_told_as_that(data: Path, run: Run) -> None:
+    file = data / "cluster.toml"
+    with started(data) as up:
+        rows = up.wait_until_up()
+        assert run("cluster", "drain", "2", "--config", str(file)).code == 0
+        os.kill(rows[1].pid, signal.SIGTERM)
+        up.wait_until_said("it was drained: take it out with: respool cluster remove 2 --config ")
+        os.kill(rows[2].pid, signal.SIGTERM)
+        up.wait_until_said("it is started again with all of them, by the next run")
+        assert up.stop() == 0
+
+
 def test_a_broker_that_does_not_start_ends_it_all(data: Path) -> None:
     with started(data, trouble="2:refuse") as up:
         assert up.process.wait(30) == ExitCode.FAILED

@@ -12,10 +12,10 @@ import typer
 from respool.cli import output
 from respool.cli.child_process import ChildProcess
 from respool.cli.cluster_plan import BrokerPlan, ClusterPlan, plan_cluster
+from respool.cli.cluster_registry import ask_entry, is_removed, registered, what_is_next
 from respool.cli.cluster_status import address_of
 from respool.cli.errors import CliError, ExitCode, UsageError
 from respool.cli.etcd_server import EtcdMissing, EtcdServer, find_etcd
-from respool.cluster import keys
 from respool.drivers.folder_lock import FolderLock
 from respool.model.cluster import BrokerEndpoint
 from respool.model.errors import SettingsError, StorageError
@@ -97,7 +97,7 @@ class LocalCluster:
         try:
             plan = self._plan = await self._without_removed(store)
             # A run that was killed may be registered for a while yet.
-            before = {one.epoch for one in (await _registered(store)).values()}
+            before = {one.epoch for one in (await registered(store)).values()}
             for broker in plan.brokers:
                 self._brokers[broker.id] = self._start_broker(broker)
             endpoints = await self._wait_until_registered(store, before)
@@ -111,7 +111,7 @@ class LocalCluster:
     async def _without_removed(self, store: MetadataStore) -> ClusterPlan:
         """Who was removed is not let in, and would only end at once."""
         plan = self._plan
-        removed = [one.id for one in plan.brokers if await _is_removed(store, one.id)]
+        removed = [one.id for one in plan.brokers if await is_removed(store, one.id)]
         if not removed:
             return plan
         for number in removed:
@@ -162,7 +162,7 @@ class LocalCluster:
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
         is_told = False
         while True:
-            found = await _registered(store)
+            found = await registered(store)
             ours = {one: found[BrokerId(one)] for one in self._brokers if one in found}
             missing = [one for one in self._brokers if one not in ours or ours[one].epoch in before]
             if not missing:
@@ -206,7 +206,7 @@ class LocalCluster:
 
     async def _tell_left_out(self, store: MetadataStore) -> None:
         for number in self._plan.left_out:
-            if await _is_removed(store, number, or_unknown=True):
+            if await is_removed(store, number, or_unknown=True):
                 continue
             output.note(
                 f"broker {number} has data here and is not started: its replicas are missing. Start it with --brokers "
@@ -221,19 +221,22 @@ class LocalCluster:
             for child in self._children:
                 if not child.is_running and child.name not in told:
                     told.add(child.name)
-                    self._tell_ended(child)
+                    await self._tell_ended(child)
             await self._pause()
         raise CliError("no broker is left", hint=f"their logs are in {self._plan.folder}")
 
-    def _tell_ended(self, child: ChildProcess) -> None:
+    async def _tell_ended(self, child: ChildProcess) -> None:
         output.note(f"{child.name} (pid {child.pid}) {child.how_and_why_it_ended}")
         output.note(f"  its log: {child.log}")
         if child is self._etcd:
             output.note(
                 "  without etcd the brokers stop serving soon: stop this and start it again"
             )
-        else:
-            output.note("  the others go on; it is started again with all of them, by the next run")
+            return
+        number = next(one for one, broker in self._brokers.items() if broker is child)
+        entry = await ask_entry(self._plan.settings, number)
+        flags = f"--config {_short(self._plan.file)}"
+        output.note(f"  {what_is_next(entry, number, flags=flags)}")
 
     # -- stopping ----------------------------------------------------------------------------------------------------
 
@@ -269,20 +272,6 @@ class LocalCluster:
         await asyncio.sleep(LOOK_EVERY_S)
         if self._signals:
             raise AskedToStop
-
-
-async def _is_removed(store: MetadataStore, number: int, *, or_unknown: bool = False) -> bool:
-    stored = await store.get(keys.registry_key(BrokerId(number)))
-    return or_unknown if stored is None else keys.decode_registry(stored.value).is_removed
-
-
-async def _registered(store: MetadataStore) -> dict[BrokerId, BrokerEndpoint]:
-    values = (await store.snapshot(keys.BROKERS)).values
-    found = {}
-    for key, stored in values.items():
-        broker = BrokerId(int(key.removeprefix(keys.BROKERS)))
-        found[broker] = keys.decode_broker(broker, stored.value, revision=stored.revision).endpoint
-    return found
 
 
 def _short(path: Path) -> Path:
