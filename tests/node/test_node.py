@@ -7,6 +7,7 @@ from typing import NoReturn
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from respool.drivers.etcd_failures import EtcdRefused
 from respool.drivers.sqlite_file import SqliteFile
 from respool.model.settings import Settings
 from respool.node.folder_check import METADATA_FILE
@@ -24,6 +25,20 @@ def test_a_broker_that_is_to_join_a_cluster_does_not_serve_alone_instead(
 
     assert "no etcd member answers" in capsys.readouterr().err
     assert not (data / METADATA_FILE).exists()
+
+
+def test_an_etcd_that_answers_and_refuses_is_not_taken_for_one_that_is_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An etcd that is too old ended `serve` with 4 and `cluster status` with 1."""
+
+    async def refuse(*_: object, **__: object) -> NoReturn:
+        raise EtcdRefused("etcd is version 3.5.1")
+
+    monkeypatch.setattr("respool.node.node.connect_to_etcd", refuse)
+    settings = Settings(data=str(tmp_path), listen="127.0.0.1:0", etcd="127.0.0.1:9")
+    assert run(settings) == 1
+    assert "etcd is version 3.5.1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("left", ["no", "a new and empty"])

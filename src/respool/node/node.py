@@ -87,8 +87,7 @@ def run(settings: Settings) -> int:
     except (RespoolError, StoreUnavailable, OSError) as error:
         # The last word before the exit.
         print(f"respool: {_in_words(error, settings)}", file=sys.stderr)  # noqa: T201
-        is_etcd_away = settings.etcd and isinstance(error, StoreUnavailable)
-        return EXIT_UNREACHABLE if is_etcd_away else 1
+        return EXIT_UNREACHABLE if settings.etcd and _is_unreachable(error) else 1
     return exit_code
 
 
@@ -252,6 +251,15 @@ def _in_words(error: Exception, settings: Settings) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"the data folder {settings.data} cannot be made: {error.strerror}; choose another with --data"
     return str(error)
+
+
+def _is_unreachable(error: Exception) -> bool:
+    """Nobody answers; an etcd that answers and refuses us is there."""
+    if not isinstance(error, StoreUnavailable):
+        return False
+    from respool.drivers.etcd_failures import EtcdRefused
+
+    return not isinstance(error, EtcdRefused)
 
 
 def _set_up_logging(level: str) -> None:
