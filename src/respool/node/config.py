@@ -86,8 +86,12 @@ def load_settings(
     except SettingsError as error:
         # Each value is right by itself, so the message names the settings that do not go together.
         words = set(re.findall(r"\w+", str(error)))
-        concerned = [source for name, source in sources.items() if name in words]
-        raise SettingsError(f"{'; '.join(concerned)}: {error}") from None
+        concerned = {name: source for name, source in sources.items() if name in words}
+        if len(concerned) == 1 and str(error).startswith(f"{next(iter(concerned))} = "):
+            # It begins with the name, which need not be said twice.
+            [(name, source)] = concerned.items()
+            concerned = {name: source.removesuffix(f": {name}")}
+        raise SettingsError(f"{'; '.join(concerned.values())}: {error}") from None
 
 
 def write_example(settings: Settings) -> str:
