@@ -51,6 +51,13 @@ def test_every_command_has_help_with_an_example(run: Run, command: list[str]) ->
     assert "xample" in ended.out or "respool topic list | cut" in ended.out
 
 
+@pytest.mark.parametrize("command", [[], ["topic"], ["mirror"], *COMMANDS], ids=" ".join)
+def test_the_help_option_promises_no_value(run: Run, command: list[str]) -> None:
+    shown = run(*command, "--help").out
+    assert "--help" in shown
+    assert "<bool>" not in shown
+
+
 def test_an_extra_in_a_help_text_is_not_taken_for_markup(run: Run) -> None:
     assert "respool[dev-cluster]" in run("cluster", "up", "--help").out
 

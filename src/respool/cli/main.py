@@ -26,9 +26,11 @@ from respool.cli import (
     transaction,
 )
 from respool.cli.errors import EXIT_CODE_MEANING, CliError, ExitCode
+from respool.cli.help_pages import Group
 
 app = typer.Typer(
     name="respool",
+    cls=Group,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
