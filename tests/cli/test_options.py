@@ -1,7 +1,9 @@
 import pytest
+import typer
 
+from cli.running import Run
 from respool.cli.errors import UsageError
-from respool.cli.options import parse_assignments, parse_pairs, topic_settings
+from respool.cli.options import broker_number, parse_assignments, parse_pairs, topic_settings
 
 
 def test_assignments_split_at_the_first_equals_sign() -> None:
@@ -48,3 +50,17 @@ def test_times_and_sizes_of_settings_may_have_units(pair: str, sent: str) -> Non
 def test_a_time_setting_that_is_no_time_is_refused_before_the_broker_is_asked() -> None:
     with pytest.raises(UsageError, match=r"retention\.ms"):
         topic_settings(["retention.ms=long"])
+
+
+@pytest.mark.parametrize("text", ["three", "-1", "1.5", "٣", ""])
+def test_what_is_no_brokers_number_is_told_in_words(run: Run, text: str) -> None:
+    # Nobody listens at port 1: had it tried to connect, the code would be 4.
+    ended = run("cluster", "drain", "--etcd", "127.0.0.1:1", "--", text)
+    assert ended.code == 2
+    assert "is not the number of a broker" in ended.err.replace("\n", " ")
+    with pytest.raises(typer.BadParameter):
+        broker_number(text)
+
+
+def test_a_brokers_number_is_a_number() -> None:
+    assert broker_number("12") == 12

@@ -31,7 +31,13 @@ Set = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="Any setting by its name; may be repeated."),
 ]
 Number = Annotated[
-    int, typer.Argument(metavar="BROKER", min=0, help="The broker's number.", show_default=False)
+    int,
+    typer.Argument(
+        metavar="BROKER",
+        parser=options.broker_number,
+        help="The broker's number.",
+        show_default=False,
+    ),
 ]
 Yes = Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")]
 Wait = Annotated[

@@ -94,6 +94,17 @@ def duration_ms(text: str, *, option: str, at_least: str = "1ms") -> int:
     return found
 
 
+def broker_number(text: str) -> int:
+    """The value of an argument that names a broker.
+
+    Raises:
+        typer.BadParameter: it is no number that a broker can have.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        raise typer.BadParameter(f"{text!r} is not the number of a broker, such as 3")
+    return int(text)
+
+
 def topic_settings(pairs: Sequence[str] | None) -> dict[str, str]:
     """Topic settings as the broker takes them: `retention.ms=7d` and `segment.bytes=64MiB` become plain numbers."""
     return {name: _plain_number(name, text) for name, text in parse_assignments(pairs).items()}
