@@ -1,6 +1,7 @@
 """What a follower does to its log, and what it does when something else happened to the log meanwhile."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ from respool.broker.replica_work import TROUBLE_DELAY_MS
 from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted, NothingCut, StorageError
 from respool.model.ids import LeaderEpoch, Offset
 from respool.replication.divergence import EndOfEpoch
-from respool.replication.effects import AskLeaderRange, WaitFor
+from respool.replication.effects import AskLeaderRange, StartAnewAt, TruncateTo, WaitFor
 from respool.replication.follower import Fetched
 
 OUT_OF_RANGE = 1
@@ -191,6 +192,24 @@ def test_what_the_leader_does_not_have_is_cut_off() -> None:
         assert rides.log.log_end == 1
         assert await bench.work.take(reply_to(rides, batch_at(1, leader_epoch=2))) == []
         assert rides.log.latest_epoch == 2
+
+    play(story)
+
+
+def test_only_what_is_cut_off_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A line `TruncateTo(offset=2), the log ends at 2` alarmed where nothing was cut."""
+
+    async def story(bench: Bench) -> None:
+        rides = await follower_with(bench, batch_at(0), batch_at(1))
+        with caplog.at_level(logging.INFO, logger="respool.broker.replica_work"):
+            await bench.work.carry_out(rides, [TruncateTo(offset=Offset(2))])
+            assert caplog.messages == []
+            await bench.work.carry_out(rides, [TruncateTo(offset=Offset(1))])
+            await bench.work.carry_out(rides, [StartAnewAt(offset=Offset(50))])
+        assert caplog.messages == [
+            f"{rides.name}: cutting off what the leader does not have, from 1 to 2",
+            f"{rides.name}: dropping all up to 1, and going on at 50",
+        ]
 
     play(story)
 

@@ -14,6 +14,7 @@ from respool.model.errors import (
     RequestError,
     StorageError,
 )
+from respool.model.ids import Offset, TopicPartition
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
 from respool.replication.effects import (
@@ -106,7 +107,7 @@ class ReplicaWork:
                 return []
             log = partition.log
             offset, name = effect.offset, partition.name
-            logger.info("%s: %s, the log ends at %d", name, effect, log.log_end)
+            _tell_cut(name, effect, log_end=log.log_end)
             # What is being synced is about to be cut off, or not: both at once would be neither.
             await self._syncs.settle(partition)
             if not _is_followed_by(partition, follower):
@@ -157,3 +158,18 @@ class ReplicaWork:
 
 def _is_followed_by(partition: Partition, follower: Follower) -> bool:
     return partition.follower is follower and partition.is_online
+
+
+def _tell_cut(name: TopicPartition, effect: TruncateTo | StartAnewAt, *, log_end: Offset) -> None:
+    if isinstance(effect, StartAnewAt):
+        logger.info("%s: dropping all up to %d, and going on at %d", name, log_end, effect.offset)
+    elif effect.offset < log_end:
+        logger.info(
+            "%s: cutting off what the leader does not have, from %d to %d",
+            name,
+            effect.offset,
+            log_end,
+        )
+    else:
+        # At most epochs that have no records go.
+        logger.debug("%s: the log ends at %d, and nothing is cut off", name, log_end)
