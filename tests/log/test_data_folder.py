@@ -173,7 +173,10 @@ def test_a_replicated_log_is_committed_up_to_the_high_watermark_written_down() -
 
 
 def test_a_new_folder_was_not_closed_cleanly_and_need_not_be() -> None:
-    assert not open_folder(a_disk()).was_clean
+    disk = a_disk()
+    folder = open_folder(disk)
+    assert (folder.is_new, folder.was_clean) == (True, False)
+    assert not open_folder(disk.reopen()).is_new
 
 
 def test_a_clean_stop_makes_a_clean_start_of_the_same_log() -> None:

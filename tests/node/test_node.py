@@ -41,6 +41,16 @@ def test_an_etcd_that_answers_and_refuses_is_not_taken_for_one_that_is_away(
     assert "etcd is version 3.5.1" in capsys.readouterr().err
 
 
+def test_the_first_line_tells_a_crash_from_the_first_time(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        broker.wait_for_log("opened for the first time")
+        broker.kill()
+        broker.start()
+        broker.wait_for_log("opened after a crash")
+        broker.restart()
+        broker.wait_for_log("opened after a clean stop")
+
+
 @pytest.mark.parametrize("left", ["no", "a new and empty"])
 def test_partitions_without_the_metadata_that_names_their_topics_are_left_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], left: str

@@ -64,6 +64,7 @@ class DataFolder:
         *,
         disk: Disk,
         identity: FolderIdentity,
+        is_new: bool,
         producer_expiration_ms: int,
         guard: AbstractContextManager[object],
         tail_bytes_max: int,
@@ -79,6 +80,8 @@ class DataFolder:
         self._opened: dict[TopicPartition, PartitionLog | None] = {}
         self._is_closed = False
         self.cluster_id = identity.cluster_id
+        # Nobody has used it before.
+        self.is_new = is_new
         # No log has changed since it was closed. What damaged a checkpoint may have damaged more.
         self.was_clean = disk.exists(CLEAN_MARKER) and not self._checkpoints.any_is_damaged
         # Which run used the folder last, of a broker in a cluster.
@@ -103,8 +106,10 @@ class DataFolder:
         Raises:
             DataFolderMismatch: the folder belongs to another broker or cluster, or is laid out differently.
         """
+        is_new = not disk.exists(IDENTITY_NAME)
         folder = cls(
             disk=disk,
+            is_new=is_new,
             identity=_identity(disk, broker_id, cluster_id, new_cluster_id),
             producer_expiration_ms=producer_expiration_ms,
             guard=guard or nullcontext(),

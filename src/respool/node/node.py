@@ -29,6 +29,7 @@ from respool.drivers.offload import ThreadOffload
 from respool.drivers.prometheus import PrometheusMetrics
 from respool.drivers.sqlite_store import SqliteStore
 from respool.drivers.tcp_peers import TcpPeers
+from respool.log.data_folder import DataFolder
 from respool.model.errors import RespoolError
 from respool.model.settings import Settings
 from respool.neighbours.host import this_host
@@ -200,15 +201,21 @@ async def _serve_until_stopped(
 
 def _say_that_it_serves(broker: Broker, host: str, port: int) -> None:
     logger.info(
-        "respool %s, broker %d: %d partitions in %s, opened after %s",
+        "respool %s, broker %d: %d partitions in %s, opened %s",
         __version__,
         broker.id,
         len(broker.partitions),
         broker.settings.data,
-        "a clean stop" if broker.folder.was_clean else "a crash, or for the first time",
+        _when_opened(broker.folder),
     )
     # Scripts and tests wait for this line; it is the only one on standard output.
     print(f"respool listening on {host}:{port}", flush=True)  # noqa: T201
+
+
+def _when_opened(folder: DataFolder) -> str:
+    if folder.is_new:
+        return "for the first time"
+    return "after a clean stop" if folder.was_clean else "after a crash"
 
 
 def _neighbours(settings: Settings, stack: ExitStack) -> LocalNeighbours | None:
