@@ -1,6 +1,6 @@
 import pytest
 
-from respool.cli.refusals import explain
+from respool.cli.refusals import Replicas, explain
 from respool.model.topic_config import TopicConfig
 
 DEFAULTS = TopicConfig().as_text
@@ -39,13 +39,26 @@ def test_the_window_for_timestamps_is_told() -> None:
 @pytest.mark.parametrize("code", ["NOT_ENOUGH_REPLICAS", "_MSG_TIMED_OUT"])
 def test_too_few_replicas_are_told_against_what_the_topic_asks_for(code: str) -> None:
     strict = {**DEFAULTS, "min.insync.replicas": "2"}
-    refusal = explain(code, topic="rides", settings=strict, in_sync=1)
+    refusal = explain(code, topic="rides", settings=strict, replicas=Replicas(held=3, in_sync=1))
     assert refusal is not None
     assert "2 replicas in sync (min.insync.replicas), and has 1" in refusal.why
     assert "respool topic alter rides --set min.insync.replicas=" in refusal.hint
     # Where there are enough, or nobody knows, it was something else.
-    assert explain(code, topic="rides", settings=strict, in_sync=2) is None
+    assert (
+        explain(code, topic="rides", settings=strict, replicas=Replicas(held=3, in_sync=2)) is None
+    )
     assert explain(code, topic="rides", settings=strict) is None
+
+
+def test_no_more_replicas_are_asked_for_than_there_are() -> None:
+    """Ten were, of a partition that has two and takes messages with both in sync."""
+    strict = {**DEFAULTS, "min.insync.replicas": "10"}
+    code = "_MSG_TIMED_OUT"
+    both = Replicas(held=2, in_sync=2)
+    assert explain(code, topic="rides", settings=strict, replicas=both) is None
+    refusal = explain(code, topic="rides", settings=strict, replicas=Replicas(held=2, in_sync=1))
+    assert refusal is not None
+    assert "with 2 replicas in sync" in refusal.why
 
 
 @pytest.mark.parametrize("code", ["INVALID_RECORD", "NOT_LEADER_FOR_PARTITION"])

@@ -19,16 +19,23 @@ class Refusal(NamedTuple):
     hint: str
 
 
+class Replicas(NamedTuple):
+    """How many a partition has, and how many of them are in sync."""
+
+    held: int
+    in_sync: int
+
+
 def explain(
-    code: str, *, topic: str, settings: Mapping[str, str], in_sync: int | None = None
+    code: str, *, topic: str, settings: Mapping[str, str], replicas: Replicas | None = None
 ) -> Refusal | None:
     """The topic's setting behind an error code, by its Kafka name; None when no setting explains it.
 
-    `in_sync` is how many replicas the partition has in sync; None where it is not known or does not matter.
+    `replicas` are the partition's; None where they are not known or do not matter.
     """
     try:
         if code in TOO_FEW_REPLICAS:
-            return _too_few_replicas(topic, settings, in_sync)
+            return _too_few_replicas(topic, settings, replicas)
         return _explain(code, topic, settings)
     except (KeyError, ValueError):
         # Another broker than ours, whose settings are others.
@@ -69,14 +76,17 @@ def _explain(code: str, topic: str, settings: Mapping[str, str]) -> Refusal | No
 
 
 def _too_few_replicas(
-    topic: str, settings: Mapping[str, str], in_sync: int | None
+    topic: str, settings: Mapping[str, str], replicas: Replicas | None
 ) -> Refusal | None:
-    needed = int(settings["min.insync.replicas"])
-    if in_sync is None or in_sync >= needed:
+    if replicas is None:
+        return None
+    # No more than there are: that is how the broker takes it.
+    needed = min(int(settings["min.insync.replicas"]), replicas.held)
+    if replicas.in_sync >= needed:
         return None
     return Refusal(
         f"{topic} takes messages with {output.counted(needed, 'replica')} in sync (min.insync.replicas), "
-        f"and has {in_sync}",
+        f"and has {replicas.in_sync}",
         f"start the brokers that are missing, or lower it: respool topic alter {topic} --set min.insync.replicas=N; "
         "or send with --acks 1",
     )

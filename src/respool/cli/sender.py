@@ -13,7 +13,7 @@ from respool.cli.errors import CliError, ExitCode
 from respool.cli.kafka import Cluster, KafkaException, reason
 from respool.cli.line_reader import LINE_BYTES_MAX, LineReader, read_lines
 from respool.cli.message_format import BadInput, NewMessage
-from respool.cli.refusals import TOO_FEW_REPLICAS, explain
+from respool.cli.refusals import TOO_FEW_REPLICAS, Replicas, explain
 
 MESSAGE_BYTES_MAX = LINE_BYTES_MAX
 # How much the library sends in one batch by default.
@@ -41,7 +41,7 @@ class Sender:
         self._topic = topic
         self._timeout = timeout
         # How many replicas each partition has in sync; None until something fails that this might explain.
-        self._known: dict[int, int] | None = None
+        self._known: dict[int, Replicas] | None = None
         self._summary = Summary(topic, settings)
         # Only acks=all waits for replicas.
         self._cluster = cluster if acks == "all" else None
@@ -123,12 +123,12 @@ class Sender:
 
     def _on_delivery(self, error: Any, message: Any) -> None:
         if error is not None:
-            self._summary.add_failure(error, in_sync=self._in_sync(error, message.partition()))
+            self._summary.add_failure(error, replicas=self._replicas(error, message.partition()))
             return
         self._summary.acknowledged[message.partition()] += 1
         self._summary.bytes += len(message)
 
-    def _in_sync(self, error: Any, partition: int) -> int | None:
+    def _replicas(self, error: Any, partition: int) -> Replicas | None:
         """How many replicas the partition has in sync now, where that may be the reason."""
         if self._cluster is None or error.name() not in TOO_FEW_REPLICAS:
             return None
@@ -138,8 +138,12 @@ class Sender:
                 found = self._cluster.topics().get(self._topic)
             except CliError:
                 found = None
-            in_sync = {} if found is None else found.in_sync
-            self._known = {number: len(brokers) for number, brokers in in_sync.items()}
+            self._known = {}
+            if found is not None:
+                self._known = {
+                    number: Replicas(held=len(brokers), in_sync=len(found.in_sync.get(number, ())))
+                    for number, brokers in found.replicas.items()
+                }
         return self._known.get(partition)
 
     def _finish(self) -> int:
@@ -176,9 +180,11 @@ class Summary:
             return ExitCode.INTERRUPTED
         return ExitCode.FAILED if self.failures or self.stopped_by else ExitCode.OK
 
-    def add_failure(self, error: Any, *, in_sync: int | None = None) -> None:
+    def add_failure(self, error: Any, *, replicas: Replicas | None = None) -> None:
         why = reason(error)
-        refusal = explain(error.name(), topic=self._topic, settings=self._settings, in_sync=in_sync)
+        refusal = explain(
+            error.name(), topic=self._topic, settings=self._settings, replicas=replicas
+        )
         if refusal is not None:
             why = f"{why}: {refusal.why}"
             self._hints[why] = refusal.hint
