@@ -125,16 +125,14 @@ def status(
     settings: Set = None,
 ) -> None:
     """Show brokers, who leads what, partitions that are not well, and moves under way."""
-    from respool.cli import cluster_status, cluster_store
+    from respool.cli import cluster_status
+    from respool.cli.cluster_address import address_by
 
-    loaded = cluster_store.load(
+    address = address_by(
         etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
     )
-    given = cluster_store.flags_as_given(
-        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
-    )
-    how = cluster_status.Shown(as_json=as_json, check=check, watch=watch, found_by=given)
-    cluster_status.show_status(loaded, how)
+    how = cluster_status.Shown(as_json=as_json, check=check, watch=watch)
+    cluster_status.show_status(address, how)
 
 
 @app.command(
@@ -156,16 +154,14 @@ def drain(
     settings: Set = None,
 ) -> None:
     """Send all that a broker holds to others, so that it can be stopped for good."""
-    from respool.cli import cluster_brokers, cluster_store
+    from respool.cli import cluster_brokers
+    from respool.cli.cluster_address import address_by
     from respool.model.ids import BrokerId
 
-    loaded = cluster_store.load(
+    address = address_by(
         etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
     )
-    given = cluster_store.flags_as_given(
-        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
-    )
-    cluster_brokers.drain(loaded, BrokerId(broker), wait=wait, as_json=as_json, found_by=given)
+    cluster_brokers.drain(address, BrokerId(broker), wait=wait, as_json=as_json)
 
 
 @app.command(
@@ -193,18 +189,14 @@ def remove(
     settings: Set = None,
 ) -> None:
     """Take a broker out of the cluster that is stopped and drained, or dead for good."""
-    from respool.cli import cluster_brokers, cluster_store
+    from respool.cli import cluster_brokers
+    from respool.cli.cluster_address import address_by
     from respool.model.ids import BrokerId
 
-    loaded = cluster_store.load(
+    address = address_by(
         etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
     )
-    given = cluster_store.flags_as_given(
-        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
-    )
-    cluster_brokers.remove(
-        loaded, BrokerId(broker), force=force, yes=yes, as_json=as_json, found_by=given
-    )
+    cluster_brokers.remove(address, BrokerId(broker), force=force, yes=yes, as_json=as_json)
 
 
 @app.command(
@@ -230,17 +222,15 @@ def add(
     settings: Set = None,
 ) -> None:
     """Let a drained or removed broker in again; or say how a new one is started, and give it its part."""
-    from respool.cli import cluster_brokers, cluster_store
+    from respool.cli import cluster_brokers
+    from respool.cli.cluster_address import address_by
     from respool.model.ids import BrokerId
 
-    loaded = cluster_store.load(
+    address = address_by(
         etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
     )
-    given = cluster_store.flags_as_given(
-        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
-    )
-    how = cluster_brokers.Added(balance=balance, yes=yes, as_json=as_json, found_by=given)
-    cluster_brokers.add(loaded, BrokerId(broker), how)
+    how = cluster_brokers.Added(balance=balance, yes=yes, as_json=as_json)
+    cluster_brokers.add(address, BrokerId(broker), how)
 
 
 @app.command(
@@ -265,9 +255,10 @@ def balance(
     settings: Set = None,
 ) -> None:
     """Even out replicas and leaders over brokers and racks, with few moves."""
-    from respool.cli import cluster_balance, cluster_store
+    from respool.cli import cluster_balance
+    from respool.cli.cluster_address import address_by
 
-    loaded = cluster_store.load(
+    address = address_by(
         etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
     )
-    cluster_balance.balance(loaded, dry_run=dry_run, yes=yes, wait=wait, as_json=as_json)
+    cluster_balance.balance(address, dry_run=dry_run, yes=yes, wait=wait, as_json=as_json)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from respool.cli import cluster_store, output
 from respool.cli.asking import confirm
+from respool.cli.cluster_address import ClusterAddress
 from respool.cli.cluster_status import spelled
 from respool.cli.cluster_store import ClusterStore
 from respool.cli.cluster_wait import wait_until_none_left
@@ -17,7 +18,6 @@ from respool.cluster.reassignment import is_moving
 from respool.cluster.reassignment_requests import reassign
 from respool.cluster.view import ClusterView
 from respool.model.ids import BrokerId, TopicPartition
-from respool.model.settings import Settings
 
 LISTED_MAX = 50
 
@@ -47,7 +47,7 @@ Returns = Mapping[TopicPartition, Return]
 
 
 def balance(
-    settings: Settings, *, dry_run: bool = False, yes: bool, wait: bool = True, as_json: bool
+    address: ClusterAddress, *, dry_run: bool = False, yes: bool, wait: bool = True, as_json: bool
 ) -> None:
     async def look(cluster: ClusterStore) -> tuple[Moves, Returns]:
         sight = await cluster.look()
@@ -56,7 +56,7 @@ def balance(
         returns = plan_returns(sight.view)
         return moves, {of: one for of, one in returns.items() if of not in moves}
 
-    moves, returns = cluster_store.run(settings, look)
+    moves, returns = cluster_store.run(address, look)
     _show(moves, returns, dry_run=dry_run, as_json=as_json)
     if dry_run or not (moves or returns):
         return
@@ -64,19 +64,23 @@ def balance(
         # Between two connections, for Ctrl-C does not reach a question within a loop of events.
         moved = output.counted(len(moves) + len(returns), "partition")
         confirm(f"Change {moved}?", why=f"this changes {moved}")
+    seen_by = address.command("status")
     try:
-        cluster_store.run(settings, lambda cluster: _carry_out(cluster, moves, wait=wait))
+        cluster_store.run(
+            address, lambda cluster: _carry_out(cluster, moves, wait=wait, seen_by=seen_by)
+        )
     except KeyboardInterrupt:
-        output.note("what has begun goes on; look with: respool cluster status")
+        output.note(f"what has begun goes on; look with: {seen_by}")
         raise
 
 
-async def _carry_out(cluster: ClusterStore, moves: Moves, *, wait: bool) -> None:
+async def _carry_out(cluster: ClusterStore, moves: Moves, *, wait: bool, seen_by: str) -> None:
+    """`seen_by` is the command that shows how it goes on."""
     await cluster.change(lambda view: begin(view, moves))
     if not wait:
         await _bring_leaders_back(cluster)
         if any(move.copies for move in moves.values()):
-            output.note("they are on the way; look with: respool cluster status")
+            output.note(f"they are on the way; look with: {seen_by}")
         return
     await wait_until_none_left(
         cluster,

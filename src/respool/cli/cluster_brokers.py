@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from respool.cli import cluster_store, output
 from respool.cli.asking import confirm
+from respool.cli.cluster_address import ClusterAddress
 from respool.cli.cluster_balance import balance as balance_cluster
-from respool.cli.cluster_store import ClusterStore, command
+from respool.cli.cluster_store import ClusterStore
 from respool.cli.cluster_wait import POLL_S, wait_until_none_left
 from respool.cli.errors import CliError
 from respool.cluster import broker_requests
@@ -18,7 +19,6 @@ from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
 from respool.model.errors import InvalidReplicationFactor
 from respool.model.ids import BrokerId, TopicPartition
-from respool.model.settings import Settings
 
 LISTED_MAX = 10
 
@@ -26,16 +26,8 @@ LISTED_MAX = 10
 # -- drain -----------------------------------------------------------------------------------------------------------
 
 
-def drain(
-    settings: Settings,
-    broker: BrokerId,
-    *,
-    wait: bool,
-    as_json: bool,
-    found_by: Sequence[str] = (),
-) -> None:
-    """`found_by` are the flags by which the cluster was found: what is told to be typed has them, too."""
-    look = command("status", found_by=found_by)
+def drain(address: ClusterAddress, broker: BrokerId, *, wait: bool, as_json: bool) -> None:
+    look = address.command("status")
 
     async def work(cluster: ClusterStore) -> int:
         view = await cluster.change(partial(_drain, broker=broker))
@@ -52,11 +44,11 @@ def drain(
         return 0
 
     try:
-        left = cluster_store.run(settings, work, found_by=found_by)
+        left = cluster_store.run(address, work)
     except KeyboardInterrupt:
         output.note(
             f"broker {broker} goes on being drained; look with: {look}; "
-            f"undo it with: {command('add', str(broker), found_by=found_by)}"
+            f"undo it with: {address.command('add', broker)}"
         )
         raise
     if as_json:
@@ -66,7 +58,7 @@ def drain(
             f"broker {broker} is being drained: {output.counted(left, 'replica')} to go elsewhere; look with: {look}"
         )
     else:
-        then = command("remove", str(broker), found_by=found_by)
+        then = address.command("remove", broker)
         output.note(f"broker {broker} holds nothing any more: stop it, then: {then}")
 
 
@@ -81,26 +73,20 @@ def _drain(view: ClusterView, *, broker: BrokerId) -> list[GuardedWrite]:
 
 
 def remove(
-    settings: Settings,
-    broker: BrokerId,
-    *,
-    force: bool,
-    yes: bool,
-    as_json: bool,
-    found_by: Sequence[str] = (),
+    address: ClusterAddress, broker: BrokerId, *, force: bool, yes: bool, as_json: bool
 ) -> None:
     async def look(cluster: ClusterStore) -> ClusterView:
         return (await cluster.look()).view
 
     if force and not yes:
         # Looked at before, for nobody should be asked while a connection waits.
-        _confirm_loss(cluster_store.run(settings, look, found_by=found_by), broker)
+        _confirm_loss(cluster_store.run(address, look), broker)
 
     async def work(cluster: ClusterStore) -> ClusterView:
-        decide = partial(_remove, broker=broker, force=force, found_by=found_by)
+        decide = partial(_remove, broker=broker, force=force, address=address)
         return await cluster.change(decide)
 
-    view = cluster_store.run(settings, work, found_by=found_by)
+    view = cluster_store.run(address, work)
     held, lost = holdings(view, broker).replicas, _only_there(view, broker)
     if as_json:
         named = [{"topic": of.topic, "partition": of.partition} for of in lost]
@@ -112,7 +98,7 @@ def remove(
     output.note(
         f"broker {broker} is out of the cluster"
         + (f"; made anew elsewhere: {some}its {output.counted(held, 'replica')}" if held else "")
-        + f"; let it in again with: {command('add', str(broker), found_by=found_by)}"
+        + f"; let it in again with: {address.command('add', broker)}"
     )
     if lost:
         _name(lost)
@@ -122,31 +108,31 @@ def remove(
 
 
 def _remove(
-    view: ClusterView, *, broker: BrokerId, force: bool, found_by: Sequence[str]
+    view: ClusterView, *, broker: BrokerId, force: bool, address: ClusterAddress
 ) -> list[GuardedWrite]:
     if view.is_live(broker):
-        raise CliError(f"broker {broker} is up", hint=_before_removal(view, broker, found_by))
+        raise CliError(f"broker {broker} is up", hint=_before_removal(view, broker, address))
     held = holdings(view, broker).replicas
     entry = view.registry.get(broker)
     if held and not force and entry is not None and not entry.is_removed:
         raise CliError(
             f"broker {broker} holds {output.counted(held, 'replica')}",
-            hint=f"send them elsewhere with: {command('drain', str(broker), found_by=found_by)}; "
+            hint=f"send them elsewhere with: {address.command('drain', broker)}; "
             "if it will never come back, add --force: they are made anew from the other replicas",
         )
     return broker_requests.remove(view, broker, is_forced=force)
 
 
-def _before_removal(view: ClusterView, broker: BrokerId, found_by: Sequence[str]) -> str:
+def _before_removal(view: ClusterView, broker: BrokerId, address: ClusterAddress) -> str:
     """What is still to be done with a broker that is up."""
     entry = view.registry.get(broker)
     if entry is None or not (entry.is_drained or entry.is_removed):
-        drain = command("drain", str(broker), found_by=found_by)
+        drain = address.command("drain", broker)
         return f"drain it with: {drain}; then stop it; then remove it"
     held = holdings(view, broker).replicas
     if held:
         left = output.counted(held, "replica")
-        look = command("status", found_by=found_by)
+        look = address.command("status")
         return f"it is being drained, {left} to go: {look}; then stop it; then remove it"
     return "it is drained: stop it, then remove it"
 
@@ -186,18 +172,16 @@ class Added(NamedTuple):
     balance: bool
     yes: bool
     as_json: bool
-    # The flags by which the cluster was found.
-    found_by: Sequence[str]
 
 
-def add(settings: Settings, broker: BrokerId, how: Added) -> None:
+def add(address: ClusterAddress, broker: BrokerId, how: Added) -> None:
     async def work(cluster: ClusterStore) -> None:
         view = (await cluster.look()).view
         entry = view.registry.get(broker)
         is_admitted = entry is not None and (entry.is_removed or entry.is_drained)
         if is_admitted:
             await cluster.change(lambda view: broker_requests.admit(view, broker))
-        _tell(view, broker, settings, how, is_admitted=is_admitted)
+        _tell(view, broker, address, how, is_admitted=is_admitted)
         if how.as_json and not how.balance:
             is_known = entry is not None
             output.print_json(
@@ -211,13 +195,13 @@ def add(settings: Settings, broker: BrokerId, how: Added) -> None:
         if how.balance:
             await _wait_until_up(cluster, broker)
 
-    cluster_store.run(settings, work, found_by=how.found_by)
+    cluster_store.run(address, work)
     if how.balance:
-        balance_cluster(settings, yes=how.yes, as_json=how.as_json)
+        balance_cluster(address, yes=how.yes, as_json=how.as_json)
 
 
 def _tell(
-    view: ClusterView, broker: BrokerId, settings: Settings, how: Added, *, is_admitted: bool
+    view: ClusterView, broker: BrokerId, address: ClusterAddress, how: Added, *, is_admitted: bool
 ) -> None:
     if is_admitted:
         output.note(f"broker {broker} may hold replicas again")
@@ -228,18 +212,18 @@ def _tell(
             f"broker {broker} {'is down' if broker in view.registry else 'is new'}; it joins when it is started:"
         )
     if not view.is_live(broker):
-        joined_by = _joined_by(settings, how.found_by)
+        joined_by = _joined_by(address)
         output.note(
             f"  respool serve --broker-id {broker} {joined_by} --data DIR --listen HOST:PORT"
         )
     if not how.balance:
-        balance = command("balance", found_by=how.found_by)
+        balance = address.command("balance")
         output.note(f"then give it its part of the partitions with: {balance}")
 
 
-def _joined_by(settings: Settings, found_by: Sequence[str]) -> str:
+def _joined_by(address: ClusterAddress) -> str:
     """The flags that lead a new broker to the cluster this command was asked of."""
-    flags = list(found_by)
+    settings, flags = address.settings, list(address.flags)
     if "--config" not in flags:
         # Where it is may stand in this shell's environment, and the broker is started elsewhere.
         for name, value in {"--cluster": settings.cluster, "--etcd": settings.etcd}.items():

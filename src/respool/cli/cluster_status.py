@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import typer
 
 from respool.cli import cluster_store, output
+from respool.cli.cluster_address import ClusterAddress
 from respool.cli.cluster_store import ClusterStore, Sight
 from respool.cli.errors import ExitCode
 from respool.cluster.broker_requests import holdings
@@ -17,7 +18,6 @@ from respool.cluster.status import BrokerStatus, leader_now, status
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, TopicPartition
 from respool.model.internal_topics import is_internal
-from respool.model.settings import Settings
 
 LISTED_MAX = 20
 WATCH_EVERY_S = 1.0
@@ -30,11 +30,9 @@ class Shown(NamedTuple):
     as_json: bool
     check: bool
     watch: bool
-    # The flags by which the cluster was found.
-    found_by: Sequence[str] = ()
 
 
-def show_status(settings: Settings, how: Shown) -> None:
+def show_status(address: ClusterAddress, how: Shown) -> None:
     async def work(cluster: ClusterStore) -> Document:
         sight = await cluster.look()
         sight.check_is_there()
@@ -43,7 +41,7 @@ def show_status(settings: Settings, how: Shown) -> None:
         return describe(sight)
 
     try:
-        document = cluster_store.run(settings, work, found_by=how.found_by)
+        document = cluster_store.run(address, work)
     except KeyboardInterrupt:
         if how.watch:
             return

@@ -7,21 +7,17 @@ them. Where somebody was faster, it looks and decides again.
 import asyncio
 import logging
 import os
-import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
-from respool.cli import options
+from respool.cli.cluster_address import ClusterAddress
 from respool.cli.errors import CliError, ExitCode, NotFound, UsageError
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView, TopicRules, read_view
 from respool.model.errors import BrokerIdNotRegistered, RequestError, SettingsError
 from respool.model.ids import BrokerId
-from respool.model.settings import Settings
-from respool.node.config import load_settings
 from respool.node.etcd import connect_to_etcd
 from respool.ports.metadata_store import GuardFailed, MetadataStore, StoreUnavailable
 
@@ -61,12 +57,10 @@ class Sight:
 
 
 class ClusterStore:
-    def __init__(
-        self, store: MetadataStore, settings: Settings, *, found_by: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, store: MetadataStore, address: ClusterAddress) -> None:
         self._store = store
-        self._settings = settings
-        self._found_by = found_by
+        self._address = address
+        self._settings = address.settings
 
     async def look(self) -> Sight:
         """Read everything.
@@ -130,16 +124,11 @@ class ClusterStore:
         known = ", ".join(str(one) for one in sorted(view.registry))
         if not known:
             return "there are none yet"
-        return f"there are {known}: {command('status', found_by=self._found_by)}"
+        return f"there are {known}: {self._address.command('status')}"
 
 
-def run(
-    settings: Settings,
-    work: Callable[[ClusterStore], Awaitable[T]],
-    *,
-    found_by: Sequence[str] = (),
-) -> T:
-    """Do the work with the store these settings lead to; `found_by` are the flags that led to them, for hints.
+def run(address: ClusterAddress, work: Callable[[ClusterStore], Awaitable[T]]) -> T:
+    """Do the work with the cluster's store.
 
     Raises:
         EtcdUnreachable: etcd does not answer.
@@ -148,14 +137,12 @@ def run(
     """
     # What is noteworthy about etcd stands in the brokers' logs; here it would stand between the lines of a table.
     logging.basicConfig(level=logging.ERROR)
-    return asyncio.run(_run(settings, work, found_by))
+    return asyncio.run(_run(address, work))
 
 
-async def _run(
-    settings: Settings, work: Callable[[ClusterStore], Awaitable[T]], found_by: Sequence[str]
-) -> T:
+async def _run(address: ClusterAddress, work: Callable[[ClusterStore], Awaitable[T]]) -> T:
     try:
-        store = await connect_to_etcd(settings)
+        store = await connect_to_etcd(address.settings)
     except SettingsError as error:
         raise UsageError(str(error)) from error
     except StoreUnavailable as error:
@@ -164,75 +151,9 @@ async def _run(
         if isinstance(error, EtcdRefused):
             # It has answered, and its words say what to do.
             raise CliError(str(error)) from error
-        said = where_it_was_said(settings.etcd, found_by, os.environ)
+        said = address.where_etcd_was_said(os.environ)
         raise EtcdUnreachable(str(error), hint=f"is this where it is? {said}") from error
     try:
-        return await work(ClusterStore(store, settings, found_by=found_by))
+        return await work(ClusterStore(store, address))
     finally:
         await store.close()
-
-
-def load(
-    *,
-    etcd: str | None,
-    cluster: str | None,
-    config: Path | None,
-    insecure: bool,
-    pairs: list[str] | None,
-) -> Settings:
-    """The settings by which a command finds the cluster: flags, the environment, and a broker's own file."""
-    flags: dict[str, object] = dict(options.parse_assignments(pairs))
-    given = {"etcd": etcd, "cluster": cluster, "insecure": insecure or None}
-    for name, value in given.items():
-        if value is not None:
-            if name in flags:
-                raise UsageError(f"{name} is given by a flag and by --set")
-            flags[name] = value
-    if config is not None and not config.is_file():
-        raise NotFound(f"there is no settings file {str(config)!r}")
-    try:
-        settings = load_settings(file=config, environ=os.environ, flags=flags)
-    except SettingsError as error:
-        raise UsageError(str(error)) from error
-    if not settings.etcd:
-        raise UsageError(
-            "which cluster? Its brokers meet in etcd, and where that is was not said",
-            hint="give --etcd HOST:PORT, or --config with a broker's settings file, or set RESPOOL_ETCD",
-        )
-    return settings
-
-
-def flags_as_given(
-    *,
-    etcd: str | None,
-    cluster: str | None,
-    config: Path | None,
-    insecure: bool,
-    pairs: list[str] | None,
-) -> list[str]:
-    """The same again, for a command that somebody is told to type."""
-    flags: list[str] = []
-    for name, value in {"--config": config, "--etcd": etcd, "--cluster": cluster}.items():
-        if value is not None:
-            flags += [name, str(value)]
-    if insecure:
-        flags.append("--insecure")
-    for pair in pairs or ():
-        flags += ["--set", pair]
-    return flags
-
-
-def command(*words: str, found_by: Sequence[str]) -> str:
-    """A command on the same cluster, for somebody to type."""
-    return shlex.join(["respool", "cluster", *words, *found_by])
-
-
-def where_it_was_said(etcd: str, found_by: Sequence[str], environ: Mapping[str, str]) -> str:
-    """The flag, variable or file that says where etcd is, as it is said there; the first of them counts."""
-    if "--etcd" in found_by or any(one.startswith("etcd=") for one in found_by):
-        return f"--etcd {etcd}"
-    if "RESPOOL_ETCD" in environ:
-        return f"RESPOOL_ETCD={etcd}"
-    if "--config" in found_by:
-        return f'etcd = "{etcd}" in {found_by[found_by.index("--config") + 1]}'
-    return f'etcd = "{etcd}"'
