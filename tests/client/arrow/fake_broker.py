@@ -298,17 +298,11 @@ class FakeBroker:
         host, port = self._server.getsockname()
         return {
             "throttle_time": 0,
-            "coordinators": [
-                {
-                    "key": key,
-                    "node_id": BROKER,
-                    "host": host,
-                    "port": port,
-                    "error_code": code,
-                    "error_message": None,
-                }
-                for key in request.body.coordinator_keys
-            ],
+            "node_id": BROKER,
+            "host": host,
+            "port": port,
+            "error_code": code,
+            "error_message": None,
         }
 
     def _end_txn(self, request: Request, code: int) -> dict[str, Any]:

@@ -39,8 +39,8 @@ FIRST_CONTACT_MS = 10_000
 
 # Topic ids came with 10; Kafka 4.x speaks 0 to 13.
 METADATA_VERSION = 10
-# Many keys in one request; before it a request had one.
-FIND_COORDINATOR_VERSION = 4
+# The last with one key a request, which is all that is asked for; many came with Kafka 3.0.
+FIND_COORDINATOR_VERSION = 3
 
 _UNKNOWN_TOPIC = 3
 _LEADER_NOT_AVAILABLE = 5
@@ -317,9 +317,8 @@ class Cluster:
         Raises:
             BrokerRefused, BrokerUnreachable
         """
-        fields = {"key_type": int(is_transaction), "coordinator_keys": [key]}
-        reply = self.request_any(Api.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, fields)
-        (answer,) = reply.coordinators
+        fields = {"key_type": int(is_transaction), "key": key}
+        answer = self.request_any(Api.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, fields)
         if answer.error_code:
             raise refused(f"the coordinator of {key!r}", answer.error_code)
         broker = int(answer.node_id)
