@@ -80,6 +80,11 @@ class ScriptedBroker:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def all_brokers(self) -> "Sequence[ScriptedBroker]":
+        """In the order of their numbers, which begin with 1."""
+        return [self, *self.others]
+
+    @property
     def end(self) -> int:
         return max((read_header(one).next_offset for one in self.batches), default=self.log_start)
 
@@ -226,11 +231,11 @@ class ScriptedBroker:
                 "is_internal": False,
                 "partitions": partitions if one.name == self.topic else [],
             }
-            for one in request.body.topics
+            for one in request.body.topics or ()
         ]
         brokers = [
             {"node_id": number, "host": "127.0.0.1", "port": one.port, "rack": None}
-            for number, one in enumerate([self, *self.others], start=1)
+            for number, one in enumerate(self.all_brokers, start=1)
         ]
         fields = {
             "throttle_time": 0,

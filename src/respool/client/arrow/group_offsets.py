@@ -1,7 +1,7 @@
-"""Offsets of a consumer group, committed from outside: for those who keep their place elsewhere, and want it seen."""
+"""Offsets of a consumer group, read and committed from outside, by those who are no members of it."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from respool.client.arrow.cluster import Cluster
 from respool.client.arrow.coordinator import Coordinator
@@ -9,9 +9,45 @@ from respool.wire.api_table import Api
 
 # The last that names topics, not their ids, and needs nothing newer. Kafka 4.x speaks 2 to 10.
 OFFSET_COMMIT_VERSION = 8
+# The last with one group a request; Kafka speaks it from 2.5 on, and 4.x still does.
+OFFSET_FETCH_VERSION = 7
 NO_GENERATION = -1
 
 Place: TypeAlias = tuple[str, int]
+
+
+class GroupOffset(NamedTuple):
+    """What the group reads next, and what was noted beside it."""
+
+    offset: int
+    metadata: str
+
+
+def fetch_offsets(
+    cluster: Cluster, group: str, *, limit_ms: int | None = None
+) -> dict[Place, GroupOffset]:
+    """Every place where the group has committed. One that nobody has heard of has committed nothing.
+
+    Raises:
+        BrokerRefused, BrokerUnreachable: it could not be done within `limit_ms`, or the cluster's `retry_ms`.
+    """
+    reply = Coordinator(cluster, group, is_transaction=False).ask(
+        Api.OFFSET_FETCH,
+        OFFSET_FETCH_VERSION,
+        {"group_id": group, "topics": None, "require_stable": False},
+        doing=f"the offsets of group {group}",
+        code_of=lambda reply: reply.error_code or worst_code(reply),
+        limit_ms=limit_ms,
+    )
+    return {
+        (str(topic.name), int(one.partition_index)): GroupOffset(
+            int(one.committed_offset), one.metadata or ""
+        )
+        for topic in reply.topics
+        for one in topic.partitions
+        # Kafka has a negative one for what was never committed.
+        if one.committed_offset >= 0
+    }
 
 
 def commit_offsets(
