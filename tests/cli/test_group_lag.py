@@ -78,3 +78,8 @@ def test_partitions_without_an_offset_are_shown_too() -> None:
 
 def test_places_are_spelled_by_topic() -> None:
     assert spelled([("rides", 2), ("fares", 0), ("rides", 0)]) == "fares 0  rides 0,2"
+
+
+def test_the_zero_byte_that_confluent_kafka_puts_behind_a_note_is_not_shown() -> None:
+    committed = {("rides", 0): Committed(offset=40, metadata="by hand\0")}
+    assert lags_of(GROUP, committed, {})[0].metadata == "by hand"

@@ -54,7 +54,8 @@ def lags_of(
                 topic=topic,
                 partition=number,
                 committed=place.offset if place else None,
-                metadata=place.metadata if place else "",
+                # confluent-kafka commits a zero byte behind it, and does not show it either.
+                metadata=place.metadata.rstrip("\0") if place else "",
                 held=ranges.get((topic, number)),
                 owner=f"{owner.client_id}@{owner.host}" if owner else None,
             )

@@ -34,7 +34,6 @@ REQUEST_SECONDS = 10.0
 KafkaError = client.KafkaError
 KafkaException = client.KafkaException
 TopicPartition = client.TopicPartition
-ConsumerGroupTopicPartitions = client.ConsumerGroupTopicPartitions
 ConsumerGroupType = client.ConsumerGroupType
 TIMESTAMP_NOT_AVAILABLE = client.TIMESTAMP_NOT_AVAILABLE
 NOT_FOUND_CODES = frozenset(

@@ -1,8 +1,10 @@
-"""Consumer groups through the client library: who is in them, how far they have read, and setting that anew.
+"""Consumer groups: who is in them, how far they have read, and setting that anew.
 
-The half of `kafka.py` that is about groups; it speaks the small values below.
+The half of `kafka.py` that is about groups; it speaks the small values below. How far they have read is asked by our
+own client, and set by it: `own_client.py` says why.
 """
 
+import weakref
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -13,10 +15,10 @@ from respool.cli.errors import CliError, NotFound
 from respool.cli.kafka import (
     REQUEST_SECONDS,
     Cluster,
-    ConsumerGroupTopicPartitions,
     ConsumerGroupType,
-    TopicPartition,
 )
+from respool.cli.own_client import own_cluster, own_errors_translated
+from respool.client.arrow.group_offsets import commit_offsets, fetch_offsets
 
 Place = tuple[str, int]
 
@@ -62,10 +64,12 @@ class Committed:
 
 
 class Groups:
-    """All groups of a cluster."""
+    """All groups of a cluster. `close` wakes whoever waits for an answer; else it ends with the last use of this."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._own = own_cluster(cluster.broker)
+        self.close = weakref.finalize(self, self._own.close)
 
     def list(self) -> list[GroupInfo]:
         """
@@ -112,21 +116,16 @@ class Groups:
         return group
 
     def committed(self, name: str) -> dict[Place, Committed]:
-        """All places the group has committed."""
-        asked = [ConsumerGroupTopicPartitions(name)]
-        found = self._ask_one(
-            lambda admin: admin.list_consumer_group_offsets(asked, request_timeout=REQUEST_SECONDS)
-        )
-        for each in found.topic_partitions:
-            if each.error is not None:
-                raise CliError(f"the offset of {each.topic}/{each.partition}: {each.error.str()}")
+        """All places the group has committed, also while its coordinator moves.
+
+        Raises:
+            CliError: nobody says it.
+        """
+        with own_errors_translated():
+            found = fetch_offsets(self._own, name)
         return {
-            (each.topic, each.partition): Committed(
-                offset=each.offset, metadata=each.metadata or ""
-            )
-            for each in found.topic_partitions
-            # The library has a negative one for what was never committed.
-            if each.offset >= 0
+            place: Committed(offset=one.offset, metadata=one.metadata)
+            for place, one in found.items()
         }
 
     def commit(self, name: str, places: Mapping[Place, Committed]) -> None:
@@ -135,19 +134,13 @@ class Groups:
         Raises:
             CliError: it has members, or a partition is not there.
         """
-        wanted = [
-            TopicPartition(topic, number, each.offset, metadata=each.metadata)
-            for (topic, number), each in places.items()
-        ]
-        asked = [ConsumerGroupTopicPartitions(name, wanted)]
-        found = self._ask_one(
-            lambda admin: admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_SECONDS)
-        )
-        for each in found.topic_partitions:
-            if each.error is not None:
-                raise CliError(
-                    f"the offset of {each.topic}/{each.partition} was not set: {each.error.str()}"
-                )
+        with own_errors_translated():
+            commit_offsets(
+                self._own,
+                name,
+                {place: each.offset for place, each in places.items()},
+                metadata={place: each.metadata for place, each in places.items()},
+            )
 
     def delete(self, name: str) -> None:
         self._ask_one(

@@ -62,8 +62,9 @@ def test_offsets_are_committed_where_the_coordinator_has_moved_to(
     one.coordinators.appendleft(ONE)
     one.codes.append(NOT_COORDINATOR)
     with Cluster(one.address) as cluster:
-        commit_offsets(cluster, "pricing", {("rides", 0): 9})
-    assert two.offsets["pricing"] == {("rides", 0): (9, "")}
+        places = {("rides", 0): 9, ("rides", 1): 3}
+        commit_offsets(cluster, "pricing", places, metadata={("rides", 0): "note"})
+    assert two.offsets["pricing"] == {("rides", 0): (9, "note"), ("rides", 1): (3, "")}
 
 
 def test_what_was_never_committed_is_not_there(brokers: tuple[GroupBroker, GroupBroker]) -> None:

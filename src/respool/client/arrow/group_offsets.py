@@ -51,9 +51,16 @@ def fetch_offsets(
 
 
 def commit_offsets(
-    cluster: Cluster, group: str, offsets: Mapping[Place, int], *, limit_ms: int | None = None
+    cluster: Cluster,
+    group: str,
+    offsets: Mapping[Place, int],
+    *,
+    metadata: Mapping[Place, str] | None = None,
+    limit_ms: int | None = None,
 ) -> None:
     """Say for a group which offset comes next in each partition. A group with members of its own refuses it.
+
+    `metadata` is what is to be noted beside an offset.
 
     Raises:
         BrokerRefused, BrokerUnreachable: it could not be done within `limit_ms`, or the cluster's `retry_ms`.
@@ -68,7 +75,7 @@ def commit_offsets(
             "generation_id_or_member_epoch": NO_GENERATION,
             "member_id": "",
             "group_instance_id": None,
-            "topics": offset_fields(offsets),
+            "topics": offset_fields(offsets, metadata or {}),
         },
         doing=f"committing offsets of group {group}",
         code_of=worst_code,
@@ -76,7 +83,9 @@ def commit_offsets(
     )
 
 
-def offset_fields(offsets: Mapping[Place, int]) -> list[dict[str, Any]]:
+def offset_fields(
+    offsets: Mapping[Place, int], metadata: Mapping[Place, str]
+) -> list[dict[str, Any]]:
     by_topic: dict[str, list[dict[str, Any]]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         by_topic.setdefault(topic, []).append(
@@ -84,7 +93,7 @@ def offset_fields(offsets: Mapping[Place, int]) -> list[dict[str, Any]]:
                 "partition_index": partition,
                 "committed_offset": offset,
                 "committed_leader_epoch": -1,
-                "committed_metadata": "",
+                "committed_metadata": metadata.get((topic, partition), ""),
             }
         )
     return [{"name": topic, "partitions": ones} for topic, ones in by_topic.items()]

@@ -175,7 +175,7 @@ class Transactions:
                     "generation_id": generation_id,
                     "member_id": member_id,
                     "group_instance_id": group_instance_id,
-                    "topics": offset_fields(offsets),
+                    "topics": offset_fields(offsets, {}),
                 },
                 doing=f"committing offsets of group {group} within {self._id}",
                 code_of=worst_code,

@@ -1,0 +1,50 @@
+"""Groups of brokers that go away, and of coordinators that move."""
+
+import subprocess
+import sys
+
+from respool.cli.kafka import Cluster
+from respool.cli.kafka_groups import Committed, Groups
+from support.group_broker import NOT_COORDINATOR, GroupBroker
+
+# In a process of its own: what goes wrong here may end it without a word of Python's.
+READ = """
+import sys
+from respool.cli.kafka import Cluster
+from respool.cli.kafka_groups import Groups
+for (topic, number), held in Groups(Cluster.connect(sys.argv[1])).committed("billing").items():
+    print(topic, number, held.offset, held.metadata)
+"""
+
+
+def test_reading_offsets_survives_that_their_coordinator_moves() -> None:
+    with GroupBroker() as one, GroupBroker() as two:
+        one.cluster = two.cluster = [one, two]
+        # 1. All name the first broker, and it says NOT_COORDINATOR once.  2. It has the offsets after all.
+        one.offsets["billing"] = {("rides", 0): (5, "note")}
+        one.codes.append(NOT_COORDINATOR)
+        done = subprocess.run(
+            [sys.executable, "-c", READ, one.address],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
+    assert done.stdout == "rides 0 5 note\n"
+    assert not one.codes
+
+
+def test_what_is_noted_beside_an_offset_is_set_and_read_as_it_is() -> None:
+    places = {
+        ("rides", 0): Committed(offset=5, metadata="note"),
+        # As confluent-kafka commits it.
+        ("rides", 1): Committed(offset=6, metadata="note\0"),
+        ("rides", 2): Committed(offset=7),
+    }
+    with GroupBroker() as broker:
+        groups = Groups(Cluster.connect(broker.address))
+        groups.commit("billing", places)
+        held = broker.offsets["billing"]
+        assert list(held.values()) == [(5, "note"), (6, "note\0"), (7, "")]
+        assert groups.committed("billing") == places
