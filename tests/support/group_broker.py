@@ -13,6 +13,8 @@ from support.scripted_broker import HANG_UP, ScriptedBroker
 
 LOADING, NOT_COORDINATOR, GROUP_UNAUTHORIZED = 14, 16, 30
 NO_ERROR = 0
+# The version of ListGroups that tells the protocol of each.
+WITH_TYPES = 5
 
 Place = tuple[str, int]
 
@@ -31,6 +33,8 @@ class GroupBroker(ScriptedBroker):
         }
         # Group -> place -> offset and metadata.
         self.offsets: dict[str, dict[Place, tuple[int, str]]] = {}
+        # Of all its groups; empty where all has been committed from outside.
+        self.protocol_type = ""
         # What the next requests about offsets or lists of groups are answered with: codes, or None to hang up.
         self.codes: deque[int | None] = deque()
         # Whom it names as a coordinator, one after the other; the last one stays. By its number in the metadata.
@@ -121,7 +125,8 @@ class GroupBroker(ScriptedBroker):
 
     def _listed(self, request: Request, code: int) -> dict[str, Any]:
         groups = [
-            {"group_id": name, "protocol_type": "", "group_state": "Empty"}
+            {"group_id": name, "protocol_type": self.protocol_type, "group_state": "Empty"}
+            | ({"group_type": "Consumer"} if request.version >= WITH_TYPES else {})
             for name in self.offsets
             if not code
         ]

@@ -301,6 +301,26 @@ class Cluster:
             self._topics[name] = seen
         return seen
 
+    def refresh_brokers(self) -> Mapping[int, tuple[str, int]]:
+        """Ask which brokers there are now, once: number -> address.
+
+        Raises:
+            BrokerUnreachable: none answers, or it knows of none yet.
+        """
+        fields = {
+            "topics": [],
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": False,
+            "include_topic_authorized_operations": False,
+        }
+        reply = self.request_any(Api.METADATA, METADATA_VERSION, fields)
+        brokers = {int(one.node_id): (str(one.host), int(one.port)) for one in reply.brokers}
+        if not brokers:
+            raise BrokerUnreachable("the metadata name no broker; the cluster may be starting")
+        with self._lock:
+            self._brokers = brokers
+        return brokers
+
     def by_leader(self, topic: str, partitions: Iterable[int]) -> dict[int, list[int]]:
         """Broker -> those of the partitions that it leads; those that nobody leads are left out."""
         seen = self.topic(topic)

@@ -1,0 +1,85 @@
+"""Which groups there are, by the word of brokers that come and go."""
+
+import pytest
+
+from respool.client.arrow.cluster import Cluster
+from respool.client.arrow.errors import BrokerUnreachable
+from respool.client.arrow.group_list import ListedGroup, list_groups
+from respool.wire.api_table import Api
+from support.group_broker import LOADING, WITH_TYPES, GroupBroker
+
+OFFSETS = {("rides", 0): (5, "")}
+
+
+def listed(name: str, type_: str = "classic") -> ListedGroup:
+    return ListedGroup(name=name, state="Empty", type=type_)
+
+
+def test_groups_of_all_brokers_are_listed_by_name() -> None:
+    with GroupBroker() as one, GroupBroker() as two:
+        one.cluster = two.cluster = [one, two]
+        one.offsets["pricing"] = two.offsets["billing"] = OFFSETS
+        with Cluster(one.address) as cluster:
+            found = list_groups(cluster)
+    assert found.groups == [listed("billing"), listed("pricing")]
+    assert found.unheard == {}
+
+
+def test_a_broker_that_does_not_answer_costs_only_its_own_groups() -> None:
+    with GroupBroker() as one:
+        with GroupBroker() as gone:
+            one.cluster = [gone, one]
+        one.offsets["pricing"] = OFFSETS
+        with Cluster(one.address) as cluster:
+            found = list_groups(cluster)
+    assert found.groups == [listed("pricing")]
+    assert list(found.unheard) == [1]
+    assert f"no connection to {gone.address}" in found.unheard[1]
+
+
+def test_a_broker_that_has_left_the_metadata_is_not_missed() -> None:
+    with GroupBroker() as one, Cluster(one.address) as cluster:
+        with GroupBroker() as two:
+            one.cluster = [one, two]
+            two.offsets["billing"] = OFFSETS
+            assert list_groups(cluster).groups == [listed("billing")]
+        # 1. The second broker has gone.  2. The first one has its groups, and says that it is alone.
+        one.offsets["billing"] = OFFSETS
+        one.cluster = [one]
+        found = list_groups(cluster)
+    assert found.groups == [listed("billing")]
+    assert found.unheard == {}
+
+
+def test_a_broker_that_still_loads_its_groups_is_unheard() -> None:
+    with GroupBroker() as one, GroupBroker() as two:
+        one.cluster = [one, two]
+        two.codes.append(LOADING)
+        with Cluster(one.address) as cluster:
+            assert list_groups(cluster).unheard == {
+                2: "its groups: coordinator load in progress (Kafka's error 14)"
+            }
+            assert list_groups(cluster).unheard == {}
+
+
+def test_the_protocol_is_told_where_brokers_know_it_and_groups_of_others_are_left_out() -> None:
+    with GroupBroker() as one:
+        one.versions[Api.LIST_GROUPS] = (0, WITH_TYPES)
+        one.protocol_type = "consumer"
+        one.offsets["billing"] = OFFSETS
+        with Cluster(one.address) as cluster:
+            assert list_groups(cluster).groups == [listed("billing", "consumer")]
+            one.protocol_type = "connect"
+            assert list_groups(cluster).groups == []
+
+
+def test_where_nobody_answers_or_is_there_yet_nothing_is_said_to_be_empty() -> None:
+    with GroupBroker() as one:
+        one.cluster = []
+        with (
+            Cluster(one.address) as cluster,
+            pytest.raises(BrokerUnreachable, match="name no broker"),
+        ):
+            list_groups(cluster)
+    with Cluster(one.address) as cluster, pytest.raises(BrokerUnreachable, match="no broker"):
+        list_groups(cluster)
