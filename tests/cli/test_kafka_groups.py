@@ -1,10 +1,16 @@
 """Groups of brokers that go away, and of coordinators that move."""
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 
+import pytest
+
+from cli.running import Run
+from respool.cli.errors import ExitCode
 from respool.cli.kafka import Cluster
-from respool.cli.kafka_groups import Committed, Groups
+from respool.cli.kafka_groups import Committed, Groups, NotAllHeard
 from support.group_broker import NOT_COORDINATOR, GroupBroker
 
 # In a process of its own: what goes wrong here may end it without a word of Python's.
@@ -48,3 +54,34 @@ def test_what_is_noted_beside_an_offset_is_set_and_read_as_it_is() -> None:
         held = broker.offsets["billing"]
         assert list(held.values()) == [(5, "note"), (6, "note\0"), (7, "")]
         assert groups.committed("billing") == places
+
+
+@pytest.fixture
+def half() -> Iterator[GroupBroker]:
+    """A broker with a group, and word of a second broker that is dead."""
+    with GroupBroker() as one:
+        with GroupBroker() as dead:
+            one.cluster = [one, dead]
+        one.offsets["billing"] = {("rides", 0): (5, "")}
+        yield one
+
+
+def test_groups_that_are_known_are_listed_though_one_broker_is_dead(
+    half: GroupBroker, run: Run
+) -> None:
+    ended = run("group", "list", "--broker", half.address)
+    assert ended.out == "billing\tEmpty\tclassic\n"
+    assert "broker 2 did not say which groups it has" in ended.err
+    assert "KafkaError" not in ended.err
+    assert ended.code == ExitCode.FAILED
+    ended = run("group", "list", "--json", "--broker", half.address)
+    assert [each["group"] for each in json.loads(ended.out)] == ["billing"]
+    assert ended.code == ExitCode.FAILED
+
+
+def test_a_group_that_a_dead_broker_may_have_is_not_said_to_be_missing(half: GroupBroker) -> None:
+    groups = Groups(Cluster.connect(half.address))
+    with pytest.raises(NotAllHeard, match="broker 2 did not say"):
+        groups.find("pricing")
+    half.cluster = [half]
+    assert groups.find("pricing") is None

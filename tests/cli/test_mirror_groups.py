@@ -1,10 +1,12 @@
-"""Which offsets of a group are set at the target."""
+"""Which offsets of a group are set at the target, also while brokers are away."""
 
 import re
 
+from respool.cli.kafka import Cluster
 from respool.cli.kafka_groups import Committed
-from respool.cli.mirror_groups import due_moves
+from respool.cli.mirror_groups import GroupCare, due_moves
 from respool.cli.mirror_topics import Wanted
+from support.group_broker import GroupBroker
 
 RIDES, FARES = ("rides", 0), ("fares", 0)
 
@@ -37,3 +39,43 @@ def test_topics_are_chosen_by_their_whole_names_and_never_the_brokers_own() -> N
     assert wanted.of(names) == ["fares", "rides", "rides-1"]
     everything = Wanted((re.compile(".*"),))
     assert everything.of(["__consumer_offsets", "__anything", "rides"]) == ["rides"]
+
+
+def care(source: GroupBroker, target: GroupBroker) -> GroupCare:
+    ends = Cluster.connect(source.address), Cluster.connect(target.address)
+    return GroupCare(*ends, (re.compile(".*"),))
+
+
+def test_groups_are_copied_while_a_broker_of_the_source_is_dead() -> None:
+    with GroupBroker() as source, GroupBroker() as target:
+        source.offsets["billing"] = {RIDES: (5, "m")}
+        groups = care(source, target)
+        assert groups.copy({RIDES: 9}).moved == {"billing": 1}
+        # 1. Another broker is there.  2. It dies, and metadata still name it.  3. They name it no more.
+        with GroupBroker() as dead:
+            source.cluster = [source, dead]
+            assert groups.copy({RIDES: 9}).troubles == ""
+        source.offsets["billing"] = {RIDES: (7, "m")}
+        done = groups.copy({RIDES: 9})
+        assert done.moved == {"billing": 1}
+        assert target.offsets["billing"] == {RIDES: (7, "m")}
+        assert done.troubles.startswith("the source's broker 2 did not say which groups it has")
+        assert f"no connection to {dead.address}" in done.troubles
+        assert groups.copy({RIDES: 9}).troubles == done.troubles, "told once, since it is the same"
+        source.cluster = [source]
+        assert groups.copy({RIDES: 9}).troubles == ""
+
+
+def test_a_group_that_the_target_does_not_list_is_not_set_back() -> None:
+    with GroupBroker() as source, GroupBroker() as target:
+        with GroupBroker() as dead:
+            target.cluster = [dead, target]
+        target.coordinators[0] = 2
+        source.offsets["billing"] = {RIDES: (5, "m")}
+        target.offsets["billing"] = {RIDES: (8, "m")}
+        # The second broker took over, and does not list the group yet.
+        target.protocol_type = "unknown"
+        done = care(source, target).copy({RIDES: 9})
+        assert done.moved == {}
+        assert done.troubles.startswith("the target's broker 1 did not say")
+        assert target.offsets["billing"] == {RIDES: (8, "m")}

@@ -44,21 +44,24 @@ def list_groups(
     from respool.cli.kafka import Cluster
     from respool.cli.kafka_groups import Groups
 
+    listing = Groups(Cluster.connect(broker)).list()
     groups = [
         info
-        for info in Groups(Cluster.connect(broker)).list()
+        for info in listing.groups
         if state is None or info.state.lower() == state.strip().lower()
     ]
     if as_json:
         output.print_json(
             [{"group": each.name, "state": each.state, "type": each.type} for each in groups]
         )
-        return
-    output.print_rows(
-        output.Columns("group", "state", "type"),
-        [(each.name, each.state, each.type) for each in groups],
-    )
-    if not groups:
+    else:
+        output.print_rows(
+            output.Columns("group", "state", "type"),
+            [(each.name, each.state, each.type) for each in groups],
+        )
+    # What is known was printed; that there may be more is an error all the same.
+    listing.check()
+    if not groups and not as_json:
         output.note("no groups" if state is None else f"no groups in state {state}")
 
 
@@ -74,8 +77,9 @@ def describe(
     from respool.cli.kafka_groups import Groups
 
     cluster = Cluster.connect(broker)
-    group = Groups(cluster).get(name)
-    lags = _lags(cluster, Groups(cluster), group)
+    groups = Groups(cluster)
+    group = groups.get(name)
+    lags = _lags(cluster, groups, group)
     if as_json:
         output.print_json(_as_document(group, lags))
     else:
@@ -101,13 +105,14 @@ def lag(
 ) -> None:
     """Show how many messages groups have still to read, per partition and in all."""
     from respool.cli.kafka import Cluster
-    from respool.cli.kafka_groups import Groups
+    from respool.cli.kafka_groups import GroupListing, Groups
 
     cluster = Cluster.connect(broker)
     groups = Groups(cluster)
     with noticing_ctrl_c() as ctrl_c:
         while True:
-            wanted = names or [info.name for info in groups.list()]
+            listing = GroupListing(groups=[], unheard=[]) if names else groups.list()
+            wanted = names or listing.names
             found = {
                 name: _lags(cluster, groups, groups.get(name)) for name in dict.fromkeys(wanted)
             }
@@ -116,7 +121,10 @@ def lag(
             _print_lag(found, as_json=as_json)
             sys.stdout.flush()
             if not watch:
+                listing.check()
                 return
+            for why in listing.unheard:
+                output.note(why)
             _wait(WATCH_SECONDS, ctrl_c)
             if ctrl_c.pressed:
                 raise typer.Exit(ExitCode.INTERRUPTED)

@@ -1,7 +1,7 @@
 """Consumer groups: who is in them, how far they have read, and setting that anew.
 
-The half of `kafka.py` that is about groups; it speaks the small values below. How far they have read is asked by our
-own client, and set by it: `own_client.py` says why.
+The half of `kafka.py` that is about groups; it speaks the small values below. Which there are and how far they have
+read is asked by our own client, and set by it: `own_client.py` says why.
 """
 
 import weakref
@@ -18,6 +18,7 @@ from respool.cli.kafka import (
     ConsumerGroupType,
 )
 from respool.cli.own_client import own_cluster, own_errors_translated
+from respool.client.arrow.group_list import list_groups
 from respool.client.arrow.group_offsets import commit_offsets, fetch_offsets
 
 Place = tuple[str, int]
@@ -63,6 +64,33 @@ class Committed:
     metadata: str = ""
 
 
+class NotAllHeard(CliError):
+    """A broker did not say which groups it has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    # By name.
+    groups: list[GroupInfo]
+    # Which brokers did not say theirs, and why, in words.
+    unheard: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        return [info.name for info in self.groups]
+
+    def check(self) -> None:
+        """
+        Raises:
+            NotAllHeard: some groups may be missing.
+        """
+        if self.unheard:
+            raise NotAllHeard(
+                f"not all groups are known: {'; '.join(self.unheard)}",
+                hint="run the same command again when all brokers answer",
+            )
+
+
 class Groups:
     """All groups of a cluster. `close` wakes whoever waits for an answer; else it ends with the last use of this."""
 
@@ -71,25 +99,32 @@ class Groups:
         self._own = own_cluster(cluster.broker)
         self.close = weakref.finalize(self, self._own.close)
 
-    def list(self) -> list[GroupInfo]:
+    def list(self) -> GroupListing:
         """
         Raises:
-            CliError: a broker could not say which groups it has.
+            BrokerUnreachable: no broker answers.
         """
-        found = self._ask_one(
-            lambda admin: {0: admin.list_consumer_groups(request_timeout=REQUEST_SECONDS)}
+        with own_errors_translated():
+            found = list_groups(self._own)
+        return GroupListing(
+            groups=[
+                GroupInfo(name=each.name, state=each.state, type=each.type) for each in found.groups
+            ],
+            unheard=[
+                f"broker {number} did not say which groups it has ({why})"
+                for number, why in found.unheard.items()
+            ],
         )
-        if found.errors:
-            raise CliError(f"not all groups could be listed: {found.errors[0]}")
-        infos = [
-            GroupInfo(name=each.group_id, state=_state(each), type=_type(each))
-            for each in found.valid
-        ]
-        return sorted(infos, key=lambda info: info.name)
 
     def find(self, name: str) -> Group | None:
-        """The group, with its members; None when there is none of that name."""
-        if all(info.name != name for info in self.list()):
+        """The group, with its members; None when there is none of that name.
+
+        Raises:
+            NotAllHeard: it may be one of a broker that does not answer.
+        """
+        listing = self.list()
+        if name not in listing.names:
+            listing.check()
             return None
         found = self._ask_one(
             lambda admin: admin.describe_consumer_groups([name], request_timeout=REQUEST_SECONDS)
@@ -107,10 +142,11 @@ class Groups:
         """
         Raises:
             NotFound: there is no such group; the hint names one that is spelled alike.
+            NotAllHeard: it may be one of a broker that does not answer.
         """
         group = self.find(name)
         if group is None:
-            alike = get_close_matches(name, [info.name for info in self.list()], n=1)
+            alike = get_close_matches(name, self.list().names, n=1)
             hint = f"did you mean {alike[0]}?" if alike else "see: respool group list"
             raise NotFound(f"there is no group {name!r} at {self._cluster.broker}", hint=hint)
         return group

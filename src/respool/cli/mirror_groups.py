@@ -26,10 +26,17 @@ class GroupCopies:
     # Groups at work at the target.
     busy: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
+    # Brokers of either side that did not say which groups they have; those of the source are not copied now.
+    unheard: list[str] = field(default_factory=list)
+
+    @property
+    def troubles(self) -> str:
+        """All that is to be tried again, in words; empty when all is well."""
+        return "; ".join([*self.unheard, *(f"{name}: {why}" for name, why in self.failed.items())])
 
 
 class GroupCare:
-    """Blocks: it stands on the client library's admin."""
+    """It blocks."""
 
     def __init__(
         self, source: Cluster, target: Cluster, wanted: tuple[re.Pattern[str], ...]
@@ -41,28 +48,35 @@ class GroupCare:
     def copy(self, ends: Mapping[Place, int]) -> GroupCopies:
         """`ends` are where the copies of partitions end."""
         done = GroupCopies()
-        states = {info.name: info.state for info in self._target.list()}
-        for info in self._source.list():
+        here, there = self._target.list(), self._source.list()
+        done.unheard += [f"the source's {why}" for why in there.unheard]
+        done.unheard += [f"the target's {why}" for why in here.unheard]
+        states = {info.name: info.state for info in here.groups}
+        for info in there.groups:
             if not any(one.fullmatch(info.name) for one in self._wanted):
                 continue
             if states.get(info.name, "Empty") not in UNUSED_STATES:
                 done.busy.add(info.name)
                 continue
             try:
-                moves = self._moves(info.name, ends, is_known=info.name in states)
-                if moves:
+                if moves := self._moves(info.name, ends):
                     self._target.commit(info.name, moves)
                     done.moved[info.name] = len(moves)
             except CliError as error:
                 done.failed[info.name] = error.message
         return done
 
-    def _moves(
-        self, group: str, ends: Mapping[Place, int], *, is_known: bool
-    ) -> dict[Place, Committed]:
+    def close(self) -> None:
+        """Wake the thread that copies, if it waits for a broker."""
+        self._source.close()
+        self._target.close()
+
+    def _moves(self, group: str, ends: Mapping[Place, int]) -> dict[Place, Committed]:
         read = self._source.committed(group)
-        held = self._target.committed(group) if is_known else {}
-        return due_moves(read, held, ends)
+        if not due_moves(read, {}, ends):
+            return {}
+        # Asked for whether it was listed or not: the broker that has it may just not have said so.
+        return due_moves(read, self._target.committed(group), ends)
 
 
 def due_moves(

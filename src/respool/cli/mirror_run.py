@@ -86,6 +86,8 @@ class MirrorRun:
                 await asyncio.gather(work, stop, return_exceptions=True)
                 self._report.tell(time.monotonic())
         finally:
+            if self._groups is not None:
+                self._groups.close()
             await self._source.close()
             await self._target.close()
         if was_interrupted:
@@ -255,7 +257,7 @@ class MirrorRun:
             except CliError as error:
                 self._trouble("groups", error.message)
             else:
-                self._trouble("groups", "; ".join(f"{k}: {v}" for k, v in done.failed.items()))
+                self._trouble("groups", done.troubles)
                 for name in sorted(done.busy - self._busy_groups):
                     self._report.note(
                         f"group {name} is at work at the target: its offsets are its own", style=""

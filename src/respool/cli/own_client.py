@@ -1,8 +1,9 @@
 """Our own client, for what librdkafka must not be asked: with the command line's patience, and its words for errors.
 
-librdkafka ends the whole process with a segmentation fault when it reads a group's offsets through its admin and the
-coordinator has moved (NOT_COORDINATOR to OffsetFetch; seen in 2.16.0). When it commits offsets, confluent-kafka puts a
-zero byte behind what is noted beside them, so that a copy would not be the same.
+- It ends the whole process with a segmentation fault when it reads a group's offsets through its admin, and the
+  coordinator has moved (NOT_COORDINATOR to OffsetFetch; seen in 2.16.0).
+- When it commits offsets, confluent-kafka puts a zero byte behind what is noted beside them: a copy is not the same.
+- It lists groups by metadata that may be minutes old, so that a broker that has gone is waited for in vain until then.
 """
 
 from collections.abc import Iterator
