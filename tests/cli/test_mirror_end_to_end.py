@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from cli.mirror_world import WAIT_SECONDS, MirrorWorld, headers_of, look, produce, read, two_brokers
 from cli.running import Run
+from respool.cli.errors import CliError
+from respool.cli.kafka_groups import Committed, Groups, Place
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.clients
@@ -290,6 +292,28 @@ def test_groups_go_on_at_the_target_where_they_were(world: MirrorWorld) -> None:
     commit(world.source.address, "billing", 2)
     world.mirror("--groups", "bill.*")
     assert committed(world.target.address, "billing") == 9
+
+
+def test_once_tries_again_what_could_not_be_copied_of_a_group(
+    world: MirrorWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.at_source("topic", "create", "rides", *KEEP)
+    produce(world.source.address, "rides", [str(number) for number in range(10)])
+    commit(world.source.address, "billing", 7)
+    committed_of = Groups.committed
+    # So many after all messages are there, so that the mirror has nothing else left to do.
+    refusals = [1] * 10
+
+    def refusing_first(groups: Groups, name: str) -> dict[Place, Committed]:
+        if not world.is_same("rides") or (refusals and refusals.pop()):
+            raise CliError("its coordinator moves")
+        return committed_of(groups, name)
+
+    monkeypatch.setattr(Groups, "committed", refusing_first)
+    said = world.mirror("--groups", "bill.*").err
+    assert committed(world.target.address, "billing") == 7
+    assert "groups: billing: its coordinator moves; trying again" in said
+    assert "groups: all well again" in said
 
 
 def test_a_source_that_was_made_anew_stops_the_topic_and_only_that(world: MirrorWorld) -> None:

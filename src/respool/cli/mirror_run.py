@@ -122,6 +122,7 @@ class MirrorRun:
                 moved_at, copied = time.monotonic(), self._copy.bytes_copied
             if self._plan.once and time.monotonic() - moved_at > AWAY_SECONDS_MAX:
                 whys = {one.why for one in self._copy.partitions.values() if one.why}
+                whys |= {why for why in self._troubles.values() if why}
                 raise BrokerUnreachable(
                     f"nothing was copied for {AWAY_SECONDS_MAX:.0f} seconds: {'; '.join(sorted(whys))}",
                     hint="run it again to go on where it stopped",
@@ -264,7 +265,7 @@ class MirrorRun:
                     )
                 self._busy_groups |= done.busy
                 # What was copied after the last look counts, too.
-                self._groups_copied = was_done
+                self._groups_copied = was_done and not done.troubles
             await asyncio.sleep(NAP_SECONDS if self._plan.once else GROUPS_SECONDS)
 
     async def _keep_telling(self) -> None:
