@@ -101,7 +101,6 @@ class MirrorReport:
     def _line(self) -> str:
         copy = self._copy
         rows = self.rows()
-        states = {state: sum(row.state == state for row in rows) for state in State}
         lag = f"{sum(row.lag for row in rows):,} behind"
         if any(one.state is State.SEEKING for one in copy.partitions.values()):
             # How far these are is not known yet.
@@ -111,11 +110,13 @@ class MirrorReport:
             f"{output.counted(copy.offsets_copied, 'offset')} copied, "
             f"{output.human_bytes(round(self._rate))}/s, {lag}"
         )
-        if states[State.SEEKING]:
-            why = next((row.why for row in rows if row.state == State.SEEKING and row.why), "")
-            text += f"; {states[State.SEEKING]} waiting" + (f" ({why})" if why else "")
-        if states[State.STOPPED]:
-            text += f"; {states[State.STOPPED]} stopped"
+        seeking = [row for row in rows if row.state == State.SEEKING]
+        if begun := [row for row in seeking if not row.why]:
+            text += f"; looking up where the copy of {output.counted(len(begun), 'topic')} ends, to go on there"
+        if failed := [row for row in seeking if row.why]:
+            text += f"; {output.counted(len(failed), 'topic')} to be tried again ({failed[0].why})"
+        if stopped := [row for row in rows if row.state == State.STOPPED]:
+            text += f"; {output.counted(len(stopped), 'topic')} stopped"
         return text
 
     def _table(self) -> "Group":

@@ -1,0 +1,52 @@
+"""What the line says that a mirror prints at each interval."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from respool.cli.mirror_partition import PartitionCopy
+from respool.cli.mirror_report import MirrorReport
+
+
+def line(capsys: pytest.CaptureFixture[str], *copies: PartitionCopy) -> str:
+    world: Any = SimpleNamespace(
+        partitions={one.place: one for one in copies}, bytes_copied=0, offsets_copied=0
+    )
+    MirrorReport(world, as_json=False).tell(1.0)
+    return capsys.readouterr().err.strip()
+
+
+def begun(topic: str, number: int = 0) -> PartitionCopy:
+    return PartitionCopy(place=(topic, number))
+
+
+def copying(topic: str) -> PartitionCopy:
+    copy = begun(topic)
+    copy.begin(position=0, epoch=0)
+    return copy
+
+
+def test_at_the_start_it_says_what_it_is_looking_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert line(capsys, *(begun("rides", number) for number in range(6))) == (
+        "1 topic, 6 partitions: 0 offsets copied, 0 B/s, at least 0 behind; "
+        "looking up where the copy of 1 topic ends, to go on there"
+    )
+
+
+def test_what_failed_and_is_tried_again_is_told_with_the_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    failed = copying("fares")
+    failed.seek_again("the source: nobody leads fares/0", 1.0)
+    said = line(capsys, copying("rides"), failed)
+    assert said.endswith("behind; 1 topic to be tried again (the source: nobody leads fares/0)")
+
+
+def test_what_stopped_is_counted_and_what_is_copied_needs_no_word(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stopped = copying("fares")
+    stopped.stop("it was promoted")
+    assert line(capsys, copying("rides"), stopped).endswith("0 behind; 1 topic stopped")
+    assert line(capsys, copying("rides")).endswith("0 behind")
