@@ -26,7 +26,7 @@ EXIT_CODE_MEANING = {
     ExitCode.USAGE: "the command line or a setting is wrong",
     ExitCode.NOT_FOUND: "there is no such topic, partition, group, broker, file, ...",
     ExitCode.UNREACHABLE: "no broker, or no etcd, answers at that address",
-    ExitCode.INTERRUPTED: "ended by Ctrl-C",
+    ExitCode.INTERRUPTED: "ended by Ctrl-C; 0 where that is how it ends: serve, cluster up, mirror",
 }
 
 
