@@ -169,7 +169,7 @@ async def test_a_follower_asks_a_dead_leader_no_more_than_now_and_then(cluster: 
 async def test_a_stop_ends_all_that_the_broker_has_under_way(cluster: Cluster) -> None:
     await cluster.create([1, 2], [2, 1])
     await cluster.until_in_sync(1, 2)
-    waiting = asyncio.ensure_future(cluster.fetch(0, at=TWO, rack_id="a", max_wait=1_000))
+    waiting = asyncio.ensure_future(cluster.fetch(0, at=TWO, max_wait=1_000))
     await cluster.pass_time(10)
     await cluster[TWO].run(cluster[TWO].broker.leave_leadership())
     await cluster[TWO].run(cluster[TWO].broker.stop())

@@ -292,8 +292,8 @@ async def test_followers_know_what_is_committed_and_what_is_stable(cluster: Clus
     assert log.log_end == 2
     assert cluster[ONE].partition().last_stable_offset == 1
     assert cluster[TWO].partition().last_stable_offset == 1
-    assert not (await cluster.fetch(1, at=TWO, rack_id="a", isolation_level=1)).records
-    assert (await cluster.fetch(1, at=TWO, rack_id="a")).records
+    assert not (await cluster.fetch(1, at=TWO, isolation_level=1)).records
+    assert (await cluster.fetch(1, at=TWO)).records
 
 
 @plays(brokers=2)

@@ -19,7 +19,7 @@ from respool.broker.fetch_sessions import FetchTarget
 from respool.broker.partition import Partition
 from respool.broker.read_marks import ReadTo
 from respool.log.partition_log import PartitionLog
-from respool.model.errors import RequestError, UnknownTopicId
+from respool.model.errors import NotLeader, OffsetOutOfRange, RequestError, UnknownTopicId
 from respool.model.file_place import PLACE_GOOD_MS
 from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
 from respool.wire.hot_replies import FetchedPartition
@@ -76,9 +76,7 @@ class ConsumerReader:
         is_lent: bool = False,
     ) -> None:
         self._broker = broker
-        # Who names no rack was sent to no follower. It takes this broker for the leader, by what it heard long ago, and
-        # would take a follower's word that there is nothing at its offset for the end of the log.
-        self._reads_from_followers = version >= FOLLOWERS_READ_FROM_VERSION and bool(rack)
+        self._reads_from_followers = version >= FOLLOWERS_READ_FROM_VERSION
         self._read_committed = read_committed
         self._rack = rack
         self.read_to = ReadTo.STABLE if read_committed else ReadTo.COMMITTED
@@ -94,8 +92,18 @@ class ConsumerReader:
 
     def check(self, partition: Partition, target: FetchTarget) -> None:
         follower = partition.follower
-        if follower is not None:
+        if follower is None:
+            return
+        try:
             follower.check_readable(Offset(target.fetch_offset))
+        except OffsetOutOfRange as error:
+            if self._rack:
+                raise
+            # Who names no rack was sent to no follower: it takes this broker for the leader, by what it heard long ago,
+            # and would take a follower's word that there is nothing there for the leader's, and begin anew.
+            raise NotLeader(
+                f"{partition.name}: followed here, and not up to there: {error}"
+            ) from error
 
     def closer_replica(self, partition: Partition, target: FetchTarget) -> BrokerId | None:
         if not self._rack:
