@@ -133,6 +133,8 @@ class _Plan:
         have = {one: len(self._held[one].get(topic, ())) for one in brokers}
         few = sorted(brokers, key=lambda one: (have[one], one))
         for giver in reversed(few):
+            if have[giver] - have[few[0]] < 2:
+                break
             for taker in few:
                 if have[giver] - have[taker] < 2:
                     break
@@ -141,7 +143,7 @@ class _Plan:
         return False
 
     def _exchange(self, topic: str, giver: BrokerId, taker: BrokerId) -> bool:
-        going = next((of for of in self._candidates(giver, taker) if of.topic == topic), None)
+        going = next(self._could_go(topic, giver, taker), None)
         if going is None:
             return False
         if self.load[giver] <= self.load[taker]:
@@ -197,9 +199,12 @@ class _Plan:
         for topic in sorted(
             held, key=lambda one: (-self._excess(one, giver, taker) / self._topic_size[one], one)
         ):
-            for of in held[topic]:
-                if taker not in self.replicas[of] and of not in self.fixed:
-                    yield of
+            yield from self._could_go(topic, giver, taker)
+
+    def _could_go(self, topic: str, giver: BrokerId, taker: BrokerId) -> Iterator[TopicPartition]:
+        for of in self._held[giver].get(topic, ()):
+            if taker not in self.replicas[of] and of not in self.fixed:
+                yield of
 
     def _excess(self, topic: str, giver: BrokerId, taker: BrokerId) -> int:
         """How many more of a topic one has than the other."""

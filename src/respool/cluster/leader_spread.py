@@ -94,12 +94,16 @@ class _Spread(Generic[Name]):
 
     def even_groups(self) -> bool:
         """Whether a leader of any group went from a broker that led two more of it to the other."""
-        return sum(map(self._even_group, self._of_group)) > 0
+        # One group alone is as even as all are.
+        return len(self._of_group) > 1 and sum(map(self._even_group, self._of_group)) > 0
 
     def _even_group(self, group: Hashable) -> bool:
         leads = self._of_group[group]
-        for giver in sorted(self._led, key=lambda one: (-leads[one], one)):
-            for taker in sorted(self._led, key=lambda one: (leads[one], one)):
+        few = sorted(self._led, key=lambda one: (leads[one], one))
+        for giver in reversed(few):
+            if leads[giver] - leads[few[0]] < 2:
+                break
+            for taker in few:
                 if leads[giver] - leads[taker] < 2:
                     break
                 if self._exchange(group, giver, taker):
