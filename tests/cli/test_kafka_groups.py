@@ -10,7 +10,7 @@ import pytest
 from cli.running import Run
 from respool.cli.errors import ExitCode
 from respool.cli.kafka import Cluster
-from respool.cli.kafka_groups import Committed, Groups, NotAllHeard
+from respool.cli.kafka_groups import Committed, Group, GroupListing, Groups, NotAllHeard
 from support.group_broker import NOT_COORDINATOR, GroupBroker
 
 # In a process of its own: what goes wrong here may end it without a word of Python's.
@@ -85,3 +85,39 @@ def test_a_group_that_a_dead_broker_may_have_is_not_said_to_be_missing(half: Gro
         groups.find("pricing")
     half.cluster = [half]
     assert groups.find("pricing") is None
+
+
+def test_addresses_that_are_none_are_told_as_that(run: Run) -> None:
+    with GroupBroker() as broker:
+        broker.cluster = [broker]
+        ended = run("group", "list", "--broker", f"{broker.address},")
+    assert ended.code == ExitCode.USAGE
+    assert "--broker" in ended.err
+
+
+def test_lags_of_all_groups_are_told_with_one_listing(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listings = []
+    list_all = Groups.list
+
+    def counted(groups: Groups) -> GroupListing:
+        listings.append(groups)
+        return list_all(groups)
+
+    monkeypatch.setattr(Groups, "list", counted)
+    with GroupBroker() as broker:
+        broker.cluster = [broker]
+        for name in ("billing", "fraud", "pricing"):
+            broker.offsets[name] = {("rides", 0): (5, "")}
+        monkeypatch.setattr(Groups, "describe", lambda _, name: described(name))
+        monkeypatch.setattr(Cluster, "topics", lambda _: {})
+        ended = run("group", "lag", "--broker", broker.address)
+    assert ended.code == ExitCode.OK, ended.err
+    assert len(listings) == 1
+
+
+def described(name: str) -> Group:
+    return Group(
+        name=name, state="Empty", type="classic", assignor="", members=(), coordinator=("", 0)
+    )

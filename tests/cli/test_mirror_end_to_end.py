@@ -302,7 +302,7 @@ def test_once_tries_again_what_could_not_be_copied_of_a_group(
     commit(world.source.address, "billing", 7)
     committed_of = Groups.committed
     # So many after all messages are there, so that the mirror has nothing else left to do.
-    refusals = [1] * 10
+    refusals = [1] * 2
 
     def refusing_first(groups: Groups, name: str) -> dict[Place, Committed]:
         if not world.is_same("rides") or (refusals and refusals.pop()):

@@ -113,9 +113,9 @@ def lag(
         while True:
             listing = GroupListing(groups=[], unheard=[]) if names else groups.list()
             wanted = names or listing.names
-            found = {
-                name: _lags(cluster, groups, groups.get(name)) for name in dict.fromkeys(wanted)
-            }
+            # Each that is listed is there; to look for it again would have all brokers asked for each.
+            describe = groups.get if names else groups.describe
+            found = {name: _lags(cluster, groups, describe(name)) for name in dict.fromkeys(wanted)}
             if watch and output.is_terminal() and not as_json:
                 output.print_line(CLEAR_SCREEN + time.strftime("%H:%M:%S"))
             _print_lag(found, as_json=as_json)

@@ -18,19 +18,10 @@ from respool.cli.kafka import (
     ConsumerGroupType,
 )
 from respool.cli.own_client import own_cluster, own_errors_translated
-from respool.client.arrow.group_list import list_groups
+from respool.client.arrow.group_list import ListedGroup, list_groups
 from respool.client.arrow.group_offsets import commit_offsets, fetch_offsets
 
 Place = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupInfo:
-    name: str
-    # As Kafka spells it: Stable, Empty, PreparingRebalance, …
-    state: str
-    # 'classic' or 'consumer', the next-generation protocol.
-    type: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +35,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group(GroupInfo):
+class Group(ListedGroup):
     # How partitions are shared out: range, cooperative-sticky, uniform, … Empty while nobody is in it.
     assignor: str
     members: tuple[Member, ...]
@@ -71,7 +62,7 @@ class NotAllHeard(CliError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
     # By name.
-    groups: list[GroupInfo]
+    groups: list[ListedGroup]
     # Which brokers did not say theirs, and why, in words.
     unheard: list[str]
 
@@ -107,9 +98,7 @@ class Groups:
         with own_errors_translated():
             found = list_groups(self._own)
         return GroupListing(
-            groups=[
-                GroupInfo(name=each.name, state=each.state, type=each.type) for each in found.groups
-            ],
+            groups=found.groups,
             unheard=[
                 f"broker {number} did not say which groups it has ({why})"
                 for number, why in found.unheard.items()
@@ -126,6 +115,10 @@ class Groups:
         if name not in listing.names:
             listing.check()
             return None
+        return self.describe(name)
+
+    def describe(self, name: str) -> Group:
+        """One that was listed, with its members; without any if it has gone since."""
         found = self._ask_one(
             lambda admin: admin.describe_consumer_groups([name], request_timeout=REQUEST_SECONDS)
         )

@@ -19,6 +19,8 @@ from respool.cli.mirror_topics import TopicCare, Wanted, partition_counts, why_n
 SURVEY_SECONDS = 5.0
 GROUPS_SECONDS = 10.0
 NAP_SECONDS = 0.05
+# After a look at groups, once, of which some could not be copied.
+AGAIN_SECONDS = 0.5
 LIVE_SECONDS = 0.5
 # With --once: how long nothing may go on before it is given up.
 AWAY_SECONDS_MAX = 60.0
@@ -121,12 +123,27 @@ class MirrorRun:
             if self._copy.bytes_copied != copied:
                 moved_at, copied = time.monotonic(), self._copy.bytes_copied
             if self._plan.once and time.monotonic() - moved_at > AWAY_SECONDS_MAX:
-                whys = {one.why for one in self._copy.partitions.values() if one.why}
-                whys |= {why for why in self._troubles.values() if why}
-                raise BrokerUnreachable(
-                    f"nothing was copied for {AWAY_SECONDS_MAX:.0f} seconds: {'; '.join(sorted(whys))}",
-                    hint="run it again to go on where it stopped",
-                )
+                self._give_up()
+
+    def _give_up(self) -> None:
+        """
+        Raises:
+            BrokerUnreachable: partitions stand still.
+            CliError: all is copied but offsets of groups.
+        """
+        hint = "run it again to go on where it stopped"
+        if not self._copy.is_done:
+            whys = {one.why for one in self._copy.partitions.values() if one.why}
+            whys |= {why for why in self._troubles.values() if why}
+            raise BrokerUnreachable(
+                f"nothing was copied for {AWAY_SECONDS_MAX:.0f} seconds: {'; '.join(sorted(whys))}",
+                hint=hint,
+            )
+        # None while the groups are looked at for the first time, which tells why when it ends.
+        if why := self._troubles.get("groups"):
+            raise CliError(
+                f"all messages are copied, but not the offsets of all groups: {why}", hint=hint
+            )
 
     def _has_ended(self) -> bool:
         copies = self._copy.partitions.values()
@@ -266,7 +283,10 @@ class MirrorRun:
                 self._busy_groups |= done.busy
                 # What was copied after the last look counts, too.
                 self._groups_copied = was_done and not done.troubles
-            await asyncio.sleep(NAP_SECONDS if self._plan.once else GROUPS_SECONDS)
+            if not self._plan.once:
+                await asyncio.sleep(GROUPS_SECONDS)
+            else:
+                await asyncio.sleep(AGAIN_SECONDS if self._troubles.get("groups") else NAP_SECONDS)
 
     async def _keep_telling(self) -> None:
         while True:

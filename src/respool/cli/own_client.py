@@ -9,7 +9,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from respool.cli.errors import BrokerUnreachable, CliError
+from respool.cli.errors import BrokerUnreachable, CliError, UsageError
 from respool.cli.kafka import CONNECT_SECONDS, REQUEST_SECONDS
 from respool.client.arrow import errors as client_errors
 from respool.client.arrow.cluster import Cluster as OwnCluster
@@ -18,14 +18,21 @@ CLIENT_ID = "respool-cli"
 
 
 def own_cluster(broker: str) -> OwnCluster:
-    """To be closed. What may pass is tried again for as long as a request may take."""
-    return OwnCluster(
-        broker,
-        client_id=CLIENT_ID,
-        connect_timeout_ms=int(CONNECT_SECONDS * 1000),
-        request_timeout_ms=int(REQUEST_SECONDS * 1000),
-        retry_ms=int(REQUEST_SECONDS * 1000),
-    )
+    """To be closed. What may pass is tried again for as long as a request may take.
+
+    Raises:
+        UsageError: these are no addresses.
+    """
+    try:
+        return OwnCluster(
+            broker,
+            client_id=CLIENT_ID,
+            connect_timeout_ms=int(CONNECT_SECONDS * 1000),
+            request_timeout_ms=int(REQUEST_SECONDS * 1000),
+            retry_ms=int(REQUEST_SECONDS * 1000),
+        )
+    except client_errors.BadArgument as error:
+        raise UsageError(f"--broker: {error}") from error
 
 
 @contextmanager
