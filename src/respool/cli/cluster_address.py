@@ -12,7 +12,7 @@ from pathlib import Path
 from respool.cli import options
 from respool.cli.errors import NotFound, UsageError
 from respool.model.errors import SettingsError
-from respool.model.settings import Settings
+from respool.model.settings import Settings, is_secret
 from respool.node.config import load_settings
 
 
@@ -75,6 +75,7 @@ def address_by(
             as_given += [flag, str(said)]
     if insecure:
         as_given.append("--insecure")
-    for pair in pairs or ():
-        as_given += ["--set", pair]
+    for name, value in options.parse_assignments(pairs).items():
+        # A password is not shown to whoever reads what is to be typed.
+        as_given += ["--set", f"{name}={'...' if is_secret(name) else value}"]
     return ClusterAddress(settings=settings, flags=tuple(as_given))

@@ -477,6 +477,12 @@ _LOWEST = {
 }
 
 
+def is_secret(name: str) -> bool:
+    """Whether the value of a setting is never to be shown. What is no setting of a broker's is none."""
+    found = Settings.__dataclass_fields__.get(name)
+    return found is not None and "is_secret" in found.metadata
+
+
 def parse_address(name: str, text: str) -> tuple[str, int]:
     """Split HOST:PORT; an IPv6 host stands in brackets.
 

@@ -22,7 +22,7 @@ from dataclasses import fields
 from typing import Any, get_type_hints
 
 from respool.model.errors import InvalidConfig, SettingsError
-from respool.model.settings import Settings
+from respool.model.settings import Settings, is_secret
 from respool.model.topic_config import CONFIG_RULES, TopicConfig
 
 PREFIX = "RESPOOL_"
@@ -103,7 +103,7 @@ def write_example(settings: Settings) -> str:
     for item in fields(Settings):
         if item.name != "topic":
             value, default = getattr(settings, item.name), item.default
-            if "is_secret" in item.metadata:
+            if is_secret(item.name):
                 # A printed secret ends up in a log, a ticket or a chat.
                 value = default
             lines += _entry(
@@ -211,9 +211,7 @@ def _value(name: str, value: object, source: str) -> object:
         if isinstance(value, str):
             return _number(name, value, source)
     what = "text" if kind is str else "a whole number"
-    shown = (
-        "the secret" if "is_secret" in Settings.__dataclass_fields__[name].metadata else repr(value)
-    )
+    shown = "the secret" if is_secret(name) else repr(value)
     raise SettingsError(f"{source}: {shown} is not {what}")
 
 
