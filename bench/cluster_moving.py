@@ -143,6 +143,7 @@ class _Trickle:
         from confluent_kafka import Producer
 
         self._seen = _Seen()
+        self._taken_at = 0.0
         self._errors = 0
         self._producer = Producer(
             {
@@ -157,8 +158,9 @@ class _Trickle:
         self._thread.start()
 
     def take_seen(self) -> _Seen:
-        """Since it was taken last."""
+        """Since it was taken last; also of the wait that is under way then only the part since."""
         seen, self._seen = self._seen, _Seen()
+        self._taken_at = time.perf_counter()
         return seen
 
     def stop(self) -> int:
@@ -177,7 +179,8 @@ class _Trickle:
                 )
             self._errors += self._producer.flush(120)
             self._seen.sent += 100
-            self._seen.longest_s = max(self._seen.longest_s, time.perf_counter() - began)
+            waited_s = time.perf_counter() - max(began, self._taken_at)
+            self._seen.longest_s = max(self._seen.longest_s, waited_s)
 
     def _on_delivery(self, error: object, _message: object) -> None:
         if error is not None:

@@ -18,7 +18,7 @@ from respool.cli.consume_range import (
     parse_start,
     parse_until,
 )
-from respool.cli.errors import ExitCode, NotFound, PartitionOffline, UsageError
+from respool.cli.errors import ExitCode, NotFound, UsageError
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.cli.isolation import Isolation
 from respool.cli.message_format import ReadMessage, compile_format, for_terminal, to_json_line
@@ -228,7 +228,7 @@ def _choose_partitions(
         )
     unled = [number for number in chosen if topic.leaders[number] is None]
     if unled:
-        there = cluster.addresses()
-        absent = [one for one in topic.replicas.get(unled[0], ()) if one not in there]
-        raise PartitionOffline(topic.name, unled[0], absent=absent)
+        from respool.cli.kafka import offline
+
+        raise offline(cluster, topic, unled[0])
     return chosen

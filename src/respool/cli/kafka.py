@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Self
 
-from respool.cli.errors import BrokerUnreachable, CliError, NobodyLeads, NotFound, UsageError
+from respool.cli.errors import (
+    BrokerUnreachable,
+    CliError,
+    NobodyLeads,
+    NotFound,
+    PartitionOffline,
+    UsageError,
+)
 from respool.cli.isolation import Isolation
 from respool.model.errors import SettingsError
 from respool.model.settings import parse_address
@@ -363,6 +370,13 @@ class Cluster:
                     if error.args[0].code() not in but:
                         raise
         return answers
+
+
+def offline(cluster: Cluster, topic: TopicInfo, partition: int) -> PartitionOffline:
+    """The error for a partition that nobody leads."""
+    there = cluster.addresses()
+    absent = [one for one in topic.replicas.get(partition, ()) if one not in there]
+    return PartitionOffline(topic.name, partition, absent=absent)
 
 
 def client_config(broker: str) -> dict[str, object]:

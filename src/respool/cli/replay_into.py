@@ -10,9 +10,9 @@ import typer
 
 from respool.cli import output
 from respool.cli.audit import DONE, FAILED, INTERRUPTED, RUNNING, Act, Audit
-from respool.cli.errors import CliError, ExitCode, PartitionOffline, UsageError
+from respool.cli.errors import CliError, ExitCode, UsageError
 from respool.cli.interrupts import noticing_ctrl_c
-from respool.cli.kafka import Cluster, TopicExists, TopicInfo
+from respool.cli.kafka import Cluster, TopicExists, TopicInfo, offline
 from respool.cli.replay_copy import ReplayCopy
 from respool.cli.replay_pace import Pace
 from respool.cli.replay_plan import CopyPlan, Span, Wish
@@ -190,7 +190,7 @@ class ReplayInto:
         into = self._cluster.topic(name)
         unled = [number for number, leader in into.leaders.items() if leader is None]
         if unled:
-            raise PartitionOffline(name, unled[0])
+            raise offline(self._cluster, into, unled[0])
         return into
 
     def _oldest_ms(self, name: str) -> int | None:

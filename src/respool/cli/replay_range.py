@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from respool.cli import options, output
-from respool.cli.errors import PartitionOffline, UsageError
+from respool.cli.errors import UsageError
 from respool.cli.replay_plan import Span
 from respool.cli.times import format_ms
 
@@ -79,7 +79,9 @@ def find_spans(cluster: "Cluster", topic: "TopicInfo", wanted: TimeRange) -> dic
     ranges = cluster.ranges([topic])
     unled = [number for number in topic.partitions if (topic.name, number) not in ranges]
     if unled:
-        raise PartitionOffline(topic.name, unled[0])
+        from respool.cli.kafka import offline
+
+        raise offline(cluster, topic, unled[0])
     begins: Mapping[int, int | None] = {}
     if wanted.from_ms is not None:
         begins = cluster.offsets_at(topic, topic.partitions, wanted.from_ms)

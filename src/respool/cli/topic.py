@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
@@ -123,8 +124,11 @@ def list_topics(
         for each in documents
     ]
     output.print_rows(output.Columns(*columns, numbers=columns[1:3]), rows)
-    if any(each["messages_max"] is None for each in documents):
-        output.note("-: nobody leads its partitions now, so that nobody could be asked")
+    unled = sum(len(topic.leaders) for topic in topics) - len(ranges)
+    if unled:
+        output.note(
+            f"without what is in {output.counted(unled, 'partition')} that nobody leads now, for nobody could be asked"
+        )
     if not rows:
         output.note("no topics yet; create one with: respool topic create NAME")
 
@@ -291,8 +295,10 @@ def _tell_what_it_means(cluster: "Cluster", name: str, wanted: Mapping[str, str]
     """Where more replicas were asked for than there are, say what was got."""
     if MIN_ISR not in wanted:
         return
-    # One that was made just now may not be known yet to the broker that is asked.
-    topic = cluster.topics().get(name)
+    topic = None
+    with suppress(CliError):
+        # What was asked for is done; this is only said beside it. One that was made just now may not be known yet.
+        topic = cluster.topics().get(name)
     replicas = None if topic is None else fewest_replicas(topic)
     text = asks_for_too_many(name, wanted, replicas=replicas)
     if text is not None:
@@ -397,10 +403,12 @@ def _confirmed(cluster: "Cluster", topics: Sequence["TopicInfo"]) -> bool:
     ranges = cluster.ranges(topics, isolation=Isolation.READ_UNCOMMITTED, led_only=True)
     settings = cluster.settings([topic.name for topic in topics])
     for topic in topics:
-        messages = sum(held.messages for (name, _), held in ranges.items() if name == topic.name)
+        held = [each for (name, _), each in ranges.items() if name == topic.name]
+        unled = len(topic.leaders) - len(held)
         output.note(
             f"{topic.name}: {output.counted(len(topic.leaders), 'partition')}, "
             + ("up to " if is_compacted(settings[topic.name]) else "")
-            + output.counted(messages, "message")
+            + output.counted(sum(each.messages for each in held), "message")
+            + (f", and what {unled} of them have that nobody leads now" if unled else "")
         )
     return typer.confirm("Delete all of it?", err=True)
