@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 from uuid import UUID, uuid4
@@ -34,6 +35,13 @@ class StoredCluster:
     def command(self, run: Run, *arguments: str) -> Ended:
         """`respool cluster …` on this cluster."""
         return run("cluster", *arguments, *self.flags)
+
+    def settings_file(self, folder: Path) -> Path:
+        """Of a broker of this cluster: by it the cluster is found, too."""
+        file = folder / "cluster.toml"
+        etcd, name = self.flags[1], self.flags[3]
+        file.write_text(f'etcd = "{etcd}"\ncluster = "{name}"\netcd_allow_old_versions = true\n')
+        return file
 
     # What is in the store.
 

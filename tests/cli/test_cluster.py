@@ -468,9 +468,7 @@ def test_a_new_broker_is_told_how_to_join(run: Run, cluster: StoredCluster) -> N
 def test_a_new_broker_joins_by_the_file_by_which_the_cluster_was_found(
     run: Run, cluster: StoredCluster, tmp_path: Path
 ) -> None:
-    file = tmp_path / "cluster.toml"
-    etcd, name = cluster.flags[1], cluster.flags[3]
-    file.write_text(f'etcd = "{etcd}"\ncluster = "{name}"\netcd_allow_old_versions = true\n')
+    file = cluster.settings_file(tmp_path)
     ended = run("cluster", "add", "4", "--config", str(file))
     assert ended.code == 0, ended.err
     assert f"respool serve --broker-id 4 --config {file} --data DIR" in ended.err
@@ -480,9 +478,7 @@ def test_a_new_broker_joins_by_the_file_by_which_the_cluster_was_found(
 def test_what_is_told_to_be_typed_next_finds_the_same_cluster(
     run: Run, cluster: StoredCluster, tmp_path: Path
 ) -> None:
-    file = tmp_path / "cluster.toml"
-    etcd, name = cluster.flags[1], cluster.flags[3]
-    file.write_text(f'etcd = "{etcd}"\ncluster = "{name}"\netcd_allow_old_versions = true\n')
+    file = cluster.settings_file(tmp_path)
     cluster.create("rides", image_of(2))
     told = {
         ("remove", "3"): "respool cluster drain 3",

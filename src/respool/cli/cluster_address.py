@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from respool.cli import options
-from respool.cli.errors import NotFound, UsageError
+from respool.cli.errors import UsageError
 from respool.model.errors import SettingsError
 from respool.model.settings import Settings, is_secret
 from respool.node.config import load_settings
@@ -51,15 +51,8 @@ def address_by(
         UsageError: they do not say which cluster, or contradict each other.
         NotFound: there is no such file.
     """
-    flags: dict[str, object] = dict(options.parse_assignments(pairs))
     given = {"etcd": etcd, "cluster": cluster, "insecure": insecure or None}
-    for name, value in given.items():
-        if value is not None:
-            if name in flags:
-                raise UsageError(f"{name} is given by a flag and by --set")
-            flags[name] = value
-    if config is not None and not config.is_file():
-        raise NotFound(f"there is no settings file {str(config)!r}")
+    flags = options.broker_settings(pairs, given, file=config)
     try:
         settings = load_settings(file=config, environ=os.environ, flags=flags)
     except SettingsError as error:

@@ -37,6 +37,7 @@ except ImportError as error:
 
 CONNECT_SECONDS = 3.0
 REQUEST_SECONDS = 10.0
+CLIENT_ID = "respool-cli"
 
 KafkaError = client.KafkaError
 KafkaException = client.KafkaException
@@ -382,7 +383,7 @@ def offline(cluster: Cluster, topic: TopicInfo, partition: int) -> PartitionOffl
 def client_config(broker: str) -> dict[str, object]:
     return {
         "bootstrap.servers": broker,
-        "client.id": "respool-cli",
+        "client.id": CLIENT_ID,
         # Short pauses: the person at the keyboard restarts a broker and expects the command to notice.
         "reconnect.backoff.max.ms": 1000,
         "socket.connection.setup.timeout.ms": int(CONNECT_SECONDS * 1000),

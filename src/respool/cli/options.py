@@ -1,13 +1,14 @@
 """Options that several commands share, so that they read and behave the same everywhere."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from respool.cli.errors import UsageError
+from respool.cli.errors import NotFound, UsageError
 from respool.cli.times import TimeNotUnderstood, parse_duration_ms, parse_time
 
 
@@ -53,6 +54,26 @@ def parse_assignments(pairs: Sequence[str] | None, *, option: str = "--set") -> 
         if name in found:
             raise UsageError(f"{option} {name} is given twice: {found[name]!r} and {value!r}")
         found[name] = value
+    return found
+
+
+def broker_settings(
+    pairs: Sequence[str] | None, given: Mapping[str, object], *, file: Path | None
+) -> dict[str, object]:
+    """A broker's settings as they stand on the command line: by `--set`, and by flags, where None is not given.
+
+    Raises:
+        UsageError: one is given by both.
+        NotFound: there is no such settings file.
+    """
+    found: dict[str, object] = dict(parse_assignments(pairs))
+    for name, value in given.items():
+        if value is not None:
+            if name in found:
+                raise UsageError(f"{name} is given by a flag and by --set")
+            found[name] = value
+    if file is not None and not file.is_file():
+        raise NotFound(f"there is no settings file {str(file)!r}")
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from respool.cli import options, output
-from respool.cli.errors import CliError, NotFound, UsageError
+from respool.cli.errors import CliError, UsageError
 
 EPILOG = (
     "Settings come from flags, then RESPOOL_<NAME> in the environment, then the file, then defaults. "
@@ -89,7 +89,7 @@ def serve(
     ] = False,
 ) -> None:
     """Run a broker."""
-    given: dict[str, str | bool | int | None] = {
+    given = {
         "data": data,
         "listen": listen,
         "advertised": advertised,
@@ -101,14 +101,7 @@ def serve(
         "metrics_listen": metrics,
         "log_level": log_level,
     }
-    flags: dict[str, str | bool | int] = dict(options.parse_assignments(settings))
-    for name, value in given.items():
-        if value is not None:
-            if name in flags:
-                raise UsageError(f"{name} is given by a flag and by --set")
-            flags[name] = value
-    if config is not None and not config.is_file():
-        raise NotFound(f"there is no settings file {str(config)!r}")
+    flags = options.broker_settings(settings, given, file=config)
 
     from respool.model.errors import RespoolError, SettingsError
     from respool.node.config import load_settings, write_example

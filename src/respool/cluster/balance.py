@@ -16,7 +16,7 @@ from itertools import permutations
 
 from respool.cluster.draft import Draft
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.leader_spread import even_heirs, even_leaders
+from respool.cluster.leader_spread import even_heirs, even_leaders, uneven_pairs
 from respool.cluster.placement import rack_crowding
 from respool.cluster.reassignment import is_moving, retarget
 from respool.cluster.view import ClusterView
@@ -131,16 +131,7 @@ class _Plan:
 
     def _even_topic(self, topic: str, brokers: Sequence[BrokerId]) -> bool:
         have = {one: len(self._held[one].get(topic, ())) for one in brokers}
-        few = sorted(brokers, key=lambda one: (have[one], one))
-        for giver in reversed(few):
-            if have[giver] - have[few[0]] < 2:
-                break
-            for taker in few:
-                if have[giver] - have[taker] < 2:
-                    break
-                if self._exchange(topic, giver, taker):
-                    return True
-        return False
+        return any(self._exchange(topic, giver, taker) for giver, taker in uneven_pairs(have))
 
     def _exchange(self, topic: str, giver: BrokerId, taker: BrokerId) -> bool:
         going = next(self._could_go(topic, giver, taker), None)

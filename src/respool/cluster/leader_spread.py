@@ -9,7 +9,7 @@ for it. A broker that leads two more of a group than another hands one over, and
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from respool.model.ids import BrokerId
@@ -59,6 +59,18 @@ def even_heirs(
     }
 
 
+def uneven_pairs(counts: Mapping[BrokerId, int]) -> Iterator[tuple[BrokerId, BrokerId]]:
+    """Who could give to whom: those with at least two more than the other, the most uneven first."""
+    few = sorted(counts, key=lambda one: (counts[one], one))
+    for giver in reversed(few):
+        if counts[giver] - counts[few[0]] < 2:
+            return
+        for taker in few:
+            if counts[giver] - counts[taker] < 2:
+                break
+            yield giver, taker
+
+
 class _Spread(Generic[Name]):
     def __init__(
         self,
@@ -99,16 +111,10 @@ class _Spread(Generic[Name]):
 
     def _even_group(self, group: Hashable) -> bool:
         leads = self._of_group[group]
-        few = sorted(self._led, key=lambda one: (leads[one], one))
-        for giver in reversed(few):
-            if leads[giver] - leads[few[0]] < 2:
-                break
-            for taker in few:
-                if leads[giver] - leads[taker] < 2:
-                    break
-                if self._exchange(group, giver, taker):
-                    return True
-        return False
+        return any(
+            self._exchange(group, giver, taker)
+            for giver, taker in uneven_pairs({one: leads[one] for one in self._led})
+        )
 
     def _exchange(self, group: Hashable, giver: BrokerId, taker: BrokerId) -> bool:
         going = next(
