@@ -1,8 +1,10 @@
 """`respool replay` against a real broker: what is copied, and what becomes of it when everything is killed."""
 
+import os
 import random
 import signal
 import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,17 @@ from support.broker_process import BrokerProcess
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("cli-groups")]
+
+READ_NOTE = """
+import sys
+from confluent_kafka import Consumer, TopicPartition
+
+broker, group, topic = sys.argv[1:]
+consumer = Consumer({"bootstrap.servers": broker, "group.id": group})
+(place,) = consumer.committed([TopicPartition(topic, 0)], timeout=20)
+print(place.metadata)
+consumer.close()
+"""
 
 OURS = {"respool-replay-id", "respool-source", "respool-replay-number"}
 
@@ -266,7 +279,7 @@ def test_a_group_of_its_own_begins_in_the_past_and_knows_its_end(shell: Shell) -
     [lag] = shell.json("group", "lag", "past-check")["groups"]
     assert [each["committed"] for each in lag["partitions"]] == [10, 10]
     act = replay_of(shell, "group past-check")
-    assert lag["partitions"][0]["metadata"] == f"respool-replay {act['id']} until 15"
+    assert lag["partitions"][0]["metadata"] == f"until 15 of respool-replay {act['id']}"
     assert act["details"]["spans"] == {"0": [10, 15], "1": [10, 15]}
     with ConsumerChild(shell.broker, "past-check", "past") as child:
         child.wait_for([(partition, offset) for partition in (0, 1) for offset in range(10, 20)])
@@ -275,6 +288,23 @@ def test_a_group_of_its_own_begins_in_the_past_and_knows_its_end(shell: Shell) -
         assert "has 1 member" in shell.run(*arguments, "--again", code=1).err
     already = shell.run(*arguments)
     assert "has set group past-check up already; 0 messages left" in already.err
+
+
+def test_a_client_of_librdkafka_reads_where_a_replay_ends_from_the_note(shell: Shell) -> None:
+    """It reads a note up to a zero byte; where there is none, also what lies behind it in memory, here never zeros."""
+    shell.topic("noted", partitions=1, messages=10)
+    to = f"@{START_MS + 4_000}"
+    shell.run("replay", "noted", "--from", "earliest", "--to", to, "--group", "noting")
+    act = replay_of(shell, "group noting")
+    read = subprocess.run(
+        [sys.executable, "-c", READ_NOTE, shell.broker.address, "noting", "noted"],
+        env=os.environ | {"MALLOC_PERTURB_": "100"},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
+    )
+    assert (read.stdout, read.stderr) == (f"until 4 of respool-replay {act['id']}\n", "")
 
 
 def test_a_group_that_is_somebody_s_is_left_alone(shell: Shell) -> None:

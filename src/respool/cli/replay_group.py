@@ -1,7 +1,7 @@
 """`respool replay … --group NEW`: a consumer group of its own that begins in the past, and knows where it should end.
 
 Nothing is copied. The group's offsets are set to the beginning of the span; beside each offset stands, as its
-metadata, which replay it is and where that ends. Whoever consumes as this group stops there himself.
+metadata, where the replay ends and which one it is. Whoever consumes as this group stops there himself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,9 +67,7 @@ class ReplayGroup:
         )
         self._audit.write(act)
         places = {
-            (wish.topic, number): Committed(
-                offset=span.start, metadata=f"respool-replay {act.id} until {span.stop}"
-            )
+            (wish.topic, number): Committed(offset=span.start, metadata=_note(act, span))
             for number, span in spans.items()
         }
         try:
@@ -124,6 +122,16 @@ class ReplayGroup:
             f"replay {act.id}: a consumer with group.id={group} begins at 'from' in each partition, and has read the "
             f"replay ({output.counted(left, 'message')}) when it is at 'until'; what comes after is not part of it"
         )
+
+
+def _note(act: Act, span: Span) -> str:
+    """What stands beside an offset: `int(note.split()[1])` is the end, with every client.
+
+    The zero byte is for librdkafka, which copies notes without one, and for its bindings, which read them up to one:
+    without it they show what lies behind in memory, or fail to decode that. The number stands first so that a client
+    that shows the zero byte can be asked for it in the same way.
+    """
+    return f"until {span.stop} of respool-replay {act.id}\0"
 
 
 def _check_empty(name: str, group: Group | None) -> None:
