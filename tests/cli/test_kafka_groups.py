@@ -10,7 +10,8 @@ import pytest
 from cli.running import Run
 from respool.cli.errors import ExitCode
 from respool.cli.kafka import Cluster
-from respool.cli.kafka_groups import Committed, Group, GroupListing, Groups, NotAllHeard
+from respool.cli.kafka_groups import Group, GroupListing, Groups, NotAllHeard
+from respool.client.arrow.group_offsets import Committed
 from support.group_broker import NOT_COORDINATOR, GroupBroker
 
 # In a process of its own: what goes wrong here may end it without a word of Python's.

@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient
 from cli.mirror_world import WAIT_SECONDS, MirrorWorld, headers_of, look, produce, read, two_brokers
 from cli.running import Run
 from respool.cli.errors import CliError
-from respool.cli.kafka_groups import Committed, Groups, Place
+from respool.cli.kafka_groups import Groups
+from respool.client.arrow.group_offsets import Committed, Place
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.clients

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from respool.cli.kafka_groups import Place
 from respool.cli.kafka_transactions import ONGOING, OpenWrite, Transaction, TransactionInfo
 from respool.cli.transaction_abort import command_for
 from respool.cli.transaction_hanging import GRACE_MS, Hanging, Lookout, Why, judge
+from respool.client.arrow.group_offsets import Place
 
 NOW_MS = 1_763_107_200_000
 TIMEOUT_MS = 60_000

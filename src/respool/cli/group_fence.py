@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from respool.cli.broker_socket import BrokerSocket, Question
 from respool.cli.errors import CliError
-from respool.cli.kafka_groups import Committed, Place
+from respool.client.arrow.group_offsets import Committed, Place, offset_fields
 from respool.model.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -207,27 +207,12 @@ class GroupFence:
         ]
 
     def _commit_question(self, places: Mapping[Place, Committed]) -> Question:
-        topics = [
-            {
-                "name": topic,
-                "partitions": [
-                    {
-                        "partition_index": number,
-                        "committed_offset": places[topic, number].offset,
-                        "committed_leader_epoch": -1,
-                        "committed_metadata": places[topic, number].metadata,
-                    }
-                    for number in numbers
-                ],
-            }
-            for topic, numbers in _by_topic(places)
-        ]
         fields = {
             "group_id": self._group,
             "generation_id_or_member_epoch": -1,
             "member_id": "",
             "group_instance_id": None,
-            "topics": topics,
+            "topics": offset_fields(places),
         }
         return Question(OFFSET_COMMIT, 9, fields)
 

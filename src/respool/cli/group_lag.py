@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from respool.cli.kafka import OffsetRange
-    from respool.cli.kafka_groups import Committed, Group, Place
+    from respool.cli.kafka_groups import Group
+    from respool.client.arrow.group_offsets import Committed, Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

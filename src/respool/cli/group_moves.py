@@ -20,7 +20,7 @@ from respool.cli.times import format_ms
 
 if TYPE_CHECKING:
     from respool.cli.kafka import OffsetRange, TopicInfo
-    from respool.cli.kafka_groups import Committed, Place
+    from respool.client.arrow.group_offsets import Committed, Place
 
 _PARTITIONS = re.compile(r"\d+(,\d+)*")
 

@@ -24,7 +24,8 @@ from respool.cli.isolation import Isolation
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster
-    from respool.cli.kafka_groups import Committed, Group, Groups, Place
+    from respool.cli.kafka_groups import Group, Groups
+    from respool.client.arrow.group_offsets import Committed, Place
 
 EPILOG = (
     "Without --topic, every partition of the topics the group has committed in is moved, also where it has committed "
@@ -255,7 +256,7 @@ def _carry_out(
 ) -> int:
     """Record it, do it, and record how it went. Returns how many members were sent out."""
     from respool.cli.audit import DONE, FAILED, Act, Audit
-    from respool.cli.kafka_groups import Committed
+    from respool.client.arrow.group_offsets import Committed
 
     audit = Audit(cluster)
     act = Act.begin(

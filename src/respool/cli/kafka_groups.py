@@ -19,9 +19,7 @@ from respool.cli.kafka import (
 )
 from respool.cli.own_client import own_cluster, own_errors_translated
 from respool.client.arrow.group_list import ListedGroup, list_groups
-from respool.client.arrow.group_offsets import commit_offsets, fetch_offsets
-
-Place = tuple[str, int]
+from respool.client.arrow.group_offsets import Committed, Place, commit_offsets, fetch_offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +43,6 @@ class Group(ListedGroup):
     @property
     def owners(self) -> dict[Place, Member]:
         return {place: member for member in self.members for place in member.partitions}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
-    """The next offset to read, and what was noted beside it."""
-
-    offset: int
-    metadata: str = ""
 
 
 class NotAllHeard(CliError):
@@ -151,11 +141,7 @@ class Groups:
             CliError: nobody says it.
         """
         with own_errors_translated():
-            found = fetch_offsets(self._own, name)
-        return {
-            place: Committed(offset=one.offset, metadata=one.metadata)
-            for place, one in found.items()
-        }
+            return fetch_offsets(self._own, name)
 
     def commit(self, name: str, places: Mapping[Place, Committed]) -> None:
         """Set a group's offsets from outside, which the broker allows while it has no members.
@@ -164,12 +150,7 @@ class Groups:
             CliError: it has members, or a partition is not there.
         """
         with own_errors_translated():
-            commit_offsets(
-                self._own,
-                name,
-                {place: each.offset for place, each in places.items()},
-                metadata={place: each.metadata for place, each in places.items()},
-            )
+            commit_offsets(self._own, name, places)
 
     def delete(self, name: str) -> None:
         self._ask_one(

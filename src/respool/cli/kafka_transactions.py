@@ -15,7 +15,7 @@ from typing import Any
 from respool.cli.broker_socket import BrokerSocket, Question
 from respool.cli.errors import BrokerUnreachable, CliError, NotFound
 from respool.cli.kafka import Cluster
-from respool.cli.kafka_groups import Place
+from respool.client.arrow.group_offsets import Place
 from respool.model.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,

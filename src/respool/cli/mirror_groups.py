@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from respool.cli.errors import CliError
 from respool.cli.kafka import Cluster
-from respool.cli.kafka_groups import Committed, Groups
+from respool.cli.kafka_groups import Groups
 from respool.cli.mirror_link import Place
+from respool.client.arrow.group_offsets import Committed
 
 UNUSED_STATES = {"Empty", "Dead"}
 

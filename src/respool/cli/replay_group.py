@@ -10,9 +10,10 @@ from respool.cli import output
 from respool.cli.audit import DONE, FAILED, Act, Audit
 from respool.cli.errors import CliError
 from respool.cli.kafka import Cluster
-from respool.cli.kafka_groups import Committed, Group, Groups, Place
+from respool.cli.kafka_groups import Group, Groups
 from respool.cli.replay_plan import Span, Wish
 from respool.cli.replay_range import TimeRange, print_spans
+from respool.client.arrow.group_offsets import Committed, Place
 
 
 class GroupTaken(CliError):

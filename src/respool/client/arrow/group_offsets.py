@@ -16,16 +16,16 @@ NO_GENERATION = -1
 Place: TypeAlias = tuple[str, int]
 
 
-class GroupOffset(NamedTuple):
+class Committed(NamedTuple):
     """What the group reads next, and what was noted beside it."""
 
     offset: int
-    metadata: str
+    metadata: str = ""
 
 
 def fetch_offsets(
     cluster: Cluster, group: str, *, limit_ms: int | None = None
-) -> dict[Place, GroupOffset]:
+) -> dict[Place, Committed]:
     """Every place where the group has committed. One that nobody has heard of has committed nothing.
 
     Raises:
@@ -40,7 +40,7 @@ def fetch_offsets(
         limit_ms=limit_ms,
     )
     return {
-        (str(topic.name), int(one.partition_index)): GroupOffset(
+        (str(topic.name), int(one.partition_index)): Committed(
             int(one.committed_offset), one.metadata or ""
         )
         for topic in reply.topics
@@ -53,19 +53,16 @@ def fetch_offsets(
 def commit_offsets(
     cluster: Cluster,
     group: str,
-    offsets: Mapping[Place, int],
+    places: Mapping[Place, Committed],
     *,
-    metadata: Mapping[Place, str] | None = None,
     limit_ms: int | None = None,
 ) -> None:
     """Say for a group which offset comes next in each partition. A group with members of its own refuses it.
 
-    `metadata` is what is to be noted beside an offset.
-
     Raises:
         BrokerRefused, BrokerUnreachable: it could not be done within `limit_ms`, or the cluster's `retry_ms`.
     """
-    if not offsets:
+    if not places:
         return
     Coordinator(cluster, group, is_transaction=False).ask(
         Api.OFFSET_COMMIT,
@@ -75,7 +72,7 @@ def commit_offsets(
             "generation_id_or_member_epoch": NO_GENERATION,
             "member_id": "",
             "group_instance_id": None,
-            "topics": offset_fields(offsets, metadata or {}),
+            "topics": offset_fields(places),
         },
         doing=f"committing offsets of group {group}",
         code_of=worst_code,
@@ -83,17 +80,16 @@ def commit_offsets(
     )
 
 
-def offset_fields(
-    offsets: Mapping[Place, int], metadata: Mapping[Place, str]
-) -> list[dict[str, Any]]:
+def offset_fields(places: Mapping[Place, Committed]) -> list[dict[str, Any]]:
+    """As OffsetCommit and TxnOffsetCommit have them."""
     by_topic: dict[str, list[dict[str, Any]]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
+    for (topic, partition), committed in sorted(places.items()):
         by_topic.setdefault(topic, []).append(
             {
                 "partition_index": partition,
-                "committed_offset": offset,
+                "committed_offset": committed.offset,
                 "committed_leader_epoch": -1,
-                "committed_metadata": metadata.get((topic, partition), ""),
+                "committed_metadata": committed.metadata,
             }
         )
     return [{"name": topic, "partitions": ones} for topic, ones in by_topic.items()]

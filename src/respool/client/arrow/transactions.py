@@ -23,7 +23,7 @@ from respool.client.arrow.cluster import Cluster
 from respool.client.arrow.coordinator import Coordinator
 from respool.client.arrow.delivery import Delivery, Place
 from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable, ClientError, Untrusted
-from respool.client.arrow.group_offsets import offset_fields, worst_code, worst_of
+from respool.client.arrow.group_offsets import Committed, offset_fields, worst_code, worst_of
 from respool.client.arrow.lane import Failure, Identity
 from respool.client.arrow.prepared import PreparedTransaction, end_transaction, uncertain
 from respool.client.arrow.produce_errors import FENCED_CODES
@@ -175,7 +175,9 @@ class Transactions:
                     "generation_id": generation_id,
                     "member_id": member_id,
                     "group_instance_id": group_instance_id,
-                    "topics": offset_fields(offsets, {}),
+                    "topics": offset_fields(
+                        {place: Committed(offset) for place, offset in offsets.items()}
+                    ),
                 },
                 doing=f"committing offsets of group {group} within {self._id}",
                 code_of=worst_code,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from respool.client.arrow.cluster import Cluster
 from respool.client.arrow.errors import ClientError
-from respool.client.arrow.group_offsets import commit_offsets
+from respool.client.arrow.group_offsets import Committed, commit_offsets
 from respool.spark.source.position import Position
 
 COMMIT_MS = 2_000
@@ -29,13 +29,13 @@ class Progress:
         """Whether it was committed."""
         if self._monotonic() < self._paused_until:
             return False
-        offsets = {
-            (topic, number): offset
+        places = {
+            (topic, number): Committed(offset)
             for topic, at in position.items()
             for number, offset in at.offsets.items()
         }
         try:
-            commit_offsets(cluster, self.group, offsets, limit_ms=COMMIT_MS)
+            commit_offsets(cluster, self.group, places, limit_ms=COMMIT_MS)
         except ClientError as error:
             self._paused_until = self._monotonic() + PAUSE_S
             _log.warning(
