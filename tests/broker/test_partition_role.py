@@ -1,6 +1,7 @@
 """A partition's role: what its machine decides is carried out, and ends when the role does."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -83,6 +84,21 @@ def test_a_follower_that_is_to_lead_ends_at_once() -> None:
         assert not rides.is_leading
         with pytest.raises(NotLeader):
             rides.role.leading()
+
+    play(story)
+
+
+def test_a_leader_without_followers_hears_who_comes_and_takes_them_in_later() -> None:
+    """Found by seed 1001393: who had come since this leader began never got into the ISR."""
+
+    async def story(bench: Bench) -> None:
+        rides = bench.partition()
+        alone = replace(image_of(ME), replicas=(ME,))
+        bench.lead(rides, alone, brokers=[ME])
+        rides.role.on_brokers(brokers_of(ME, TWO))
+        rides.role.on_image(ME, replace(alone, replicas=(ME, TWO), adding=(TWO,), revision=6))
+        bench.hear(rides, TWO, 0)
+        assert [one.image.isr for one in bench.proposals] == [(ME, TWO)]
 
     play(story)
 

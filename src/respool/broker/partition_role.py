@@ -105,7 +105,8 @@ class PartitionRole:
         self._committed.fail_waiters(NotLeader(f"{self._name}: this broker's lease has run out"))
 
     def on_brokers(self, brokers: Mapping[BrokerId, BrokerEndpoint]) -> None:
-        if self.leader is not None and self.is_replicated:
+        # Also where there is only this replica: the others that it may get must be known to run.
+        if self.leader is not None:
             self._carry_out(self.leader.on_brokers(brokers))
 
     def on_tick(self, now_ms: int) -> None:
