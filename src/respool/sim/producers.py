@@ -87,11 +87,24 @@ class Producer(SimClient):
 
 
 @dataclass(slots=True, eq=False)
-class _Batch:
+class Batch:
     name: TopicPartition
     sends: list[Sent]
     data: bytes
     begun_s: float
+
+
+def lost_before_one_of(sent: Sequence[Batch], codes: Sequence[int]) -> Batch | None:
+    """A batch whose answer shows that the broker has lost what was acknowledged before it.
+
+    Only the first that was sent to a partition at a time can show it. The others may be answered before those in front
+    of them, by another leader: then they are sent again, and one of them is the first.
+    """
+    firsts = {one.name: one for one in reversed(sent)}
+    for one, code in zip(sent, codes, strict=True):
+        if code == OUT_OF_ORDER_SEQUENCE and firsts[one.name] is one:
+            return one
+    return None
 
 
 class IdempotentProducer(Producer):
@@ -105,7 +118,7 @@ class IdempotentProducer(Producer):
         self._calm: set[TopicPartition] = set()
 
     async def work(self) -> None:
-        pending: list[_Batch] = []
+        pending: list[Batch] = []
         producer_id = -1
         sequences: dict[TopicPartition, int] = {}
         while not self.is_winding_down or pending:
@@ -123,7 +136,7 @@ class IdempotentProducer(Producer):
                 producer_id = -1
             await self.pause(400)
 
-    def _new_batch(self, producer_id: int, sequences: dict[TopicPartition, int]) -> _Batch:
+    def _new_batch(self, producer_id: int, sequences: dict[TopicPartition, int]) -> Batch:
         name = self.dice.choice(self.names)
         sends = self.new_records(name, self.dice.randint(1, 4), is_idempotent=True, is_durable=True)
         first = sequences.get(name, 0)
@@ -134,9 +147,9 @@ class IdempotentProducer(Producer):
             producer_epoch=0,
             base_sequence=first,
         )
-        return _Batch(name, sends, data, self.loop.time())
+        return Batch(name, sends, data, self.loop.time())
 
-    async def _send(self, pending: list[_Batch]) -> bool:
+    async def _send(self, pending: list[Batch]) -> bool:
         """Send what may be sent once, and forget what is acknowledged. False when it is time to give up."""
         sending = self._next_of(pending)
         for name in {one.name: None for one in sending}:
@@ -144,13 +157,13 @@ class IdempotentProducer(Producer):
             await self.leader_of(name)
         results = await asyncio.gather(*(self._try(one) for one in sending))
         failed: set[TopicPartition] = set()
+        lost_before = lost_before_one_of(sending, [code for code, _ in results])
         for batch, (code, offset) in zip(sending, results, strict=True):
             if code in (OK, DUPLICATE_SEQUENCE):
                 self.history.on_sent(batch.sends, offset if code == OK else -1)
                 pending.remove(batch)
                 continue
-            if code == OUT_OF_ORDER_SEQUENCE and batch.name not in failed:
-                # All before it are acknowledged: the broker has lost some of them.
+            if batch is lost_before:
                 first = batch.sends[0].value[:40]
                 self.history.violate(
                     "A2", f"{self.name}: {batch.name} lost what came before {first!r}"
@@ -163,12 +176,12 @@ class IdempotentProducer(Producer):
         self._calm = (self._calm | {one.name for one in sending}) - failed
         return not any(self.has_passed(one.begun_s, DELIVERY_TIMEOUT_MS) for one in pending)
 
-    def _next_of(self, pending: list[_Batch]) -> list[_Batch]:
+    def _next_of(self, pending: list[Batch]) -> list[Batch]:
         """Several at a time for a partition that took the last one; where something failed, one after the other.
 
         A later batch must not get through on a new connection when an earlier one was lost with the old one.
         """
-        sending: list[_Batch] = []
+        sending: list[Batch] = []
         names: set[TopicPartition] = set()
         for batch in pending:
             if batch.name in self._calm or batch.name not in names:
@@ -176,7 +189,7 @@ class IdempotentProducer(Producer):
             names.add(batch.name)
         return sending
 
-    async def _try(self, batch: _Batch) -> tuple[int, int]:
+    async def _try(self, batch: Batch) -> tuple[int, int]:
         try:
             return await self.produce(batch.name, batch.data, version=9)
         except PeerUnreachable:
