@@ -11,6 +11,7 @@ from respool.broker.catalog import Catalog
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterSettings, ClusterView, TopicView
+from respool.model.broker_config import BrokerConfig, overrides_for
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
 from respool.model.ids import BrokerId, TopicId
 from respool.model.topic_config import TopicConfig
@@ -41,9 +42,14 @@ class FakeCatalog:
     def as_store(self) -> MetadataStore:
         return cast("MetadataStore", self)
 
-    def show(self, *partitions: PartitionImage, name: str = "rides") -> None:
+    def show(self, *partitions: PartitionImage, name: str = "rides", **config: str) -> None:
+        overrides = {key.replace("_", "."): value for key, value in config.items()}
         topic = TopicImage(
-            id=TOPIC_ID, name=name, config=TopicConfig(), overrides={}, partitions=partitions
+            id=TOPIC_ID,
+            name=name,
+            config=TopicConfig.parse(overrides),
+            overrides=overrides,
+            partitions=partitions,
         )
         self.image = replace(self.image, topics=dict(self.image.topics) | {name: topic})
 
@@ -79,6 +85,15 @@ class FakeCatalog:
         if found is None:
             return None
         return StoredValue(value=keys.encode_partition(found), revision=found.revision)
+
+    def broker_config(self, broker: BrokerId) -> BrokerConfig:
+        return BrokerConfig.parse(overrides_for(broker, self.image.broker_overrides))
+
+    def show_settings(self, name: str, **settings: int) -> None:
+        """Those of a broker, or without a name of all."""
+        texts = {key.replace("_", "."): str(value) for key, value in settings.items()}
+        overrides = dict(self.image.broker_overrides) | {name: texts}
+        self.image = replace(self.image, broker_overrides=overrides)
 
     def view(self, settings: ClusterSettings | None = None) -> ClusterView:
         topics = {

@@ -1,7 +1,7 @@
 """A broker without a machine: its disk, clock, threads and dice are simulated; requests and replies are real bytes."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from random import Random
 from typing import Any, TypeAlias, TypeVar
 
@@ -90,6 +90,10 @@ class RunningBroker:
             return await task
 
         return self.run(wait())
+
+    def set_for_broker(self, name: str, overrides: Mapping[str, str]) -> None:
+        """What is set for a broker while it runs, or without a name for all."""
+        self.run(self.broker.broker_configs.change(name, lambda _: overrides))
 
     def create_topic(self, name: str, *, partitions: int = 1, **overrides: str) -> Any:
         """Create a topic behind the handlers' back; settings with `_` for `.`."""

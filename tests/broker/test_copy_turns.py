@@ -2,7 +2,7 @@
 
 from broker.catalog_fake import FakeCatalog, with_adding
 from broker.replica_bench import ME, THREE, TWO, Bench, brokers_of, image_of, play
-from respool.broker.copy_turns import CopyTurns
+from respool.broker.copy_turns import WAIT_MS_MAX, CopyTurns
 from respool.broker.partition import Partition
 from respool.cluster.view import ClusterSettings
 from respool.model.cluster import PartitionImage
@@ -16,12 +16,13 @@ class World:
         self, bench: Bench, *images: PartitionImage, limit: int = 1, bytes_per_s: int = 0
     ) -> None:
         self.catalog = FakeCatalog(*images)
+        if bytes_per_s:
+            self.catalog.show_settings(str(ME), respool_copy_bytes_per_s_max=bytes_per_s)
         self.turns = CopyTurns(
             me=ME,
             catalog=self.catalog.as_catalog,
             clock=bench.clock,
             settings=ClusterSettings(copies_per_broker_max=limit),
-            bytes_per_s_max=bytes_per_s,
         )
         self.told = 0
         self.turns.on_changed = self._on_changed
@@ -98,6 +99,68 @@ def test_a_broker_that_is_gone_does_not_keep_others_from_copying() -> None:
         mine = copy(bench, 1)
         assert world.turns.wait_ms(mine) is None
         world.catalog.show_brokers(brokers_of(ME, TWO))
+        world.turns.on_image()
+        assert world.turns.wait_ms(mine) == 0
+
+    play(story)
+
+
+CATCHING_UP = image_of(TWO, leader=TWO)
+
+
+def test_throttled_replicas_keep_to_the_rate_of_their_broker_also_those_that_are_not_new() -> None:
+    async def story(bench: Bench) -> None:
+        world = World(bench, CATCHING_UP, CATCHING_UP)
+        world.catalog.show(
+            CATCHING_UP, CATCHING_UP, follower_replication_throttled_replicas=f"0:{ME}"
+        )
+        world.catalog.show_settings(str(ME), follower_replication_throttled_rate=1000)
+        world.turns.on_image()
+        listed, other = copy(bench, 0, CATCHING_UP), copy(bench, 1, CATCHING_UP)
+        world.turns.on_copied(listed, 500)
+        world.turns.on_copied(other, 500)
+        assert (world.turns.wait_ms(listed), world.turns.wait_ms(other)) == (500, 0)
+
+    play(story)
+
+
+def test_throttled_replicas_keep_to_the_rate_of_their_leader() -> None:
+    async def story(bench: Bench) -> None:
+        world = World(bench, CATCHING_UP)
+        world.catalog.show(CATCHING_UP, leader_replication_throttled_replicas=f"0:{TWO}")
+        # Broker 3 catches up, too, and takes its half.
+        world.catalog.show_settings(str(TWO), leader_replication_throttled_rate=1000)
+        world.turns.on_image()
+        mine = copy(bench, 0, CATCHING_UP)
+        world.turns.on_copied(mine, 250)
+        assert world.turns.wait_ms(mine) == 500
+
+    play(story)
+
+
+def test_who_is_in_sync_is_not_throttled() -> None:
+    """Else acks=all would wait for it."""
+
+    async def story(bench: Bench) -> None:
+        in_sync = image_of(TWO, ME, leader=TWO)
+        world = World(bench, in_sync)
+        world.catalog.show(in_sync, follower_replication_throttled_replicas="*")
+        world.catalog.show_settings("", follower_replication_throttled_rate=1)
+        world.turns.on_image()
+        mine = copy(bench, 0, in_sync)
+        world.turns.on_copied(mine, 1 << 30)
+        assert world.turns.wait_ms(mine) == 0
+
+    play(story)
+
+
+def test_who_is_told_to_go_on_does_so_soon_however_long_it_was_to_wait() -> None:
+    async def story(bench: Bench) -> None:
+        world = World(bench, COPIED_HERE, bytes_per_s=1)
+        mine = copy(bench, 0)
+        world.turns.on_copied(mine, 1 << 30)
+        assert world.turns.wait_ms(mine) == WAIT_MS_MAX
+        world.catalog.show_settings(str(ME))
         world.turns.on_image()
         assert world.turns.wait_ms(mine) == 0
 

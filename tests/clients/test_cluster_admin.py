@@ -1,11 +1,23 @@
 """Administration of a cluster of three brokers: any of them may be asked, and several at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import ElectionType, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka import (
+    ElectionType,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as Place
 from kafka.admin import NewTopic
@@ -28,6 +40,8 @@ TIMEOUT_S = 20.0
 MANY = 150
 CREATE_VERSION = 7
 TOPIC_EXISTS = 36
+VALUE = bytes(500_000)
+MANY_BYTES = 12_000_000
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +140,62 @@ def test_replicas_are_moved_and_leaders_elected(
         return bool(partition.leader.id == 3)
 
     wait_until(is_led_as_preferred, "the first replica leads", seconds=TIMEOUT_S)
+
+
+def test_a_throttled_move_goes_as_slowly_as_it_is_told_and_on_when_it_may(
+    cluster: ClusterProcess, admin: AdminClient, mover: KafkaAdminClient
+) -> None:
+    """As Kafka's tool does it with --throttle: replicas are listed by the topic, rates are set for brokers."""
+    topic = "slowly"
+    assignments = {0: [1, 2], 1: [1, 2]}
+    mover.create_topics([NewTopic(topic, replica_assignments=assignments)])
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    # More than comes with one fetch.
+    for _ in range(MANY_BYTES // len(VALUE)):
+        producer.produce(topic, VALUE, partition=0)
+    producer.produce(topic, VALUE, partition=1)
+    assert producer.flush(TIMEOUT_S) == 0
+    rates = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+    lists = {
+        "leader.replication.throttled.replicas": "0:1,0:2",
+        "follower.replication.throttled.replicas": "0:3",
+    }
+    change(admin, ResourceType.TOPIC, topic, lists)
+    for broker in ("1", "2", "3"):
+        change(admin, ResourceType.BROKER, broker, dict.fromkeys(rates, "1"))
+
+    slow, quick = Place(topic, 0), Place(topic, 1)
+    assert mover.alter_partition_reassignments({slow: [3, 2]}) == {slow: None}
+    assert mover.alter_partition_reassignments({quick: [3, 2]}) == {quick: None}
+
+    def is_moved(number: int) -> bool:
+        partition = partitions_of(admin, topic)[number]
+        return ids(partition.replicas) == [3, 2] and sorted(ids(partition.isr)) == [2, 3]
+
+    wait_until(lambda: is_moved(1), "the one that is not listed is moved", seconds=TIMEOUT_S)
+    assert not is_moved(0)
+
+    for broker in ("1", "2", "3"):
+        change(admin, ResourceType.BROKER, broker, dict.fromkeys(rates))
+    change(admin, ResourceType.TOPIC, topic, dict.fromkeys(lists))
+    wait_until(lambda: is_moved(0), "the other one is moved, too", seconds=TIMEOUT_S)
+
+
+def change(
+    admin: AdminClient, kind: ResourceType, name: str, settings: Mapping[str, str | None]
+) -> None:
+    """None: no longer set."""
+    operations = AlterConfigOpType
+    entries = [
+        ConfigEntry(
+            key,
+            value,
+            incremental_operation=operations.DELETE if value is None else operations.SET,
+        )
+        for key, value in settings.items()
+    ]
+    resource = ConfigResource(kind, name, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
 
 
 def test_settings_are_told_by_every_broker(cluster: ClusterProcess) -> None:

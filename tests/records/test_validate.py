@@ -20,6 +20,7 @@ from records.record_examples import (
     new_records,
     rows_of,
 )
+from respool.model.config_rules import LONG_MAX
 from respool.model.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -29,7 +30,6 @@ from respool.model.errors import (
     UnsupportedCompressionType,
     UnsupportedForMessageFormat,
 )
-from respool.model.topic_config import LONG_MAX
 from respool.records.batch import (
     CONTROL_BIT,
     CRC_AT,

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from respool.broker.broker_configs import BrokerConfigs
 from respool.broker.catalog import Catalog
 from respool.broker.cluster_member import ClusterMember
 from respool.broker.compactor import Compactor
@@ -166,6 +167,7 @@ class Broker:
             roles=self.roles,
         )
         self.topics = Topics(catalog=self.catalog, holdings=self.holdings)
+        self.broker_configs = BrokerConfigs(self.catalog)
         self.coordinators = self._new_coordinators()
         self.roles.on_changed = self.coordinators.on_role
         self.groups = self.coordinators.groups

@@ -13,9 +13,11 @@ from typing import NoReturn
 from respool.broker.catalog_feed import CatalogFeed
 from respool.broker.image_reader import ImageReader
 from respool.broker.image_view import TopicViews, registered_brokers, registry_of, view_of
+from respool.broker.room_settings import broker_config_of
 from respool.cluster import keys, strays
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterSettings, ClusterView
+from respool.model.broker_config import BrokerConfig, overrides_for
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
 from respool.model.errors import UnknownTopicOrPartition
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
@@ -152,6 +154,13 @@ class Catalog:
     def registry(self) -> Mapping[BrokerId, keys.RegistryEntry]:
         """What is known of brokers, whether they run or not."""
         return registry_of(self._feed.values)
+
+    def broker_config(self, broker: BrokerId) -> BrokerConfig:
+        """What holds for a broker now; what was never set is as in this one's settings file."""
+        return BrokerConfig.parse(
+            overrides_for(broker, self.image.broker_overrides),
+            base=broker_config_of(self.settings),
+        )
 
     @property
     def seat(self) -> StoredValue | None:

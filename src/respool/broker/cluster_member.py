@@ -73,7 +73,6 @@ class ClusterMember:
             catalog=catalog,
             clock=clock,
             settings=rules,
-            bytes_per_s_max=settings.copy_bytes_per_s_max,
         )
         self._spawn = spawn
         self._membership: Membership | None = None
@@ -213,7 +212,8 @@ class ClusterMember:
                     # At once: what else is to be opened, closed or deleted may take its time.
                     self._spawn(self._roles.settle(partition))
             self._unsettled[name] = None
-        if changed or image.brokers is not before.brokers:
+        are_configs_changed = image.broker_overrides is not before.broker_overrides
+        if changed or are_configs_changed or image.brokers is not before.brokers:
             # A broker that is gone copies nothing, and others may in its place.
             self.turns.on_image()
         if changed:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from respool.broker.image_view import registered_brokers
 from respool.cluster import keys
+from respool.model.broker_config import BROKER_RULES
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
 from respool.model.ids import BrokerId, TopicId
 from respool.model.internal_topics import is_internal
@@ -41,12 +42,16 @@ class ImageReader:
             else:
                 topics[name] = topic
         are_brokers_changed = any(key.startswith(keys.BROKERS) for key in changed)
+        are_configs_changed = any(key.startswith(keys.BROKER_CONFIGS) for key in changed)
         return replace(
             before,
             brokers=self._read_brokers(values, before) if are_brokers_changed else before.brokers,
             controller=self._read_controller(values),
             topics=topics,
             topics_by_id={topic.id: topic for topic in topics.values()},
+            broker_overrides=(
+                _read_broker_overrides(values) if are_configs_changed else before.broker_overrides
+            ),
             revision=revision,
         )
 
@@ -105,3 +110,18 @@ class ImageReader:
             del self._incomplete[topic_id]
         if stored is not None and not is_complete:
             self._incomplete[keys.decode_topic(stored.value).id] = name
+
+
+def _read_broker_overrides(values: Values) -> dict[str, Mapping[str, str]]:
+    return {
+        key.removeprefix(keys.BROKER_CONFIGS): _known(
+            keys.decode_broker_config(stored.value).values
+        )
+        for key, stored in values.items()
+        if key.startswith(keys.BROKER_CONFIGS)
+    }
+
+
+def _known(overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """Without what a newer version has set."""
+    return {name: text for name, text in overrides.items() if name in BROKER_RULES}

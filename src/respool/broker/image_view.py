@@ -53,6 +53,7 @@ def view_of(
         brokers=brokers,
         registry=registry_of(values),
         topics=topics,
+        broker_overrides={name: _overrides(values, name) for name in image.broker_overrides},
         strays=dict(_strays(image, values, incomplete)) if with_strays else {},
         creating=frozenset(creating),
     )
@@ -81,6 +82,11 @@ def registry_of(values: Values) -> dict[BrokerId, keys.RegistryEntry]:
         for key, stored in values.items()
         if key.startswith(keys.REGISTRY)
     }
+
+
+def _overrides(values: Values, name: str) -> keys.BrokerOverrides:
+    stored = values[keys.broker_config_key(name)]
+    return keys.decode_broker_config(stored.value, revision=stored.revision)
 
 
 def _topic(topic: TopicImage, revision: int) -> TopicView:

@@ -135,7 +135,7 @@ class TopicWrites:
                 # Nobody looks at them any more, and they are collected later.
                 logger.info("partitions of the deleted topic %r are left for now: %s", name, error)
 
-        await self._until_it_holds(decide, write)
+        await until_it_holds(self._catalog, decide, write)
 
     async def _make(
         self,
@@ -148,11 +148,11 @@ class TopicWrites:
         if validate_only:
             return self._catalog.topic_after(name, decide(await self._catalog.sure_view()))
         if topic_id is None:
-            await self._until_it_holds(decide, self._write_all)
+            await until_it_holds(self._catalog, decide, self._write_all)
         else:
             self._catalog.creating.add(topic_id)
             try:
-                await self._until_it_holds(decide, self._write_all)
+                await until_it_holds(self._catalog, decide, self._write_all)
             finally:
                 self._catalog.creating.discard(topic_id)
         return self._catalog.topic(name)
@@ -163,16 +163,6 @@ class TopicWrites:
             await self._catalog.write(one)
         if len(writes) > 1:
             await self._catalog.write(topics.sealed(writes, first_revision=first_revision))
-
-    async def _until_it_holds(self, decide: Decide, write: Write) -> None:
-        """Decide and write; when somebody else was faster, again on what is true then."""
-        for _ in range(TRIES_MAX):
-            writes = decide(await self._catalog.sure_view())
-            try:
-                return await write(writes)
-            except GuardFailed:
-                await self._catalog.read_view()
-        raise RequestTimedOut(f"others have changed the cluster {TRIES_MAX} times meanwhile")
 
     def _check_room(self, view: ClusterView, added: int, *, factor: int) -> None:
         """Refuse what the brokers may not hold, before anybody works out where it goes."""
@@ -185,6 +175,27 @@ class TopicWrites:
                 f"{added} more partitions would make {after} replicas on {takers} broker(s), limit {limit} "
                 f"(partitions_max = {self._settings.partitions_max} on each)"
             )
+
+
+async def until_it_holds(catalog: Catalog, decide: Decide, write: Write | None = None) -> None:
+    """Decide and write; when somebody else was faster, again on what is true then.
+
+    Raises:
+        RequestTimedOut: others were faster again and again.
+        StoreUnavailable: whether it was written is unknown.
+    """
+    for _ in range(TRIES_MAX):
+        writes = decide(await catalog.sure_view())
+        try:
+            if write is not None:
+                return await write(writes)
+            for one in writes:
+                await catalog.write(one)
+        except GuardFailed:
+            await catalog.read_view()
+        else:
+            return None
+    raise RequestTimedOut(f"others have changed the cluster {TRIES_MAX} times meanwhile")
 
 
 def _brokers_of(assignment: Mapping[int, Iterable[int]]) -> dict[int, tuple[BrokerId, ...]]:

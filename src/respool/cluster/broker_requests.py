@@ -1,17 +1,22 @@
-"""What an operator asks of brokers: drain one, take it out of the cluster, let it in again."""
+"""What an operator asks of brokers: drain one, take it out of the cluster, let it in again, give it other settings."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
-from respool.cluster.keys import RegistryEntry
+from respool.cluster.keys import BrokerOverrides, RegistryEntry
 from respool.cluster.view import ClusterView
+from respool.model.broker_config import ALL_BROKERS, BROKER_RULES, BrokerConfig
 from respool.model.errors import (
     BrokerIdNotRegistered,
     InvalidReplicationFactor,
     InvalidRequest,
 )
 from respool.model.ids import BrokerId
+
+Overrides: TypeAlias = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +81,38 @@ def admit(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
     entry = _entry(view, broker)
     admitted = replace(entry, is_removed=False, is_drained=False)
     return _write(view, broker, entry, admitted, f"broker {broker} is admitted")
+
+
+def configure(
+    view: ClusterView, name: str, rewrite: Callable[[Overrides], Overrides]
+) -> list[GuardedWrite]:
+    """Give a broker, or without a name all of them, the settings that `rewrite` makes of those it has.
+
+    Raises:
+        InvalidRequest: it is no broker, or nothing that can be changed while one runs.
+        InvalidConfig: a value cannot be.
+    """
+    # One that is away has settings, too.
+    if name not in (ALL_BROKERS, *map(str, {*view.brokers, *view.registry})):
+        raise InvalidRequest(f"there is no broker {name!r}")
+    before = view.broker_overrides.get(name, BrokerOverrides(values={}))
+    after = rewrite(before.values)
+    others = [one for one in after if one not in BROKER_RULES]
+    if others:
+        raise InvalidRequest(
+            f"a broker reads its settings when it starts: change {', '.join(others)} in its settings file, then "
+            f"restart it. While it runs can be changed: {', '.join(BROKER_RULES)}"
+        )
+    BrokerConfig.parse(after)
+    if after == before.values:
+        return []
+    change = KeyChange(
+        key=keys.broker_config_key(name),
+        value=keys.encode_broker_config(after) if after else None,
+        revision=before.revision,
+        why=f"{f'broker {name} has' if name else 'brokers have'} other settings",
+    )
+    return in_writes([change], guard=view.guard)
 
 
 def _entry(view: ClusterView, broker: BrokerId) -> RegistryEntry:

@@ -4,6 +4,7 @@
 /brokers/<id>                  {"host", "port", "rack", "incarnation", "is_draining", "epoch", "lease"}   hangs on it
 /registry/<id>                 {"rack", "is_removed", "is_drained", "clean_epoch", "run"}
 /controller                    {"broker"}                                                   hangs on its holder's lease
+/broker-configs/<id>           {"overrides"}                                               without an id: of all brokers
 /topics/<name>                 {"id", "overrides", "partitions"}
 /partitions/<topic id>/<n>     {"replicas", "isr", "leader", "leader_epoch", "elr", "last_leader", "adding", "removing"}
 /producer-ids                  {"next"}
@@ -24,6 +25,7 @@ from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 BROKERS = "/brokers/"
 REGISTRY = "/registry/"
 CONTROLLER = "/controller"
+BROKER_CONFIGS = "/broker-configs/"
 TOPICS = "/topics/"
 PARTITIONS = "/partitions/"
 PRODUCER_IDS = "/producer-ids"
@@ -49,6 +51,14 @@ class BrokerRegistration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOverrides:
+    """What was set for a broker, or for all, while they ran."""
+
+    values: Mapping[str, str]
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryEntry:
     """What stays of a broker while it is away."""
 
@@ -70,6 +80,11 @@ def broker_key(broker: BrokerId) -> str:
 
 def registry_key(broker: BrokerId) -> str:
     return f"{REGISTRY}{broker}"
+
+
+def broker_config_key(name: str) -> str:
+    """As the config APIs name brokers: by their ids, and with nothing for all of them."""
+    return BROKER_CONFIGS + name
 
 
 def topic_key(name: str) -> str:
@@ -188,6 +203,14 @@ def decode_registry(value: bytes, *, revision: int = 0) -> RegistryEntry:
         run=None if fields.get("run") is None else UUID(hex=fields["run"]),
         revision=revision,
     )
+
+
+def encode_broker_config(overrides: Mapping[str, str]) -> bytes:
+    return _dump({"overrides": dict(overrides)})
+
+
+def decode_broker_config(value: bytes, *, revision: int = 0) -> BrokerOverrides:
+    return BrokerOverrides(values=json.loads(value)["overrides"], revision=revision)
 
 
 def encode_controller(broker: BrokerId) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from respool.cluster import keys
-from respool.cluster.keys import RegistryEntry
+from respool.cluster.keys import BrokerOverrides, RegistryEntry
 from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.ids import BrokerId, TopicId, TopicPartition
 from respool.ports.metadata_store import Guard, StoredValue
@@ -59,6 +59,8 @@ class ClusterView:
     brokers: Mapping[BrokerId, BrokerEndpoint]
     registry: Mapping[BrokerId, RegistryEntry]
     topics: Mapping[str, TopicView]
+    # By the brokers' ids as text; of all of them under no name.
+    broker_overrides: Mapping[str, BrokerOverrides] = field(default_factory=dict)
     # Keys of partitions that no topic counts, with their revisions.
     strays: Mapping[str, int] = field(default_factory=dict)
     # Topics whose partitions this broker is writing now: theirs are no strays yet.
@@ -147,6 +149,7 @@ def read_view(
     """A view of all keys of the store, as they were together."""
     brokers: dict[BrokerId, BrokerEndpoint] = {}
     registry: dict[BrokerId, RegistryEntry] = {}
+    overrides: dict[str, BrokerOverrides] = {}
     topics: dict[str, TopicView] = {}
     strays: dict[str, int] = {}
     for key, stored in values.items():
@@ -157,6 +160,9 @@ def read_view(
         elif key.startswith(keys.REGISTRY):
             broker = BrokerId(int(key.removeprefix(keys.REGISTRY)))
             registry[broker] = keys.decode_registry(stored.value, revision=stored.revision)
+        elif key.startswith(keys.BROKER_CONFIGS):
+            name = key.removeprefix(keys.BROKER_CONFIGS)
+            overrides[name] = keys.decode_broker_config(stored.value, revision=stored.revision)
         elif key.startswith(keys.PARTITIONS):
             strays[key] = stored.revision
     for key, stored in values.items():
@@ -186,6 +192,7 @@ def read_view(
         brokers=brokers,
         registry=registry,
         topics=topics,
+        broker_overrides=overrides,
         strays=strays,
         creating=creating,
         missing_since_ms=missing_since_ms or {},

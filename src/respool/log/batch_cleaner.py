@@ -20,9 +20,10 @@ from respool.log.batch_chunks import BatchChunk
 from respool.log.batch_walk import BatchAt
 from respool.log.cleaned_transactions import CleanedTransactions
 from respool.log.producer_state import ProducerState
+from respool.model.config_rules import LONG_MAX
 from respool.model.errors import RequestError
 from respool.model.ids import NO_TIMESTAMP, Offset
-from respool.model.topic_config import LONG_MAX, MIB, TopicConfig
+from respool.model.topic_config import MIB, TopicConfig
 from respool.ports.record_scan import Buffer, KeyOffsets, Section, Sifting
 from respool.records.batch import (
     CODEC_MASK,

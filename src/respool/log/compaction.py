@@ -26,8 +26,9 @@ from respool.log.segment import Segment
 from respool.log.segment_groups import GroupLimits, SegmentGroup
 from respool.log.segment_indexes import IndexSettings
 from respool.log.transaction_index import AbortedTransaction
+from respool.model.config_rules import INT_MAX
 from respool.model.ids import Offset
-from respool.model.topic_config import INT_MAX, MIB, TopicConfig
+from respool.model.topic_config import MIB, TopicConfig
 from respool.ports.disk import Disk
 from respool.ports.record_scan import KeyOffsets, RecordScanner, Section
 from respool.records.batch import (

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from respool.log.batch_walk import walk_headers
 from respool.log.segment import Segment
 from respool.log.segments import Segments
+from respool.model.config_rules import LONG_MAX
 from respool.model.ids import NO_TIMESTAMP, Offset
-from respool.model.topic_config import LONG_MAX, TopicConfig
+from respool.model.topic_config import TopicConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from respool.log.offset_index import RELATIVE_OFFSET_MAX
 from respool.log.segment import Segment
 from respool.log.segment_indexes import SegmentIndexes
+from respool.model.config_rules import INT_MAX
 from respool.model.ids import Offset
-from respool.model.topic_config import INT_MAX, TopicConfig
+from respool.model.topic_config import TopicConfig
 
 # Positions in a segment have 31 bits. Records may grow a little by other timestamps.
 POSITION_MAX = INT_MAX - INT_MAX // 100

@@ -85,6 +85,8 @@ class ClusterImage:
     controller: BrokerId
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[TopicId, TopicImage] = field(default_factory=dict)
+    # What was set for brokers while they ran, by their ids as text; for all of them under no name.
+    broker_overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # The metadata store's revision this image shows.
     revision: int = 0
 

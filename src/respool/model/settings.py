@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 
+from respool.model.config_rules import INT_MAX
 from respool.model.errors import InvalidConfig, SettingsError
 from respool.model.etcd_endpoints import host_of, parse_endpoints
-from respool.model.topic_config import DAY_MS, INT_MAX, MIB, MINUTE_MS, TopicConfig
+from respool.model.topic_config import DAY_MS, MIB, MINUTE_MS, TopicConfig
 
 
 def _setting(doc: str) -> dict[str, str]:

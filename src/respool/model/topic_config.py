@@ -6,24 +6,34 @@ nothing.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
+from respool.model.config_rules import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigKind,
+    ConfigRule,
+    fraction,
+    int_between,
+    long_between,
+    one_of,
+    parse_each,
+    rules_of,
+    texts_of,
+    yes_or_no,
+)
 from respool.model.errors import InvalidConfig
+from respool.model.throttled_replicas import ThrottledReplicas
 
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
 MIB = 1024 * 1024
 # A batch's header; a limit below it would refuse everything.
 BATCH_OVERHEAD = 61
-# Of a name that a setting is looked for that is spelled alike.
-NAME_LENGTH_MAX = 64
 
 
 class Flush(StrEnum):
@@ -64,74 +74,6 @@ class CleanupPolicies(tuple[CleanupPolicy, ...]):
         return ",".join(self)
 
 
-class ConfigKind(StrEnum):
-    """The types DescribeConfigs knows, as far as topics use them."""
-
-    INT = "int"
-    LONG = "long"
-    BOOLEAN = "boolean"
-    DOUBLE = "double"
-    STRING = "string"
-    LIST = "list"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigRule:
-    """How a setting is read from text, and what it is for."""
-
-    kind: ConfigKind
-    doc: str
-    parse: Callable[[str], Any]
-
-
-def _whole_number(kind: ConfigKind, low: int, high: int, doc: str) -> dict[str, ConfigRule]:
-    def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise InvalidConfig(f"{text!r} is not a whole number") from None
-        if not low <= number <= high:
-            raise InvalidConfig(f"{number} is outside {low} to {high}")
-        return number
-
-    return {"rule": ConfigRule(kind=kind, doc=doc, parse=parse)}
-
-
-def _one_of(kind: ConfigKind, words: type[StrEnum], doc: str) -> dict[str, ConfigRule]:
-    def parse(text: str) -> StrEnum:
-        try:
-            return words(text.strip())
-        except ValueError:
-            known = ", ".join(word.value for word in words)
-            raise InvalidConfig(f"{text!r} is not one of: {known}") from None
-
-    return {"rule": ConfigRule(kind=kind, doc=doc, parse=parse)}
-
-
-def _fraction(doc: str) -> dict[str, ConfigRule]:
-    def parse(text: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            raise InvalidConfig(f"{text!r} is not a number") from None
-        # Not "outside": a NaN is neither.
-        if not 0 <= number <= 1:
-            raise InvalidConfig(f"{number} is not within 0 and 1")
-        return number
-
-    return {"rule": ConfigRule(kind=ConfigKind.DOUBLE, doc=doc, parse=parse)}
-
-
-def _yes_or_no(doc: str) -> dict[str, ConfigRule]:
-    def parse(text: str) -> bool:
-        word = text.strip().lower()
-        if word not in ("true", "false"):
-            raise InvalidConfig(f"{text!r} is not one of: true, false")
-        return word == "true"
-
-    return {"rule": ConfigRule(kind=ConfigKind.BOOLEAN, doc=doc, parse=parse)}
-
-
 def _policies(doc: str) -> dict[str, ConfigRule]:
     def parse(text: str) -> CleanupPolicies:
         # A word given twice says nothing new.
@@ -145,12 +87,8 @@ def _policies(doc: str) -> dict[str, ConfigRule]:
     return {"rule": ConfigRule(kind=ConfigKind.LIST, doc=doc, parse=parse)}
 
 
-def _int(low: int, high: int, doc: str) -> dict[str, ConfigRule]:
-    return _whole_number(ConfigKind.INT, low, high, doc)
-
-
-def _long(low: int, high: int, doc: str) -> dict[str, ConfigRule]:
-    return _whole_number(ConfigKind.LONG, low, high, doc)
+def _throttled(doc: str) -> dict[str, ConfigRule]:
+    return {"rule": ConfigRule(kind=ConfigKind.LIST, doc=doc, parse=ThrottledReplicas.parse)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +104,7 @@ class TopicConfig:
     )
     compression_type: CompressionType = field(
         default=CompressionType.PRODUCER,
-        metadata=_one_of(
+        metadata=one_of(
             ConfigKind.STRING,
             CompressionType,
             "The codec batches are stored in; 'producer' keeps what the producer chose.",
@@ -174,7 +112,7 @@ class TopicConfig:
     )
     delete_retention_ms: int = field(
         default=DAY_MS,
-        metadata=_long(
+        metadata=long_between(
             0,
             LONG_MAX,
             "With 'compact': how long a deletion (a key with no value) is still shown to readers once it is the only "
@@ -183,15 +121,29 @@ class TopicConfig:
     )
     file_delete_delay_ms: int = field(
         default=MINUTE_MS,
-        metadata=_long(0, LONG_MAX, "How long a removed file stays before it is deleted."),
+        metadata=long_between(0, LONG_MAX, "How long a removed file stays before it is deleted."),
+    )
+    follower_replication_throttled_replicas: ThrottledReplicas = field(
+        default=ThrottledReplicas(),
+        metadata=_throttled(
+            "Replicas that catch up no faster than follower.replication.throttled.rate of their broker: "
+            "'partition:broker' with commas, '*' for all."
+        ),
     )
     index_interval_bytes: int = field(
         default=4096,
-        metadata=_int(0, INT_MAX, "How many bytes of log lie between two index entries."),
+        metadata=int_between(0, INT_MAX, "How many bytes of log lie between two index entries."),
+    )
+    leader_replication_throttled_replicas: ThrottledReplicas = field(
+        default=ThrottledReplicas(),
+        metadata=_throttled(
+            "Replicas that give those who catch up no more than leader.replication.throttled.rate of their broker: "
+            "'partition:broker' with commas, '*' for all."
+        ),
     )
     max_compaction_lag_ms: int = field(
         default=LONG_MAX,
-        metadata=_long(
+        metadata=long_between(
             1,
             LONG_MAX,
             "With 'compact': a record older than this is compacted, however few there are.",
@@ -199,23 +151,25 @@ class TopicConfig:
     )
     max_message_bytes: int = field(
         default=1_048_588,
-        metadata=_int(0, INT_MAX, "The largest record batch a producer may send, compressed."),
+        metadata=int_between(
+            0, INT_MAX, "The largest record batch a producer may send, compressed."
+        ),
     )
     message_timestamp_after_max_ms: int = field(
         default=60 * MINUTE_MS,
-        metadata=_long(
+        metadata=long_between(
             0, LONG_MAX, "How far a record's timestamp may lie after the broker's clock."
         ),
     )
     message_timestamp_before_max_ms: int = field(
         default=LONG_MAX,
-        metadata=_long(
+        metadata=long_between(
             0, LONG_MAX, "How far a record's timestamp may lie before the broker's clock."
         ),
     )
     message_timestamp_type: TimestampType = field(
         default=TimestampType.CREATE_TIME,
-        metadata=_one_of(
+        metadata=one_of(
             ConfigKind.STRING,
             TimestampType,
             "Whose time a record carries: the producer's, or the broker's at the append.",
@@ -223,23 +177,25 @@ class TopicConfig:
     )
     min_cleanable_dirty_ratio: float = field(
         default=0.5,
-        metadata=_fraction(
+        metadata=fraction(
             "With 'compact': how much of a log must be new since the last compaction for the next one."
         ),
     )
     min_compaction_lag_ms: int = field(
         default=0,
-        metadata=_long(
+        metadata=long_between(
             0, LONG_MAX, "With 'compact': a record younger than this is not compacted away."
         ),
     )
     min_insync_replicas: int = field(
         default=1,
-        metadata=_int(1, INT_MAX, "How many replicas must be in sync for acks=all to succeed."),
+        metadata=int_between(
+            1, INT_MAX, "How many replicas must be in sync for acks=all to succeed."
+        ),
     )
     respool_flush: Flush = field(
         default=Flush.ALWAYS,
-        metadata=_one_of(
+        metadata=one_of(
             ConfigKind.STRING,
             Flush,
             "When acks=all is answered: 'always' once the batch is synced to disk; 'interval' and "
@@ -248,46 +204,48 @@ class TopicConfig:
     )
     respool_flush_interval_ms: int = field(
         default=1000,
-        metadata=_long(
+        metadata=long_between(
             1, LONG_MAX, "With respool.flush=interval: how often the log is synced to disk."
         ),
     )
     respool_mirror: bool = field(
         default=False,
-        metadata=_yes_or_no(
+        metadata=yes_or_no(
             "Whether the topic is a copy of another cluster's, which 'respool mirror' alone writes, with the offsets "
             "it has there. Set to false, it takes ordinary producers: respool mirror promote does that well."
         ),
     )
     retention_bytes: int = field(
         default=-1,
-        metadata=_long(-1, LONG_MAX, "How large a partition may grow; -1 for no limit."),
+        metadata=long_between(-1, LONG_MAX, "How large a partition may grow; -1 for no limit."),
     )
     retention_ms: int = field(
         default=7 * DAY_MS,
-        metadata=_long(-1, LONG_MAX, "How long records are kept; -1 for ever."),
+        metadata=long_between(-1, LONG_MAX, "How long records are kept; -1 for ever."),
     )
     segment_bytes: int = field(
         default=1024 * MIB,
-        metadata=_int(1024, INT_MAX, "The size at which a new segment is started."),
+        metadata=int_between(1024, INT_MAX, "The size at which a new segment is started."),
     )
     segment_index_bytes: int = field(
         default=10 * MIB,
-        metadata=_int(96, INT_MAX, "The largest size of a segment's index; when full, it rolls."),
+        metadata=int_between(
+            96, INT_MAX, "The largest size of a segment's index; when full, it rolls."
+        ),
     )
     segment_jitter_ms: int = field(
         default=0,
-        metadata=_long(
+        metadata=long_between(
             0, LONG_MAX, "At most this much is taken off segment.ms, so that not all roll at once."
         ),
     )
     segment_ms: int = field(
         default=7 * DAY_MS,
-        metadata=_long(1, LONG_MAX, "The age at which a new segment is started."),
+        metadata=long_between(1, LONG_MAX, "The age at which a new segment is started."),
     )
     unclean_leader_election_enable: bool = field(
         default=False,
-        metadata=_yes_or_no(
+        metadata=yes_or_no(
             "Whether a replica may lead that does not have everything, when all that have it are gone: messages "
             "that were acknowledged are lost then."
         ),
@@ -300,15 +258,7 @@ class TopicConfig:
         Raises:
             InvalidConfig: a name is unknown or a value cannot be; the message names it.
         """
-        values: dict[str, Any] = {}
-        for name, text in overrides.items():
-            rule = CONFIG_RULES.get(name)
-            if rule is None:
-                raise InvalidConfig(f"unknown topic setting {name!r}{_closest(name)}")
-            try:
-                values[name.replace(".", "_")] = rule.parse(text)
-            except InvalidConfig as error:
-                raise InvalidConfig(f"{name}: {error}") from None
+        values = parse_each(overrides, CONFIG_RULES, of="topic")
         config = dataclasses.replace(base or cls(), **values)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise InvalidConfig(
@@ -337,19 +287,7 @@ class TopicConfig:
     @cached_property
     def as_text(self) -> Mapping[str, str]:
         """Every setting under its Kafka name, as text."""
-        return {name: _text(getattr(self, name.replace(".", "_"))) for name in CONFIG_RULES}
+        return texts_of(self, CONFIG_RULES)
 
 
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _closest(name: str) -> str:
-    # No setting is that long, and the search takes its time with long texts.
-    alike = get_close_matches(name, CONFIG_RULES, n=1) if len(name) <= NAME_LENGTH_MAX else []
-    return f"; did you mean {alike[0]}?" if alike else ""
-
-
-CONFIG_RULES: Mapping[str, ConfigRule] = {
-    item.name.replace("_", "."): item.metadata["rule"] for item in dataclasses.fields(TopicConfig)
-}
+CONFIG_RULES: Mapping[str, ConfigRule] = rules_of(TopicConfig)

@@ -24,6 +24,8 @@ every_incremental_version = pytest.mark.parametrize(
     "version", versions(Api.INCREMENTAL_ALTER_CONFIGS)
 )
 
+RATE = "leader.replication.throttled.rate"
+
 Change = tuple[str, str | None] | tuple[str, str | None, int]
 
 
@@ -166,7 +168,7 @@ def test_a_resource_named_twice_is_not_changed(
 
 @both_in_every_version
 @pytest.mark.parametrize("name", ["1", "", "2", "one"])
-def test_a_brokers_settings_cannot_be_changed_from_outside(
+def test_what_a_broker_reads_when_it_starts_cannot_be_changed_from_outside(
     running_broker: RunningBroker, api: Api, version: int, name: str
 ) -> None:
     before = running_broker.broker.settings
@@ -177,16 +179,52 @@ def test_a_brokers_settings_cannot_be_changed_from_outside(
     assert running_broker.broker.settings == before
 
 
+@both_in_every_version
+@pytest.mark.parametrize("name", ["1", ""])
+def test_what_a_broker_lets_be_changed_while_it_runs_holds_at_once_and_stays(
+    running_broker: RunningBroker, api: Api, version: int, name: str
+) -> None:
+    change = resource(BROKER, name, (RATE, "1000"))
+
+    assert ask(running_broker, api, version, change, validate_only=True) == [0]
+    assert running_broker.broker.image.broker_overrides == {}
+
+    assert ask(running_broker, api, version, change) == [0]
+    assert running_broker.broker.image.broker_overrides == {name: {RATE: "1000"}}
+    running_broker.restart(crash=True)
+    assert running_broker.broker.image.broker_overrides == {name: {RATE: "1000"}}
+
+
+@both_in_every_version
+@pytest.mark.parametrize(
+    ("name", "change", "code"),
+    [
+        ("1", (RATE, "fast"), INVALID_CONFIG),
+        ("1", (RATE, None), INVALID_REQUEST),
+        ("2", (RATE, "1000"), INVALID_REQUEST),
+    ],
+)
+def test_a_broker_is_not_given_what_cannot_be(
+    running_broker: RunningBroker, *, api: Api, version: int, name: str, change: Change, code: int
+) -> None:
+    assert ask(running_broker, api, version, resource(BROKER, name, change)) == [code]
+    assert running_broker.broker.image.broker_overrides == {}
+
+
 @every_incremental_version
-def test_a_brokers_setting_that_nobody_changed_can_be_unset(
+def test_a_throttle_is_lifted_whether_there_was_one_or_not(
     running_broker: RunningBroker, version: int
 ) -> None:
-    """As Kafka's tool for moving partitions does with throttles, when all are moved."""
-    rate = "leader.replication.throttled.rate"
-    unset = resource(BROKER, "1", (rate, None, DELETE))
-    assert ask(running_broker, Api.INCREMENTAL_ALTER_CONFIGS, version, unset) == [0]
-    both = resource(BROKER, "1", (rate, None, DELETE), ("num.partitions", "9"))
-    assert ask(running_broker, Api.INCREMENTAL_ALTER_CONFIGS, version, both) == [INVALID_REQUEST]
+    """As Kafka's tool for moving partitions does it, when all are moved."""
+    incremental = Api.INCREMENTAL_ALTER_CONFIGS
+    unset = resource(BROKER, "1", (RATE, None, DELETE))
+    assert ask(running_broker, incremental, version, unset) == [0]
+    assert ask(running_broker, incremental, version, resource(BROKER, "1", (RATE, "9"))) == [0]
+    added = resource(BROKER, "1", (RATE, "9", APPEND))
+    assert ask(running_broker, incremental, version, added) == [INVALID_CONFIG]
+    assert running_broker.broker.image.broker_overrides == {"1": {RATE: "9"}}
+    assert ask(running_broker, incremental, version, unset) == [0]
+    assert running_broker.broker.image.broker_overrides == {}
 
 
 @every_version

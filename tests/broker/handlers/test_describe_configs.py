@@ -6,6 +6,7 @@ import pytest
 
 from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import versions
+from respool.model.broker_config import BROKER_RULES
 from respool.model.topic_config import CONFIG_RULES
 from respool.wire.api_table import Api
 
@@ -15,7 +16,7 @@ INVALID_TOPIC = 17
 INVALID_REQUEST = 42
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
-FROM_TOPIC, FROM_SETTINGS, FROM_DEFAULT = 1, 4, 5
+FROM_TOPIC, FROM_BROKER, FROM_ALL, FROM_SETTINGS, FROM_DEFAULT = range(1, 6)
 BOOLEAN, STRING, INT, LONG, LIST = 1, 2, 3, 5, 7
 
 every_version = pytest.mark.parametrize("version", VERSIONS)
@@ -120,7 +121,7 @@ def test_only_the_named_settings_are_told(running_broker: RunningBroker, version
 
 @every_version
 @pytest.mark.parametrize("name", ["3", ""])
-def test_a_brokers_settings_are_told_under_kafkas_names_and_read_only(
+def test_a_brokers_settings_are_told_under_kafkas_names_and_most_are_read_only(
     start_broker: StartBroker, version: int, name: str
 ) -> None:
     broker = start_broker(
@@ -131,7 +132,7 @@ def test_a_brokers_settings_are_told_under_kafkas_names_and_read_only(
 
     told = {one.name: (one.value, one.config_source) for one in result.configs}
     assert len(told) == len(result.configs)
-    assert all(one.read_only for one in result.configs)
+    assert {one.name for one in result.configs if not one.read_only} == set(BROKER_RULES)
     assert told["node.id"] == ("3", FROM_SETTINGS)
     assert told["num.partitions"] == ("5", FROM_SETTINGS)
     assert told["auto.create.topics.enable"] == ("false", FROM_SETTINGS)
@@ -139,6 +140,23 @@ def test_a_brokers_settings_are_told_under_kafkas_names_and_read_only(
     assert told["message.max.bytes"] == ("1048588", FROM_DEFAULT)
     assert told["listeners"] == ("PLAINTEXT://127.0.0.1:9092", FROM_DEFAULT)
     assert told["respool.io.threads"] == ("4", FROM_DEFAULT)
+
+
+@every_version
+def test_what_is_changed_while_a_broker_runs_comes_from_itself_from_all_or_from_the_file(
+    start_broker: StartBroker, version: int
+) -> None:
+    broker = start_broker(broker_id=3)
+    rate, other = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+    broker.set_for_broker("", {rate: "5", other: "6"})
+    broker.set_for_broker("3", {rate: "7"})
+
+    (result,) = ask(broker, version, (BROKER, "3"), keys=[rate, other], include_synonyms=True)
+
+    told = {one.name: one for one in result.configs}
+    assert (told[rate].value, told[rate].config_source) == ("7", FROM_BROKER)
+    assert [one.source for one in told[rate].synonyms] == [FROM_BROKER, FROM_ALL, FROM_DEFAULT]
+    assert (told[other].value, told[other].config_source) == ("6", FROM_ALL)
 
 
 @every_version

@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33): replace everything that is set for a topic. Old clients have only this one."""
+"""AlterConfigs (key 33): replace everything that is set for a topic, or a broker. Old clients have only this one."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from respool.wire.codec import Request
 
 
 async def alter_configs(request: Request, broker: Broker) -> Reply:
-    async def change(resource: Any) -> None:
+    async def change_topic(resource: Any) -> None:
         overrides = _overrides(resource)
         await broker.topics.change_overrides(
             resource.resource_name,
@@ -19,7 +19,15 @@ async def alter_configs(request: Request, broker: Broker) -> Reply:
             validate_only=request.body.validate_only,
         )
 
-    return await change_each(request, broker, change)
+    async def change_broker(resource: Any) -> None:
+        overrides = _overrides(resource)
+        await broker.broker_configs.change(
+            resource.resource_name,
+            lambda _overrides: overrides,
+            validate_only=request.body.validate_only,
+        )
+
+    return await change_each(request, change_topic=change_topic, change_broker=change_broker)
 
 
 def _overrides(resource: Any) -> Mapping[str, str]:

@@ -2,7 +2,7 @@
 
 A topic's setting comes from the topic itself, else from the `topic` table of the broker's settings, else it is Kafka's
 default. The table's entries are known to Kafka's tools under the broker's names for them: `retention.ms` of a topic is
-`log.retention.ms` of a broker.
+`log.retention.ms` of a broker. A few of a broker's settings are changed while it runs: for itself, or for all brokers.
 """
 
 import dataclasses
@@ -10,15 +10,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from respool.broker.room_settings import broker_config_of
+from respool.model.broker_config import ALL_BROKERS, BROKER_RULES, BrokerConfig
 from respool.model.cluster import TopicImage
+from respool.model.config_rules import ConfigKind
 from respool.model.settings import Settings
-from respool.model.topic_config import CONFIG_RULES, ConfigKind, TopicConfig
+from respool.model.topic_config import CONFIG_RULES, TopicConfig
 
 
 class Source(IntEnum):
     """Where a value comes from, in Kafka's numbers."""
 
     TOPIC = 1
+    BROKER = 2
+    ALL_BROKERS = 3
     STATIC_BROKER = 4
     DEFAULT = 5
 
@@ -78,13 +83,16 @@ def topic_entries(topic: TopicImage, settings: Settings) -> Iterator[ConfigEntry
         )
 
 
-def broker_entries(settings: Settings) -> Iterator[ConfigEntry]:
-    """Every setting of the broker: read when it starts, so none can be changed from here."""
+def broker_entries(
+    settings: Settings, overrides: Mapping[str, Mapping[str, str]]
+) -> Iterator[ConfigEntry]:
+    """Every setting of the broker. But for those of `BrokerConfig` they are read when it starts."""
+    yield from _changeable_entries(settings, overrides)
     for field in dataclasses.fields(Settings):
-        if field.name == "topic":
-            continue
         value = getattr(settings, field.name)
         name = BROKER_NAMES.get(field.name) or "respool." + field.name.replace("_", ".")
+        if field.name == "topic" or name in BROKER_RULES:
+            continue
         is_default = value == field.default
         is_secret = "is_secret" in field.metadata
         synonym = Synonym(
@@ -107,6 +115,32 @@ def broker_entries(settings: Settings) -> Iterator[ConfigEntry]:
             value=values[name],
             read_only=True,
             synonyms=_broker_synonyms(name, settings),
+            type=_TYPE_OF_KIND[rule.kind],
+            doc=rule.doc,
+        )
+
+
+def _changeable_entries(
+    settings: Settings, overrides: Mapping[str, Mapping[str, str]]
+) -> Iterator[ConfigEntry]:
+    in_file, defaults = broker_config_of(settings).as_text, BrokerConfig().as_text
+    for name, rule in BROKER_RULES.items():
+        places = [
+            (overrides.get(str(settings.broker_id), {}).get(name), Source.BROKER),
+            (overrides.get(ALL_BROKERS, {}).get(name), Source.ALL_BROKERS),
+            (in_file[name] if in_file[name] != defaults[name] else None, Source.STATIC_BROKER),
+            (defaults[name], Source.DEFAULT),
+        ]
+        synonyms = tuple(
+            Synonym(name=name, value=value, source=source)
+            for value, source in places
+            if value is not None
+        )
+        yield ConfigEntry(
+            name=name,
+            value=synonyms[0].value,
+            read_only=False,
+            synonyms=synonyms,
             type=_TYPE_OF_KIND[rule.kind],
             doc=rule.doc,
         )

@@ -11,9 +11,6 @@ from respool.broker.outcome import Reply
 from respool.model.errors import InvalidRequest, RequestError
 from respool.wire.codec import Request, encode_reply
 
-# Operations of IncrementalAlterConfigs; AlterConfigs only sets.
-SET, DELETE = 0, 1
-
 
 class ResourceType(IntEnum):
     """Kafka's numbers. Only topics and brokers have settings here."""
@@ -36,7 +33,10 @@ def check_is_this_broker(name: str, broker: Broker) -> None:
 
 
 async def change_each(
-    request: Request, broker: Broker, change_topic: Callable[[Any], Awaitable[None]]
+    request: Request,
+    *,
+    change_topic: Callable[[Any], Awaitable[None]],
+    change_broker: Callable[[Any], Awaitable[None]],
 ) -> Reply:
     """Change the settings of each resource in the request and answer for each, in their order.
 
@@ -53,8 +53,10 @@ async def change_each(
             _check_names(one)
             if one.resource_type == ResourceType.TOPIC:
                 await change_topic(one)
+            elif one.resource_type == ResourceType.BROKER:
+                await change_broker(one)
             else:
-                _refuse(one, broker)
+                raise InvalidRequest(f"resources of type {one.resource_type} have no settings here")
         except RequestError as refused:
             error = refused
         responses.append(
@@ -72,17 +74,3 @@ def _check_names(resource: Any) -> None:
     twice = [name for name, times in times_set.items() if times > 1]
     if twice:
         raise InvalidRequest(f"more than one value for {', '.join(twice)}")
-
-
-def _refuse(resource: Any, broker: Broker) -> None:
-    if resource.resource_type != ResourceType.BROKER:
-        raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")
-    check_is_this_broker(resource.resource_name, broker)
-    # What is only set back to what the settings file says is so already. Kafka's tool for moving partitions does that
-    # with throttles at the end, whether it has set any or not.
-    changed = [one for one in resource.configs if getattr(one, "config_operation", SET) != DELETE]
-    if changed:
-        names = ", ".join(config.name for config in changed)
-        raise InvalidRequest(
-            f"a broker reads its settings when it starts: change {names} in its settings file, then restart it"
-        )

@@ -50,7 +50,7 @@ def _entries(broker: Broker, resource: Any) -> Iterator[ConfigEntry]:
         return topic_entries(topic, broker.settings)
     if resource.resource_type == ResourceType.BROKER:
         check_is_this_broker(name, broker)
-        return broker_entries(broker.settings)
+        return broker_entries(broker.settings, broker.image.broker_overrides)
     raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")
 
 

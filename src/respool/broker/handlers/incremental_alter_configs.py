@@ -1,14 +1,17 @@
-"""IncrementalAlterConfigs (key 44): set, unset or extend single settings of a topic; the others stay (KIP-339)."""
+"""IncrementalAlterConfigs (key 44): set, unset or extend single settings of a topic or broker, and only those."""
 
+from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.config_resources import change_each
 from respool.broker.outcome import Reply
 from respool.model.cluster import TopicImage
+from respool.model.config_rules import ConfigKind
 from respool.model.errors import InvalidConfig, InvalidRequest
-from respool.model.topic_config import CONFIG_RULES, ConfigKind
+from respool.model.topic_config import CONFIG_RULES
 from respool.wire.codec import Request
 
 
@@ -25,15 +28,24 @@ _OPERATIONS: frozenset[int] = frozenset(Operation)
 
 
 async def incremental_alter_configs(request: Request, broker: Broker) -> Reply:
-    async def change(resource: Any) -> None:
+    async def change_topic(resource: Any) -> None:
         _check(resource)
         await broker.topics.change_overrides(
             resource.resource_name,
-            lambda topic: _rewritten(topic, resource),
+            lambda topic: _rewritten(topic.overrides, resource, partial(_changed_list, topic)),
             validate_only=request.body.validate_only,
         )
 
-    return await change_each(request, broker, change)
+    async def change_broker(resource: Any) -> None:
+        _check(resource)
+        await broker.broker_configs.change(
+            resource.resource_name,
+            # What was never set is unset already: Kafka's tool for moving partitions does that with throttles.
+            lambda overrides: _rewritten(overrides, resource, _no_list),
+            validate_only=request.body.validate_only,
+        )
+
+    return await change_each(request, change_topic=change_topic, change_broker=change_broker)
 
 
 def _check(resource: Any) -> None:
@@ -44,23 +56,25 @@ def _check(resource: Any) -> None:
             raise InvalidRequest(f"no value given for {config.name}")
 
 
-def _rewritten(topic: TopicImage, resource: Any) -> dict[str, str]:
-    """The topic's overrides after the change."""
-    overrides = dict(topic.overrides)
+def _rewritten(
+    before: Mapping[str, str], resource: Any, changed_list: Callable[[Any], str]
+) -> dict[str, str]:
+    """The overrides after the change."""
+    overrides = dict(before)
     for config in resource.configs:
         if config.config_operation == Operation.DELETE:
             overrides.pop(config.name, None)
         elif config.config_operation == Operation.SET:
             overrides[config.name] = config.value
         else:
-            overrides[config.name] = _changed_list(topic, config)
+            overrides[config.name] = changed_list(config)
     return overrides
 
 
 def _changed_list(topic: TopicImage, config: Any) -> str:
     rule = CONFIG_RULES.get(config.name)
     if rule is None or rule.kind is not ConfigKind.LIST:
-        raise InvalidConfig(f"{config.name} is no list that could be added to or taken from")
+        _no_list(config)
     # A list that was never set for the topic is the broker's default.
     items = [item for item in topic.config.as_text[config.name].split(",") if item]
     given = [item.strip() for item in config.value.split(",")]
@@ -69,3 +83,7 @@ def _changed_list(topic: TopicImage, config: Any) -> str:
     else:
         items = [item for item in items if item not in given]
     return ",".join(items)
+
+
+def _no_list(config: Any) -> NoReturn:
+    raise InvalidConfig(f"{config.name} is no list that could be added to or taken from")

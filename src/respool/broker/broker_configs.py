@@ -1,0 +1,43 @@
+"""Settings of brokers that are changed while they run, as clients change them: any broker may be asked.
+
+They are written to the metadata store, and hold when a broker sees them there.
+"""
+
+from collections.abc import Callable, Mapping
+
+from respool.broker.catalog import Catalog
+from respool.broker.topic_writes import until_it_holds
+from respool.cluster import broker_requests
+from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.view import ClusterView
+from respool.model.errors import RequestTimedOut
+from respool.ports.metadata_store import StoreUnavailable
+
+
+class BrokerConfigs:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    async def change(
+        self,
+        name: str,
+        rewrite: Callable[[Mapping[str, str]], Mapping[str, str]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Give a broker, or without a name all of them, the settings that `rewrite` makes of those it has.
+
+        Raises:
+            RequestError: it cannot be, or the store does not answer.
+        """
+
+        def decide(view: ClusterView) -> list[GuardedWrite]:
+            return broker_requests.configure(view, name, rewrite)
+
+        try:
+            if validate_only:
+                decide(await self._catalog.sure_view())
+            else:
+                await until_it_holds(self._catalog, decide)
+        except StoreUnavailable as error:
+            raise RequestTimedOut(f"the metadata store does not answer: {error}") from error

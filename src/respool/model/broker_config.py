@@ -1,0 +1,75 @@
+"""A broker's settings that are changed while it runs, under Kafka's names. They stay when it is started again.
+
+All else is in its settings file, and read when it starts.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from respool.model.config_rules import (
+    LONG_MAX,
+    ConfigRule,
+    long_between,
+    parse_each,
+    rules_of,
+    texts_of,
+)
+from respool.model.ids import BrokerId
+
+# What is set under this name holds for all brokers.
+ALL_BROKERS = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerConfig:
+    follower_replication_throttled_rate: int = field(
+        default=LONG_MAX,
+        metadata=long_between(
+            0,
+            LONG_MAX,
+            "Bytes per second that throttled replicas on this broker may take while they catch up: those of "
+            "follower.replication.throttled.replicas.",
+        ),
+    )
+    leader_replication_throttled_rate: int = field(
+        default=LONG_MAX,
+        metadata=long_between(
+            0,
+            LONG_MAX,
+            "Bytes per second that throttled replicas led by this broker may give to those who catch up: those of "
+            "leader.replication.throttled.replicas.",
+        ),
+    )
+    respool_copy_bytes_per_s_max: int = field(
+        default=0,
+        metadata=long_between(
+            0,
+            LONG_MAX,
+            "Bytes per second taken by copies of partitions that are moved to this broker; 0 for no limit.",
+        ),
+    )
+
+    @classmethod
+    def parse(cls, overrides: Mapping[str, str], *, base: Self | None = None) -> Self:
+        """
+        Raises:
+            InvalidConfig: a name is unknown or a value cannot be; the message names it.
+        """
+        values = parse_each(overrides, BROKER_RULES, of="broker")
+        return dataclasses.replace(base or cls(), **values)
+
+    @property
+    def as_text(self) -> Mapping[str, str]:
+        return texts_of(self, BROKER_RULES)
+
+
+BROKER_RULES: Mapping[str, ConfigRule] = rules_of(BrokerConfig)
+
+
+def overrides_for(
+    broker: BrokerId, overrides: Mapping[str, Mapping[str, str]]
+) -> Mapping[str, str]:
+    """What is set for this broker, by itself or for all."""
+    return {**overrides.get(ALL_BROKERS, {}), **overrides.get(str(broker), {})}

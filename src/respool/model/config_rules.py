@@ -1,0 +1,134 @@
+"""How settings under Kafka's names are read from text: each has a kind, limits, and a sentence about what it is for.
+
+A setting is a field of a dataclass, `retention_ms` for `retention.ms`, with its rule as the field's metadata.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any
+
+from respool.model.errors import InvalidConfig
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+# Of a name that a setting is looked for that is spelled alike.
+NAME_LENGTH_MAX = 64
+
+
+class ConfigKind(StrEnum):
+    """The types DescribeConfigs knows, as far as topics use them."""
+
+    INT = "int"
+    LONG = "long"
+    BOOLEAN = "boolean"
+    DOUBLE = "double"
+    STRING = "string"
+    LIST = "list"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRule:
+    """How a setting is read from text, and what it is for."""
+
+    kind: ConfigKind
+    doc: str
+    parse: Callable[[str], Any]
+
+
+def _whole_number(kind: ConfigKind, low: int, high: int, doc: str) -> dict[str, ConfigRule]:
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise InvalidConfig(f"{text!r} is not a whole number") from None
+        if not low <= number <= high:
+            raise InvalidConfig(f"{number} is outside {low} to {high}")
+        return number
+
+    return {"rule": ConfigRule(kind=kind, doc=doc, parse=parse)}
+
+
+def one_of(kind: ConfigKind, words: type[StrEnum], doc: str) -> dict[str, ConfigRule]:
+    def parse(text: str) -> StrEnum:
+        try:
+            return words(text.strip())
+        except ValueError:
+            known = ", ".join(word.value for word in words)
+            raise InvalidConfig(f"{text!r} is not one of: {known}") from None
+
+    return {"rule": ConfigRule(kind=kind, doc=doc, parse=parse)}
+
+
+def fraction(doc: str) -> dict[str, ConfigRule]:
+    def parse(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            raise InvalidConfig(f"{text!r} is not a number") from None
+        # Not "outside": a NaN is neither.
+        if not 0 <= number <= 1:
+            raise InvalidConfig(f"{number} is not within 0 and 1")
+        return number
+
+    return {"rule": ConfigRule(kind=ConfigKind.DOUBLE, doc=doc, parse=parse)}
+
+
+def yes_or_no(doc: str) -> dict[str, ConfigRule]:
+    def parse(text: str) -> bool:
+        word = text.strip().lower()
+        if word not in ("true", "false"):
+            raise InvalidConfig(f"{text!r} is not one of: true, false")
+        return word == "true"
+
+    return {"rule": ConfigRule(kind=ConfigKind.BOOLEAN, doc=doc, parse=parse)}
+
+
+def int_between(low: int, high: int, doc: str) -> dict[str, ConfigRule]:
+    return _whole_number(ConfigKind.INT, low, high, doc)
+
+
+def long_between(low: int, high: int, doc: str) -> dict[str, ConfigRule]:
+    return _whole_number(ConfigKind.LONG, low, high, doc)
+
+
+def rules_of(kind: type[Any]) -> Mapping[str, ConfigRule]:
+    """The rules of a dataclass of settings, by their names."""
+    return {one.name.replace("_", "."): one.metadata["rule"] for one in dataclasses.fields(kind)}
+
+
+def parse_each(
+    overrides: Mapping[str, str], rules: Mapping[str, ConfigRule], *, of: str
+) -> dict[str, Any]:
+    """What is set, by the names of the fields. `of` says in errors whose settings they are.
+
+    Raises:
+        InvalidConfig: a name is unknown or a value cannot be; the message names it.
+    """
+    values: dict[str, Any] = {}
+    for name, text in overrides.items():
+        rule = rules.get(name)
+        if rule is None:
+            raise InvalidConfig(f"unknown {of} setting {name!r}{_closest(name, rules)}")
+        try:
+            values[name.replace(".", "_")] = rule.parse(text)
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{name}: {error}") from None
+    return values
+
+
+def texts_of(config: Any, rules: Mapping[str, ConfigRule]) -> Mapping[str, str]:
+    """Every setting under its Kafka name, as text."""
+    return {name: _text(getattr(config, name.replace(".", "_"))) for name in rules}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _closest(name: str, rules: Mapping[str, ConfigRule]) -> str:
+    # No setting is that long, and the search takes its time with long texts.
+    alike = get_close_matches(name, rules, n=1) if len(name) <= NAME_LENGTH_MAX else []
+    return f"; did you mean {alike[0]}?" if alike else ""

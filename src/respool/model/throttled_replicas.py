@@ -1,0 +1,50 @@
+"""Which replicas of a topic are slowed down while they catch up, as Kafka's tools write it (KIP-73)."""
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from respool.model.errors import InvalidConfig
+from respool.model.ids import BrokerId
+
+ALL = "*"
+# It is kept in the metadata store with the topic, which takes no more than a megabyte and a half at once.
+TEXT_LENGTH_MAX = 512 * 1024
+
+_PLACE = re.compile(r"([0-9]{1,10}):([0-9]{1,10})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledReplicas:
+    """Partitions with the brokers that hold them; or all there are."""
+
+    places: frozenset[tuple[int, BrokerId]] = frozenset()
+    is_all: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """
+        Raises:
+            InvalidConfig: it is neither a list of these nor a star.
+        """
+        if len(text) > TEXT_LENGTH_MAX:
+            raise InvalidConfig(
+                f"{len(text)} characters, limit {TEXT_LENGTH_MAX}; '*' stands for all"
+            )
+        if text.strip() == ALL:
+            return cls(is_all=True)
+        places = set()
+        for word in filter(None, map(str.strip, text.split(","))):
+            place = _PLACE.fullmatch(word)
+            if place is None:
+                raise InvalidConfig(f"{word[:40]!r} is not 'partition:broker', and not '*' for all")
+            places.add((int(place[1]), BrokerId(int(place[2]))))
+        return cls(frozenset(places))
+
+    def has(self, partition: int, broker: BrokerId) -> bool:
+        return self.is_all or (partition, broker) in self.places
+
+    def __str__(self) -> str:
+        if self.is_all:
+            return ALL
+        return ",".join(f"{partition}:{broker}" for partition, broker in sorted(self.places))
