@@ -17,7 +17,6 @@ from random import Random
 
 SECTOR_BYTES = 512
 _BLOCK_BYTES = 128 * SECTOR_BYTES
-_NUMBERS = cycle(range(3))
 
 
 class PlatterFile:
@@ -36,8 +35,9 @@ class PlatterFile:
         # Parts of the file that are not in memory, as [start, end).
         self._cold: list[tuple[int, int]] = []
         self._mapped = False
-        # Its inode. Real disks give those of deleted files to the next ones; here others may have it at the same time.
-        self.number = next(_NUMBERS)
+        # Its inode, once it has a name. Real disks give those of deleted files to the next ones; here others may have
+        # it at the same time.
+        self.number = 0
 
     def append(self, data: bytes) -> None:
         self.seen += data
@@ -200,8 +200,12 @@ class Platter:
     root: PlatterFolder = field(default_factory=PlatterFolder)
     power_cuts: int = 0
     _pending: list[_NameChange] = field(default_factory=list)
+    # Of each disk its own: what another run did must make no difference to this one.
+    _numbers: Iterator[int] = field(default_factory=lambda: cycle(range(3)))
 
     def create(self, target: Place, node: Node) -> None:
+        if isinstance(node, PlatterFile):
+            node.number = next(self._numbers)
         self._change(_NameChange(node=node, target=target))
 
     def delete(self, source: Place) -> None:
