@@ -1,4 +1,5 @@
-"""Who runs the cluster of a simulated run, and changes it while it works: moves replicas, drains brokers, grows topics.
+"""Who runs the cluster of a simulated run, and changes it while it works: moves replicas, drains brokers, grows topics,
+slows down copies.
 
 Some of it is asked of a broker, whichever; some is written to the metadata store, guarded, as the command line does. It
 does not mind being refused.
@@ -12,6 +13,7 @@ from typing import Any
 from respool.cluster import broker_requests
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
+from respool.model.broker_config import BROKER_RULES
 from respool.model.errors import RequestError
 from respool.model.ids import TopicPartition
 from respool.ports.metadata_store import GuardFailed
@@ -43,12 +45,15 @@ class Operator:
             "preferred leaders": self._prefer,
             "broker drained": self._drain,
             "topic grown": self._grow,
+            "copies throttled": self._throttle,
         }
 
     async def finish(self) -> None:
-        """Nobody is to leave any more."""
+        """Nobody is to leave any more, nor to go slowly."""
         for broker in sorted(self._sight.view().registry):
             await self._write(lambda view, one=broker: broker_requests.admit(view, one))  # type: ignore[misc]
+        for name in sorted(self._sight.view().broker_overrides):
+            await self._configure(name, {})
         if self.client is not None:
             await self.client.process.spawn(self.client.close())
 
@@ -109,6 +114,29 @@ class Operator:
         await self._write(lambda view: broker_requests.drain(view, machine.id))
         await asyncio.sleep(self._dice.choice((1.0, 5.0, 20.0)) * self._dice.random())
         await self._write(lambda view: broker_requests.admit(view, machine.id))
+
+    async def _throttle(self, _machine: Machine) -> None:
+        """Those who catch up go slowly from now on, or as fast as they can again."""
+        view = self._sight.view()
+        names = sorted(name for name in view.topics if not name.startswith("__"))
+        for name in self._dice.sample(names, min(1, len(names))):
+            await self._list_as_throttled(name)
+        rate = str(self._dice.choice((1, 1_000, 100_000)))
+        settings = {name: rate for name in BROKER_RULES if self._dice.random() < 0.5}
+        await self._configure(self._dice.choice(("", *map(str, sorted(view.registry)))), settings)
+
+    async def _list_as_throttled(self, topic: str) -> None:
+        lists = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+        configs = [{"name": one, "config_operation": 0, "value": "*"} for one in lists]
+        await self._ask(
+            Api.INCREMENTAL_ALTER_CONFIGS,
+            1,
+            resources=[{"resource_type": 2, "resource_name": topic, "configs": configs}],
+            validate_only=False,
+        )
+
+    async def _configure(self, name: str, settings: Mapping[str, str]) -> None:
+        await self._write(lambda view: broker_requests.configure(view, name, lambda _: settings))
 
     async def _ask(self, api: Api, version: int, **fields: Any) -> None:
         client = self.client
