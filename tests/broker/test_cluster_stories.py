@@ -15,6 +15,7 @@ from broker.cluster_world import (
 )
 from respool.broker.partition import Partition
 from respool.model.errors import DiskFull, NotEnoughReplicas, NotLeader, RequestTimedOut
+from respool.model.ids import BrokerId
 from respool.records.build import NewRecord, build_batch
 from respool.records.validate import check_produced
 from respool.wire.api_table import Api
@@ -294,6 +295,29 @@ async def test_followers_know_what_is_committed_and_what_is_stable(cluster: Clus
     assert cluster[TWO].partition().last_stable_offset == 1
     assert not (await cluster.fetch(1, at=TWO, isolation_level=1)).records
     assert (await cluster.fetch(1, at=TWO)).records
+
+
+@plays(brokers=2)
+async def test_followers_tell_which_producers_they_know_but_not_while_their_log_is_cut(
+    cluster: Cluster,
+) -> None:
+    """As `kafka-transactions.sh find-hanging --broker-id` asks them."""
+
+    async def told_by(number: BrokerId) -> tuple[int, list[int]]:
+        topics = [{"name": TOPIC, "partition_indexes": [0]}]
+        answer = await cluster[number].ask(Api.DESCRIBE_PRODUCERS, 0, topics=topics)
+        (partition,) = answer.topics[0].partitions
+        known = [one.current_txn_start_offset for one in partition.active_producers]
+        return int(partition.error_code), known
+
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    partition = cluster[ONE].partition()
+    cluster[ONE].in_process(lambda: append_in_transaction(partition))
+    await cluster.until(lambda: cluster[TWO].partition().high_watermark == 1)
+    assert await told_by(ONE) == await told_by(TWO) == (0, [0])
+    async with cluster[TWO].partition().changing:
+        assert await told_by(TWO) == (NotLeader.code, [])
 
 
 @plays(brokers=2)

@@ -107,13 +107,16 @@ class MarkerWriter:
         name: TopicPartition,
         *,
         needs_newer_epoch: bool = False,
-    ) -> "asyncio.Future[None]":
-        """Write the marker there, once; done when it is on the disk.
+    ) -> "asyncio.Future[RequestError | None]":
+        """Write the marker there, once; done when it is on the disk, or when nobody knows whether it will be.
+
+        Then it has the error, if there is one: as a result, for those who asked may be gone, and asyncio complains of
+        exceptions that nobody looks at.
 
         Raises:
-            RequestError: it is not written. Also from the future: then nothing is known.
+            RequestError: it is not written.
         """
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[RequestError | None] = asyncio.get_running_loop().create_future()
         fenced: RequestError | None = None
         leading = self.find(name)
         if leading.is_leading:
@@ -356,19 +359,17 @@ class _Outstanding:
 class _Waiting:
     __slots__ = ("_done", "_fenced")
 
-    def __init__(self, done: "asyncio.Future[None]", fenced: RequestError | None) -> None:
+    def __init__(
+        self, done: "asyncio.Future[RequestError | None]", fenced: RequestError | None
+    ) -> None:
         self._done = done
         # What is to be said when it is on the disk.
         self._fenced = fenced
 
     def on_committed(self) -> None:
-        if self._done.done():
-            return
-        if self._fenced is None:
-            self._done.set_result(None)
-        else:
-            self._done.set_exception(self._fenced)
+        if not self._done.done():
+            self._done.set_result(self._fenced)
 
     def on_failed(self, error: RequestError) -> None:
         if not self._done.done():
-            self._done.set_exception(error)
+            self._done.set_result(error)

@@ -29,9 +29,12 @@ from broker.transaction_client import (
     start_with_transactions,
     state_of,
 )
+from respool.broker.partition import Partition
 from respool.model.errors import NotEnoughReplicas
+from respool.model.ids import Offset, TopicPartition
 from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
+from respool.records.markers import EndTransactionMarker
 from respool.wire.api_table import Api
 
 HANGING_ID, HANGING_EPOCH = 4_000, 3
@@ -246,8 +249,8 @@ def test_a_partition_that_commits_nothing_does_not_keep_the_others_back(
     release(broker)
 
 
-def test_who_asks_and_goes_leaves_nothing_that_fails_unheard(broker: RunningBroker) -> None:
-    """The partition fails, or gets another leader, after the coordinator's connection broke."""
+def complaints_of(broker: RunningBroker) -> list[dict[str, Any]]:
+    """What asyncio has to say, from now on."""
     complaints: list[dict[str, Any]] = []
 
     async def listen() -> None:
@@ -255,6 +258,39 @@ def test_who_asks_and_goes_leaves_nothing_that_fails_unheard(broker: RunningBrok
         loop.set_exception_handler(lambda _, about: complaints.append(about))
 
     broker.run(listen())
+    return complaints
+
+
+def test_a_broker_that_goes_while_it_writes_leaves_nothing_that_fails_unheard(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by seed 1010313: the first partition had refused its marker when the second one's disk was gone."""
+    complaints = complaints_of(broker)
+    assert ask(broker, marker(("rides", 0), epoch=5)) == [{("rides", 0): 0}]
+    writer = broker.broker.markers
+    append = writer.append
+
+    def append_or_go(
+        one: EndTransactionMarker, name: TopicPartition, **how: bool
+    ) -> tuple[Partition, Offset]:
+        if name.partition == 1:
+            raise Gone
+        return append(one, name, **how)
+
+    monkeypatch.setattr(writer, "append", append_or_go)
+    with pytest.raises(Gone):
+        ask(broker, marker(("rides", 0), ("rides", 1), epoch=4))
+    gc.collect()
+    assert complaints == []
+
+
+class Gone(BaseException):
+    """As a power cut."""
+
+
+def test_who_asks_and_goes_leaves_nothing_that_fails_unheard(broker: RunningBroker) -> None:
+    """The partition fails, or gets another leader, after the coordinator's connection broke."""
+    complaints = complaints_of(broker)
     broker.offload.hold()
     asked = {"markers": [marker(("rides", 0), ("rides", 1))]}
     asking = broker.start(broker.answer(Api.WRITE_TXN_MARKERS, 1, **asked))

@@ -1,10 +1,13 @@
-"""DescribeProducers (key 61): which producers a partition remembers, for finding transactions that hang (KIP-664)."""
+"""DescribeProducers (key 61): which producers a partition remembers, for finding transactions that hang (KIP-664).
+
+Followers know it, too, and are asked: `kafka-transactions.sh find-hanging --broker-id` asks one broker for all it has.
+"""
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.error_fields import error_fields
 from respool.broker.handlers.unknown_topic import why_unknown
 from respool.broker.outcome import Reply
-from respool.model.errors import RequestError
+from respool.model.errors import NotLeader, RequestError
 from respool.wire.codec import Request, encode_reply
 
 
@@ -27,7 +30,11 @@ def _answer(broker: Broker, topic: str, number: int) -> dict[str, object]:
     try:
         if topic not in broker.image.topics:
             raise why_unknown(topic)
-        producers = broker.partitions.find_leader(topic, number).log.active_producers()
+        partition = broker.partitions.find_readable(topic, number)
+        if partition.leader is None and partition.changing.locked():
+            # A thread may be cutting off the end of its log, and with it what producers wrote last.
+            raise NotLeader(f"{topic}-{number} is led by another broker, and is being changed here")
+        producers = partition.log.active_producers()
     except RequestError as error:
         return {"partition_index": number, **error_fields(error), "active_producers": ()}
     return {

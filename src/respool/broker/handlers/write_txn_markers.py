@@ -29,20 +29,14 @@ from respool.wire.codec import Request, encode_reply
 # One partition that cannot commit now must not keep the others' answers back for longer. The coordinator asks again.
 WAIT_S_MAX = 5.0
 
-Written = RequestError | asyncio.Future[None]
+Written = RequestError | asyncio.Future[RequestError | None]
 
 
 async def write_txn_markers(request: Request, broker: Broker) -> Reply:
     written = [_begin(broker, one) for one in request.body.markers]
     waiting = [one for each in written for one in each.values() if isinstance(one, asyncio.Future)]
     if waiting:
-        try:
-            await asyncio.wait(waiting, timeout=WAIT_S_MAX)
-        except asyncio.CancelledError:
-            # Who asked is gone. What became of each is nobody's to hear; asyncio would complain of one that failed.
-            for one in waiting:
-                _error(one)
-            raise
+        await asyncio.wait(waiting, timeout=WAIT_S_MAX)
     results = [
         {"producer_id": asked.producer_id, "topics": _topics(asked, each)}
         for asked, each in zip(request.body.markers, written, strict=True)
@@ -106,11 +100,7 @@ def _code(written: Written) -> int:
     return 0 if error is None else error.code
 
 
-def _error(written: "asyncio.Future[None]") -> RequestError | None:
+def _error(written: "asyncio.Future[RequestError | None]") -> RequestError | None:
     if not written.done():
-        # Nobody looks at it any more.
-        written.cancel()
         return RequestTimedOut(f"not committed within {WAIT_S_MAX} s")
-    error = written.exception()
-    assert error is None or isinstance(error, RequestError), error
-    return error
+    return written.result()
