@@ -59,7 +59,7 @@ sim: setup
 interop-spark: setup
 	SPARK_INTEROP=1 $(BIN)/python -m pytest tests/interop
 
-# The columnar client against Apache Kafka with TLS and logins; fetched as above, unless `make bench-kafka` has done it.
+# Kafka's own tools with a cluster, and the columnar client against Apache Kafka with TLS and logins; fetched as above, unless `make bench-kafka` has done it.
 interop-kafka: setup
 	KAFKA_INTEROP=1 $(BIN)/python -m pytest tests/interop
 
