@@ -184,3 +184,14 @@ def test_brokers_that_are_away_are_described_to_who_asks_for_them(
         (GONE, "b", True),
     ]
     assert [one.broker_id for one in described(running_broker, fenced=False).brokers] == [ME, OTHER]
+
+
+def test_settings_that_only_a_newer_version_understands_are_passed_over(
+    running_broker: RunningBroker,
+) -> None:
+    rate = "leader.replication.throttled.rate"
+    theirs = {rate: "fast", "some.new.rate": "5", "respool.copy.bytes.per.s.max": "7"}
+    hear(running_broker, {keys.broker_config_key("1"): keys.encode_broker_config(theirs)})
+    catalog = running_broker.broker.catalog
+    assert catalog.image.broker_overrides == {"1": {"respool.copy.bytes.per.s.max": "7"}}
+    assert catalog.broker_config(ME).respool_copy_bytes_per_s_max == 7

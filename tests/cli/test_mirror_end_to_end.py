@@ -78,7 +78,12 @@ def test_it_follows_what_is_written_new_topics_and_new_partitions(world: MirrorW
 
 
 def test_settings_that_belong_to_a_copy_are_taken_over(world: MirrorWorld) -> None:
-    settings = ("retention.ms=12345678", "segment.bytes=1048576", "min.insync.replicas=1")
+    settings = (
+        "retention.ms=12345678",
+        "segment.bytes=1048576",
+        "min.insync.replicas=1",
+        "leader.replication.throttled.replicas=*",
+    )
     world.at_source(
         "topic", "create", "rides", *(word for each in settings for word in ("--set", each))
     )

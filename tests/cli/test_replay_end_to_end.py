@@ -261,6 +261,19 @@ def test_what_the_target_would_delete_at_once_is_not_copied(shell: Shell) -> Non
     assert len(shell.messages("short")) == 10
 
 
+def test_a_mirrored_topic_is_replayed_into_one_that_is_no_mirror(shell: Shell) -> None:
+    """The new one would refuse all that the replay writes."""
+    shell.topic("mirrored", partitions=1, messages=10)
+    shell.run(
+        "topic", "alter", "mirrored", "--set", "respool.mirror=true", "--set", "segment.bytes=4096"
+    )
+    shell.run("replay", "mirrored", "--from", "earliest", "--into", "of-mirrored")
+    assert len(shell.messages("of-mirrored")) == 10
+    [described] = shell.json("topic", "describe", "of-mirrored")
+    own = {one["name"] for one in described["settings"] if one["source"] == "topic"}
+    assert own == {"retention.ms", "segment.bytes"}
+
+
 def test_a_topic_is_not_replayed_into_itself(shell: Shell) -> None:
     shell.topic("self", partitions=1, messages=1)
     refused = shell.run("replay", "self", "--from", "earliest", "--into", "self", code=2)

@@ -1,16 +1,20 @@
 """The cluster's image of what the metadata store holds. What no changed key is about is taken over from the last."""
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from respool.broker.image_view import registered_brokers
 from respool.cluster import keys
-from respool.model.broker_config import BROKER_RULES
+from respool.model.broker_config import BrokerConfig
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
+from respool.model.errors import InvalidConfig
 from respool.model.ids import BrokerId, TopicId
 from respool.model.internal_topics import is_internal
 from respool.model.topic_config import TopicConfig
 from respool.ports.metadata_store import StoredValue
+
+logger = logging.getLogger(__name__)
 
 Values = Mapping[str, StoredValue]
 
@@ -123,5 +127,13 @@ def _read_broker_overrides(values: Values) -> dict[str, Mapping[str, str]]:
 
 
 def _known(overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """Without what a newer version has set."""
-    return {name: text for name, text in overrides.items() if name in BROKER_RULES}
+    """Without what only a newer version understands."""
+    known = {}
+    for name, text in overrides.items():
+        try:
+            BrokerConfig.parse({name: text})
+        except InvalidConfig as error:
+            logger.warning("a setting of brokers is passed over: %s", error)
+        else:
+            known[name] = text
+    return known

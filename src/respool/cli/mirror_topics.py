@@ -10,12 +10,11 @@ from respool.cli.kafka import Cluster, Setting, TopicExists
 from respool.cli.mirror_link import TopicMap
 from respool.cli.mirror_partition import Cause
 from respool.model.internal_topics import is_internal
-from respool.model.topic_config import CONFIG_RULES
+from respool.model.topic_config import CONFIG_RULES, OF_ITSELF
 
 MIRROR_SETTING = "respool.mirror"
 # How safe the copy is, is for whoever runs the target to say.
-NOT_COPIED = {
-    MIRROR_SETTING,
+NOT_COPIED = OF_ITSELF | {
     "min.insync.replicas",
     "unclean.leader.election.enable",
     "respool.flush",

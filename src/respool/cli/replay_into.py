@@ -20,6 +20,7 @@ from respool.cli.replay_position import Position
 from respool.cli.replay_range import TimeRange
 from respool.cli.replay_run import CopyJob, Progress
 from respool.cli.replay_writer import new_producer_ids
+from respool.model.topic_config import OF_ITSELF
 from respool.records.batch import Codec
 
 NOTE_SECONDS = 10.0
@@ -181,7 +182,7 @@ class ReplayInto:
             own = {
                 setting.name: setting.value
                 for setting in self._cluster.settings([like.name])[like.name]
-                if setting.source == "topic"
+                if setting.source == "topic" and setting.name not in OF_ITSELF
             }
             with suppress(TopicExists):
                 self._cluster.create_topic(name, partitions=len(like.leaders), settings=own)

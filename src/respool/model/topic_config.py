@@ -291,3 +291,12 @@ class TopicConfig:
 
 
 CONFIG_RULES: Mapping[str, ConfigRule] = rules_of(TopicConfig)
+
+# What is said of a topic's own replicas, or of what it is: another one with the same settings has none of it.
+OF_ITSELF = frozenset(
+    {
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "respool.mirror",
+    }
+)
