@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
 
-from broker.replica_bench import brokers_of
+from broker.replica_bench import ME, brokers_of
 from respool.broker.catalog import Catalog
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite
@@ -33,6 +33,7 @@ class FakeCatalog:
         # What a reading of a key brings, or raises, in this order; the last for ever.
         self.readings: list[PartitionImage | Exception | None] = []
         self.reads = 0
+        self.views = 0
 
     @property
     def as_catalog(self) -> Catalog:
@@ -86,8 +87,8 @@ class FakeCatalog:
             return None
         return StoredValue(value=keys.encode_partition(found), revision=found.revision)
 
-    def broker_config(self, broker: BrokerId) -> BrokerConfig:
-        return BrokerConfig.parse(overrides_for(broker, self.image.broker_overrides))
+    def broker_config(self) -> BrokerConfig:
+        return BrokerConfig.parse(overrides_for(ME, self.image.broker_overrides))
 
     def show_settings(self, name: str, **settings: int) -> None:
         """Those of a broker, or without a name of all."""
@@ -95,7 +96,11 @@ class FakeCatalog:
         overrides = dict(self.image.broker_overrides) | {name: texts}
         self.image = replace(self.image, broker_overrides=overrides)
 
-    def view(self, settings: ClusterSettings | None = None) -> ClusterView:
+    def view(
+        self, *, settings: ClusterSettings | None = None, with_strays: bool = True
+    ) -> ClusterView:
+        del with_strays
+        self.views += 1
         topics = {
             one.name: TopicView(id=one.id, name=one.name, partitions=one.partitions)
             for one in self.image.topics.values()

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from broker.running_broker import RunningBroker
+from broker.running_broker import RunningBroker, StartBroker
 from respool.cluster import keys
 from respool.model.cluster import BrokerEndpoint
 from respool.model.ids import BrokerId
@@ -194,4 +194,27 @@ def test_settings_that_only_a_newer_version_understands_are_passed_over(
     hear(running_broker, {keys.broker_config_key("1"): keys.encode_broker_config(theirs)})
     catalog = running_broker.broker.catalog
     assert catalog.image.broker_overrides == {"1": {"respool.copy.bytes.per.s.max": "7"}}
-    assert catalog.broker_config(ME).respool_copy_bytes_per_s_max == 7
+    assert catalog.broker_config().respool_copy_bytes_per_s_max == 7
+
+
+def test_a_topics_settings_that_only_a_newer_version_understands_are_passed_over(
+    running_broker: RunningBroker,
+) -> None:
+    """Else one broker that is upgraded could stop all the others."""
+    running_broker.create_topic("rides", retention_ms="1000")
+    topic = running_broker.broker.image.topics["rides"]
+    theirs = {"retention.ms": "2000", "some.new": "x", "segment.bytes": "endless"}
+    record = keys.TopicRecord(id=topic.id, overrides=theirs, partition_count=1)
+    hear(running_broker, {keys.topic_key("rides"): keys.encode_topic(record)})
+    seen = running_broker.broker.image.topics["rides"]
+    assert seen.overrides == theirs
+    assert seen.config.retention_ms == 2000
+    assert seen.config.segment_bytes == topic.config.segment_bytes
+
+
+def test_a_limit_in_the_settings_file_holds_until_another_is_set(start_broker: StartBroker) -> None:
+    broker = start_broker(etcd="http://127.0.0.1:2379", copy_bytes_per_s_max=9)
+    config = broker.broker.catalog.broker_config
+    assert config().respool_copy_bytes_per_s_max == 9
+    broker.set_for_broker("", {"respool.copy.bytes.per.s.max": "0"})
+    assert config().respool_copy_bytes_per_s_max == 0

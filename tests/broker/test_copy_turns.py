@@ -165,3 +165,20 @@ def test_who_is_told_to_go_on_does_so_soon_however_long_it_was_to_wait() -> None
         assert world.turns.wait_ms(mine) == 0
 
     play(story)
+
+
+def test_where_nothing_is_copied_changes_cost_no_look_at_the_whole_cluster() -> None:
+    """There may be thousands of them at once, as when a broker dies."""
+
+    async def story(bench: Bench) -> None:
+        in_sync = image_of(TWO, ME, leader=TWO)
+        world = World(bench, in_sync)
+        world.catalog.show_settings("", leader_replication_throttled_rate=1)
+        looks = world.catalog.views
+        world.turns.on_image()
+        assert world.catalog.views == looks
+        world.catalog.show(CATCHING_UP)
+        world.turns.on_image()
+        assert world.catalog.views == looks + 1
+
+    play(story)

@@ -10,8 +10,8 @@ import pytest
 
 from broker.catalog_world import ONE, THREE, TWO, World, play
 from respool.broker.catalog import Catalog
-from respool.broker.topic_writes import TRIES_MAX
 from respool.broker.topics import Topics
+from respool.broker.until_it_holds import TRIES_MAX
 from respool.cluster import keys, strays
 from respool.cluster.guarded_write import GuardedWrite
 from respool.model.cluster import TopicImage

@@ -59,12 +59,30 @@ def test_a_rate_for_one_broker_goes_before_and_ends_with_one_for_all(
     assert shown(run, cluster) == {"all": {COPIES: "5000"}}
 
 
+def test_one_broker_can_be_let_go_while_the_others_are_held(
+    run: Run, cluster: StoredCluster
+) -> None:
+    cluster.command(run, "throttle", "1000")
+    told = cluster.command(run, "throttle", "none", "--broker", "3")
+    assert "copies to broker 3 go as fast as they can" in told.err
+    assert shown(run, cluster) == {"all": {COPIES: "1000"}, "3": {COPIES: "0"}}
+
+
 def test_what_other_tools_have_set_is_shown_and_left(run: Run, cluster: StoredCluster) -> None:
     theirs = {"leader.replication.throttled.rate": "7"}
     cluster.configure("2", theirs)
     cluster.command(run, "throttle", "1000", "--broker", "2")
-    cluster.command(run, "throttle", "none")
+    told = cluster.command(run, "throttle", "NONE")
+    assert "other tools have set throttles, too: respool cluster throttle" in told.err
     assert shown(run, cluster) == {"2": theirs}
+
+
+def test_a_cluster_that_is_not_there_is_not_throttled(run: Run, cluster: StoredCluster) -> None:
+    etcd = cluster.flags[:2]
+    old = cluster.flags[4:]
+    ended = run("cluster", "throttle", "1000", *etcd, *old, "--cluster", "nowhere")
+    assert ended.code == 3
+    assert "there is no cluster 'nowhere'" in ended.err
 
 
 def test_the_status_tells_of_it(run: Run, cluster: StoredCluster) -> None:
@@ -77,9 +95,10 @@ def test_the_status_tells_of_it(run: Run, cluster: StoredCluster) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["fast"], 2, "is not a number of bytes"),
+        (["fast"], 2, "or none"),
         (["-5"], 2, ""),
-        (["0"], 2, "nothing would ever be copied"),
+        (["0"], 2, "none lifts the limit"),
+        (["9" * 5000], 2, "is not a number of bytes"),
         (["--broker", "1"], 2, "--broker needs a rate"),
         (["5k", "--broker", "9"], 3, "there is no broker 9"),
     ],

@@ -1,12 +1,22 @@
-"""Draining a broker, taking it out and letting it in again."""
+"""Draining a broker, taking it out and letting it in again; and settings that are changed while it runs."""
 
 import pytest
 
 from cluster.cluster_world import ONE, THREE, TWO, ClusterWorld
-from respool.cluster.broker_requests import Holdings, admit, drain, holdings, remove
+from respool.cluster import keys
+from respool.cluster.broker_requests import (
+    Holdings,
+    admit,
+    check_is_there,
+    configure,
+    drain,
+    holdings,
+    remove,
+)
 from respool.cluster.topics import create_topic
 from respool.model.errors import (
     BrokerIdNotRegistered,
+    InvalidConfig,
     InvalidReplicationFactor,
     InvalidRequest,
 )
@@ -89,3 +99,66 @@ def test_an_admitted_broker_may_be_given_replicas_again() -> None:
 def test_a_broker_nobody_knows_is_refused(request_for: object) -> None:
     with pytest.raises(BrokerIdNotRegistered, match="99"):
         request_for(world().view(), BrokerId(99))  # type: ignore[operator]
+
+
+RATE, COPIES = "leader.replication.throttled.rate", "respool.copy.bytes.per.s.max"
+
+
+def set_for(cluster: ClusterWorld, name: str, **texts: str) -> None:
+    wanted = {key.replace("_", "."): text for key, text in texts.items()}
+    cluster.apply(configure(cluster.view(), name, lambda before: {**before, **wanted}))
+
+
+def settings(cluster: ClusterWorld) -> dict[str, dict[str, str]]:
+    return {name: dict(one.values) for name, one in cluster.view().broker_overrides.items()}
+
+
+def test_settings_are_those_of_a_broker_or_of_all_also_while_it_is_away() -> None:
+    cluster = world()
+    cluster.die(THREE)
+    set_for(cluster, "3", leader_replication_throttled_rate="5")
+    set_for(cluster, "", leader_replication_throttled_rate="6")
+    assert settings(cluster) == {"3": {RATE: "5"}, "": {RATE: "6"}}
+    # What is so already is not written again.
+    assert configure(cluster.view(), "3", lambda before: before) == []
+    cluster.apply(configure(cluster.view(), "3", lambda _: {}))
+    assert settings(cluster) == {"": {RATE: "6"}}
+
+
+def test_a_number_is_kept_as_programs_read_it() -> None:
+    cluster = world()
+    set_for(cluster, "1", leader_replication_throttled_rate=" 1_000 ")
+    assert settings(cluster) == {"1": {RATE: "1000"}}
+
+
+def test_what_cannot_be_changed_while_a_broker_runs_is_refused_with_what_can() -> None:
+    view = world().view()
+    with pytest.raises(InvalidRequest, match=f"num.partitions: not to be changed.*{COPIES}"):
+        configure(view, "1", lambda _: {"num.partitions": "3"})
+    with pytest.raises(InvalidConfig, match=RATE):
+        configure(view, "1", lambda _: {RATE: "fast"})
+    with pytest.raises(InvalidRequest, match="there is no broker '9'"):
+        configure(view, "9", lambda _: {RATE: "5"})
+    check_is_there(view, ONE)
+    with pytest.raises(BrokerIdNotRegistered):
+        check_is_there(view, BrokerId(9))
+
+
+def test_what_a_newer_version_has_set_stays_and_is_in_nobodys_way() -> None:
+    cluster = world()
+    theirs = {"some.new.rate": "5", RATE: "faster than ever"}
+    key = keys.broker_config_key("1")
+    cluster.put(key, keys.encode_broker_config(theirs))
+    set_for(cluster, "1", respool_copy_bytes_per_s_max="7")
+    assert settings(cluster) == {"1": theirs | {COPIES: "7"}}
+    cluster.apply(configure(cluster.view(), "1", lambda _: {"some.new.rate": "5", COPIES: "7"}))
+    assert settings(cluster) == {"1": {"some.new.rate": "5", COPIES: "7"}}
+
+
+def test_a_broker_that_is_removed_leaves_no_settings_to_the_next_of_its_number() -> None:
+    cluster = world()
+    cluster.die(THREE)
+    set_for(cluster, "3", leader_replication_throttled_rate="5")
+    set_for(cluster, "", leader_replication_throttled_rate="6")
+    cluster.apply(remove(cluster.view(), THREE, is_forced=True))
+    assert settings(cluster) == {"": {RATE: "6"}}

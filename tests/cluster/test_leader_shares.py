@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from uuid import UUID
 
-from respool.cluster.leader_shares import leader_shares
+from respool.cluster.leader_shares import Turns, leader_shares, limited_leaders
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from respool.model.topic_config import TopicConfig
@@ -48,31 +48,35 @@ def image_of(
     )
 
 
+def shares(image: ClusterImage, turns: Turns) -> dict[BrokerId, float]:
+    return leader_shares(image, limited_leaders(image), turns)
+
+
 def test_one_who_takes_gets_all_of_it_and_two_get_half() -> None:
-    assert leader_shares(image_of(partition(ONE, TWO)), {}) == {ONE: 600}
-    assert leader_shares(image_of(partition(ONE)), {}) == {ONE: 300}
+    assert shares(image_of(partition(ONE, TWO)), {}) == {ONE: 600}
+    assert shares(image_of(partition(ONE)), {}) == {ONE: 300}
     # A broker is one, however many partitions it takes.
-    assert leader_shares(image_of(partition(ONE), partition(ONE)), {}) == {ONE: 300}
+    assert shares(image_of(partition(ONE), partition(ONE)), {}) == {ONE: 300}
 
 
 def test_who_takes_nothing_has_no_share() -> None:
-    assert leader_shares(image_of(partition(ONE), running=(ONE, THREE)), {}) == {ONE: 600}
+    assert shares(image_of(partition(ONE), running=(ONE, THREE)), {}) == {ONE: 600}
     waiting = image_of(partition(ONE, adding=(TWO, THREE)))
-    assert leader_shares(waiting, {TWO: [FIRST]}) == {ONE: 600}
-    assert leader_shares(waiting, {TWO: [FIRST], THREE: [FIRST]}) == {ONE: 300}
+    assert shares(waiting, {TWO: [FIRST]}) == {ONE: 600}
+    assert shares(waiting, {TWO: [FIRST], THREE: [FIRST]}) == {ONE: 300}
 
 
 def test_what_is_not_listed_is_not_counted() -> None:
     image = image_of(partition(ONE), partition(ONE, TWO), listed="1:1")
-    assert leader_shares(image, {}) == {ONE: 600}
+    assert shares(image, {}) == {ONE: 600}
 
 
 def test_only_leaders_that_are_limited_have_a_rate() -> None:
     image = image_of(partition(ONE), partition(TWO, ONE), rates={"2": "50"})
-    assert leader_shares(image, {}) == {TWO: 50}
-    assert leader_shares(image_of(partition(), rates={}), {}) == {}
+    assert shares(image, {}) == {TWO: 50}
+    assert shares(image_of(partition(), rates={}), {}) == {}
 
 
 def test_a_rate_for_all_brokers_holds_for_each_that_has_none_of_its_own() -> None:
     image = image_of(partition(ONE, TWO, THREE), rates={"": "100", "2": "50"})
-    assert leader_shares(image, {}) == {ONE: 100, TWO: 50, THREE: 100}
+    assert shares(image, {}) == {ONE: 100, TWO: 50, THREE: 100}

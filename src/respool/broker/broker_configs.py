@@ -1,12 +1,13 @@
 """Settings of brokers that are changed while they run, as clients change them: any broker may be asked.
 
-They are written to the metadata store, and hold when a broker sees them there.
+They are written to the metadata store, and hold when a broker sees them there. A broker alone copies nothing: to it
+none of them means anything.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from respool.broker.catalog import Catalog
-from respool.broker.topic_writes import until_it_holds
+from respool.broker.until_it_holds import until_it_holds
 from respool.cluster import broker_requests
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
@@ -38,6 +39,10 @@ class BrokerConfigs:
             if validate_only:
                 decide(await self._catalog.sure_view())
             else:
-                await until_it_holds(self._catalog, decide)
+                await until_it_holds(self._catalog, decide, self._write)
         except StoreUnavailable as error:
             raise RequestTimedOut(f"the metadata store does not answer: {error}") from error
+
+    async def _write(self, writes: Sequence[GuardedWrite]) -> None:
+        for one in writes:
+            await self._catalog.write(one)

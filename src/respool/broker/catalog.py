@@ -42,7 +42,7 @@ class Catalog:
         self.creating: set[TopicId] = set()
         self.image = ClusterImage(cluster_id="", brokers={}, controller=self._me)
         self._topic_views = TopicViews()
-        self._reader = ImageReader(me=self._me, parse_config=self.parse_config)
+        self._reader = ImageReader(me=self._me, defaults=settings.topic_defaults)
         # Told when the image has changed.
         self.on_changed: Callable[[], None] = lambda: None
         # Set, and replaced by another, whenever it has.
@@ -155,10 +155,10 @@ class Catalog:
         """What is known of brokers, whether they run or not."""
         return registry_of(self._feed.values)
 
-    def broker_config(self, broker: BrokerId) -> BrokerConfig:
-        """What holds for a broker now; what was never set is as in this one's settings file."""
+    def broker_config(self) -> BrokerConfig:
+        """What holds for this broker now; what was never set is as in its settings file."""
         return BrokerConfig.parse(
-            overrides_for(broker, self.image.broker_overrides),
+            overrides_for(self._me, self.image.broker_overrides),
             base=broker_config_of(self.settings),
         )
 

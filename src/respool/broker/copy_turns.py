@@ -4,15 +4,15 @@ Only new replicas wait for their turn. One that was away and catches up does not
 Whoever catches up may be told to go slowly, both new and old: see `docs/cluster.md`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from respool.broker.catalog import Catalog
 from respool.broker.pace import NO_LIMIT, Pace
 from respool.broker.partition import Partition
-from respool.cluster.leader_shares import leader_shares
+from respool.cluster.leader_shares import leader_shares, limited_leaders
 from respool.cluster.throttle import copies_now
 from respool.cluster.view import ClusterSettings
-from respool.model.cluster import PartitionImage
+from respool.model.cluster import ClusterImage, PartitionImage
 from respool.model.config_rules import LONG_MAX
 from respool.model.ids import BrokerId, TopicPartition
 from respool.ports.clock import Clock
@@ -38,24 +38,32 @@ class CopyTurns:
         self.on_changed: Callable[[], None] = lambda: None
 
     def on_image(self) -> None:
-        """Somebody's copy may have come or ended, or is to go at another pace."""
+        """Somebody's copy may have come or ended, or is to go at another pace.
+
+        Mostly nothing is copied here; then it costs no more than to see that, for there may be thousands of changes.
+        """
         due = self._due
+        self._due = frozenset()
         image = self._catalog.image
-        turns = {}
-        if image.broker_overrides or self._copies_anything():
-            turns = copies_now(self._catalog.view(settings=self._settings))
-        self._due = frozenset(turns.get(self._me, ()))
+        if self._catches_up_anything(image):
+            limited = limited_leaders(image) if image.broker_overrides else {}
+            turns: dict[BrokerId, tuple[TopicPartition, ...]] = {}
+            if limited or self._copies_anything(image):
+                turns = copies_now(self._catalog.view(settings=self._settings, with_strays=False))
+            self._due = frozenset(turns.get(self._me, ()))
+            self._set_paces(leader_shares(image, limited, turns))
+        if self._due - due:
+            self.on_changed()
+
+    def _set_paces(self, shares: Mapping[BrokerId, float]) -> None:
         now_ms = self._clock.monotonic_ms()
-        config = self._catalog.broker_config(self._me)
+        config = self._catalog.broker_config()
         self._copies.change(config.respool_copy_bytes_per_s_max or NO_LIMIT, now_ms=now_ms)
         rate = config.follower_replication_throttled_rate
         self._throttled.change(rate if rate < LONG_MAX else NO_LIMIT, now_ms=now_ms)
-        shares = leader_shares(image, turns) if image.broker_overrides else {}
         for leader in shares.keys() | self._from_leader.keys():
             pace = self._from_leader.setdefault(leader, Pace())
             pace.change(shares.get(leader, NO_LIMIT), now_ms=now_ms)
-        if self._due - due:
-            self.on_changed()
 
     def wait_ms(self, partition: Partition) -> int | None:
         """How long to wait before fetching: 0 for now, None for until it is this one's turn."""
@@ -91,9 +99,14 @@ class CopyTurns:
         if image.leader in self._from_leader and given.has(of.partition, image.leader):
             yield self._from_leader[image.leader]
 
-    def _copies_anything(self) -> bool:
+    def _catches_up_anything(self, image: ClusterImage) -> bool:
         return any(
-            self._me in one.adding
-            for topic in self._catalog.image.topics.values()
+            self._me in one.replicas and self._me not in one.isr
+            for topic in image.topics.values()
             for one in topic.partitions
+        )
+
+    def _copies_anything(self, image: ClusterImage) -> bool:
+        return any(
+            self._me in one.adding for topic in image.topics.values() for one in topic.partitions
         )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from respool.broker.image_view import registered_brokers
 from respool.cluster import keys
 from respool.model.broker_config import BrokerConfig
-from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
+from respool.model.cluster import BrokerEndpoint, ClusterImage, TopicImage
 from respool.model.errors import InvalidConfig
 from respool.model.ids import BrokerId, TopicId
 from respool.model.internal_topics import is_internal
@@ -20,11 +20,9 @@ Values = Mapping[str, StoredValue]
 
 
 class ImageReader:
-    def __init__(
-        self, *, me: BrokerId, parse_config: Callable[[Mapping[str, str]], TopicConfig]
-    ) -> None:
+    def __init__(self, *, me: BrokerId, defaults: TopicConfig) -> None:
         self._me = me
-        self._parse_config = parse_config
+        self._defaults = defaults
         # Topics of which not every partition is known yet: the changes of one write come one by one.
         self._incomplete: dict[TopicId, str] = {}
 
@@ -39,7 +37,7 @@ class ImageReader:
         topics = dict(before.topics)
         # In an order of their own, so that a simulated run is the same each time.
         for name in sorted(self._names_of(changed, before)):
-            topic = self.read_topic(values, name)
+            topic = self.read_topic(values, name, before.topics.get(name))
             self._note_incomplete(values, name, is_complete=topic is not None)
             if topic is None:
                 topics.pop(name, None)
@@ -57,18 +55,6 @@ class ImageReader:
                 _read_broker_overrides(values) if are_configs_changed else before.broker_overrides
             ),
             revision=revision,
-        )
-
-    def topic_image(
-        self, name: str, record: keys.TopicRecord, partitions: Iterable[PartitionImage]
-    ) -> TopicImage:
-        return TopicImage(
-            name=name,
-            id=record.id,
-            partitions=tuple(partitions),
-            overrides=record.overrides,
-            config=self._parse_config(record.overrides),
-            internal=is_internal(name),
         )
 
     def _read_brokers(self, values: Values, before: ClusterImage) -> dict[BrokerId, BrokerEndpoint]:
@@ -94,7 +80,9 @@ class ImageReader:
                     names.add(self._incomplete[topic_id])
         return names
 
-    def read_topic(self, values: Values, name: str) -> TopicImage | None:
+    def read_topic(
+        self, values: Values, name: str, before: TopicImage | None = None
+    ) -> TopicImage | None:
         """The topic as the store has it; None where it, or one of its partitions, is not there (yet)."""
         stored = values.get(keys.topic_key(name))
         if stored is None:
@@ -106,7 +94,31 @@ class ImageReader:
             if one is None:
                 return None
             partitions.append(keys.decode_partition(one.value, revision=one.revision))
-        return self.topic_image(name, record, partitions)
+        if before is not None and before.overrides == record.overrides:
+            # Partitions change more often than settings, which may be long.
+            config = before.config
+        else:
+            config = self._read_config(name, record.overrides)
+        return TopicImage(
+            name=name,
+            id=record.id,
+            partitions=tuple(partitions),
+            overrides=record.overrides,
+            config=config,
+            internal=is_internal(name),
+        )
+
+    def _read_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        """Without what only a newer version understands: brokers are upgraded one by one."""
+        try:
+            return TopicConfig.parse(overrides, base=self._defaults)
+        except InvalidConfig:
+            known = _understood(overrides, TopicConfig.parse, of=f"topic {topic}")
+        try:
+            return TopicConfig.parse(known, base=self._defaults)
+        except InvalidConfig as error:
+            logger.warning("topic %s: its settings do not go together: %s", topic, error)
+            return self._defaults
 
     def _note_incomplete(self, values: Values, name: str, *, is_complete: bool) -> None:
         stored = values.get(keys.topic_key(name))
@@ -117,23 +129,24 @@ class ImageReader:
 
 
 def _read_broker_overrides(values: Values) -> dict[str, Mapping[str, str]]:
-    return {
-        key.removeprefix(keys.BROKER_CONFIGS): _known(
-            keys.decode_broker_config(stored.value).values
-        )
-        for key, stored in values.items()
-        if key.startswith(keys.BROKER_CONFIGS)
-    }
+    found: dict[str, Mapping[str, str]] = {}
+    for key, stored in values.items():
+        if key.startswith(keys.BROKER_CONFIGS):
+            overrides = keys.decode_broker_config(stored.value).values
+            name = key.removeprefix(keys.BROKER_CONFIGS)
+            found[name] = _understood(overrides, BrokerConfig.parse, of=f"broker {name or 'any'}")
+    return found
 
 
-def _known(overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """Without what only a newer version understands."""
-    known = {}
+def _understood(
+    overrides: Mapping[str, str], parse: Callable[[Mapping[str, str]], object], *, of: str
+) -> dict[str, str]:
+    understood = {}
     for name, text in overrides.items():
         try:
-            BrokerConfig.parse({name: text})
+            parse({name: text})
         except InvalidConfig as error:
-            logger.warning("a setting of brokers is passed over: %s", error)
+            logger.warning("%s: a setting is passed over: %s", of, error)
         else:
-            known[name] = text
-    return known
+            understood[name] = text
+    return understood

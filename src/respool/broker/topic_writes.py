@@ -5,27 +5,22 @@ A topic comes to be, or grows, with the last of its writes, and is gone with the
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from respool.broker.catalog import Catalog
+from respool.broker.until_it_holds import Decide, until_it_holds
 from respool.cluster import topics
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
 from respool.model.cluster import TopicImage
-from respool.model.errors import InvalidPartitions, RequestTimedOut, UnknownTopicId
+from respool.model.errors import InvalidPartitions, UnknownTopicId
 from respool.model.ids import BrokerId, TopicId
 from respool.ports.metadata_store import GuardFailed, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
-# The cluster changes seldom: who was overtaken so often has met with something else.
-TRIES_MAX = 10
 USE_DEFAULT = -1
-
-Decide: TypeAlias = Callable[[ClusterView], list[GuardedWrite]]
-Write: TypeAlias = Callable[[Sequence[GuardedWrite]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,27 +170,6 @@ class TopicWrites:
                 f"{added} more partitions would make {after} replicas on {takers} broker(s), limit {limit} "
                 f"(partitions_max = {self._settings.partitions_max} on each)"
             )
-
-
-async def until_it_holds(catalog: Catalog, decide: Decide, write: Write | None = None) -> None:
-    """Decide and write; when somebody else was faster, again on what is true then.
-
-    Raises:
-        RequestTimedOut: others were faster again and again.
-        StoreUnavailable: whether it was written is unknown.
-    """
-    for _ in range(TRIES_MAX):
-        writes = decide(await catalog.sure_view())
-        try:
-            if write is not None:
-                return await write(writes)
-            for one in writes:
-                await catalog.write(one)
-        except GuardFailed:
-            await catalog.read_view()
-        else:
-            return None
-    raise RequestTimedOut(f"others have changed the cluster {TRIES_MAX} times meanwhile")
 
 
 def _brokers_of(assignment: Mapping[int, Iterable[int]]) -> dict[int, tuple[BrokerId, ...]]:

@@ -277,7 +277,7 @@ def throttle(
         str | None,
         typer.Argument(
             metavar="RATE",
-            help="Bytes a second, such as 50MiB; none: as the brokers' settings files say.",
+            help="Bytes a second, such as 50MiB; none: no limit but that of the brokers' settings files.",
             show_default=False,
         ),
     ] = None,
@@ -306,9 +306,13 @@ def throttle(
 
     if rate is None and broker is not None:
         raise UsageError("--broker needs a rate, such as 50MiB, or none")
-    limit = None if rate in (None, "none") else options.byte_count(rate or "", option="RATE")
-    if limit == 0:
-        raise UsageError("RATE 0: nothing would ever be copied", hint="none lifts the limit")
+    limit = None
+    if rate is not None and rate.lower() != "none":
+        limit = options.byte_count(rate, option="RATE", or_word="none")
+        if limit == 0:
+            raise UsageError(
+                "RATE 0 could mean nothing at all, or no limit", hint="none lifts the limit"
+            )
     address = address_by(
         etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
     )

@@ -218,7 +218,7 @@ def _draw(document: Document) -> None:
         [_move_row(one) for one in document["moving"]],
     )
     if document["moving"] and document["throttles"]:
-        output.print_line("copies are throttled; see: respool cluster throttle")
+        output.print_line("throttles are set for brokers: respool cluster throttle")
 
 
 def _place(row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from respool.model.broker_config import ALL_BROKERS
 from respool.model.ids import BrokerId
 
 COPIES = "respool.copy.bytes.per.s.max"
+NO_LIMIT = 0
 # What brokers are called that have no number.
 ALL = "all"
 
@@ -19,20 +20,26 @@ ALL = "all"
 def throttle(
     address: ClusterAddress, broker: BrokerId | None, rate: int | None, *, as_json: bool
 ) -> None:
-    """Let copies to a broker, or to all, go no faster; None: as fast as their settings files say."""
+    """Let copies to a broker, or to all, go no faster; None: there is no limit any more but that of settings files."""
 
-    async def work(cluster: ClusterStore) -> None:
+    async def work(cluster: ClusterStore) -> dict[str, Mapping[str, str]]:
+        (await cluster.look()).check_is_there()
         await cluster.change(lambda view: _writes(view, broker, rate))
+        return throttles((await cluster.look()).view)
 
-    cluster_store.run(address, work)
+    left = cluster_store.run(address, work)
     if as_json:
         output.print_json({"broker": broker, "bytes_per_s_max": rate})
         return
     whom = "each broker" if broker is None else f"broker {broker}"
-    if rate is None:
-        output.note(f"copies to {whom} go as fast as its settings file says (copy_bytes_per_s_max)")
-    else:
+    if rate is not None:
         output.note(f"copies to {whom} take no more than {output.human_bytes(rate)} a second")
+    elif COPIES in left.get(str(broker), {}):
+        output.note(f"copies to {whom} go as fast as they can")
+    else:
+        output.note(f"copies to {whom} go as fast as its settings file says (copy_bytes_per_s_max)")
+    if any(settings.keys() - {COPIES} for settings in left.values()):
+        output.note(f"other tools have set throttles, too: {address.command('throttle')}")
 
 
 def show(address: ClusterAddress, *, as_json: bool) -> None:
@@ -69,6 +76,10 @@ def _writes(view: ClusterView, broker: BrokerId | None, rate: int | None) -> lis
     if broker is not None:
         # One that there is not is told as with any other command.
         broker_requests.check_is_there(view, broker)
+        for_all = view.broker_overrides.get(ALL_BROKERS)
+        if rate is None and for_all is not None and COPIES in for_all.values:
+            # It would go on holding for this one.
+            rate = NO_LIMIT
         return _write(view, str(broker), rate)
     writes = _write(view, ALL_BROKERS, rate)
     # What was set for one of them would go before it.

@@ -40,6 +40,8 @@ Set = Annotated[
 ]
 
 _SIZE = re.compile(r"(\d+)\s*(b|k|kib|m|mib|g|gib|t|tib)", re.IGNORECASE)
+# Some would be too large for any setting.
+BYTE_COUNT_LENGTH_MAX = 18
 _SIZE_POWER = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -126,20 +128,20 @@ def broker_number(text: str) -> int:
     return int(text)
 
 
-def byte_count(text: str, *, option: str) -> int:
-    """The value of an option that is a number of bytes: 50000000, or 50MiB.
+def byte_count(text: str, *, option: str, or_word: str) -> int:
+    """The value of an option that is a number of bytes: 50000000, or 50MiB. `or_word` is what else it can be.
 
     Raises:
         UsageError: it is none.
     """
     size = _SIZE.fullmatch(text.strip())
-    if size:
-        return _bytes_of(size)
-    if not (text.isascii() and text.isdecimal()):
+    is_number = text.isascii() and text.isdecimal()
+    if len(text) > BYTE_COUNT_LENGTH_MAX or not (size or is_number):
         raise UsageError(
-            f"{option} {text!r} is not a number of bytes", hint="such as 50MiB, or 50000000"
+            f"{option} {text[:BYTE_COUNT_LENGTH_MAX]!r} is not a number of bytes",
+            hint=f"such as 50MiB, or 50000000; or {or_word}",
         )
-    return int(text)
+    return _bytes_of(size) if size else int(text)
 
 
 def topic_settings(pairs: Sequence[str] | None) -> dict[str, str]:

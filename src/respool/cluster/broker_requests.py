@@ -71,9 +71,11 @@ def remove(view: ClusterView, broker: BrokerId, *, is_forced: bool = False) -> l
     held = holdings(view, broker).replicas
     if held and not entry.is_removed and not (is_forced and not view.is_live(broker)):
         raise InvalidRequest(f"broker {broker} holds {held} replicas: drain it first")
-    return _write(
+    writes = _write(
         view, broker, entry, replace(entry, is_removed=True), f"broker {broker} is removed"
     )
+    # Another one may come under its number.
+    return [*writes, *configure(view, str(broker), lambda _: {})]
 
 
 def admit(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
@@ -96,14 +98,17 @@ def configure(
     if name not in (ALL_BROKERS, *map(str, {*view.brokers, *view.registry})):
         raise InvalidRequest(f"there is no broker {name!r}")
     before = view.broker_overrides.get(name, BrokerOverrides(values={}))
-    after = rewrite(before.values)
-    others = [one for one in after if one not in BROKER_RULES]
+    wanted = rewrite(before.values)
+    # What is there already and is unknown here, a newer version has set.
+    others = [one for one in wanted if one not in BROKER_RULES and one not in before.values]
     if others:
         raise InvalidRequest(
-            f"a broker reads its settings when it starts: change {', '.join(others)} in its settings file, then "
-            f"restart it. While it runs can be changed: {', '.join(BROKER_RULES)}"
+            f"{', '.join(others)}: not to be changed while a broker runs; what it reads when it starts is in its "
+            f"settings file. While it runs can be changed: {', '.join(BROKER_RULES)}"
         )
-    BrokerConfig.parse(after)
+    changed = {one: text for one, text in wanted.items() if before.values.get(one) != text}
+    texts = BrokerConfig.parse(changed).as_text
+    after = {one: texts[one] if one in changed else text for one, text in wanted.items()}
     if after == before.values:
         return []
     change = KeyChange(

@@ -14,18 +14,24 @@ from respool.model.ids import BrokerId, TopicPartition
 Turns = Mapping[BrokerId, Collection[TopicPartition]]
 
 
-def leader_shares(image: ClusterImage, turns: Turns) -> dict[BrokerId, float]:
-    """Bytes per second that one broker may take from each of the leaders that are limited.
-
-    `turns` are the copies that are due: a new replica whose turn has not come takes nothing.
-    """
+def limited_leaders(image: ClusterImage) -> dict[BrokerId, int]:
+    """Brokers that give only so many bytes a second."""
     rates = {
         one: BrokerConfig.parse(
             overrides_for(one, image.broker_overrides)
         ).leader_replication_throttled_rate
         for one in image.brokers
     }
-    limited = {one: rate for one, rate in rates.items() if rate < LONG_MAX}
+    return {one: rate for one, rate in rates.items() if rate < LONG_MAX}
+
+
+def leader_shares(
+    image: ClusterImage, limited: Mapping[BrokerId, int], turns: Turns
+) -> dict[BrokerId, float]:
+    """Bytes per second that one broker may take from each of the leaders that are limited.
+
+    `turns` are the copies that are due: a new replica whose turn has not come takes nothing.
+    """
     takers: dict[BrokerId, set[BrokerId]] = {one: set() for one in limited}
     for of, partition in _throttled(image, limited) if limited else ():
         assert partition.leader is not None

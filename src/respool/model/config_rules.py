@@ -19,7 +19,7 @@ NAME_LENGTH_MAX = 64
 
 
 class ConfigKind(StrEnum):
-    """The types DescribeConfigs knows, as far as topics use them."""
+    """The types DescribeConfigs knows, as far as they are used here."""
 
     INT = "int"
     LONG = "long"

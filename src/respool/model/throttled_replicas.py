@@ -37,7 +37,9 @@ class ThrottledReplicas:
         for word in filter(None, map(str.strip, text.split(","))):
             place = _PLACE.fullmatch(word)
             if place is None:
-                raise InvalidConfig(f"{word[:40]!r} is not 'partition:broker', and not '*' for all")
+                raise InvalidConfig(
+                    f"{word[:40]!r} is not 'partition:broker'; '*' stands for all, and alone"
+                )
             places.add((int(place[1]), BrokerId(int(place[2]))))
         return cls(frozenset(places))
 

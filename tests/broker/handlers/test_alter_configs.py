@@ -6,6 +6,7 @@ import pytest
 
 from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import versions
+from respool.model.throttled_replicas import TEXT_LENGTH_MAX
 from respool.wire.api_table import Api
 
 UNKNOWN_TOPIC = 3
@@ -284,6 +285,29 @@ def test_lists_are_added_to_and_taken_from(running_broker: RunningBroker, versio
         == INVALID_CONFIG
     )
     assert overrides(running_broker) == {"cleanup.policy": "delete"}
+
+
+@every_incremental_version
+def test_lists_of_throttled_replicas_are_added_to_and_taken_from(
+    running_broker: RunningBroker, version: int
+) -> None:
+    running_broker.create_topic("rides")
+    name = "leader.replication.throttled.replicas"
+
+    assert incremental(running_broker, version, (name, "0:1, 0:2", APPEND)) == 0
+    assert incremental(running_broker, version, (name, "0:1,1:1", APPEND)) == 0
+    assert incremental(running_broker, version, (name, "0:2,9:9", SUBTRACT)) == 0
+    assert overrides(running_broker) == {name: "0:1,1:1"}
+    assert incremental(running_broker, version, (name, "*", APPEND)) == INVALID_CONFIG
+    assert incremental(running_broker, version, (name, "0:1,1:1", SUBTRACT)) == 0
+    assert overrides(running_broker) == {name: ""}
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+def test_no_more_is_added_or_taken_than_fits(running_broker: RunningBroker, operation: int) -> None:
+    running_broker.create_topic("rides")
+    change = ("leader.replication.throttled.replicas", "0:1," * TEXT_LENGTH_MAX, operation)
+    assert incremental(running_broker, 1, change) == INVALID_CONFIG
 
 
 @every_incremental_version

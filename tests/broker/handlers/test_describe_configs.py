@@ -157,6 +157,9 @@ def test_what_is_changed_while_a_broker_runs_comes_from_itself_from_all_or_from_
     assert (told[rate].value, told[rate].config_source) == ("7", FROM_BROKER)
     assert [one.source for one in told[rate].synonyms] == [FROM_BROKER, FROM_ALL, FROM_DEFAULT]
     assert (told[other].value, told[other].config_source) == ("6", FROM_ALL)
+    # Asked about all, it does not tell what is its own.
+    (result,) = ask(broker, version, (BROKER, ""), keys=[rate])
+    assert [(one.value, one.config_source) for one in result.configs] == [("5", FROM_ALL)]
 
 
 @every_version

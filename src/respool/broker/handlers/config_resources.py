@@ -23,7 +23,7 @@ class ResourceType(IntEnum):
 
 
 def check_is_this_broker(name: str, broker: Broker) -> None:
-    """A broker is named by its id; the empty name stands for all brokers, of which there is one.
+    """A broker is named by its id; the empty name stands for all brokers.
 
     Raises:
         InvalidRequest: it is another broker, or no number.

@@ -9,6 +9,7 @@ from respool.broker.handlers.config_resources import ResourceType, check_is_this
 from respool.broker.handlers.error_fields import error_fields
 from respool.broker.handlers.unknown_topic import why_unknown
 from respool.broker.outcome import Reply
+from respool.model.broker_config import ALL_BROKERS
 from respool.model.errors import InvalidRequest, RequestError
 from respool.wire.codec import Request, encode_reply
 
@@ -50,7 +51,11 @@ def _entries(broker: Broker, resource: Any) -> Iterator[ConfigEntry]:
         return topic_entries(topic, broker.settings)
     if resource.resource_type == ResourceType.BROKER:
         check_is_this_broker(name, broker)
-        return broker_entries(broker.settings, broker.image.broker_overrides)
+        overrides = dict(broker.image.broker_overrides)
+        if name == ALL_BROKERS:
+            # What holds for this one alone is not what is asked for.
+            overrides.pop(str(broker.id), None)
+        return broker_entries(broker.settings, overrides)
     raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")
 
 

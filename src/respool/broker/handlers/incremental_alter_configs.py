@@ -11,6 +11,7 @@ from respool.broker.outcome import Reply
 from respool.model.cluster import TopicImage
 from respool.model.config_rules import ConfigKind
 from respool.model.errors import InvalidConfig, InvalidRequest
+from respool.model.throttled_replicas import TEXT_LENGTH_MAX
 from respool.model.topic_config import CONFIG_RULES
 from respool.wire.codec import Request
 
@@ -75,13 +76,15 @@ def _changed_list(topic: TopicImage, config: Any) -> str:
     rule = CONFIG_RULES.get(config.name)
     if rule is None or rule.kind is not ConfigKind.LIST:
         _no_list(config)
-    # A list that was never set for the topic is the broker's default.
-    items = [item for item in topic.config.as_text[config.name].split(",") if item]
-    given = [item.strip() for item in config.value.split(",")]
+    if len(config.value) > TEXT_LENGTH_MAX:
+        raise InvalidConfig(f"{config.name}: {len(config.value)} characters")
+    # A list that was never set for the topic is the broker's default. Each item once, in their order.
+    items = dict.fromkeys(filter(None, topic.config.as_text[config.name].split(",")))
+    given = dict.fromkeys(item.strip() for item in config.value.split(","))
     if config.config_operation == Operation.APPEND:
-        items += [item for item in given if item not in items]
+        items |= given
     else:
-        items = [item for item in items if item not in given]
+        items = {item: None for item in items if item not in given}
     return ",".join(items)
 
 
