@@ -66,7 +66,9 @@ class Consumer(SimClient):
             "partition_max_bytes": bytes_max,
         }
         closer = self._closer.get(name)
-        if closer is None and self.is_cluster:
+        if self.is_cluster:
+            # Followers are asked in it, too, as real clients do: one that knows a newer leader refuses, and so nobody
+            # hears there what is committed by now, and then less from the one that led before (seed 1000046).
             await self.leader_of(name)
             wish["current_leader_epoch"] = self.epoch_of(name)
         fields = {
@@ -90,8 +92,9 @@ class Consumer(SimClient):
         (answer,) = reply.responses[0].partitions
         code = int(answer.error_code)
         if code and closer is not None:
-            # Whatever is wrong there, even that it does not reach so far: the leader knows better.
+            # Whatever is wrong there, even that it does not reach so far: the leader knows better, whoever that is now.
             del self._closer[name]
+            self.on_code(code, leader=name)
             return Polled(code=NOT_LEADER)
         self.on_code(code, leader=name)
         if code:
