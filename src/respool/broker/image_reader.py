@@ -1,7 +1,7 @@
 """The cluster's image of what the metadata store holds. What no changed key is about is taken over from the last."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from respool.broker.image_view import registered_brokers
@@ -11,6 +11,7 @@ from respool.model.cluster import BrokerEndpoint, ClusterImage, TopicImage
 from respool.model.errors import InvalidConfig
 from respool.model.ids import BrokerId, TopicId
 from respool.model.internal_topics import is_internal
+from respool.model.stored_topic_config import StoredTopicConfig
 from respool.model.topic_config import TopicConfig
 from respool.ports.metadata_store import StoredValue
 
@@ -109,16 +110,11 @@ class ImageReader:
         )
 
     def _read_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
-        """Without what only a newer version understands: brokers are upgraded one by one."""
-        try:
-            return TopicConfig.parse(overrides, base=self._defaults)
-        except InvalidConfig:
-            known = _understood(overrides, TopicConfig.parse, of=f"topic {topic}")
-        try:
-            return TopicConfig.parse(known, base=self._defaults)
-        except InvalidConfig as error:
-            logger.warning("topic %s: its settings do not go together: %s", topic, error)
-            return self._defaults
+        """As far as this version understands it: brokers are upgraded one by one."""
+        read = StoredTopicConfig.read(overrides, base=self._defaults)
+        for complaint in read.complaints:
+            logger.warning("topic %s: a setting is not as it is stored: %s", topic, complaint)
+        return read.config
 
     def _note_incomplete(self, values: Values, name: str, *, is_complete: bool) -> None:
         stored = values.get(keys.topic_key(name))
@@ -134,17 +130,16 @@ def _read_broker_overrides(values: Values) -> dict[str, Mapping[str, str]]:
         if key.startswith(keys.BROKER_CONFIGS):
             overrides = keys.decode_broker_config(stored.value).values
             name = key.removeprefix(keys.BROKER_CONFIGS)
-            found[name] = _understood(overrides, BrokerConfig.parse, of=f"broker {name or 'any'}")
+            found[name] = _understood(overrides, of=f"broker {name or 'any'}")
     return found
 
 
-def _understood(
-    overrides: Mapping[str, str], parse: Callable[[Mapping[str, str]], object], *, of: str
-) -> dict[str, str]:
+def _understood(overrides: Mapping[str, str], *, of: str) -> dict[str, str]:
+    """Without what only a newer version knows."""
     understood = {}
     for name, text in overrides.items():
         try:
-            parse({name: text})
+            BrokerConfig.parse({name: text})
         except InvalidConfig as error:
             logger.warning("%s: a setting is passed over: %s", of, error)
         else:
