@@ -4,9 +4,12 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from broker.running_broker import RunningBroker, StartBroker
 from respool.cluster import keys
 from respool.model.cluster import BrokerEndpoint
+from respool.model.errors import InvalidConfig
 from respool.model.ids import BrokerId
 from respool.wire.api_table import Api
 
@@ -210,6 +213,49 @@ def test_a_topics_settings_that_only_a_newer_version_understands_are_passed_over
     assert seen.overrides == theirs
     assert seen.config.retention_ms == 2000
     assert seen.config.segment_bytes == topic.config.segment_bytes
+
+
+def test_a_topic_with_settings_of_a_newer_version_can_be_changed(
+    running_broker: RunningBroker,
+) -> None:
+    """Tools that take a throttle away must not fail at brokers that are not upgraded yet."""
+    running_broker.create_topic("rides")
+    topic = running_broker.broker.image.topics["rides"]
+    theirs = {"retention.ms": "2000", "some.new": "x", "segment.bytes": "endless"}
+    record = keys.TopicRecord(id=topic.id, overrides=theirs, partition_count=1)
+    hear(running_broker, {keys.topic_key("rides"): keys.encode_topic(record)})
+
+    def change(**new: str) -> None:
+        texts = {name.replace("_", "."): text for name, text in new.items()}
+        topics = running_broker.broker.topics
+        running_broker.run(topics.change_overrides("rides", lambda one: {**one.overrides, **texts}))
+
+    change(retention_ms="3000")
+    wanted = {"some.new": "x", "segment.bytes": "endless", "retention.ms": "3000"}
+    assert running_broker.broker.image.topics["rides"].overrides == wanted
+    for foreign in ({"some_new": "y"}, {"other_new": "x"}, {"segment_bytes": "none"}):
+        with pytest.raises(InvalidConfig):
+            change(**foreign)
+    assert running_broker.broker.image.topics["rides"].overrides == wanted
+
+
+def test_a_compacted_topic_whose_settings_do_not_go_with_the_brokers_loses_nothing(
+    start_broker: StartBroker,
+) -> None:
+    """1. A topic is compacted, after a day.   2. Brokers are started that compact after an hour at the latest.
+
+    Once the topic had all of the brokers' settings then, and its records were deleted by age.
+    """
+    broker = start_broker(topic={"max.compaction.lag.ms": "3600000", "retention.ms": "1000"})
+    broker.create_topic("rides", cleanup_policy="compact", segment_ms="1")
+    topic = broker.broker.image.topics["rides"]
+    theirs = {**topic.overrides, "min.compaction.lag.ms": "86400000", "min.insync.replicas": "2"}
+    record = keys.TopicRecord(id=topic.id, overrides=theirs, partition_count=1)
+    hear(broker, {keys.topic_key("rides"): keys.encode_topic(record)})
+    broker.restart(crash=True)
+    config = broker.broker.partitions.find("rides", 0).config
+    assert (config.is_compacted, config.has_retention) == (True, False)
+    assert config.min_insync_replicas == 2
 
 
 def test_a_limit_in_the_settings_file_holds_until_another_is_set(start_broker: StartBroker) -> None:

@@ -16,6 +16,7 @@ from respool.cluster.view import ClusterView
 from respool.model.cluster import TopicImage
 from respool.model.errors import InvalidPartitions, UnknownTopicId
 from respool.model.ids import BrokerId, TopicId
+from respool.model.stored_topic_config import understood
 from respool.ports.metadata_store import GuardFailed, StoreUnavailable
 
 logger = logging.getLogger(__name__)
@@ -107,8 +108,11 @@ class TopicWrites:
         """Give the topic the settings that `rewrite` makes of those it has."""
 
         def decide(view: ClusterView) -> list[GuardedWrite]:
-            overrides = rewrite(self._catalog.topic(name))
-            self._catalog.parse_config(overrides)
+            before = self._catalog.topic(name)
+            overrides = rewrite(before)
+            # What is there already and is unknown here, a newer version has set: it stays, and hinders nobody.
+            foreign = before.overrides.items() - understood(before.overrides).items()
+            self._catalog.parse_config(dict(one for one in overrides.items() if one not in foreign))
             return topics.configure_topic(view, name, overrides=overrides)
 
         await self._make(name, decide, validate_only=validate_only)
