@@ -163,3 +163,61 @@ def test_while_much_comes_it_fetches_on_and_waits_for_the_disk_only_when_no_more
 
     loop.run(story)
     assert loop.unhandled == []
+
+
+def test_who_keeps_to_a_pace_does_not_come_before_the_others_each_time() -> None:
+    """A reply holds the first few of those that are asked for. Once it held the same ones each time."""
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        first: list[Any] = []
+        partitions: list[Any] = [FollowingPartition() for _ in range(3)]
+
+        async def fetch(asked: dict[Any, Any], **_: Any) -> list[Any]:
+            first.append(next(iter(asked)))
+            if len(first) > len(partitions):
+                await asyncio.Event().wait()
+            answers = dict.fromkeys(asked, b"") | {first[-1]: b"x" * HURRY_BYTES}
+            return [SimpleNamespace(partition=one, records=came) for one, came in answers.items()]
+
+        async def take(_: Any) -> list[Any]:
+            return []
+
+        fetcher = fetcher_from(SimpleNamespace(fetch=fetch, take=take), loop)
+        for one in partitions:
+            fetcher.add(one)
+        running = loop.create_task(fetcher.run())
+        await asyncio.sleep(1)
+        assert first == [*partitions, partitions[0]]
+        running.cancel()
+
+    loop.run(story)
+    assert loop.unhandled == []
+
+
+def test_who_waits_for_its_pace_is_asked_for_as_soon_as_that_allows() -> None:
+    """And not at the next time that is looked at all of them."""
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        asked_at: list[float] = []
+        clock = NodeClock(loop)
+        due_ms = clock.monotonic_ms() + BACKOFF_MS // 4
+
+        async def fetch(_: dict[Any, Any], **__: Any) -> list[Any]:
+            asked_at.append(clock.monotonic_ms())
+            return await asyncio.Event().wait()  # type: ignore[return-value]
+
+        fetcher = fetcher_from(SimpleNamespace(fetch=fetch), loop)
+        fetcher._turns = SimpleNamespace(  # type: ignore[assignment]
+            wait_ms=lambda _: max(0, due_ms - clock.monotonic_ms())
+        )
+        follower: Any = FollowingPartition()
+        fetcher.add(follower)
+        running = loop.create_task(fetcher.run())
+        await asyncio.sleep(1)
+        assert asked_at == [due_ms]
+        running.cancel()
+
+    loop.run(story)
+    assert loop.unhandled == []

@@ -3,14 +3,16 @@
 import math
 
 NO_LIMIT = math.inf
+# What was not used in so much time may be used later: what is taken comes in pieces, and takes a while to come.
+SAVED_MS_MAX = 1000
 
 
 class Pace:
-    """Who has taken more than the time allows waits until it has made up for it. What was not used is not saved up."""
+    """Who has taken more than the time allows waits until it has made up for it."""
 
     def __init__(self) -> None:
         self._bytes_per_s = NO_LIMIT
-        # Taken ahead of time, as it was then.
+        # Taken ahead of time, as it was then; below 0: not used yet.
         self._ahead_bytes = 0.0
         self._at_ms = 0
 
@@ -29,13 +31,12 @@ class Pace:
 
     def wait_ms(self, *, now_ms: int) -> int:
         """How long until the next may be taken."""
-        if not self._ahead_bytes:
-            return 0
         self._let_pass(now_ms)
-        return round(self._ahead_bytes * 1000 / self._bytes_per_s)
+        return max(0, math.ceil(self._ahead_bytes * 1000 / self._bytes_per_s))
 
     def _let_pass(self, now_ms: int) -> None:
-        if self._ahead_bytes:
+        if self._bytes_per_s < NO_LIMIT:
             passed = (now_ms - self._at_ms) * self._bytes_per_s / 1000
-            self._ahead_bytes = max(0.0, self._ahead_bytes - passed)
+            saved_max = SAVED_MS_MAX * self._bytes_per_s / 1000
+            self._ahead_bytes = max(-saved_max, self._ahead_bytes - passed)
         self._at_ms = now_ms

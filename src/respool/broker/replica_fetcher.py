@@ -175,12 +175,22 @@ class ReplicaFetcher:
         for reply in replies:
             if reply.records:
                 self._wait_for_commit_ms = WAIT_FOR_COMMIT_MS
+                self._let_others_first(reply.partition)
             self._turns.on_copied(reply.partition, len(reply.records))
             effects = await self._work.take(reply)
             for effect in effects:
                 if isinstance(effect, AskLeaderRange):
                     effects = [*effects, *await self._ask_range(reply.partition, effect, lane)]
             self._put_off(reply.partition, effects)
+
+    def _let_others_first(self, partition: Partition) -> None:
+        """Who got something comes last in the next request: a reply holds only so much.
+
+        In a session the leader sees to it. But who keeps to a pace is not in it all the time, and whoever was first
+        among those would be so each time.
+        """
+        if partition in self._partitions:
+            self._partitions[partition] = self._partitions.pop(partition)
 
     async def _ask_range(
         self, partition: Partition, wish: AskLeaderRange, lane: int
@@ -226,8 +236,11 @@ class ReplicaFetcher:
 
     async def _wait_for_work(self) -> None:
         """Until somebody comes, or the time of one that was put off."""
+        delay_ms = self._put_off_for_ms(self._not_before_ms)
+        if self._partitions:
+            delay_ms = BACKOFF_MS if delay_ms is None else min(delay_ms, BACKOFF_MS)
         try:
-            async with asyncio.timeout(BACKOFF_MS / 1000 if self._partitions else None):
+            async with asyncio.timeout(None if delay_ms is None else delay_ms / 1000):
                 await self._woken.wait()
         except TimeoutError:
             pass
