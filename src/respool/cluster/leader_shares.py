@@ -15,7 +15,10 @@ Turns = Mapping[BrokerId, Collection[TopicPartition]]
 
 
 def limited_leaders(image: ClusterImage) -> dict[BrokerId, int]:
-    """Brokers that give only so many bytes a second."""
+    """Brokers that give only so many bytes a second, where there is a topic of which they do."""
+    if not any(one.config.leader_replication_throttled_replicas for one in image.topics.values()):
+        # A rate that was left behind must not cost those who only catch up.
+        return {}
     rates = {
         one: BrokerConfig.parse(
             overrides_for(one, image.broker_overrides)
@@ -45,6 +48,8 @@ def _throttled(
     """Partitions that are led by one of these, who gives no more than it may."""
     for topic in image.topics.values():
         throttled = topic.config.leader_replication_throttled_replicas
+        if not throttled:
+            continue
         for number, one in enumerate(topic.partitions):
             leader = one.leader
             if leader is not None and leader in limited and throttled.has(number, leader):

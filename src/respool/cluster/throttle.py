@@ -56,7 +56,10 @@ def copies_now(view: ClusterView) -> dict[BrokerId, tuple[TopicPartition, ...]]:
     count = CopyCount(view)
     turns: dict[BrokerId, list[TopicPartition]] = {}
     for topic, number, image in view.partitions():
-        if image.leader is None or not count.has_room_for(image, limit=limit):
+        # Of thousands of partitions hardly any are copied.
+        if not image.adding or image.leader is None:
+            continue
+        if not count.has_room_for(image, limit=limit):
             continue
         count.begin(image)
         for one in copiers_of(image, view):

@@ -46,6 +46,10 @@ class ThrottledReplicas:
     def has(self, partition: int, broker: BrokerId) -> bool:
         return self.is_all or (partition, broker) in self.places
 
+    def __bool__(self) -> bool:
+        """Whether there may be any."""
+        return self.is_all or bool(self.places)
+
     def __str__(self) -> str:
         if self.is_all:
             return ALL
