@@ -23,7 +23,8 @@ async def until_it_holds(catalog: Catalog, decide: Decide, write: Write) -> None
         StoreUnavailable: whether it was written is unknown.
     """
     for _ in range(TRIES_MAX):
-        writes = decide(await catalog.sure_view())
+        # What is known here may be old: that nothing is to be done must be true of the store.
+        writes = decide(await catalog.sure_view()) or decide(await catalog.read_view())
         try:
             return await write(writes)
         except GuardFailed:
