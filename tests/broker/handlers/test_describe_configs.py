@@ -229,3 +229,23 @@ def test_yes_and_no_are_told_as_kafka_writes_them(running_broker: RunningBroker)
     rules = {name: one.rules for name, one in running_broker.broker.catalog.view().topics.items()}
     assert not rules["plain"].is_unclean_allowed
     assert rules["risky"].is_unclean_allowed
+
+
+@every_version
+def test_a_list_that_is_too_long_for_an_old_version_keeps_nobody_from_the_others(
+    running_broker: RunningBroker, version: int
+) -> None:
+    """Texts are at most 32,767 bytes there."""
+    long = ",".join(f"{number}:1" for number in range(6_000))
+    throttled = "leader.replication.throttled.replicas"
+    running_broker.create_topic("rides", leader_replication_throttled_replicas=long)
+
+    (result,) = ask(running_broker, version, (TOPIC, "rides"), include_synonyms=True)
+
+    entries = {one.name: one for one in result.configs}
+    assert result.error_code == 0
+    assert not entries[throttled].is_sensitive
+    told = None if version < 4 else long
+    assert entries[throttled].value == told
+    assert synonyms(entries[throttled])[0] == (throttled, told, FROM_TOPIC)
+    assert entries["retention.ms"].value == "604800000"

@@ -1,6 +1,6 @@
 """DescribeConfigs (key 32): the settings of topics, and of this broker."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from respool.broker.broker import Broker
@@ -13,18 +13,24 @@ from respool.model.broker_config import ALL_BROKERS
 from respool.model.errors import InvalidRequest, RequestError
 from respool.wire.codec import Request, encode_reply
 
+LONG_TEXTS_FROM_VERSION = 4
+SHORT_TEXT_BYTES_MAX = 2**15 - 1
+
 
 def describe_configs(request: Request, broker: Broker) -> Reply:
     body = request.body
     with_synonyms = body.include_synonyms
     with_doc = getattr(body, "include_documentation", False)
+    fitting = _fits_in_short if request.version < LONG_TEXTS_FROM_VERSION else _fits
     results = []
     for resource in body.resources:
         error: RequestError | None = None
         configs: list[dict[str, object]] = []
         try:
             configs = [
-                _entry_fields(entry, with_synonyms=with_synonyms, with_doc=with_doc)
+                _entry_fields(
+                    entry, with_synonyms=with_synonyms, with_doc=with_doc, fitting=fitting
+                )
                 for entry in _entries(broker, resource)
                 # None named means all; a name that is no setting is left out.
                 if not resource.configuration_keys or entry.name in resource.configuration_keys
@@ -59,16 +65,32 @@ def _entries(broker: Broker, resource: Any) -> Iterator[ConfigEntry]:
     raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")
 
 
-def _entry_fields(entry: ConfigEntry, *, with_synonyms: bool, with_doc: bool) -> dict[str, object]:
+def _fits(text: str | None) -> str | None:
+    return text
+
+
+def _fits_in_short(text: str | None) -> str | None:
+    """Lists of throttled replicas may be longer than old versions can say; all else must be told all the same."""
+    return text if text is None or len(text.encode()) <= SHORT_TEXT_BYTES_MAX else None
+
+
+def _entry_fields(
+    entry: ConfigEntry,
+    *,
+    with_synonyms: bool,
+    with_doc: bool,
+    fitting: Callable[[str | None], str | None],
+) -> dict[str, object]:
     synonyms = entry.synonyms if with_synonyms else ()
     return {
         "name": entry.name,
-        "value": entry.value,
+        "value": fitting(entry.value),
         "read_only": entry.read_only,
         "config_source": entry.source,
         "is_sensitive": entry.value is None,
         "synonyms": [
-            {"name": one.name, "value": one.value, "source": one.source} for one in synonyms
+            {"name": one.name, "value": fitting(one.value), "source": one.source}
+            for one in synonyms
         ],
         "config_type": entry.type,
         "documentation": entry.doc if with_doc else None,
