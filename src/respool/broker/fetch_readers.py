@@ -97,10 +97,11 @@ class ConsumerReader:
         try:
             follower.check_readable(Offset(target.fetch_offset))
         except OffsetOutOfRange as error:
-            if self._rack:
+            if self._rack and target.leader_epoch >= 0:
                 raise
-            # Who names no rack was sent to no follower: it takes this broker for the leader, by what it heard long ago,
-            # and would take a follower's word that there is nothing there for the leader's, and begin anew.
+            # Who names no rack was sent to no follower, and of who names no epoch nobody knows: it may take this broker
+            # for the leader, by what it heard long ago, and a follower's word that there is nothing there for the
+            # leader's, and begin anew. This way it looks the leader up.
             raise NotLeader(
                 f"{partition.name}: followed here, and not up to there: {error}"
             ) from error
