@@ -3,7 +3,12 @@
 from broker.cluster_world import ONE, TWO, Cluster, Node, plays
 from respool.broker.partition import Partition
 from respool.broker.shards import Shards
-from respool.model.errors import NotCoordinator, RequestError
+from respool.model.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    RequestError,
+)
 from respool.model.internal_topics import CONSUMER_OFFSETS
 from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
@@ -81,3 +86,26 @@ async def test_a_coordinator_whose_lease_may_be_over_tells_nothing_from_memory(
     assert node.partition(topic=CONSUMER_OFFSETS).is_leading
     assert await how_far(node) == NotCoordinator.code
     node.store.manners.is_cut = False
+
+
+async def list_error(node: Node) -> int:
+    reply = await node.ask(Api.LIST_GROUPS, 4, states_filter=[])
+    return int(reply.error_code)
+
+
+@plays(brokers=2, **FEW)
+async def test_groups_are_listed_only_when_all_that_should_be_here_are(cluster: Cluster) -> None:
+    """
+    1. A broker dies, and another leads what it led.   2. Who asks that one before it has opened the groups must not
+       hear that there are none.
+    """
+    node = await coordinator_in(cluster)
+    assert await list_error(node) == 0
+    shards = node.broker.groups.shards
+    shard = shards._shards.pop(0)
+    assert await list_error(node) == CoordinatorLoadInProgress.code
+    shards._shards[0] = shard
+    cluster.cut(ONE, TWO)
+    node.store.manners.is_cut = True
+    await cluster.until(lambda: not node.broker.may_act())
+    assert await list_error(node) == CoordinatorNotAvailable.code

@@ -33,6 +33,8 @@ class ScriptedBroker:
     def __init__(self, *, partitions: int = 1) -> None:
         self.partitions = partitions
         self.topic_id: UUID | None = uuid4()
+        # By its number in the metadata; -1 for nobody.
+        self.leader = 1
         self.leader_epoch = 0
         self.log_start = 0
         # Of every partition.
@@ -215,7 +217,7 @@ class ScriptedBroker:
             {
                 "error_code": 0,
                 "partition_index": number,
-                "leader_id": 1,
+                "leader_id": self.leader,
                 "leader_epoch": self.leader_epoch,
                 "replica_nodes": [1],
                 "isr_nodes": [1],

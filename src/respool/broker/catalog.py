@@ -37,12 +37,12 @@ class Catalog:
         self.settings = settings
         self.dice = dice
         self._is_alone = is_alone
-        self._me = BrokerId(settings.broker_id)
+        self.me = BrokerId(settings.broker_id)
         # Topics whose partitions are being written from here.
         self.creating: set[TopicId] = set()
-        self.image = ClusterImage(cluster_id="", brokers={}, controller=self._me)
+        self.image = ClusterImage(cluster_id="", brokers={}, controller=self.me)
         self._topic_views = TopicViews()
-        self._reader = ImageReader(me=self._me, defaults=settings.topic_defaults)
+        self._reader = ImageReader(me=self.me, defaults=settings.topic_defaults)
         # Told when the image has changed.
         self.on_changed: Callable[[], None] = lambda: None
         # Set, and replaced by another, whenever it has.
@@ -110,7 +110,7 @@ class Catalog:
     ) -> ClusterView:
         """The same as far as it is known here; under the seat of a controller, or of whoever has it now."""
         values = self._feed.values
-        me = self.image.brokers.get(self._me)
+        me = self.image.brokers.get(self.me)
         brokers = {one.id: one for one in registered_brokers(values)}
         if self._is_alone and me is not None:
             brokers = {me.id: me}
@@ -158,7 +158,7 @@ class Catalog:
     def broker_config(self) -> BrokerConfig:
         """What holds for this broker now; what was never set is as in its settings file."""
         return BrokerConfig.parse(
-            overrides_for(self._me, self.image.broker_overrides),
+            overrides_for(self.me, self.image.broker_overrides),
             base=broker_config_of(self.settings),
         )
 
@@ -170,7 +170,7 @@ class Catalog:
     @property
     def is_registered(self) -> bool:
         """Whether this broker is, as far as it is known here."""
-        return keys.broker_key(self._me) in self._feed.values
+        return keys.broker_key(self.me) in self._feed.values
 
     async def put(self, key: str, value: bytes, *, revision: int, lease: int | None = None) -> int:
         """Write one key that was last changed at that revision; it is seen here when this returns.

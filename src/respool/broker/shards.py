@@ -19,7 +19,12 @@ from respool.broker.shard_log import Machine
 from respool.broker.topics import Topics
 from respool.coordination.java_hash import partition_for
 from respool.model.cluster import BrokerEndpoint
-from respool.model.errors import CoordinatorNotAvailable, NotCoordinator, RequestError
+from respool.model.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    RequestError,
+)
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
 
@@ -166,11 +171,17 @@ class Shards:
         return self.shard_of(name).ask(request)
 
     async def ask_all(self, request: Any) -> list[Any]:
-        """Put a request to every shard.
+        """Put a request to every shard that there should be here: some answers would look like all of them.
 
         Raises:
             CoordinatorLoadInProgress, CoordinatorNotAvailable: one of them cannot answer.
         """
+        if not self._partitions.may_act:
+            raise CoordinatorNotAvailable("this broker's lease has run out")
+        topic = self._catalog.image.topics.get(self.topic)
+        for number, one in enumerate(topic.partitions if topic is not None else ()):
+            if one.leader == self._catalog.me and number not in self._shards:
+                raise CoordinatorLoadInProgress(f"{self.topic}-{number} is not served here yet")
         return list(await asyncio.gather(*(shard.ask(request) for shard in self._shards.values())))
 
     def _open_shard(self, partition: Partition) -> Shard:

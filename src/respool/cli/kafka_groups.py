@@ -53,7 +53,7 @@ class NotAllHeard(CliError):
 class GroupListing:
     # By name.
     groups: list[ListedGroup]
-    # Which brokers did not say theirs, and why, in words.
+    # Which brokers did not say theirs, and why, in words; or that some are with nobody now.
     unheard: list[str]
 
     @property
@@ -87,13 +87,13 @@ class Groups:
         """
         with own_errors_translated():
             found = list_groups(self._own)
-        return GroupListing(
-            groups=found.groups,
-            unheard=[
-                f"broker {number} did not say which groups it has ({why})"
-                for number, why in found.unheard.items()
-            ],
-        )
+        unheard = [
+            f"broker {number} did not say which groups it has ({why})"
+            for number, why in found.unheard.items()
+        ]
+        if found.unled:
+            unheard.append("some groups are just going to another broker")
+        return GroupListing(groups=found.groups, unheard=unheard)
 
     def find(self, name: str) -> Group | None:
         """The group, with its members; None when there is none of that name.

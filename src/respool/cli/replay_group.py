@@ -43,7 +43,8 @@ class ReplayGroup:
         assert wish.group is not None
         before = self._last_of(wish, acts)
         group = self._groups.find(wish.group)
-        committed = self._groups.committed(wish.group) if group is not None else {}
+        # Asked for whether it was listed or not: the broker that has it may just not have said so.
+        committed = self._groups.committed(wish.group)
         if committed and before is None:
             raise GroupTaken(
                 f"group {wish.group} has read something already, and a replay leaves such groups alone",

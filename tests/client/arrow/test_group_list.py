@@ -1,11 +1,15 @@
 """Which groups there are, by the word of brokers that come and go."""
 
+from typing import Any
+
 import pytest
 
 from respool.client.arrow.cluster import Cluster
 from respool.client.arrow.errors import BrokerUnreachable
 from respool.client.arrow.group_list import ListedGroup, list_groups
+from respool.model.internal_topics import CONSUMER_OFFSETS
 from respool.wire.api_table import Api
+from respool.wire.codec import Request
 from support.group_broker import LOADING, WITH_TYPES, GroupBroker
 
 OFFSETS = {("rides", 0): (5, "")}
@@ -53,13 +57,37 @@ def test_a_broker_that_has_left_the_metadata_is_not_missed() -> None:
 
 def test_a_broker_that_still_loads_its_groups_is_unheard() -> None:
     with GroupBroker() as one, GroupBroker() as two:
-        one.cluster = [one, two]
+        one.cluster = two.cluster = [one, two]
         two.codes.append(LOADING)
         with Cluster(one.address) as cluster:
             assert list_groups(cluster).unheard == {
                 2: "its groups: coordinator load in progress (Kafka's error 14)"
             }
             assert list_groups(cluster).unheard == {}
+
+
+class MovingBroker(GroupBroker):
+    """Its groups go away and come back while they are listed."""
+
+    def _listed(self, request: Request, code: int) -> dict[str, Any]:
+        self.leader_epoch += 1
+        return super()._listed(request, code)
+
+
+@pytest.mark.parametrize(
+    ("kind", "leader", "unled"),
+    [(GroupBroker, 1, 0), (GroupBroker, -1, 3), (GroupBroker, 7, 3), (MovingBroker, 1, 3)],
+    ids=["led", "led by nobody", "led by one that is gone", "led anew meanwhile"],
+)
+def test_that_some_groups_are_with_nobody_is_noticed(
+    kind: type[GroupBroker], leader: int, unled: int
+) -> None:
+    """1. A broker dies, and is in no metadata.   2. Nobody else has its groups yet, and nobody is missing."""
+    with kind() as one:
+        one.topic, one.partitions, one.leader = CONSUMER_OFFSETS, 3, leader
+        with Cluster(one.address) as cluster:
+            found = list_groups(cluster)
+    assert (found.unheard, found.unled) == ({}, unled)
 
 
 def test_the_protocol_is_told_where_brokers_know_it_and_groups_of_others_are_left_out() -> None:

@@ -1,10 +1,18 @@
 """Which groups there are: each broker tells of those that it coordinates, so all of them are asked."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from respool.client.arrow.cluster import Cluster, refused
-from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable, VersionUnsupported
+from respool.client.arrow.errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    UnknownTopic,
+    VersionUnsupported,
+)
+from respool.client.arrow.topic_map import Leader
+from respool.model.internal_topics import CONSUMER_OFFSETS
 from respool.wire.api_table import Api
 
 # With the protocol that a group speaks, since Kafka 3.8; and before that.
@@ -31,6 +39,9 @@ class GroupList:
     groups: list[ListedGroup]
     # Brokers that did not tell theirs, and why.
     unheard: dict[int, str]
+    # Groups are shared out over the partitions of a topic. For so many of them nobody spoke: nobody leads them now, or
+    # another broker began to meanwhile.
+    unled: int = 0
 
 
 def list_groups(cluster: Cluster) -> GroupList:
@@ -41,14 +52,27 @@ def list_groups(cluster: Cluster) -> GroupList:
     """
     found: dict[str, ListedGroup] = {}
     unheard: dict[int, str] = {}
-    for broker in sorted(cluster.refresh_brokers()):
+    before, brokers = _coordinators(cluster), cluster.refresh_brokers()
+    for broker in sorted(brokers):
         try:
             listed = _groups_of(cluster, broker)
         except (BrokerUnreachable, BrokerRefused) as error:
             unheard[broker] = str(error)
             continue
         found |= {one.name: one for one in listed}
-    return GroupList(groups=[found[name] for name in sorted(found)], unheard=unheard)
+    unled = sum(
+        leader is None or leader.broker not in brokers or before.get(number) != leader
+        for number, leader in _coordinators(cluster).items()
+    )
+    return GroupList(groups=[found[name] for name in sorted(found)], unheard=unheard, unled=unled)
+
+
+def _coordinators(cluster: Cluster) -> Mapping[int, Leader | None]:
+    """Who leads which of the partitions that groups are in; none where there was no group yet, or nobody may know."""
+    try:
+        return cluster.refresh(CONSUMER_OFFSETS).leaders
+    except (UnknownTopic, BrokerRefused):
+        return {}
 
 
 def _groups_of(cluster: Cluster, broker: int) -> list[ListedGroup]:
