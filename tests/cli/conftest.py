@@ -2,6 +2,7 @@
 
 import io
 import logging
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -20,7 +21,10 @@ def run(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPa
 
     def run(*arguments: str, stdin: bytes = b"") -> Ended:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        on_ctrl_c = signal.getsignal(signal.SIGINT)
         code = main(list(arguments))
+        # Whatever runs next in this process must be able to be ended.
+        assert signal.getsignal(signal.SIGINT) == on_ctrl_c
         out, err = capsysbinary.readouterr()
         return Ended(int(code), out.decode("utf-8", "backslashreplace"), err.decode())
 

@@ -393,6 +393,7 @@ def test_a_stopped_broker_that_holds_nothing_is_removed(run: Run, cluster: Store
         "broker": 3,
         "removed": True,
         "replicas_left": 0,
+        "wait_for_a_broker": 0,
         "stays_offline": [],
     }
     assert cluster.view().registry[BrokerId(3)].is_removed
@@ -446,7 +447,34 @@ def test_what_stays_offline_without_a_removed_broker_is_told_also_where_nobody_w
     assert json.loads(again.out)["stays_offline"] == [{"topic": "rides", "partition": 0}]
 
 
+def test_what_cannot_be_made_anew_for_want_of_brokers_is_told(
+    run: Run, cluster: StoredCluster
+) -> None:
+    """Once it was said to be, and to remove and to drain sent one in a circle."""
+    cluster.create("rides", image_of(1, 2, 3, isr=[1, 2]), image_of(1, 3, isr=[1]))
+    cluster.die(3)
+    refused = cluster.command(run, "remove", "3")
+    assert "start another broker first: too few are left for all of them" in refused.err
+    assert "drain" not in refused.err
+    ended = cluster.command(run, "remove", "3", "--force")
+    assert ended.code == 0
+    assert "made anew elsewhere: 1 of its 2 replicas" in ended.err
+    assert "1 replica cannot be made anew until another broker comes" in ended.err
+    again = cluster.command(run, "remove", "3", "--force", "--json")
+    assert json.loads(again.out)["wait_for_a_broker"] == 1
+
+
 # -- add -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_new_broker_is_started_with_says_where_etcd_is_once(
+    run: Run, cluster: StoredCluster
+) -> None:
+    _, etcd, *others = cluster.flags
+    ended = run("cluster", "add", "4", "--set", f"etcd={etcd}", *others)
+    assert ended.code == 0, ended.err
+    (line,) = (line for line in ended.err.splitlines() if "respool serve" in line)
+    assert line.count(etcd) == 1
 
 
 def test_a_removed_broker_is_let_in_again(run: Run, cluster: StoredCluster) -> None:
@@ -500,6 +528,7 @@ def test_what_is_told_to_be_typed_next_finds_the_same_cluster(
 def test_where_etcd_is_not_is_told_by_what_said_so(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("RESPOOL_ETCD", raising=False)
     quick = ("--set", "session_ttl_ms=2000")
     file = tmp_path / "cluster.toml"
     file.write_text('etcd = "127.0.0.1:1"\n')

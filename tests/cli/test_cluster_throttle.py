@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker.catalog_fake import with_adding
 from cli.running import Run
 from cli.stored_cluster import StoredCluster, image_of
+from respool.cli import output
+from respool.model.ids import BrokerId
 from support.etcd_process import EtcdCluster, find_etcd
 
 pytestmark = [
@@ -68,6 +71,28 @@ def test_one_broker_can_be_let_go_while_the_others_are_held(
     assert shown(run, cluster) == {"all": {COPIES: "1000"}, "3": {COPIES: "0"}}
 
 
+def test_no_limit_is_called_so_on_a_terminal(
+    run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.command(run, "throttle", "1000")
+    cluster.command(run, "throttle", "none", "--broker", "3")
+    assert f"3\t{COPIES}\t0\n" in cluster.command(run, "throttle").out
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    assert "no limit" in cluster.command(run, "throttle").out
+
+
+def test_a_removed_broker_is_not_throttled_for_the_next_of_its_number(
+    run: Run, cluster: StoredCluster
+) -> None:
+    cluster.die(3)
+    assert cluster.command(run, "remove", "3").code == 0
+    refused = cluster.command(run, "throttle", "1000", "--broker", "3")
+    assert refused.code == 1
+    assert "broker 3 was removed" in refused.err
+    assert "respool cluster add 3" in refused.err
+    assert shown(run, cluster) == {}
+
+
 def test_what_other_tools_have_set_is_shown_and_left(run: Run, cluster: StoredCluster) -> None:
     theirs = {"leader.replication.throttled.rate": "7"}
     cluster.configure("2", theirs)
@@ -92,6 +117,16 @@ def test_the_status_tells_of_it(run: Run, cluster: StoredCluster) -> None:
     assert status["throttles"] == {"all": {COPIES: "1000"}}
 
 
+def test_who_looks_at_moves_is_told_how_to_see_the_throttles_of_this_cluster(
+    run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("rides", with_adding(image_of(1, 2), [BrokerId(3)]))
+    cluster.command(run, "throttle", "1000")
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    drawn = cluster.command(run, "status").out.replace("\n", " ")
+    assert "throttles are set for brokers: respool cluster throttle --etcd" in drawn
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -99,6 +134,7 @@ def test_the_status_tells_of_it(run: Run, cluster: StoredCluster) -> None:
         (["-5"], 2, ""),
         (["0"], 2, "none lifts the limit"),
         (["9" * 5000], 2, "is not a number of bytes"),
+        (["999999999999TiB"], 2, "is more than 9223372036854775807 bytes"),
         (["--broker", "1"], 2, "--broker needs a rate"),
         (["5k", "--broker", "9"], 3, "there is no broker 9"),
     ],

@@ -4,6 +4,7 @@ import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -11,8 +12,10 @@ from confluent_kafka.admin import AdminClient
 
 from cli.mirror_world import WAIT_SECONDS, MirrorWorld, headers_of, look, produce, read, two_brokers
 from cli.running import Run
+from respool.cli import mirror_run
 from respool.cli.errors import CliError
 from respool.cli.kafka_groups import Groups
+from respool.cli.mirror_copy import MirrorCopy
 from respool.client.arrow.group_offsets import Committed, Place
 from support.waiting import wait_until
 
@@ -320,6 +323,32 @@ def test_once_tries_again_what_could_not_be_copied_of_a_group(
     assert committed(world.target.address, "billing") == 7
     assert "groups: billing: its coordinator moves; trying again" in said
     assert "groups: all well again" in said
+
+
+def test_once_ends_with_1_where_only_groups_could_not_be_copied(
+    world: MirrorWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.at_source("topic", "create", "rides", *KEEP)
+    produce(world.source.address, "rides", ["a"])
+    commit(world.source.address, "billing", 1)
+    copies: list[MirrorCopy] = []
+
+    class Watched(MirrorCopy):
+        def __init__(self, *links: Any, **how: Any) -> None:
+            super().__init__(*links, **how)
+            copies.append(self)
+
+    def refusing(*_: object) -> dict[Place, Committed]:
+        if copies[0].is_done:
+            # What is left of the time is the groups' own, and over.
+            monkeypatch.setattr(mirror_run, "AWAY_SECONDS_MAX", 0.0)
+        raise CliError("its coordinator moves")
+
+    monkeypatch.setattr(mirror_run, "MirrorCopy", Watched)
+    monkeypatch.setattr(Groups, "committed", refusing)
+    said = world.mirror("--groups", "bill.*", code=1).err
+    assert "all messages are copied, but not the offsets of all groups: billing: its" in said
+    assert world.is_same("rides")
 
 
 def test_a_source_that_was_made_anew_stops_the_topic_and_only_that(world: MirrorWorld) -> None:

@@ -1,6 +1,7 @@
 """Administration of a cluster of three brokers: any of them may be asked, and several at once."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -41,7 +42,8 @@ MANY = 150
 CREATE_VERSION = 7
 TOPIC_EXISTS = 36
 VALUE = bytes(500_000)
-MANY_BYTES = 12_000_000
+# More than comes with one fetch.
+MANY_BYTES = 40_000_000
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +152,6 @@ def test_a_throttled_move_goes_as_slowly_as_it_is_told_and_on_when_it_may(
     assignments = {0: [1, 2], 1: [1, 2]}
     mover.create_topics([NewTopic(topic, replica_assignments=assignments)])
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
-    # More than comes with one fetch.
     for _ in range(MANY_BYTES // len(VALUE)):
         producer.produce(topic, VALUE, partition=0)
     producer.produce(topic, VALUE, partition=1)
@@ -168,17 +169,21 @@ def test_a_throttled_move_goes_as_slowly_as_it_is_told_and_on_when_it_may(
     assert mover.alter_partition_reassignments({slow: [3, 2]}) == {slow: None}
     assert mover.alter_partition_reassignments({quick: [3, 2]}) == {quick: None}
 
-    def is_moved(number: int) -> bool:
+    def is_moved(number: int, *to: int) -> bool:
         partition = partitions_of(admin, topic)[number]
-        return ids(partition.replicas) == [3, 2] and sorted(ids(partition.isr)) == [2, 3]
+        return ids(partition.replicas) == [*to] and sorted(ids(partition.isr)) == sorted(to)
 
-    wait_until(lambda: is_moved(1), "the one that is not listed is moved", seconds=TIMEOUT_S)
-    assert not is_moved(0)
+    wait_until(lambda: is_moved(1, 3, 2), "the one that is not listed is moved", seconds=TIMEOUT_S)
+    # There and back again, which takes longer than the other one would take without a throttle.
+    for to in ([1, 2], [3, 2]) * 3:
+        assert mover.alter_partition_reassignments({quick: to}) == {quick: None}
+        wait_until(partial(is_moved, 1, *to), f"it is moved to {to}", seconds=TIMEOUT_S)
+    assert not is_moved(0, 3, 2)
 
     for broker in ("1", "2", "3"):
         change(admin, ResourceType.BROKER, broker, dict.fromkeys(rates))
     change(admin, ResourceType.TOPIC, topic, dict.fromkeys(lists))
-    wait_until(lambda: is_moved(0), "the other one is moved, too", seconds=TIMEOUT_S)
+    wait_until(lambda: is_moved(0, 3, 2), "the other one is moved, too", seconds=TIMEOUT_S)
 
 
 def change(

@@ -89,11 +89,11 @@ def test_partitions_are_moved_with_a_throttle_that_ends_with_it(filled: Kafka) -
     )
     plan = filled.written("plan.json", json.loads(generated.strip().splitlines()[-1]))
     of_plan = ("--reassignment-json-file", plan)
-    begun = filled.reassign("--execute", *of_plan, "--throttle", "2000000")
+    begun = filled.reassign("--execute", *of_plan, "--throttle", "200000")
     assert "Successfully started partition reassignments" in begun
     assert f"{TOPIC}-0" in filled.reassign("--list")
     of_one = ("--describe", "--entity-type", "brokers", "--entity-name", "1")
-    assert "follower.replication.throttled.rate=2000000" in filled.configs(*of_one)
+    assert "follower.replication.throttled.rate=200000" in filled.configs(*of_one)
 
     filled.reassign("--execute", *of_plan, "--throttle", "1000000000", "--additional")
     wait_until(

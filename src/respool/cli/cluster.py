@@ -277,7 +277,8 @@ def throttle(
         str | None,
         typer.Argument(
             metavar="RATE",
-            help="Bytes a second, such as 50MiB; none: no limit but that of the brokers' settings files.",
+            help="Bytes a second, such as 50MiB; none: no limit but that of the brokers' settings files, "
+            "and for one broker, while there is one for all, no limit at all.",
             show_default=False,
         ),
     ] = None,

@@ -88,18 +88,30 @@ def remove(
 
     view = cluster_store.run(address, work)
     held, lost = holdings(view, broker).replicas, _only_there(view, broker)
+    waiting = len(_homeless(view, broker).difference(lost))
     if as_json:
         named = [{"topic": of.topic, "partition": of.partition} for of in lost]
         output.print_json(
-            {"broker": broker, "removed": True, "replicas_left": held, "stays_offline": named}
+            {
+                "broker": broker,
+                "removed": True,
+                "replicas_left": held,
+                "wait_for_a_broker": waiting,
+                "stays_offline": named,
+            }
         )
         return
-    some = f"{held - len(lost):,} of " if lost else ""
+    anew = held - len(lost) - waiting
+    some = f"{anew:,} of " if anew < held else ""
     output.note(
         f"broker {broker} is out of the cluster"
-        + (f"; made anew elsewhere: {some}its {output.counted(held, 'replica')}" if held else "")
+        + (f"; made anew elsewhere: {some}its {output.counted(held, 'replica')}" if anew else "")
         + f"; let it in again with: {address.command('add', broker)}"
     )
+    if waiting:
+        output.note(
+            f"{output.counted(waiting, 'replica')} cannot be made anew until another broker comes: too few are left"
+        )
     if lost:
         _name(lost)
         output.note(
@@ -115,9 +127,12 @@ def _remove(
     held = holdings(view, broker).replicas
     entry = view.registry.get(broker)
     if held and not force and entry is not None and not entry.is_removed:
+        first = f"send them elsewhere with: {address.command('drain', broker)}"
+        if _homeless(view, broker):
+            first = "start another broker first: too few are left for all of them"
         raise CliError(
             f"broker {broker} holds {output.counted(held, 'replica')}",
-            hint=f"send them elsewhere with: {address.command('drain', broker)}; "
+            hint=f"{first}; "
             "if it will never come back, add --force: they are made anew from the other replicas",
         )
     return broker_requests.remove(view, broker, is_forced=force)
@@ -156,6 +171,16 @@ def _only_there(view: ClusterView, broker: BrokerId) -> list[TopicPartition]:
         if broker in image.replicas
         and not {*image.isr, *image.elr, image.last_leader}.difference({broker, None})
     ]
+
+
+def _homeless(view: ClusterView, broker: BrokerId) -> set[TopicPartition]:
+    """Partitions that have a replica on each of the brokers that are left."""
+    takers = view.takers().keys() - {broker}
+    return {
+        TopicPartition(topic.name, number)
+        for topic, number, image in view.partitions()
+        if broker in image.target and takers <= {*image.target}
+    }
 
 
 def _name(lost: Sequence[TopicPartition]) -> None:
@@ -226,9 +251,9 @@ def _joined_by(address: ClusterAddress) -> str:
     settings, flags = address.settings, list(address.flags)
     if "--config" not in flags:
         # Where it is may stand in this shell's environment, and the broker is started elsewhere.
-        for name, value in {"--cluster": settings.cluster, "--etcd": settings.etcd}.items():
-            if name not in flags:
-                flags = [name, value, *flags]
+        for name, value in {"cluster": settings.cluster, "etcd": settings.etcd}.items():
+            if f"--{name}" not in flags and not any(one.startswith(f"{name}=") for one in flags):
+                flags = [f"--{name}", value, *flags]
     return shlex.join(flags)
 
 

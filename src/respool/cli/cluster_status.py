@@ -38,7 +38,7 @@ def show_status(address: ClusterAddress, how: Shown) -> None:
         sight = await cluster.look()
         sight.check_is_there()
         if how.watch:
-            await _watch(cluster, as_json=how.as_json)
+            await _watch(cluster, address, as_json=how.as_json)
         return describe(sight)
 
     try:
@@ -48,7 +48,7 @@ def show_status(address: ClusterAddress, how: Shown) -> None:
             return
         raise
     try:
-        _print(document, as_json=how.as_json)
+        _print(document, address, as_json=how.as_json)
         sys.stdout.flush()
     except BrokenPipeError:
         if not how.check:
@@ -59,7 +59,7 @@ def show_status(address: ClusterAddress, how: Shown) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
-async def _watch(cluster: ClusterStore, *, as_json: bool) -> None:
+async def _watch(cluster: ClusterStore, address: ClusterAddress, *, as_json: bool) -> None:
     """Until somebody ends it: drawn anew on a terminal, elsewhere printed whenever something has changed."""
     before: Document | None = None
     while True:
@@ -69,7 +69,7 @@ async def _watch(cluster: ClusterStore, *, as_json: bool) -> None:
         elif document != before:
             if output.is_terminal():
                 sys.stdout.write(CLEAR_SCREEN)
-            _print(document, as_json=False)
+            _print(document, address, as_json=False)
         sys.stdout.flush()
         before = document
         await asyncio.sleep(WATCH_EVERY_S)
@@ -170,11 +170,11 @@ TROUBLES = {
 WORST_FIRST = list(TROUBLES.values())
 
 
-def _print(document: Document, *, as_json: bool) -> None:
+def _print(document: Document, address: ClusterAddress, *, as_json: bool) -> None:
     if as_json:
         output.print_json(document)
     elif output.is_terminal():
-        _draw(document)
+        _draw(document, address)
     else:
         _print_lines(document)
 
@@ -193,7 +193,7 @@ def _print_lines(document: Document) -> None:
     output.print_rows(output.Columns(), [("moving", *_move_row(one)) for one in document["moving"]])
 
 
-def _draw(document: Document) -> None:
+def _draw(document: Document, address: ClusterAddress) -> None:
     output.print_heading(f"cluster {document['cluster']}: {_in_words(document)}")
     rows = [tuple(one[name] for name in BROKER_COLUMNS) for one in document["brokers"]]
     output.print_rows(output.Columns(*BROKER_COLUMNS, numbers=NUMBERS), rows)
@@ -218,7 +218,7 @@ def _draw(document: Document) -> None:
         [_move_row(one) for one in document["moving"]],
     )
     if document["moving"] and document["throttles"]:
-        output.print_line("throttles are set for brokers: respool cluster throttle")
+        output.print_line(f"throttles are set for brokers: {address.command('throttle')}")
 
 
 def _place(row: tuple[Any, ...]) -> tuple[Any, ...]:

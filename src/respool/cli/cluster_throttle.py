@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from respool.cli import cluster_store, output
 from respool.cli.cluster_address import ClusterAddress
 from respool.cli.cluster_store import ClusterStore
+from respool.cli.errors import CliError
 from respool.cluster import broker_requests
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
@@ -24,7 +25,7 @@ def throttle(
 
     async def work(cluster: ClusterStore) -> dict[str, Mapping[str, str]]:
         (await cluster.look()).check_is_there()
-        await cluster.change(lambda view: _writes(view, broker, rate))
+        await cluster.change(lambda view: _writes(view, broker, rate, address))
         return throttles((await cluster.look()).view)
 
     left = cluster_store.run(address, work)
@@ -55,13 +56,17 @@ def show(address: ClusterAddress, *, as_json: bool) -> None:
         output.print_json(found)
         return
     rows = [
-        (name, setting, value)
+        (name, setting, _in_words(setting, value) if output.is_terminal() else value)
         for name, settings in found.items()
         for setting, value in sorted(settings.items())
     ]
     output.print_rows(output.Columns("broker", "setting", "bytes per second"), rows)
     if not rows:
         output.note("nothing is throttled but by the brokers' settings files")
+
+
+def _in_words(setting: str, value: str) -> str:
+    return "no limit" if (setting, value) == (COPIES, str(NO_LIMIT)) else value
 
 
 def throttles(view: ClusterView) -> dict[str, Mapping[str, str]]:
@@ -72,10 +77,18 @@ def throttles(view: ClusterView) -> dict[str, Mapping[str, str]]:
     }
 
 
-def _writes(view: ClusterView, broker: BrokerId | None, rate: int | None) -> list[GuardedWrite]:
+def _writes(
+    view: ClusterView, broker: BrokerId | None, rate: int | None, address: ClusterAddress
+) -> list[GuardedWrite]:
     if broker is not None:
         # One that there is not is told as with any other command.
         broker_requests.check_is_there(view, broker)
+        if rate is not None and view.registry[broker].is_removed:
+            # Another one may come under its number.
+            raise CliError(
+                f"broker {broker} was removed",
+                hint=f"let it in first: {address.command('add', broker)}",
+            )
         for_all = view.broker_overrides.get(ALL_BROKERS)
         if rate is None and for_all is not None and COPIES in for_all.values:
             # It would go on holding for this one.

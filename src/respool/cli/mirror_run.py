@@ -1,6 +1,7 @@
 """A mirror at work: looks for topics, copies them, copies groups' offsets, and tells how it is doing, until it ends."""
 
 import asyncio
+import math
 import re
 import signal
 import time
@@ -23,6 +24,7 @@ NAP_SECONDS = 0.05
 AGAIN_SECONDS = 0.5
 LIVE_SECONDS = 0.5
 # With --once: how long nothing may go on before it is given up.
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 AWAY_SECONDS_MAX = 60.0
 
 
@@ -55,6 +57,8 @@ class MirrorRun:
         self._troubles: dict[str, str] = {}
         self._stopped: dict[str, str] = {}
         self._groups_copied = False
+        # When something of them was last set, or something was first wrong; not before the first look at them ends.
+        self._groups_went_on_at = math.inf
 
     async def run(self) -> None:
         """Until it is done (--once), or SIGINT or SIGTERM.
@@ -75,7 +79,7 @@ class MirrorRun:
         self._report = MirrorReport(self._copy, as_json=self._plan.as_json)
         interrupted = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ENDING_SIGNALS:
             loop.add_signal_handler(number, interrupted.set)
         work = asyncio.create_task(self._work())
         stop = asyncio.create_task(interrupted.wait())
@@ -92,6 +96,9 @@ class MirrorRun:
                 self._groups.close()
             await self._source.close()
             await self._target.close()
+            # uvloop would leave them in place when it is closed, and Ctrl-C would do nothing any more.
+            for number in ENDING_SIGNALS:
+                loop.remove_signal_handler(number)
         if was_interrupted:
             output.note("stopped; the next start goes on where the copies end")
         elif not work.cancelled():
@@ -122,6 +129,9 @@ class MirrorRun:
             await asyncio.sleep(NAP_SECONDS)
             if self._copy.bytes_copied != copied:
                 moved_at, copied = time.monotonic(), self._copy.bytes_copied
+            if self._copy.is_done and self._groups is not None:
+                # One look at groups, which are asked for one after the other, may take longer than that.
+                moved_at = max(moved_at, self._groups_went_on_at)
             if self._plan.once and time.monotonic() - moved_at > AWAY_SECONDS_MAX:
                 self._give_up()
 
@@ -264,7 +274,8 @@ class MirrorRun:
 
     async def _keep_groups(self, groups: GroupCare) -> None:
         while True:
-            was_done = self._copy.is_done
+            was_done, is_new_trouble = self._copy.is_done, not self._troubles.get("groups")
+            is_moved = False
             ends = {
                 place: copy.target_end
                 for place, copy in self._copy.partitions.items()
@@ -283,6 +294,9 @@ class MirrorRun:
                 self._busy_groups |= done.busy
                 # What was copied after the last look counts, too.
                 self._groups_copied = was_done and not done.troubles
+                is_moved = bool(done.moved)
+            if is_new_trouble or is_moved:
+                self._groups_went_on_at = time.monotonic()
             if not self._plan.once:
                 await asyncio.sleep(GROUPS_SECONDS)
             else:

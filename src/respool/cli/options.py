@@ -10,6 +10,7 @@ import typer
 
 from respool.cli.errors import NotFound, UsageError
 from respool.cli.times import TimeNotUnderstood, parse_duration_ms, parse_time
+from respool.model.config_rules import LONG_MAX
 
 
 def flag(*names: str, text: str) -> Any:
@@ -134,14 +135,20 @@ def byte_count(text: str, *, option: str, or_word: str) -> int:
     Raises:
         UsageError: it is none.
     """
-    size = _SIZE.fullmatch(text.strip())
+    text = text.strip()
+    size = _SIZE.fullmatch(text)
     is_number = text.isascii() and text.isdecimal()
     if len(text) > BYTE_COUNT_LENGTH_MAX or not (size or is_number):
         raise UsageError(
             f"{option} {text[:BYTE_COUNT_LENGTH_MAX]!r} is not a number of bytes",
             hint=f"such as 50MiB, or 50000000; or {or_word}",
         )
-    return _bytes_of(size) if size else int(text)
+    found = _bytes_of(size) if size else int(text)
+    if found > LONG_MAX:
+        raise UsageError(
+            f"{option} {text} is more than {LONG_MAX} bytes", hint=f"give less, or {or_word}"
+        )
+    return found
 
 
 def topic_settings(pairs: Sequence[str] | None) -> dict[str, str]:

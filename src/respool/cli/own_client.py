@@ -22,15 +22,16 @@ def own_cluster(broker: str) -> OwnCluster:
         UsageError: these are no addresses.
     """
     try:
+        # As librdkafka takes them: a comma too many is none.
         return OwnCluster(
-            broker,
+            ",".join(filter(None, map(str.strip, broker.split(",")))),
             client_id=CLIENT_ID,
             connect_timeout_ms=int(CONNECT_SECONDS * 1000),
             request_timeout_ms=int(REQUEST_SECONDS * 1000),
             retry_ms=int(REQUEST_SECONDS * 1000),
         )
     except client_errors.BadArgument as error:
-        raise UsageError(f"--broker: {error}") from error
+        raise UsageError(f"{broker!r}: {error}") from error
 
 
 @contextmanager
