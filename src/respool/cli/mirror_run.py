@@ -24,8 +24,8 @@ NAP_SECONDS = 0.05
 AGAIN_SECONDS = 0.5
 LIVE_SECONDS = 0.5
 # With --once: how long nothing may go on before it is given up.
-ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 AWAY_SECONDS_MAX = 60.0
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
