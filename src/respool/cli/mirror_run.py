@@ -129,10 +129,11 @@ class MirrorRun:
             await asyncio.sleep(NAP_SECONDS)
             if self._copy.bytes_copied != copied:
                 moved_at, copied = time.monotonic(), self._copy.bytes_copied
+            still_since = moved_at
             if self._copy.is_done and self._groups is not None:
                 # One look at groups, which are asked for one after the other, may take longer than that.
-                moved_at = max(moved_at, self._groups_went_on_at)
-            if self._plan.once and time.monotonic() - moved_at > AWAY_SECONDS_MAX:
+                still_since = max(moved_at, self._groups_went_on_at)
+            if self._plan.once and time.monotonic() - still_since > AWAY_SECONDS_MAX:
                 self._give_up()
 
     def _give_up(self) -> None:

@@ -1,6 +1,8 @@
 """DescribeConfigs (key 32): the settings of topics, and of this broker."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from math import inf
 from typing import Any
 
 from respool.broker.broker import Broker
@@ -21,7 +23,8 @@ def describe_configs(request: Request, broker: Broker) -> Reply:
     body = request.body
     with_synonyms = body.include_synonyms
     with_doc = getattr(body, "include_documentation", False)
-    fitting = _fits_in_short if request.version < LONG_TEXTS_FROM_VERSION else _fits
+    has_long_texts = request.version >= LONG_TEXTS_FROM_VERSION
+    told_whole = partial(_told_whole, bytes_max=inf if has_long_texts else SHORT_TEXT_BYTES_MAX)
     results = []
     for resource in body.resources:
         error: RequestError | None = None
@@ -29,7 +32,7 @@ def describe_configs(request: Request, broker: Broker) -> Reply:
         try:
             configs = [
                 _entry_fields(
-                    entry, with_synonyms=with_synonyms, with_doc=with_doc, fitting=fitting
+                    entry, with_synonyms=with_synonyms, with_doc=with_doc, told_whole=told_whole
                 )
                 for entry in _entries(broker, resource)
                 # None named means all; a name that is no setting is left out.
@@ -65,13 +68,9 @@ def _entries(broker: Broker, resource: Any) -> Iterator[ConfigEntry]:
     raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")
 
 
-def _fits(text: str | None) -> str | None:
-    return text
-
-
-def _fits_in_short(text: str | None) -> str | None:
+def _told_whole(text: str | None, *, bytes_max: float) -> str | None:
     """Lists of throttled replicas may be longer than old versions can say; all else must be told all the same."""
-    return text if text is None or len(text.encode()) <= SHORT_TEXT_BYTES_MAX else None
+    return text if text is None or len(text.encode()) <= bytes_max else None
 
 
 def _entry_fields(
@@ -79,17 +78,17 @@ def _entry_fields(
     *,
     with_synonyms: bool,
     with_doc: bool,
-    fitting: Callable[[str | None], str | None],
+    told_whole: Callable[[str | None], str | None],
 ) -> dict[str, object]:
     synonyms = entry.synonyms if with_synonyms else ()
     return {
         "name": entry.name,
-        "value": fitting(entry.value),
+        "value": told_whole(entry.value),
         "read_only": entry.read_only,
         "config_source": entry.source,
         "is_sensitive": entry.value is None,
         "synonyms": [
-            {"name": one.name, "value": fitting(one.value), "source": one.source}
+            {"name": one.name, "value": told_whole(one.value), "source": one.source}
             for one in synonyms
         ],
         "config_type": entry.type,
