@@ -4,7 +4,6 @@ import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -12,10 +11,9 @@ from confluent_kafka.admin import AdminClient
 
 from cli.mirror_world import WAIT_SECONDS, MirrorWorld, headers_of, look, produce, read, two_brokers
 from cli.running import Run
-from respool.cli import mirror_run
 from respool.cli.errors import CliError
 from respool.cli.kafka_groups import Groups
-from respool.cli.mirror_copy import MirrorCopy
+from respool.cli.mirror_patience import Patience
 from respool.client.arrow.group_offsets import Committed, Place
 from support.waiting import wait_until
 
@@ -331,20 +329,15 @@ def test_once_ends_with_1_where_only_groups_could_not_be_copied(
     world.at_source("topic", "create", "rides", *KEEP)
     produce(world.source.address, "rides", ["a"])
     commit(world.source.address, "billing", 1)
-    copies: list[MirrorCopy] = []
-
-    class Watched(MirrorCopy):
-        def __init__(self, *links: Any, **how: Any) -> None:
-            super().__init__(*links, **how)
-            copies.append(self)
 
     def refusing(*_: object) -> dict[Place, Committed]:
-        if copies[0].is_done:
-            # What is left of the time is the groups' own, and over.
-            monkeypatch.setattr(mirror_run, "AWAY_SECONDS_MAX", 0.0)
         raise CliError("its coordinator moves")
 
-    monkeypatch.setattr(mirror_run, "MirrorCopy", Watched)
+    def is_over(_: Patience, *, waits_for_groups: bool, now_s: float) -> bool:
+        del now_s
+        return waits_for_groups
+
+    monkeypatch.setattr(Patience, "is_over", is_over)
     monkeypatch.setattr(Groups, "committed", refusing)
     said = world.mirror("--groups", "bill.*", code=1).err
     assert "all messages are copied, but not the offsets of all groups: billing: its" in said

@@ -1,7 +1,6 @@
 """A mirror at work: looks for topics, copies them, copies groups' offsets, and tells how it is doing, until it ends."""
 
 import asyncio
-import math
 import re
 import signal
 import time
@@ -14,6 +13,7 @@ from respool.cli.mirror_copy import MirrorCopy
 from respool.cli.mirror_groups import GroupCare
 from respool.cli.mirror_link import MirrorLink, TopicMap, Unreachable
 from respool.cli.mirror_partition import Cause, PartitionCopy, State
+from respool.cli.mirror_patience import Patience
 from respool.cli.mirror_report import MirrorReport
 from respool.cli.mirror_topics import TopicCare, Wanted, partition_counts, why_not_followed
 
@@ -57,8 +57,7 @@ class MirrorRun:
         self._troubles: dict[str, str] = {}
         self._stopped: dict[str, str] = {}
         self._groups_copied = False
-        # When something of them was last set, or something was first wrong; not before the first look at them ends.
-        self._groups_went_on_at = math.inf
+        self._patience = Patience(seconds_max=AWAY_SECONDS_MAX, now_s=time.monotonic())
 
     async def run(self) -> None:
         """Until it is done (--once), or SIGINT or SIGTERM.
@@ -124,16 +123,14 @@ class MirrorRun:
                 task.cancel()
 
     async def _wait_for_end(self) -> None:
-        moved_at, copied = time.monotonic(), -1
         while not self._has_ended():
             await asyncio.sleep(NAP_SECONDS)
-            if self._copy.bytes_copied != copied:
-                moved_at, copied = time.monotonic(), self._copy.bytes_copied
-            still_since = moved_at
-            if self._copy.is_done and self._groups is not None:
-                # One look at groups, which are asked for one after the other, may take longer than that.
-                still_since = max(moved_at, self._groups_went_on_at)
-            if self._plan.once and time.monotonic() - still_since > AWAY_SECONDS_MAX:
+            now_s = time.monotonic()
+            self._patience.on_copies(self._copy.bytes_copied, now_s=now_s)
+            waits_for_groups = self._copy.is_done and self._groups is not None
+            if self._plan.once and self._patience.is_over(
+                waits_for_groups=waits_for_groups, now_s=now_s
+            ):
                 self._give_up()
 
     def _give_up(self) -> None:
@@ -275,8 +272,7 @@ class MirrorRun:
 
     async def _keep_groups(self, groups: GroupCare) -> None:
         while True:
-            was_done, is_new_trouble = self._copy.is_done, not self._troubles.get("groups")
-            is_moved = False
+            was_done, are_moved = self._copy.is_done, False
             ends = {
                 place: copy.target_end
                 for place, copy in self._copy.partitions.items()
@@ -295,9 +291,12 @@ class MirrorRun:
                 self._busy_groups |= done.busy
                 # What was copied after the last look counts, too.
                 self._groups_copied = was_done and not done.troubles
-                is_moved = bool(done.moved)
-            if is_new_trouble or is_moved:
-                self._groups_went_on_at = time.monotonic()
+                are_moved = bool(done.moved)
+            self._patience.on_groups(
+                has_trouble=bool(self._troubles["groups"]),
+                are_moved=are_moved,
+                now_s=time.monotonic(),
+            )
             if not self._plan.once:
                 await asyncio.sleep(GROUPS_SECONDS)
             else:
