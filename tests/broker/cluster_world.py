@@ -86,6 +86,7 @@ class Node:
     def __init__(self, cluster: "Cluster", number: BrokerId, settings: dict[str, Any]) -> None:
         self.id = number
         self.disk = SimDisk(Random(number))
+        self.dice = SimDice(number)
         self.process: Process | None = None
         self._cluster = cluster
         self._settings = settings
@@ -187,7 +188,7 @@ class Node:
                 store=self.store,
                 offload=self.offload,
                 metrics=SimMetrics(),
-                dice=SimDice(self.id),
+                dice=self.dice,
                 peers=DirectPeers(self._cluster, self.id),
             ),
         )

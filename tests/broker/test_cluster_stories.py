@@ -1,6 +1,7 @@
 """Stories of a cluster: what becomes of records and of those who wait for them when brokers come, go and fail."""
 
 import asyncio
+from random import Random
 
 from broker.cluster_world import (
     EARLIEST,
@@ -18,6 +19,8 @@ from respool.model.errors import DiskFull, NotEnoughReplicas, NotLeader, Request
 from respool.model.ids import BrokerId
 from respool.records.build import NewRecord, build_batch
 from respool.records.validate import check_produced
+from respool.sim.dice import SimDice
+from respool.sim.disk import SimDisk
 from respool.wire.api_table import Api
 
 
@@ -429,3 +432,32 @@ def append_in_transaction(partition: Partition) -> None:
     batch = check_produced(data, bytes_max=1 << 20)
     guard = partition.begin_verification(batch.header)
     partition.append(batch, now_ms=0, guard=guard)
+
+
+@plays(brokers=2)
+async def test_a_broker_that_comes_with_an_empty_disk_takes_nothing_from_the_others(
+    cluster: Cluster,
+) -> None:
+    """
+    1. All stop cleanly, broker 1 last.   2. Its disk is not mounted when it is started: it led with an empty log, and
+       broker 2 dropped all that it had.   3. With its own disk it leads, and everything is there.
+    """
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    await cluster.produce(b"a", at=ONE)
+    await cluster[TWO].stop()
+    await cluster.until_in_sync(1)
+    await cluster[ONE].stop()
+    mounted, cluster[ONE].disk = cluster[ONE].disk, SimDisk(Random(9))
+    cluster[ONE].dice = SimDice(9)
+    await cluster[ONE].start()
+    await cluster[TWO].start()
+    await cluster.pass_time(60_000)
+    assert (cluster.image().leader, cluster.image().last_leader) == (None, ONE)
+    assert cluster[TWO].log().log_end == 1
+    await cluster[ONE].stop()
+    cluster[ONE].disk = mounted
+    await cluster[ONE].start()
+    await cluster.until_led(ONE)
+    await cluster.until_in_sync(1, 2)
+    assert cluster[ONE].log().log_end == 1

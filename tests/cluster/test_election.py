@@ -1,11 +1,17 @@
 """Who leads and who is in sync when brokers come and go, one rule at a time."""
 
+from dataclasses import replace
+from uuid import UUID
+
 import pytest
 
 from cluster.cluster_world import FOUR, ONE, THREE, TWO, image_of, view_of
 from respool.cluster.election import elect, settle, step_back
-from respool.cluster.view import ClusterSettings, TopicRules
+from respool.cluster.keys import RegistryEntry
+from respool.cluster.view import ClusterSettings, ClusterView, TopicRules
+from respool.model.ids import BrokerId
 
+OLD, NEW = UUID(int=1), UUID(int=2)
 STRICT = TopicRules(min_isr=2)
 
 
@@ -127,3 +133,53 @@ class TestStepBack:
     def test_where_it_is_nothing_nothing_changes(self, was_clean: bool) -> None:
         image = image_of(1, 2, FOUR, isr=[1, 2])
         assert step_back(image, FOUR, STRICT, was_clean=was_clean) is image
+
+    def test_the_folder_that_the_last_leader_has_left_is_remembered(self) -> None:
+        """Also where it was known as the last leader before."""
+        led = step_back(image_of(1, 2, isr=[1]), ONE, STRICT, was_clean=False, left_folder=OLD)
+        assert (led.leader, led.last_leader, led.last_folder) == (None, ONE, OLD)
+        known = image_of(1, 2, isr=[], leader=None, last_leader=ONE)
+        assert step_back(known, ONE, STRICT, was_clean=False, left_folder=OLD).last_folder == OLD
+        # It comes with a third one, then with the first again: that is still what is waited for.
+        assert step_back(led, ONE, STRICT, was_clean=False, left_folder=NEW) == led
+        assert step_back(led, ONE, STRICT, was_clean=False) == led
+
+    def test_who_has_everything_takes_the_place_of_one_that_has_left_its_folder(self) -> None:
+        """1. Two are in sync, and crash.   2. One comes with an empty disk.   3. The other one has everything."""
+        image = step_back(image_of(1, 2), ONE, STRICT, was_clean=False, left_folder=OLD)
+        image = step_back(image, TWO, STRICT, was_clean=False)
+        assert (image.isr, image.elr) == ((), ())
+        assert (image.last_leader, image.last_folder) == (TWO, None)
+
+
+def with_folders(view: ClusterView, **folders: UUID) -> ClusterView:
+    """`of_1=...`: broker 1 has this data folder."""
+    registry = {
+        BrokerId(int(name.removeprefix("of_"))): RegistryEntry(folder=folder)
+        for name, folder in folders.items()
+    }
+    return replace(view, registry={**view.registry, **registry})
+
+
+@pytest.mark.parametrize("replicas", [(1, 2), (1,)])
+def test_a_last_leader_with_another_folder_does_not_lead_until_it_has_its_own_again(
+    replicas: tuple[int, ...],
+) -> None:
+    """
+    1. All stop, this one last.   2. Its disk is not mounted when it is started.   3. It led with an empty log, and the
+       others, which had all, dropped what they had.
+    """
+    image = image_of(*replicas, isr=[], leader=None, last_leader=ONE, last_folder=OLD)
+    rules = TopicRules(is_synced=True)
+    assert settle(image, rules, with_folders(view_of(), of_1=NEW)) == image
+    led = settle(image, rules, with_folders(view_of(), of_1=OLD))
+    assert (led.leader, led.isr, led.last_leader, led.last_folder) == (ONE, (ONE,), None, None)
+
+
+def test_in_an_unclean_election_who_has_left_its_folder_comes_last() -> None:
+    image = image_of(1, 2, isr=[], leader=None, last_leader=ONE, last_folder=OLD)
+    rules = TopicRules(is_synced=True)
+    everyone = with_folders(view_of(), of_1=NEW)
+    assert elect(image, rules, everyone, is_unclean_asked=True).leader == TWO
+    alone = with_folders(view_of(live=(1,)), of_1=NEW)
+    assert elect(image, rules, alone, is_unclean_asked=True).leader == ONE

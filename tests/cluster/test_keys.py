@@ -19,6 +19,7 @@ MOVING = PartitionImage(
     leader_epoch=LeaderEpoch(5),
     elr=(ONE,),
     last_leader=TWO,
+    last_folder=UUID(int=7),
     adding=(FOUR,),
     removing=(THREE,),
     revision=12,
@@ -39,7 +40,9 @@ def test_a_partition_written_before_there_were_clusters_is_read_with_defaults() 
 def test_fields_of_a_newer_version_are_passed_over() -> None:
     newer = json.loads(keys.encode_partition(MOVING)) | {"colour": "blue"}
     assert keys.decode_partition(json.dumps(newer).encode(), revision=12) == MOVING
-    entry = keys.RegistryEntry(rack="a", is_drained=True, clean_epoch=9, revision=3)
+    entry = keys.RegistryEntry(
+        rack="a", is_drained=True, clean_epoch=9, folder=UUID(int=7), revision=3
+    )
     newer = json.loads(keys.encode_registry(entry)) | {"colour": "blue"}
     assert keys.decode_registry(json.dumps(newer).encode(), revision=3) == entry
 

@@ -376,3 +376,21 @@ def test_a_run_in_another_folder_may_live_so_its_lease_is_left_alone() -> None:
     session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
     other = BrokerRegistration(endpoint=ME, incarnation=OTHER_RUN, lease=6)
     assert session.on_own_keys(other, None, revision=9) == [ReadOwnKeys(after_ms=SETTINGS.wait_ms)]
+
+
+@pytest.mark.parametrize(
+    ("last", "left"),
+    [(RUN, None), (OTHER_RUN, OTHER_RUN), (None, None)],
+    ids=["same", "other", "unknown"],
+)
+def test_who_has_another_data_folder_than_its_last_run_says_which_it_has_left(
+    last: UUID | None, left: UUID | None
+) -> None:
+    session = Session(ME, settings=SETTINGS, clean_run=None, folder=RUN)
+    session.begin(RUN)
+    session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
+    entry = RegistryEntry(run=UUID(int=9), folder=last, revision=40)
+    assert session.on_own_keys(None, entry) == [StepBack(was_clean=False, left_folder=left)]
+    (put,) = session.on_stepped_back()
+    assert isinstance(put, Put)
+    assert keys.decode_registry(put.value).folder == RUN

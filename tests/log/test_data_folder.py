@@ -927,3 +927,12 @@ def test_logs_closed_side_by_side_beforehand_make_a_clean_stop_too() -> None:
     assert folder.close_log(ORDERS, log)
     assert folder.close({ORDERS: log}, {}, closed={ORDERS})
     assert open_folder(disk.reopen()).was_clean
+
+
+def test_a_folder_keeps_the_id_it_is_given() -> None:
+    disk = a_disk()
+    folder = open_folder(disk)
+    assert folder.id is None
+    folder.note_id(UUID(int=5))
+    disk.crash()
+    assert open_folder(disk.reopen()).id == UUID(int=5)

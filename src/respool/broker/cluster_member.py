@@ -131,6 +131,7 @@ class ClusterMember:
                 settings=SessionSettings(lease_ttl_ms=self._settings.session_ttl_ms),
                 clean_run=folder.clean_run,
                 last_run=folder.last_run,
+                folder=await self._id_of(folder),
             ),
             store=self._store,
             catalog=self._catalog,
@@ -239,6 +240,17 @@ class ClusterMember:
         while True:
             await asyncio.sleep(self._settings.replica_lag_max_ms / TICKS_WITHIN_LAG / 1000)
             self._roles.tick(list(self._partitions))
+
+    async def _id_of(self, folder: DataFolder) -> UUID:
+        if folder.id is not None:
+            return folder.id
+        new = self._dice.uuid()
+        try:
+            await self._offload.run(lambda: folder.note_id(new))
+        except StorageError as error:
+            # The next start takes it for another folder: what only this one has waits then for an operator.
+            logger.warning("which data folder this is cannot be written down: %s", error)
+        return new
 
     async def _note_run(self, folder: DataFolder, run: UUID) -> None:
         try:

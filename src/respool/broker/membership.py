@@ -224,8 +224,8 @@ class Membership:
             case EndLastRun(lease=lease):
                 await self._store.revoke_lease(lease)
                 return await self._read_own_keys()
-            case StepBack(was_clean=was_clean):
-                await self._step_back(was_clean=was_clean)
+            case StepBack():
+                await self._step_back(effect)
                 return session.on_stepped_back()
             case Put():
                 return await self._put(effect)
@@ -265,11 +265,20 @@ class Membership:
             registration.endpoint.port,
         )
 
-    async def _step_back(self, *, was_clean: bool) -> None:
+    async def _step_back(self, how: StepBack) -> None:
         """Take back what an earlier run left, until nothing of it is there."""
+        if how.left_folder is not None:
+            logger.warning(
+                "broker %d has another data folder than in its last run. Partitions of which only that one has "
+                "everything stay offline until the broker is started with it again. If it is lost, elect others by an "
+                "unclean election: what only it had is lost then, too",
+                self._me,
+            )
         while True:
             topics = (await self._catalog.read_view()).topics.values()
-            writes = step_back_everywhere(topics, self._me, was_clean=was_clean)
+            writes = step_back_everywhere(
+                topics, self._me, was_clean=how.was_clean, left_folder=how.left_folder
+            )
             if not writes:
                 return
             for write in writes:

@@ -162,7 +162,9 @@ def _is_followed_by(partition: Partition, follower: Follower) -> bool:
 
 def _tell_cut(name: TopicPartition, effect: TruncateTo | StartAnewAt, *, log_end: Offset) -> None:
     if isinstance(effect, StartAnewAt):
-        logger.info("%s: dropping all up to %d, and going on at %d", name, log_end, effect.offset)
+        logger.warning(
+            "%s: dropping all up to %d, and going on at %d", name, log_end, effect.offset
+        )
     elif effect.offset < log_end:
         logger.info(
             "%s: cutting off what the leader does not have, from %d to %d",

@@ -6,6 +6,7 @@ In this order a partition's leader is sought, each time among brokers that run, 
 2. the ELR, when the ISR is empty: they have it too, nothing was committed since they left (KIP-966).
 3. the last leader, when nobody is eligible any more: all of them crashed. It has what was synced; so it is enough
    where only synced records are committed, and where no other replica has ever had everything. Else only as in 4.
+   It must have the data folder that it led with: another one, as where a disk is not mounted, may be empty.
 4. any replica, where the topic allows unclean election: committed records may be lost, and readers notice (KIP-320).
 
 Otherwise nobody leads until one of them comes back.
@@ -13,6 +14,7 @@ Otherwise nobody leads until one of them comes back.
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from uuid import UUID
 
 from respool.cluster.view import ClusterView, TopicRules
 from respool.model.cluster import PartitionImage
@@ -51,21 +53,33 @@ def elect(
 
 
 def step_back(
-    image: PartitionImage, broker: BrokerId, rules: TopicRules, *, was_clean: bool
+    image: PartitionImage,
+    broker: BrokerId,
+    rules: TopicRules,
+    *,
+    was_clean: bool,
+    left_folder: UUID | None = None,
 ) -> PartitionImage:
     """The partition as a broker leaves it behind that is about to register anew: itself, when nothing is to change.
 
     It leads nothing from its run before. If that ended without a clean stop, it may have lost records that others
-    believe it has, so it is neither in sync nor eligible until it has caught up (KIP-966).
+    believe it has, so it is neither in sync nor eligible until it has caught up (KIP-966). `left_folder` is the data
+    folder that it had then, if it has another one now.
     """
     if not was_clean and (broker in image.isr or broker in image.elr):
         isr = tuple(one for one in image.isr if one != broker)
         changed = image.with_isr(isr, min_isr=rules.min_isr, lost=(broker,))
-        # Whoever was the last to have everything is remembered: nobody has more than it.
-        if not changed.isr and not changed.elr and image.last_leader is None:
-            changed = replace(changed, last_leader=broker)
+        # Whoever was the last to have everything is remembered: nobody has more than it. One that has left its folder
+        # behind may never have it again.
+        is_known = image.last_leader is not None and image.last_folder is None
+        if not changed.isr and not changed.elr and not is_known:
+            changed = replace(changed, last_leader=broker, last_folder=None)
         image = changed
-    return _leaderless(image) if image.leader == broker else image
+    if image.leader == broker:
+        image = _leaderless(image)
+    if image.last_leader == broker and image.last_folder is None and left_folder is not None:
+        image = replace(image, last_folder=left_folder)
+    return image
 
 
 def _without_the_dead(
@@ -111,12 +125,25 @@ def _best_of_the_rest(
     is_unclean = is_unclean_asked or (
         rules.is_unclean_allowed and _have_been_waited_for(image, view)
     )
-    last = image.last_leader
+    last, candidates = image.last_leader, image.replicas
+    if last is not None and _has_left_its_folder(last, image, view):
+        # It may have nothing at all.
+        candidates = tuple(one for one in candidates if one != last)
+        last = None
     is_alone = len(image.replicas) - len(image.adding) == 1
     is_last_enough = is_unclean or rules.is_synced or is_alone
     if last in image.replicas and view.is_live(last) and not image.elr and is_last_enough:
         return last
-    return _best(image.replicas, image, view) if is_unclean else None
+    if not is_unclean:
+        return None
+    chosen = _best(candidates, image, view)
+    return _best(image.replicas, image, view) if chosen is None else chosen
+
+
+def _has_left_its_folder(last: BrokerId, image: PartitionImage, view: ClusterView) -> bool:
+    """Whether it has another data folder now than it led with."""
+    entry = view.registry.get(last)
+    return image.last_folder is not None and (entry is None or entry.folder != image.last_folder)
 
 
 def _have_been_waited_for(image: PartitionImage, view: ClusterView) -> bool:
@@ -132,12 +159,13 @@ def _have_been_waited_for(image: PartitionImage, view: ClusterView) -> bool:
 
 
 def _led_by(leader: BrokerId, image: PartitionImage) -> PartitionImage:
-    return replace(image, leader=leader, last_leader=None)
+    return replace(image, leader=leader, last_leader=None, last_folder=None)
 
 
 def _leaderless(image: PartitionImage) -> PartitionImage:
-    last = image.leader if image.leader is not None else image.last_leader
-    return replace(image, leader=None, last_leader=last)
+    if image.leader is None:
+        return image
+    return replace(image, leader=None, last_leader=image.leader, last_folder=None)
 
 
 def _first(brokers: Iterable[BrokerId], *, otherwise: BrokerId | None = None) -> BrokerId | None:

@@ -71,6 +71,8 @@ class RegistryEntry:
     clean_epoch: int | None = None
     # Which run of the broker was the last to be about to register: a process, however often it registers.
     run: UUID | None = None
+    # The data folder of that run.
+    folder: UUID | None = None
     revision: int = 0
 
 
@@ -128,6 +130,7 @@ def encode_partition(partition: PartitionImage) -> bytes:
             "leader_epoch": partition.leader_epoch,
             "elr": partition.elr,
             "last_leader": partition.last_leader,
+            "last_folder": _hex(partition.last_folder),
             "adding": partition.adding,
             "removing": partition.removing,
         }
@@ -143,6 +146,7 @@ def decode_partition(value: bytes, *, revision: int = 0) -> PartitionImage:
         leader_epoch=LeaderEpoch(fields["leader_epoch"]),
         elr=_brokers(fields.get("elr", ())),
         last_leader=_broker(fields.get("last_leader")),
+        last_folder=_uuid(fields.get("last_folder")),
         adding=_brokers(fields.get("adding", ())),
         removing=_brokers(fields.get("removing", ())),
         revision=revision,
@@ -188,7 +192,8 @@ def encode_registry(entry: RegistryEntry) -> bytes:
             "is_removed": entry.is_removed,
             "is_drained": entry.is_drained,
             "clean_epoch": entry.clean_epoch,
-            "run": None if entry.run is None else entry.run.hex,
+            "run": _hex(entry.run),
+            "folder": _hex(entry.folder),
         }
     )
 
@@ -200,7 +205,8 @@ def decode_registry(value: bytes, *, revision: int = 0) -> RegistryEntry:
         is_removed=fields.get("is_removed", False),
         is_drained=fields.get("is_drained", False),
         clean_epoch=fields.get("clean_epoch"),
-        run=None if fields.get("run") is None else UUID(hex=fields["run"]),
+        run=_uuid(fields.get("run")),
+        folder=_uuid(fields.get("folder")),
         revision=revision,
     )
 
@@ -239,3 +245,11 @@ def _brokers(values: Iterable[int]) -> tuple[BrokerId, ...]:
 
 def _dump(fields: Mapping[str, object]) -> bytes:
     return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _hex(one: UUID | None) -> str | None:
+    return None if one is None else one.hex
+
+
+def _uuid(text: str | None) -> UUID | None:
+    return None if text is None else UUID(hex=text)

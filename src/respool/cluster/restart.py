@@ -6,6 +6,7 @@ ISR, so what it has taken back stays so: repeat with a new reading of the store 
 
 from collections.abc import Iterable
 from dataclasses import replace
+from uuid import UUID
 
 from respool.cluster import keys
 from respool.cluster.election import step_back
@@ -16,13 +17,26 @@ from respool.ports.metadata_store import Guard
 
 
 def step_back_everywhere(
-    topics: Iterable[TopicView], broker: BrokerId, *, was_clean: bool
+    topics: Iterable[TopicView],
+    broker: BrokerId,
+    *,
+    was_clean: bool,
+    left_folder: UUID | None = None,
 ) -> list[GuardedWrite]:
-    """The writes by which a broker that is not registered stops leading; and leaves ISR and ELR, after a crash."""
+    """The writes by which a broker that is not registered stops leading; and leaves ISR and ELR, after a crash.
+
+    `left_folder` is the data folder it had, if it has another one now.
+    """
     changes = []
     for topic in topics:
         for number, image in enumerate(topic.partitions):
-            after = step_back(image, broker, topic.rules, was_clean=was_clean)
+            after = step_back(
+                image,
+                broker,
+                topic.rules,
+                was_clean=was_clean,
+                left_folder=left_folder,
+            )
             if after == image:
                 continue
             bump = after.leader != image.leader

@@ -91,6 +91,8 @@ class StepBack:
     """Do what `restart.step_back_everywhere` says until it says nothing."""
 
     was_clean: bool
+    # The data folder of the last run, if this one has another.
+    left_folder: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +142,12 @@ class Session:
         settings: SessionSettings,
         clean_run: UUID | None,
         last_run: UUID | None = None,
+        folder: UUID | None = None,
     ) -> None:
         """`clean_run` is the run that the data folder's clean-stop file names; None without one.
 
         `last_run` is the one that was noted in the data folder. This process has the folder's lock now, so it is dead.
+        `folder` tells the folder from all others.
         """
         # Whoever asks may have read it from the store, where the run before this one is still registered: with that
         # run's epoch nobody would believe this one's fetches, and it would never be in sync again.
@@ -151,6 +155,7 @@ class Session:
         self._settings = settings
         self._clean_run = clean_run
         self._last_run = last_run
+        self._folder = folder
         # Of this process, however often it registers: only a crash loses something.
         self._run: UUID | None = None
         # Whether the registry may name it by now.
@@ -229,7 +234,7 @@ class Session:
             return [GiveUp(why=why)]
         if registration is None:
             self.phase = Phase.STEPPING_BACK
-            return [StepBack(was_clean=self._was_clean())]
+            return [StepBack(was_clean=self._was_clean(), left_folder=self._left_folder())]
         if registration.incarnation == self._incarnation:
             # A write whose answer was lost has succeeded after all.
             return self._registered(registration.endpoint.epoch, revision)
@@ -242,7 +247,13 @@ class Session:
     def on_stepped_back(self) -> list[Effect]:
         """Nothing in the store comes from a run before: from now on only a crash makes this one unclean."""
         self._expect(Phase.STEPPING_BACK)
-        entry = replace(self._registry, rack=self._me.rack, clean_epoch=None, run=self._run)
+        entry = replace(
+            self._registry,
+            rack=self._me.rack,
+            clean_epoch=None,
+            run=self._run,
+            folder=self._folder,
+        )
         self._registry, before = entry, self._registry
         self._has_claimed = True
         self.phase = Phase.CLAIMING
@@ -358,6 +369,11 @@ class Session:
         """
         last = self._registry.run
         return last is not None and last in (self._run, self._clean_run)
+
+    def _left_folder(self) -> UUID | None:
+        """The data folder of the last run, if this one has another; None also where that run's is not known."""
+        last = self._registry.folder
+        return last if last != self._folder else None
 
     def _put_registry(self, revision: int) -> Put:
         key = keys.registry_key(self._me.id)

@@ -56,6 +56,7 @@ CLEAN_MARKER = ".kafka_cleanshutdown"
 # Kafka reads a broker epoch from it; -1 is its word for none.
 _CLEAN_MARKER_VERSION = "0"
 RUN_NAME = "last-run"
+ID_NAME = "folder-id"
 
 
 class DataFolder:
@@ -85,7 +86,9 @@ class DataFolder:
         # No log has changed since it was closed. What damaged a checkpoint may have damaged more.
         self.was_clean = disk.exists(CLEAN_MARKER) and not self._checkpoints.any_is_damaged
         # Which run used the folder last, of a broker in a cluster.
-        self.last_run = _last_run(disk)
+        self.last_run = _uuid_in(disk, RUN_NAME)
+        # What tells it from all other folders, of a broker in a cluster; None until it is given one.
+        self.id = _uuid_in(disk, ID_NAME)
         # Which run of the broker it was that stopped cleanly, where it was one of a cluster.
         self.clean_run = _clean_run(disk) if self.was_clean else None
 
@@ -215,6 +218,11 @@ class DataFolder:
     def note_run(self, run: UUID) -> None:
         """Write down which run of a cluster's broker uses the folder now."""
         self._disk.replace_file(RUN_NAME, run.hex.encode())
+
+    def note_id(self, new: UUID) -> None:
+        """Give the folder an id, for good."""
+        self._disk.replace_file(ID_NAME, new.hex.encode())
+        self.id = new
 
     def partition_folders(self) -> list[TopicPartition]:
         """The partitions that have a folder here, in use or not."""
@@ -361,9 +369,9 @@ def _cutting_nothing_if(*passing: type[StorageError]) -> Iterator[None]:
         raise NothingCut(str(error)) from error
 
 
-def _last_run(disk: Disk) -> UUID | None:
+def _uuid_in(disk: Disk, name: str) -> UUID | None:
     try:
-        return UUID(hex=(disk.read_file(RUN_NAME) or b"").decode())
+        return UUID(hex=(disk.read_file(name) or b"").decode())
     except ValueError:
         return None
 

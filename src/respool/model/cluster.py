@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
+from uuid import UUID
 
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.topic_config import TopicConfig
@@ -31,6 +32,8 @@ class PartitionImage:
     elr: tuple[BrokerId, ...] = ()
     # Who led last, when neither ISR nor ELR has anybody left.
     last_leader: BrokerId | None = None
+    # The data folder in which the last leader has everything, where it was seen with another one since.
+    last_folder: UUID | None = None
     # While replicas are being moved: `replicas` has those that come and those that go.
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
