@@ -9,7 +9,7 @@ from respool.model.settings import Settings
 
 def test_a_broker_that_ended_is_started_again_unless_it_was_taken_out() -> None:
     def told(entry: RegistryEntry) -> str:
-        return what_is_next(entry, 2, flags="--config f.toml")
+        return what_is_next(entry, 2, flags="--config f.toml", again="respool serve")
 
     assert "by the next run" in told(RegistryEntry())
     assert "respool cluster remove 2 --config f.toml" in told(RegistryEntry(is_drained=True))

@@ -1,6 +1,7 @@
 """What keeps a broker from starting, in words."""
 
 import errno
+import socket
 from pathlib import Path
 from typing import NoReturn
 
@@ -9,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from respool.drivers.etcd_failures import EtcdRefused
 from respool.drivers.sqlite_file import SqliteFile
+from respool.log.data_folder import CLEAN_MARKER
 from respool.model.settings import Settings
 from respool.node.folder_check import METADATA_FILE
 from respool.node.node import EXIT_UNREACHABLE, run
@@ -48,6 +50,22 @@ def test_the_first_line_tells_a_crash_from_the_first_time(tmp_path: Path) -> Non
         broker.start()
         broker.wait_for_log("opened after a crash")
         broker.restart()
+        broker.wait_for_log("opened after a clean stop")
+
+
+def test_a_start_that_is_refused_does_not_make_a_crash_of_a_clean_stop(tmp_path: Path) -> None:
+    """A port that is taken cost a look at every log, and in a cluster the broker's place in the ISR."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        [made] = admin.create_topics([NewTopic("rides", 2)]).values()
+        made.result(30)
+        broker.stop()
+        before = (tmp_path / "data" / CLEAN_MARKER).read_bytes()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            listen = f"127.0.0.1:{taken.getsockname()[1]}"
+            assert run(Settings(data=str(tmp_path / "data"), listen=listen)) == 1
+        assert (tmp_path / "data" / CLEAN_MARKER).read_bytes() == before
+        broker.start()
         broker.wait_for_log("opened after a clean stop")
 
 

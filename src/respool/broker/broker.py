@@ -258,6 +258,10 @@ class Broker:
         closings = {name: partial(self.folder.close_log, name, log) for name, log in logs.items()}
         is_closed = await asyncio.gather(*(self.offload.run(one) for one in closings.values()))
         closed = {name for name, done in zip(closings, is_closed, strict=True) if done}
+        run = None
+        if self.member is not None:
+            # Who never came so far as to be one of the cluster leaves all as the run before did.
+            run = self.member.run or self.folder.clean_run
         # A log that failed must be recovered at the next start: then the stop was not clean.
         await self.offload.run(
             lambda: self.folder.close(
@@ -265,7 +269,7 @@ class Broker:
                 high_watermarks,
                 closed=closed,
                 is_clean=not offline and len(closed) == len(logs),
-                run=None if self.member is None else self.member.run,
+                run=run,
             )
         )
 

@@ -44,8 +44,11 @@ async def ask_entry(settings: Settings, number: int) -> RegistryEntry:
         await store.close()
 
 
-def what_is_next(entry: RegistryEntry, number: int, *, flags: str) -> str:
-    """What becomes of a broker that has ended while the others go on; `flags` lead a command to the cluster."""
+def what_is_next(entry: RegistryEntry, number: int, *, flags: str, again: str) -> str:
+    """What becomes of a broker that has ended while the others go on; `flags` lead a command to the cluster.
+
+    `again` is the command that starts it.
+    """
     if entry.is_removed:
         return "it was removed from the cluster: the next run leaves it out"
     if entry.is_drained:
@@ -53,4 +56,4 @@ def what_is_next(entry: RegistryEntry, number: int, *, flags: str) -> str:
             f"it was drained: take it out with: respool cluster remove {number} {flags}; "
             "the next run starts it again otherwise"
         )
-    return "the others go on; it is started again with all of them, by the next run"
+    return f"the others go on; start it again with: {again}; or with all of them, by the next run"

@@ -69,6 +69,9 @@ class LocalCluster:
         self._starts_etcd = starts_etcd
         self._etcd: EtcdServer | None = None
         self._brokers: dict[int, ChildProcess] = {}
+        # By which those that were started here are registered.
+        self._own_epochs: set[int] = set()
+        self._addresses: dict[BrokerId, str] = {}
         self._signals = 0
 
     async def run(self) -> bool:
@@ -101,6 +104,7 @@ class LocalCluster:
             for broker in plan.brokers:
                 self._brokers[broker.id] = self._start_broker(broker)
             endpoints = await self._wait_until_registered(store, before)
+            self._own_epochs = {one.epoch for one in endpoints.values()}
             self._show(endpoints)
             await self._tell_left_out(store)
         except StoreUnavailable as error:
@@ -187,6 +191,7 @@ class LocalCluster:
 
     def _show(self, endpoints: Mapping[BrokerId, BrokerEndpoint]) -> None:
         addresses = {one.id: address_of(one.host, one.port) for one in endpoints.values()}
+        self._addresses |= addresses
         columns = ("broker", "address", "pid", "data", "log")
         rows = [
             (
@@ -215,15 +220,35 @@ class LocalCluster:
             )
 
     async def _watch(self) -> None:
-        """Tell who ends, until nobody is left."""
+        """Tell who ends, until nobody is left: neither of ours, nor of those that somebody started beside them."""
         told: set[str] = set()
-        while any(child.is_running for child in self._brokers.values()):
+        is_host = False
+        while not is_host or await self._has_guests():
             for child in self._children:
                 if not child.is_running and child.name not in told:
                     told.add(child.name)
                     await self._tell_ended(child)
+            if not is_host and not any(one.is_running for one in self._brokers.values()):
+                is_host = True
+                if await self._has_guests():
+                    output.note("others run that were started beside them; Ctrl-C ends etcd")
             await self._pause()
         raise CliError("no broker is left", hint=f"their logs are in {self._plan.folder}")
+
+    async def _has_guests(self) -> bool:
+        """Whether a broker runs that was started by hand: without our etcd it would stop serving."""
+        if self._etcd is None or not self._etcd.is_running:
+            return False
+        try:
+            store = await connect_to_etcd(self._plan.settings)
+            try:
+                found = await registered(store)
+            finally:
+                await store.close()
+        except StoreUnavailable:
+            return False
+        # One of ours that was killed is registered until its lease runs out.
+        return any(one.epoch not in self._own_epochs for one in found.values())
 
     async def _tell_ended(self, child: ChildProcess) -> None:
         output.note(f"{child.name} (pid {child.pid}) {child.how_and_why_it_ended}")
@@ -236,7 +261,12 @@ class LocalCluster:
         number = next(one for one, broker in self._brokers.items() if broker is child)
         entry = await ask_entry(self._plan.settings, number)
         flags = f"--config {_short(self._plan.file)}"
-        output.note(f"  {what_is_next(entry, number, flags=flags)}")
+        (broker,) = (one for one in self._plan.brokers if one.id == number)
+        again = (
+            f"respool serve {flags} --broker-id {number} --data {_short(broker.data)} "
+            f"--listen {self._addresses[BrokerId(number)]}"
+        )
+        output.note(f"  {what_is_next(entry, number, flags=flags, again=again)}")
 
     # -- stopping ----------------------------------------------------------------------------------------------------
 

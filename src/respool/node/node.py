@@ -19,6 +19,7 @@ import uvloop
 from respool import __version__
 from respool.broker.broker import Broker, World
 from respool.broker.dispatch import Handler, handle
+from respool.broker.membership import RemovedFromCluster
 from respool.drivers.allocator import keep_freed_memory
 from respool.drivers.clock import SystemClock
 from respool.drivers.dice import SystemDice
@@ -179,11 +180,17 @@ async def _serve_until_stopped(
     on_serving: Callable[[Broker, Listener], None],
 ) -> int:
     await broker.start()
-    host, port = await listener.start()
-    broker.on_listening(host, port)
-    broker.failed.add_done_callback(lambda _: asked_to_stop.set())
-    if broker.member is not None:
-        await _unless_stopped(broker.join_cluster(), asked_to_stop)
+    try:
+        host, port = await listener.start()
+        broker.on_listening(host, port)
+        broker.failed.add_done_callback(lambda _: asked_to_stop.set())
+        if broker.member is not None:
+            await _unless_stopped(broker.join_cluster(), asked_to_stop)
+    except (OSError, RemovedFromCluster):
+        # Nobody was served: the next start is to find the folder as this one did, and not as after a crash.
+        await listener.stop()
+        await broker.stop()
+        raise
     if not asked_to_stop.is_set():
         on_serving(broker, listener)
     await asked_to_stop.wait()
