@@ -29,7 +29,7 @@ class Move:
 
     @property
     def copies(self) -> int:
-        """Replicas to be copied; 0: only another one is to lead."""
+        """Replicas to be copied; 0: they change places, which decides who leads, and who takes over from whom."""
         return len(set(self.after).difference(self.before))
 
 
@@ -181,10 +181,10 @@ def _show(moves: Moves, returns: Returns, *, dry_run: bool, as_json: bool) -> No
     if not rows and not returns:
         output.note("all is balanced; there is nothing to move")
         return
-    leading = sum(not move.copies for move in moves.values())
+    reordered = sum(not move.copies for move in moves.values())
     told = [f"{output.counted(copies, 'replica')} to copy"] if copies else []
-    if leading:
-        told.append(f"{output.counted(leading, 'partition')} that only another one is to lead")
+    if reordered:
+        told.append(f"{output.counted(reordered, 'partition')} whose replicas only change places")
     if returns:
         told.append(f"{output.counted(len(returns), 'leader')} to bring back")
     output.note(", ".join(told) + ("; nothing was changed" if dry_run else ""))

@@ -14,6 +14,8 @@ from respool.model.ids import BrokerId
 
 COPIES = "respool.copy.bytes.per.s.max"
 NO_LIMIT = 0
+# Who gives a number without a unit may have meant another one.
+LOW_RATE = 1024 * 1024
 # What brokers are called that have no number.
 ALL = "all"
 
@@ -35,6 +37,8 @@ def throttle(
     whom = "each broker" if broker is None else f"broker {broker}"
     if rate is not None:
         output.note(f"copies to {whom} take no more than {output.human_bytes(rate)} a second")
+        if rate < LOW_RATE:
+            output.note("they come in pieces of up to 16 MiB, so that is long waits between them")
     elif COPIES in left.get(str(broker), {}):
         output.note(f"copies to {whom} go as fast as they can")
     else:
