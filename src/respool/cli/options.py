@@ -10,7 +10,6 @@ import typer
 
 from respool.cli.errors import NotFound, UsageError
 from respool.cli.times import TimeNotUnderstood, parse_duration_ms, parse_time
-from respool.model.config_rules import LONG_MAX
 
 
 def flag(*names: str, text: str) -> Any:
@@ -43,6 +42,8 @@ Set = Annotated[
 _SIZE = re.compile(r"(\d+)\s*(b|k|kib|m|mib|g|gib|t|tib)", re.IGNORECASE)
 # Some would be too large for any setting.
 BYTE_COUNT_LENGTH_MAX = 18
+# As much as a setting can be; said anew, for help must load nothing else.
+BYTE_COUNT_MAX = 2**63 - 1
 _SIZE_POWER = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -144,9 +145,9 @@ def byte_count(text: str, *, option: str, or_word: str) -> int:
             hint=f"such as 50MiB, or 50000000; or {or_word}",
         )
     found = _bytes_of(size) if size else int(text)
-    if found > LONG_MAX:
+    if found > BYTE_COUNT_MAX:
         raise UsageError(
-            f"{option} {text} is more than {LONG_MAX} bytes", hint=f"give less, or {or_word}"
+            f"{option} {text} is more than {BYTE_COUNT_MAX} bytes", hint=f"give less, or {or_word}"
         )
     return found
 
