@@ -49,7 +49,13 @@ class Pipelined:
 
     async def wait(self) -> Reply:
         waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self.then(waiting.set_result)
+
+        def on_reply(reply: Reply) -> None:
+            # Who waited may have been cancelled: a connection that is closed, a broker that stops.
+            if not waiting.done():
+                waiting.set_result(reply)
+
+        self.then(on_reply)
         return await waiting
 
 
