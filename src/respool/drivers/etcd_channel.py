@@ -15,6 +15,10 @@ from grpclib.protocol import H2Protocol
 from respool.drivers.etcd_options import Endpoint
 from respool.drivers.etcd_protobuf import decode, encode
 
+# How long a connection that was aborted may take to be gone; it takes a turn of the loop.
+GOING_TRY_S = 0.2
+GOING_TRIES_MAX = 10
+
 
 class EtcdChannel(Channel):
     def __init__(self, endpoint: Endpoint, **rest: Any) -> None:
@@ -30,7 +34,19 @@ class EtcdChannel(Channel):
             transport.abort()
 
     async def wait_until_gone(self) -> None:
-        await self._nobody_left.wait()
+        """To be called when it is used no more. A connection that was just being made when it was closed ends, too.
+
+        Not for ever: a broker that stops waited here for a connection that nobody would have ended.
+        """
+        for _ in range(GOING_TRIES_MAX):
+            for transport in list(self._open.values()):
+                transport.abort()
+            try:
+                async with asyncio.timeout(GOING_TRY_S):
+                    await self._nobody_left.wait()
+                    return
+            except TimeoutError:
+                continue
 
     def on_made(self, protocol: "_Protocol", transport: asyncio.Transport) -> None:
         self._open[protocol] = transport
