@@ -246,7 +246,8 @@ class LocalCluster:
             finally:
                 await store.close()
         except StoreUnavailable:
-            return False
+            # It runs, and is slow to answer: nobody knows, and to end it would settle it for all of them.
+            return True
         # One of ours that was killed is registered until its lease runs out.
         return any(one.epoch not in self._own_epochs for one in found.values())
 

@@ -58,10 +58,8 @@ class StoredTopicConfig:
         if "cleanup.policy" in overrides and "cleanup.policy" not in known:
             careful["cleanup_policy"] = _nearest_policy(overrides["cleanup.policy"])
         complaints = [why for why in map(_complaint, overrides.items()) if why is not None]
-        # Each by itself, since they may not go together: then the one gives way that would have more compacted.
-        config = base
-        for name, text in known.items():
-            config = replace(config, **_fields(name, text))
+        config = replace(base, **parse_each(known, CONFIG_RULES, of="topic"))
+        # They may not go together: then the one gives way that would have more compacted.
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             complaints.append(
                 f"max.compaction.lag.ms = {config.max_compaction_lag_ms} is not kept to: it is below "
@@ -78,18 +76,10 @@ def understood(overrides: Mapping[str, str]) -> dict[str, str]:
 
 def _complaint(setting: tuple[str, str]) -> str | None:
     try:
-        _fields(*setting)
+        parse_each(dict([setting]), CONFIG_RULES, of="topic")
     except InvalidConfig as error:
         return str(error)
     return None
-
-
-def _fields(name: str, text: str) -> dict[str, Any]:
-    """
-    Raises:
-        InvalidConfig: this version does not know it.
-    """
-    return parse_each({name: text}, CONFIG_RULES, of="topic")
 
 
 def _nearest_policy(text: str) -> CleanupPolicies:
