@@ -128,6 +128,36 @@ def test_a_leader_that_cannot_commit_is_asked_ever_less_often_until_records_come
     assert loop.unhandled == []
 
 
+def test_a_round_that_waits_for_the_disk_of_one_that_leaves_goes_on_with_the_others() -> None:
+    """Seed 3000632: it has another leader now, whose fetcher was told; this one waited for ever, and others lagged."""
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        rounds: list[list[Any]] = []
+
+        async def fetch(asked: dict[Any, Any], **_: Any) -> list[Any]:
+            rounds.append(list(asked))
+            await asyncio.Event().wait()
+            return []
+
+        fetcher = fetcher_from(SimpleNamespace(fetch=fetch), loop)
+        leaver: Any = FollowingPartition()
+        stayer: Any = FollowingPartition()
+        leaver.follower.awaits_disk = True
+        fetcher.add(leaver)
+        fetcher.add(stayer)
+        running = loop.create_task(fetcher.run())
+        await asyncio.sleep(1)
+        assert rounds == []
+        fetcher.remove(leaver)
+        await asyncio.sleep(1)
+        assert rounds == [[stayer]]
+        running.cancel()
+
+    loop.run(story)
+    assert loop.unhandled == []
+
+
 def test_while_much_comes_it_fetches_on_and_waits_for_the_disk_only_when_no_more_does() -> None:
     loop = SimLoop(1)
 

@@ -92,6 +92,8 @@ class ReplicaFetcher:
         self._partitions.pop(partition, None)
         self._newcomers.pop(partition, None)
         self._not_before_ms.pop(partition, None)
+        # The round may be waiting for its disk. Whoever fetches for it from now on hears of that, and not this one.
+        self._woken.set()
 
     async def run(self) -> NoReturn:
         while True:
