@@ -85,6 +85,11 @@ def eligible_replicas_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionImage, "with_isr", forget)
 
 
+def any_data_folder_will_do(patch: pytest.MonkeyPatch) -> None:
+    """A broker whose disk is not mounted is believed to have what it led with."""
+    patch.setattr(Session, "_left_folder", lambda self: None)
+
+
 CLUSTER_PLANTS: tuple[Plant, ...] = (
     sent_is_taken_for_received,
     isr_is_changed_without_the_store,
@@ -93,4 +98,5 @@ CLUSTER_PLANTS: tuple[Plant, ...] = (
     leases_never_run_out,
     followers_are_read_to_their_end,
     eligible_replicas_are_forgotten,
+    any_data_folder_will_do,
 )

@@ -26,3 +26,9 @@ def test_no_topic_asks_for_more_than_there_is() -> None:
 def test_seeds_differ_in_what_they_promise() -> None:
     drawn = Counter(draw_plan(seed, broker_count=3).flush for seed in range(100))
     assert set(drawn) == {"always", "interval", "os"}
+
+
+def test_brokers_of_some_clusters_come_back_without_their_disks() -> None:
+    drawn = [draw_plan(seed, broker_count=3).changes_disks for seed in range(100)]
+    assert 10 < sum(drawn) < 50
+    assert not any(draw_plan(seed, broker_count=1).changes_disks for seed in range(100))

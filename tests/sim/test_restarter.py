@@ -193,3 +193,54 @@ def test_what_is_synced_needs_not_to_be_spared(loop: SimLoop) -> None:
     world = World(loop, is_synced=True)
     world.put_partition(replace(BOTH, isr=(ONE,)))
     assert all(world.restarter.may_crash(one) for one in world.machines)
+
+
+def test_a_disk_is_replaced_only_where_all_that_is_on_it_is_elsewhere(loop: SimLoop) -> None:
+    world = World(loop, is_synced=True)
+    world.watch_both_in_sync()
+    one, two = world.machines
+    first = one.disk
+    one.kill()
+    assert world.restarter.change_disk(one)
+    assert one.disk is not first
+    two.kill()
+    second = two.disk
+    assert not world.restarter.change_disk(two)
+    assert two.disk is second
+    assert world.restarter.spared == 1
+
+
+def test_a_partition_is_not_left_to_a_broker_whose_disk_was_replaced(loop: SimLoop) -> None:
+    world = World(loop, is_synced=True)
+    world.watch_both_in_sync()
+    one = world.machines[0]
+    one.kill()
+    assert world.restarter.change_disk(one)
+    for left_to_one in (
+        replace(BOTH, isr=(ONE,)),
+        replace(BOTH, isr=(), elr=(ONE,), leader=None),
+        replace(BOTH, isr=(), leader=None, last_leader=ONE),
+    ):
+        with pytest.raises(StoreUnavailable, match="all crashed"):
+            world.put_partition(left_to_one)
+    # The other has all of it on its disk, whether it crashes or not.
+    world.put_partition(replace(BOTH, isr=(), leader=None, last_leader=TWO))
+    # From when it has said that it is another one, it may be taken at its word.
+    world.put_partition(BOTH)
+    world.register(one)
+    world.put_partition(replace(BOTH, isr=(ONE,)))
+
+
+def test_what_waits_for_another_disk_does_not_keep_this_one(loop: SimLoop) -> None:
+    world = World(loop, is_synced=True)
+    world.watch_both_in_sync()
+    one = world.machines[0]
+    own = one.disk
+    one.kill()
+    one.unmount_disk()
+    assert one.disk is not own
+    waiting = replace(BOTH, isr=(), leader=None, last_leader=ONE, last_folder=UUID(int=7))
+    world.put_partition(waiting)
+    assert world.restarter.change_disk(one)
+    assert one.disk is own
+    assert not one.is_without_its_disk

@@ -54,8 +54,12 @@ class Machine:
         self.clock = NodeClock(loop, rate=clock_rate)
         self.pace = DiskPace()
         self.store_manners = StoreManners()
-        self.disk = SimDisk(dice_of("disk", seed), name=self.host if neighbours is not None else "")
         self._neighbours = neighbours
+        self._seed = seed
+        self.disk = self._new_disk("disk")
+        self._disks_taken = 0
+        # The one that it has when all is well, while another is in its place.
+        self._own_disk: SimDisk | None = None
         if neighbours is not None:
             neighbours.add(self.host, lambda: self.disk)
         # Whether its ready tasks overtake each other.
@@ -70,7 +74,6 @@ class Machine:
         self._loop = loop
         self._network = network
         self._store = store
-        self._seed = seed
         self._is_in_cluster = is_in_cluster
         self._rules = rules
         self._dice = dice_of("machine", seed)
@@ -119,6 +122,29 @@ class Machine:
         self._asked_to_stop.set()
         await self._gone.wait()
 
+    @property
+    def is_without_its_disk(self) -> bool:
+        return self._own_disk is not None
+
+    def unmount_disk(self) -> None:
+        """The next process finds an empty disk in the place of its own."""
+        assert self._own_disk is None
+        self._own_disk = self.disk
+        self.replace_disk()
+
+    def mount_disk(self) -> None:
+        """The next process finds its own again."""
+        assert not self.is_up
+        assert self._own_disk is not None
+        self.disk, self._own_disk = self._own_disk, None
+        self.disk.faults.heal()
+
+    def replace_disk(self) -> None:
+        """The next process finds an empty one; what was on this one is gone."""
+        assert not self.is_up
+        self._disks_taken += 1
+        self.disk = self._new_disk(f"disk {self._disks_taken}")
+
     def pause(self) -> None:
         """SIGSTOP: its clock goes on, it does not."""
         assert self.process is not None
@@ -127,6 +153,10 @@ class Machine:
     def resume(self) -> None:
         if self.process is not None:
             self.process.is_paused = False
+
+    def _new_disk(self, dice: str) -> SimDisk:
+        is_lent = self._neighbours is not None
+        return SimDisk(dice_of(dice, self._seed), name=self.host if is_lent else "")
 
     def _end(self, *, power_cut: bool) -> None:
         process = self.process

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from respool.sim.cluster_troubles import ClusterTroubles
+from respool.sim.disk_troubles import DiskTroubles
 from respool.sim.loop import SimLoop
 from respool.sim.machine import Machine
 from respool.sim.machine_troubles import MachineTroubles
@@ -19,6 +20,8 @@ FORGETFUL = frozenset({"power cut", "power cut in a call", "sync error", "append
 UNRULY = frozenset({"power cut in a call", "sync error", "append error", "all without power"})
 
 STARTED_LOOKS_MAX = 100
+# How long others may take to copy what is on a disk that is to go.
+PUT_BACK_S_MAX = 60.0
 
 
 class Nemesis:
@@ -31,6 +34,7 @@ class Nemesis:
         dice: Random,
         restarter: Restarter,
         cluster: ClusterTroubles | None = None,
+        disks: DiskTroubles | None = None,
         is_synced: bool = True,
     ) -> None:
         """`is_synced`: whatever is acknowledged is on the disk. Else in-sync replicas are spared, see `Restarter`."""
@@ -42,6 +46,7 @@ class Nemesis:
         self._restarter = restarter
         self._of_machines = MachineTroubles(network=network, restarter=restarter, dice=dice)
         self._of_cluster = cluster
+        self._of_disks = disks
         self._deeds = dict(self._of_machines.deeds)
         if cluster is not None:
             self._deeds.update(cluster.deeds)
@@ -51,6 +56,9 @@ class Nemesis:
         self.kinds = [one for one in possible if dice.random() < odds] or [dice.choice(possible)]
         if dice.random() < 0.4 and is_synced:
             self.kinds.append("power cut in a call")
+        if disks is not None:
+            self._deeds.update(disks.deeds)
+            self.kinds += disks.deeds
         self._weights = [dice.choice((1, 1, 4)) for _ in self.kinds]
         self._pause_s = dice.choice((0.2, 1.0, 3.0))
         self._under_way: list[asyncio.Task[None]] = []
@@ -116,6 +124,8 @@ class Nemesis:
         if self._of_cluster is not None:
             for machine in self._machines:
                 await self._until_started(machine)
+        if self._of_disks is not None:
+            await self._of_disks.put_back(PUT_BACK_S_MAX)
         self._loop.trace.note(self._loop.time(), "healed")
 
     async def _until_started(self, machine: Machine) -> None:

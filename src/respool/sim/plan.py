@@ -8,6 +8,8 @@ from respool.sim.dice import dice_of
 ALONE_ODDS = 0.25
 # Quartz is a hundred times better; virtual machines are not always.
 DRIFT_MAX = 0.01
+# How often brokers of a cluster come back without their disk.
+DISK_ODDS = 0.3
 # How often the brokers of a cluster are on one machine, as far as their files go.
 LENDING_ODDS = 0.5
 
@@ -25,6 +27,8 @@ class Plan:
     tail_bytes_max: int = 0
     # Whether brokers read from each other's files what the leader lends them.
     lends_files: bool = False
+    # Whether brokers are started with another disk than their own now and then.
+    changes_disks: bool = False
     # By machine; "" for none.
     racks: tuple[str, ...] = ("",)
     # How fast each machine's monotonic clock goes.
@@ -58,6 +62,7 @@ def draw_plan(seed: int, *, broker_count: int | None = None) -> Plan:
         replica_hurry_bytes=dice.choice((1, 500, 256 * 1024)),
         tail_bytes_max=_tail_bytes(seed),
         lends_files=dice_of("lending", seed).random() < LENDING_ODDS,
+        changes_disks=dice_of("disks", seed).random() < DISK_ODDS,
         racks=tuple(dice.choice("abc") if has_racks else "" for _ in range(count)),
         clock_rates=tuple(1 + DRIFT_MAX * dice.uniform(-1, 1) for _ in range(count)),
     )

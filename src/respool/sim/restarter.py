@@ -5,7 +5,8 @@ committed is only in the memory of the in-sync replicas: it may be lost where th
 nobody has promised otherwise. A broker that was killed cannot know that its machine kept its memory, so a kill is the
 same. There, `may_crash` is asked first. It sees things as they are. After the crash, and before the store knows of it,
 partitions could be made of crashed replicas only, or be left to them by one whose disk is full. They would wait for an
-operator, as is promised where two fail at once: `spare_in_sync` keeps such writes from the store.
+operator, as is promised where two fail at once: `spare_in_sync` keeps such writes from the store. The same goes for
+disks that do not come back, whatever is synced.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from respool.cluster import keys
+from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId
 from respool.ports.metadata_store import StoreUnavailable
 from respool.sim.cluster_sight import ClusterSight
@@ -43,6 +45,8 @@ class Restarter:
         # The store's revision when a machine crashed: until it has registered after that, the store may say that it is
         # in sync though it is not.
         self._crashed_at: dict[BrokerId, int] = {}
+        # The same for those whose disks do not come back.
+        self._replaced_at: dict[BrokerId, int] = {}
 
     def is_busy(self, machine: Machine) -> bool:
         """Whether its process is being ended or started."""
@@ -86,16 +90,33 @@ class Restarter:
             self._on_crash(machine)
             await machine.stop()
 
+    def change_disk(self, machine: Machine) -> bool:
+        """Of one that is down: for its own, if it has not got that, else for an empty one. False: it may not be."""
+        if not self.is_elsewhere(machine):
+            self.spared += 1
+            return False
+        self._replaced_at[machine.id] = self._sight.revision
+        if machine.is_without_its_disk:
+            machine.mount_disk()
+        else:
+            machine.replace_disk()
+        return True
+
     def may_crash(self, machine: Machine) -> bool:
-        """Whether everything committed here is also somewhere else, for sure."""
-        if self._is_synced or self._is_elsewhere(machine):
+        """Whether nothing is lost by it, for sure."""
+        if self._is_synced or self.is_elsewhere(machine):
             return True
         self.spared += 1
         return False
 
-    def _is_elsewhere(self, machine: Machine) -> bool:
+    def is_elsewhere(self, machine: Machine) -> bool:
+        """Whether everything committed here is also somewhere else, for sure; but for what waits for another disk."""
         me = machine.id
+        entry = self._sight.view().registry.get(me)
+        folder = None if entry is None else entry.folder
         for image in self._sight.partitions().values():
+            if image.last_leader == me and image.last_folder not in (None, folder):
+                continue
             # Nobody is left to copy from, or it is the last who has it.
             if me in (*image.isr, *image.elr, image.last_leader) and not any(
                 self.has_everything(one) for one in image.isr if one != me
@@ -114,21 +135,31 @@ class Restarter:
         Raises:
             StoreUnavailable: as in an outage, which everybody must stand.
         """
-        if self._is_synced:
-            return
         self._forget_what_is_over()
+        if self._is_synced and not self._replaced_at:
+            return
         for key, value in puts.items():
             if not key.startswith(keys.PARTITIONS):
                 continue
-            before, isr = self._sight.image_at(key), keys.decode_partition(value).isr
-            if before is not None and not any(self._is_left(one) for one in before.isr):
+            before = self._sight.image_at(key)
+            hands = self._hands(keys.decode_partition(value))
+            if before is not None and not any(map(self._is_left, self._hands(before))):
                 continue
-            if isr and not any(self._is_left(one) for one in isr):
+            if hands and not any(map(self._is_left, hands)):
                 self.spared += 1
-                raise StoreUnavailable(f"{key} would be in the hands of {isr}, all crashed")
+                raise StoreUnavailable(f"{key} would be in the hands of {hands}, all crashed")
+
+    def _hands(self, image: PartitionImage) -> Sequence[BrokerId]:
+        """Who is believed to have all of it."""
+        if not self._is_synced or image.isr:
+            return image.isr
+        last = image.last_leader
+        return image.elr or (() if last is None else (last,))
 
     def _is_left(self, broker: BrokerId) -> bool:
         """Whether it has what it had when it was in sync: also where it has lost its lease, and nothing else."""
+        if self._is_synced:
+            return broker not in self._replaced_at
         if self._sight.epoch_of(broker) is None:
             return self._machines[broker].is_up and broker not in self._crashed_at
         return self._is_registered_anew(broker)
@@ -145,3 +176,6 @@ class Restarter:
         for broker in list(self._crashed_at):
             if self._is_registered_anew(broker):
                 del self._crashed_at[broker]
+        for broker, revision in list(self._replaced_at.items()):
+            if (self._sight.epoch_of(broker) or 0) > revision:
+                del self._replaced_at[broker]

@@ -9,6 +9,7 @@ from respool.sim.clock import NodeClock
 from respool.sim.cluster_sight import ClusterSight
 from respool.sim.cluster_troubles import ClusterTroubles
 from respool.sim.dice import dice_of
+from respool.sim.disk_troubles import DiskTroubles
 from respool.sim.loop import SimLoop
 from respool.sim.machine import Machine
 from respool.sim.moments import Moments
@@ -58,12 +59,16 @@ class Stage:
             dice=nemesis_dice,
             restarter=self.restarter,
             cluster=self._cluster_troubles(nemesis_dice) if plan.is_cluster else None,
+            disks=self._disk_troubles(nemesis_dice) if plan.changes_disks else None,
             is_synced=is_synced,
         )
 
     @property
     def addresses(self) -> dict[BrokerId, tuple[str, int]]:
         return {one.id: one.address for one in self.machines}
+
+    def _disk_troubles(self, dice: Random) -> DiskTroubles:
+        return DiskTroubles(machines=self.machines, restarter=self.restarter, dice=dice)
 
     def _cluster_troubles(self, dice: Random) -> ClusterTroubles:
         return ClusterTroubles(
