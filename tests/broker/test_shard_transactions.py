@@ -119,6 +119,27 @@ def test_effects_whose_commit_is_not_waited_for_any_more_are_left_to_the_next() 
     asyncio.run(story())
 
 
+def test_a_shard_that_fails_while_effects_wait_is_replaced_once() -> None:
+    """Seed 4000080: the append that failed took the partition offline, which who waited heard first; both failed the
+    shard, and the second replacement found that the first had been there already."""
+
+    async def story() -> None:
+        world = World()
+        failures: list[str] = []
+        shard, _ = await world.transactional_shard(on_failed=lambda: failures.append("failed"))
+        world.offload.hold()
+        waiting = shard.ask(AddAndDo(b"a", "write markers"))
+        world.disk.faults.fail("append", path="*.log")
+        failing = shard.ask(Add(b"a"))
+        world.offload.release()
+        for asked in (waiting, failing):
+            with pytest.raises(CoordinatorNotAvailable):
+                await asked
+        assert failures == ["failed"]
+
+    asyncio.run(story())
+
+
 def test_a_shard_goes_on_where_only_answers_were_not_waited_for() -> None:
     async def story() -> None:
         world = World()

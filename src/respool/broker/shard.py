@@ -213,6 +213,9 @@ class Shard:
         return True
 
     def _fail(self, error: RequestError) -> None:
+        if self._state is _State.STOPPED:
+            # An append that fails takes the partition offline, and who waits for an earlier one has heard of it first.
+            return
         # The machine may have moved on with what need not survive; only the log knows what does.
         # That another leads is nothing wrong: whoever asks is sent there.
         level = logging.INFO if isinstance(error, NotLeader) else logging.ERROR
