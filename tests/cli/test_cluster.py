@@ -163,7 +163,7 @@ def test_moves_under_way_are_shown_with_how_far_they_are(run: Run, cluster: Stor
     )
     cluster.create("rides", moving)
     ended = cluster.command(run, "status")
-    assert ended.out.splitlines()[-1] == "moving\trides\t0\t1\t2,3\t1/2"
+    assert ended.out.splitlines()[-1] == "moving\trides\t0\t1\t2,3\t1/2\t\t"
     document = json.loads(cluster.command(run, "status", "--json").out)
     assert [one["coming"] for one in document["brokers"]] == [0, 1, 1]
 
@@ -314,6 +314,17 @@ def test_draining_waits_until_the_broker_holds_nothing(run: Run, cluster: Stored
     assert "the 12 replicas of broker 3 are going elsewhere" in ended.err
     assert "broker 3 holds nothing any more: stop it" in ended.err
     assert all(3 not in cluster.image("rides", number).replicas for number in range(12))
+
+
+def test_a_broker_that_is_down_need_not_be_stopped_once_it_is_drained(
+    run: Run, cluster: StoredCluster
+) -> None:
+    cluster.create("rides", image_of(3, 1, isr=[1], leader=1))
+    cluster.die(3)
+    with cluster.controlled():
+        ended = cluster.command(run, "drain", "3")
+    assert ended.code == 0, ended.err
+    assert "broker 3 holds nothing any more: respool cluster remove 3" in ended.err
 
 
 def test_a_drain_nobody_waits_for_is_only_asked_for(run: Run, cluster: StoredCluster) -> None:

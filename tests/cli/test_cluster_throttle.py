@@ -35,6 +35,16 @@ def cluster(etcd: EtcdCluster, request: pytest.FixtureRequest) -> StoredCluster:
     return cluster
 
 
+def test_a_small_number_without_a_unit_is_asked_about(run: Run, cluster: StoredCluster) -> None:
+    refused = cluster.command(run, "throttle", "50")
+    assert refused.code == 2
+    assert "50MB, or 50b" in refused.err
+    assert shown(run, cluster) == {}
+    for text, rate in {"50MB/s": 50_000_000, "5000000": 5_000_000, "50 b": 50}.items():
+        assert cluster.command(run, "throttle", text).code == 0
+        assert shown(run, cluster) == {"all": {COPIES: str(rate)}}
+
+
 def shown(run: Run, cluster: StoredCluster) -> object:
     return json.loads(cluster.command(run, "throttle", "--json").out)
 
@@ -54,18 +64,18 @@ def test_a_rate_is_set_for_all_brokers_and_lifted(run: Run, cluster: StoredClust
 def test_a_rate_for_one_broker_goes_before_and_ends_with_one_for_all(
     run: Run, cluster: StoredCluster
 ) -> None:
-    cluster.command(run, "throttle", "1000")
+    cluster.command(run, "throttle", "1000b")
     told = cluster.command(run, "throttle", "2k", "--broker", "3", "--json")
     assert json.loads(told.out) == {"broker": 3, "bytes_per_s_max": 2048}
     assert shown(run, cluster) == {"all": {COPIES: "1000"}, "3": {COPIES: "2048"}}
-    cluster.command(run, "throttle", "5000")
+    cluster.command(run, "throttle", "5000b")
     assert shown(run, cluster) == {"all": {COPIES: "5000"}}
 
 
 def test_one_broker_can_be_let_go_while_the_others_are_held(
     run: Run, cluster: StoredCluster
 ) -> None:
-    cluster.command(run, "throttle", "1000")
+    cluster.command(run, "throttle", "1000b")
     told = cluster.command(run, "throttle", "none", "--broker", "3")
     assert "copies to broker 3 go as fast as they can" in told.err
     assert shown(run, cluster) == {"all": {COPIES: "1000"}, "3": {COPIES: "0"}}
@@ -74,7 +84,7 @@ def test_one_broker_can_be_let_go_while_the_others_are_held(
 def test_no_limit_is_called_so_on_a_terminal(
     run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.command(run, "throttle", "1000")
+    cluster.command(run, "throttle", "1000b")
     cluster.command(run, "throttle", "none", "--broker", "3")
     assert f"3\t{COPIES}\t0\n" in cluster.command(run, "throttle").out
     monkeypatch.setattr(output, "is_terminal", lambda: True)
@@ -86,7 +96,7 @@ def test_a_removed_broker_is_not_throttled_for_the_next_of_its_number(
 ) -> None:
     cluster.die(3)
     assert cluster.command(run, "remove", "3").code == 0
-    refused = cluster.command(run, "throttle", "1000", "--broker", "3")
+    refused = cluster.command(run, "throttle", "1000b", "--broker", "3")
     assert refused.code == 1
     assert "broker 3 was removed" in refused.err
     assert "respool cluster add 3" in refused.err
@@ -96,7 +106,7 @@ def test_a_removed_broker_is_not_throttled_for_the_next_of_its_number(
 def test_what_other_tools_have_set_is_shown_and_left(run: Run, cluster: StoredCluster) -> None:
     theirs = {"leader.replication.throttled.rate": "7"}
     cluster.configure("2", theirs)
-    cluster.command(run, "throttle", "1000", "--broker", "2")
+    cluster.command(run, "throttle", "1000b", "--broker", "2")
     told = cluster.command(run, "throttle", "NONE")
     assert "other tools have set throttles, too: respool cluster throttle" in told.err
     assert shown(run, cluster) == {"2": theirs}
@@ -105,14 +115,14 @@ def test_what_other_tools_have_set_is_shown_and_left(run: Run, cluster: StoredCl
 def test_a_cluster_that_is_not_there_is_not_throttled(run: Run, cluster: StoredCluster) -> None:
     etcd = cluster.flags[:2]
     old = cluster.flags[4:]
-    ended = run("cluster", "throttle", "1000", *etcd, *old, "--cluster", "nowhere")
+    ended = run("cluster", "throttle", "1000b", *etcd, *old, "--cluster", "nowhere")
     assert ended.code == 3
     assert "there is no cluster 'nowhere'" in ended.err
 
 
 def test_the_status_tells_of_it(run: Run, cluster: StoredCluster) -> None:
     cluster.create("rides", image_of(1, 2))
-    cluster.command(run, "throttle", "1000")
+    cluster.command(run, "throttle", "1000b")
     status = json.loads(cluster.command(run, "status", "--json").out)
     assert status["throttles"] == {"all": {COPIES: "1000"}}
 
@@ -121,7 +131,7 @@ def test_who_looks_at_moves_is_told_how_to_see_the_throttles_of_this_cluster(
     run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.create("rides", with_adding(image_of(1, 2), [BrokerId(3)]))
-    cluster.command(run, "throttle", "1000")
+    cluster.command(run, "throttle", "1000b")
     monkeypatch.setattr(output, "is_terminal", lambda: True)
     drawn = cluster.command(run, "status").out.replace("\n", " ")
     assert "throttles are set for brokers: respool cluster throttle --etcd" in drawn

@@ -309,11 +309,7 @@ def throttle(
         raise UsageError("--broker needs a rate, such as 50MiB, or none")
     limit = None
     if rate is not None and rate.lower() != "none":
-        limit = options.byte_count(rate, option="RATE", or_word="none")
-        if limit == 0:
-            raise UsageError(
-                "RATE 0 could mean nothing at all, or no limit", hint="none lifts the limit"
-            )
+        limit = cluster_throttle.rate_by(rate)
     address = address_by(
         etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
     )

@@ -29,22 +29,24 @@ LISTED_MAX = 10
 def drain(address: ClusterAddress, broker: BrokerId, *, wait: bool, as_json: bool) -> None:
     look = address.command("status")
 
-    async def work(cluster: ClusterStore) -> int:
+    async def work(cluster: ClusterStore) -> tuple[int, bool]:
         view = await cluster.change(partial(_drain, broker=broker))
-        held = holdings(view, broker).replicas
-        if not wait or not held:
-            return held
-        output.note(f"the {output.counted(held, 'replica')} of broker {broker} are going elsewhere")
-        await wait_until_none_left(
-            cluster,
-            lambda view: holdings(view, broker).replicas,
-            doing=f"draining broker {broker}",
-            unit="replicas moved",
-        )
-        return 0
+        left = holdings(view, broker).replicas
+        if wait and left:
+            output.note(
+                f"the {output.counted(left, 'replica')} of broker {broker} are going elsewhere"
+            )
+            view = await wait_until_none_left(
+                cluster,
+                lambda view: holdings(view, broker).replicas,
+                doing=f"draining broker {broker}",
+                unit="replicas moved",
+            )
+            left = 0
+        return left, view.is_live(broker)
 
     try:
-        left = cluster_store.run(address, work)
+        left, is_up = cluster_store.run(address, work)
     except KeyboardInterrupt:
         output.note(
             f"broker {broker} goes on being drained; look with: {look}; "
@@ -59,7 +61,9 @@ def drain(address: ClusterAddress, broker: BrokerId, *, wait: bool, as_json: boo
         )
     else:
         then = address.command("remove", broker)
-        output.note(f"broker {broker} holds nothing any more: stop it, then: {then}")
+        if is_up:
+            then = f"stop it, then: {then}"
+        output.note(f"broker {broker} holds nothing any more: {then}")
 
 
 def _drain(view: ClusterView, *, broker: BrokerId) -> list[GuardedWrite]:

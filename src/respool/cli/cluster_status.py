@@ -11,6 +11,7 @@ from respool.cli import cluster_store, output
 from respool.cli.cluster_address import ClusterAddress
 from respool.cli.cluster_store import ClusterStore, Sight
 from respool.cli.cluster_throttle import throttles
+from respool.cli.copied_bytes import Copied, copied_bytes
 from respool.cli.errors import ExitCode
 from respool.cluster.broker_requests import holdings
 from respool.cluster.keys import RegistryEntry
@@ -39,7 +40,7 @@ def show_status(address: ClusterAddress, how: Shown) -> None:
         sight.check_is_there()
         if how.watch:
             await _watch(cluster, address, as_json=how.as_json)
-        return describe(sight)
+        return describe(sight, await copied_bytes(sight.view))
 
     try:
         document = cluster_store.run(address, work)
@@ -63,7 +64,8 @@ async def _watch(cluster: ClusterStore, address: ClusterAddress, *, as_json: boo
     """Until somebody ends it: drawn anew on a terminal, elsewhere printed whenever something has changed."""
     before: Document | None = None
     while True:
-        document = describe(await cluster.look())
+        sight = await cluster.look()
+        document = describe(sight, await copied_bytes(sight.view))
         if as_json and document != before:
             output.print_line(output.json_line(document))
         elif document != before:
@@ -75,7 +77,7 @@ async def _watch(cluster: ClusterStore, address: ClusterAddress, *, as_json: boo
         await asyncio.sleep(WATCH_EVERY_S)
 
 
-def describe(sight: Sight) -> Document:
+def describe(sight: Sight, copied: Mapping[TopicPartition, Copied]) -> Document:
     """What is printed, and what programs get."""
     view, found = sight.view, status(sight.view)
     return {
@@ -100,7 +102,7 @@ def describe(sight: Sight) -> Document:
         "offline": _partitions(sight, found.leaderless),
         "under_min_isr": _partitions(sight, found.under_min_isr),
         "under_replicated": _partitions(sight, found.under_replicated),
-        "moving": [_move(of, image) for of, image in reassignments(view).items()],
+        "moving": [_move(of, image, copied.get(of)) for of, image in reassignments(view).items()],
         "throttles": throttles(view),
     }
 
@@ -145,7 +147,7 @@ def _partitions(sight: Sight, partitions: Sequence[TopicPartition]) -> list[Docu
     return shown
 
 
-def _move(of: TopicPartition, image: PartitionImage) -> Document:
+def _move(of: TopicPartition, image: PartitionImage, bytes_: Copied | None) -> Document:
     return {
         "topic": of.topic,
         "partition": of.partition,
@@ -155,6 +157,8 @@ def _move(of: TopicPartition, image: PartitionImage) -> Document:
         "removing": list(image.removing),
         # So many of those that come have everything.
         "added": sum(one in image.isr for one in image.adding),
+        "bytes_copied": None if bytes_ is None else bytes_.copied,
+        "bytes_total": None if bytes_ is None else bytes_.total,
     }
 
 
@@ -190,7 +194,11 @@ def _print_lines(document: Document) -> None:
         output.print_rows(
             output.Columns(), [(trouble, *_partition_row(one)) for one in document[trouble]]
         )
-    output.print_rows(output.Columns(), [("moving", *_move_row(one)) for one in document["moving"]])
+    rows = [
+        ("moving", *_move_row(one), one["bytes_copied"], one["bytes_total"])
+        for one in document["moving"]
+    ]
+    output.print_rows(output.Columns(), rows)
 
 
 def _draw(document: Document, address: ClusterAddress) -> None:
@@ -214,8 +222,8 @@ def _draw(document: Document, address: ClusterAddress) -> None:
         sorted(named.values(), key=_place),
     )
     _draw_some(
-        ("topic", "partition", "from", "to", "copied"),
-        [_move_row(one) for one in document["moving"]],
+        ("topic", "partition", "from", "to", "copied", "of it"),
+        [(*_move_row(one), _part_copied(one)) for one in document["moving"]],
     )
     if document["moving"] and document["throttles"]:
         output.print_line(f"throttles are set for brokers: {address.command('throttle')}")
@@ -259,6 +267,11 @@ def _partition_row(one: Mapping[str, Any]) -> tuple[Any, ...]:
 def _move_row(one: Mapping[str, Any]) -> tuple[Any, ...]:
     copied = f"{one['added']}/{len(one['adding'])}"
     return one["topic"], one["partition"], spelled(one["from"]), spelled(one["to"]), copied
+
+
+def _part_copied(one: Mapping[str, Any]) -> str | None:
+    copied, total = one["bytes_copied"], one["bytes_total"]
+    return None if total is None else output.part_of_bytes(copied, total)
 
 
 def spelled(brokers: Sequence[int]) -> str:

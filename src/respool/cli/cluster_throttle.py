@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from respool.cli import cluster_store, output
+from respool.cli import cluster_store, options, output
 from respool.cli.cluster_address import ClusterAddress
 from respool.cli.cluster_store import ClusterStore
-from respool.cli.errors import CliError
+from respool.cli.errors import CliError, UsageError
 from respool.cluster import broker_requests
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
@@ -18,6 +18,25 @@ NO_LIMIT = 0
 LOW_RATE = 1024 * 1024
 # What brokers are called that have no number.
 ALL = "all"
+
+
+def rate_by(text: str) -> int:
+    """Bytes a second, as somebody has written them.
+
+    Raises:
+        UsageError: they are none; or so few, and without a unit, that another one must have been meant.
+    """
+    rate = options.byte_count(text.strip().removesuffix("/s"), option="RATE", or_word="none")
+    if rate == 0:
+        raise UsageError(
+            "RATE 0 could mean nothing at all, or no limit", hint="none lifts the limit"
+        )
+    if rate < LOW_RATE and text.strip().isdecimal():
+        raise UsageError(
+            f"RATE {rate} would be bytes a second: next to nothing would be copied",
+            hint=f"give it a unit: {rate}MB, or {rate}b if that is meant",
+        )
+    return rate
 
 
 def throttle(

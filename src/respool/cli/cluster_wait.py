@@ -5,28 +5,44 @@ from collections.abc import Callable
 
 from respool.cli import output
 from respool.cli.cluster_store import ClusterStore
+from respool.cli.copied_bytes import Copied, copied_bytes
 from respool.cluster.view import ClusterView
 
 POLL_S = 0.3
 # What takes a second is looked at ten times: else most of the wait could be for the next look.
 POLL_S_MIN = 0.03
 POLL_SHARE = 0.1
+# One large partition takes long, and meanwhile nothing is done with.
+COPIED_EVERY_S = 1.0
 
 
 async def wait_until_none_left(
     cluster: ClusterStore, count_left: Callable[[ClusterView], int], *, doing: str, unit: str
-) -> None:
-    """Show how much is left, until it is nothing. The work is the controller's: whoever stops waiting stops nothing."""
+) -> ClusterView:
+    """Show how much is left, until it is nothing, and return the cluster as it is then.
+
+    The work is the controller's: whoever stops waiting stops nothing.
+    """
     sight = await cluster.look()
     left = count_left(sight.view)
     loop = asyncio.get_running_loop()
     began = loop.time()
+    copied, copied_at = "", began
     with output.progress(doing, total=left, unit=unit) as progress:
         while left:
+            if progress.is_shown and loop.time() >= copied_at:
+                copied, copied_at = await _copied(sight.view), loop.time() + COPIED_EVERY_S
             nobody = "; nobody is the controller now, so it stands still"
-            progress.describe(f"{doing}, {left:,} left{nobody if sight.controller is None else ''}")
+            trouble = nobody if sight.controller is None else ""
+            progress.describe(f"{doing}, {left:,} left{copied}{trouble}")
             waited_s = loop.time() - began
             await asyncio.sleep(min(POLL_S, max(POLL_S_MIN, POLL_SHARE * waited_s)))
             sight = await cluster.look()
             before, left = left, count_left(sight.view)
             progress.advance(before - left)
+    return sight.view
+
+
+async def _copied(view: ClusterView) -> str:
+    copied = sum((await copied_bytes(view)).values(), start=Copied(0, 0))
+    return f", {output.part_of_bytes(*copied)} copied" if copied.total else ""

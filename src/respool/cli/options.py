@@ -39,12 +39,13 @@ Set = Annotated[
     ),
 ]
 
-_SIZE = re.compile(r"(\d+)\s*(b|k|kib|m|mib|g|gib|t|tib)", re.IGNORECASE)
+# With an i, or with no B at all, powers of 1024; kB, MB and so on are powers of 1000.
+_SIZE = re.compile(r"(\d+)\s*(?:b|([kmgt])(ib|b)?)", re.IGNORECASE)
 # Some would be too large for any setting.
 BYTE_COUNT_LENGTH_MAX = 18
 # As much as a setting can be; said anew, for help must load nothing else.
 BYTE_COUNT_MAX = 2**63 - 1
-_SIZE_POWER = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_SIZE_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def parse_assignments(pairs: Sequence[str] | None, *, option: str = "--set") -> dict[str, str]:
@@ -131,7 +132,7 @@ def broker_number(text: str) -> int:
 
 
 def byte_count(text: str, *, option: str, or_word: str) -> int:
-    """The value of an option that is a number of bytes: 50000000, or 50MiB. `or_word` is what else it can be.
+    """The value of an option that is a number of bytes: 50000000, 50MB or 50MiB. `or_word` is what else it can be.
 
     Raises:
         UsageError: it is none.
@@ -142,7 +143,7 @@ def byte_count(text: str, *, option: str, or_word: str) -> int:
     if len(text) > BYTE_COUNT_LENGTH_MAX or not (size or is_number):
         raise UsageError(
             f"{option} {text[:BYTE_COUNT_LENGTH_MAX]!r} is not a number of bytes",
-            hint=f"such as 50MiB, or 50000000; or {or_word}",
+            hint=f"such as 50MiB, 50MB, or 50000000; or {or_word}",
         )
     found = _bytes_of(size) if size else int(text)
     if found > BYTE_COUNT_MAX:
@@ -171,7 +172,9 @@ def _plain_number(name: str, text: str) -> str:
 
 
 def _bytes_of(size: re.Match[str]) -> int:
-    return int(size[1]) * int(1024 ** _SIZE_POWER[size[2][0].lower()])
+    count, prefix, end = (one or "" for one in size.groups())
+    base = 1000 if end.lower() == "b" else 1024
+    return int(count) * int(base ** _SIZE_POWER[prefix.lower()])
 
 
 def _is_whole_number(text: str) -> bool:

@@ -133,6 +133,9 @@ def _escaped(character: str) -> str:
 
 
 class Progress(Protocol):
+    # Whether anybody sees it.
+    is_shown: bool
+
     def advance(self, amount: int) -> None: ...
 
     def describe(self, text: str) -> None: ...
@@ -166,6 +169,8 @@ def _count_column(unit: str) -> Any:
 
 
 class _NoProgress:
+    is_shown = False
+
     def advance(self, amount: int) -> None:
         pass
 
@@ -174,6 +179,8 @@ class _NoProgress:
 
 
 class _Bar:
+    is_shown = True
+
     def __init__(self, bar: Any, task: Any) -> None:
         self._bar = bar
         self._task = task
@@ -201,6 +208,11 @@ def _console(*, stderr: bool = False) -> "Console":
 
     # Made per use, so that it follows sys.stdout where a test or a caller has replaced it.
     return Console(stderr=stderr, highlight=False)
+
+
+def part_of_bytes(part: int, whole: int) -> str:
+    """(1024, 4096) -> '1.0 KiB of 4.0 KiB'."""
+    return f"{human_bytes(part)} of {human_bytes(whole)}"
 
 
 def human_bytes(size: int) -> str:
