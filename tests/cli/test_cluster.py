@@ -100,8 +100,19 @@ def test_what_is_wrong_is_named_and_ends_a_check_with_1(run: Run, cluster: Store
     assert document["offline"][0]["replicas"] == [3]
     third = document["brokers"][2]
     assert third["state"] == "missing"
+    # Those that registered last with a version before this have left no address.
     assert third["address"] is None
     assert (third["replicas"], third["behind"]) == (4, 3)
+
+
+def test_a_broker_that_is_missing_is_shown_where_it_was(run: Run, cluster: StoredCluster) -> None:
+    entry = RegistryEntry(host="::1", port=9094)
+    cluster.put({keys.registry_key(BrokerId(4)): keys.encode_registry(entry)})
+    document = json.loads(cluster.command(run, "status", "--json").out)
+    assert [one["address"] for one in document["brokers"][2:]] == [
+        "broker.example:9003",
+        "[::1]:9094",
+    ]
 
 
 def test_a_cluster_whose_brokers_are_all_stopped_is_offline_and_nobody_leads(

@@ -41,7 +41,13 @@ def test_fields_of_a_newer_version_are_passed_over() -> None:
     newer = json.loads(keys.encode_partition(MOVING)) | {"colour": "blue"}
     assert keys.decode_partition(json.dumps(newer).encode(), revision=12) == MOVING
     entry = keys.RegistryEntry(
-        rack="a", is_drained=True, clean_epoch=9, folder=UUID(int=7), revision=3
+        rack="a",
+        host="h",
+        port=9092,
+        is_drained=True,
+        clean_epoch=9,
+        folder=UUID(int=7),
+        revision=3,
     )
     newer = json.loads(keys.encode_registry(entry)) | {"colour": "blue"}
     assert keys.decode_registry(json.dumps(newer).encode(), revision=3) == entry

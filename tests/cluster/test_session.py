@@ -59,7 +59,9 @@ def test_a_broker_registers_step_by_step() -> None:
     # It stays when the lease runs out; what an operator asked for stays as well.
     assert (put.key, put.lease) == (REGISTRY_KEY, None)
     assert put.guards == (Guard(key=REGISTRY_KEY, revision=40),)
-    assert keys.decode_registry(put.value) == RegistryEntry(rack="a", is_drained=True, run=RUN)
+    assert keys.decode_registry(put.value) == RegistryEntry(
+        rack="a", host=ME.host, port=ME.port, is_drained=True, run=RUN
+    )
     (put,) = session.on_registry_written(41)
     assert isinstance(put, Put)
     assert (put.key, put.lease) == (BROKER_KEY, 7)

@@ -121,8 +121,14 @@ def state_of(broker: BrokerStatus, entry: RegistryEntry) -> str:
 
 
 def _address(sight: Sight, broker: BrokerId) -> str | None:
+    """Where it is; of one that does not run, where it was."""
     endpoint = sight.view.brokers.get(broker)
-    return None if endpoint is None else address_of(endpoint.host, endpoint.port)
+    if endpoint is not None:
+        return address_of(endpoint.host, endpoint.port)
+    entry = sight.view.registry.get(broker, RegistryEntry())
+    if entry.host is None or entry.port is None:
+        return None
+    return address_of(entry.host, entry.port)
 
 
 def address_of(host: str, port: int) -> str:

@@ -63,6 +63,9 @@ class RegistryEntry:
     """What stays of a broker while it is away."""
 
     rack: str | None = None
+    # Where it was last: who looks for one that is missing wants to know.
+    host: str | None = None
+    port: int | None = None
     # Taken out of the cluster: it may not register.
     is_removed: bool = False
     # Its replicas are to go elsewhere.
@@ -189,6 +192,8 @@ def encode_registry(entry: RegistryEntry) -> bytes:
     return _dump(
         {
             "rack": entry.rack,
+            "host": entry.host,
+            "port": entry.port,
             "is_removed": entry.is_removed,
             "is_drained": entry.is_drained,
             "clean_epoch": entry.clean_epoch,
@@ -202,6 +207,8 @@ def decode_registry(value: bytes, *, revision: int = 0) -> RegistryEntry:
     fields = json.loads(value)
     return RegistryEntry(
         rack=fields.get("rack"),
+        host=fields.get("host"),
+        port=fields.get("port"),
         is_removed=fields.get("is_removed", False),
         is_drained=fields.get("is_drained", False),
         clean_epoch=fields.get("clean_epoch"),

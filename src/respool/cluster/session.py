@@ -250,6 +250,8 @@ class Session:
         entry = replace(
             self._registry,
             rack=self._me.rack,
+            host=self._me.host,
+            port=self._me.port,
             clean_epoch=None,
             run=self._run,
             folder=self._folder,
