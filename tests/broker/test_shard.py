@@ -9,6 +9,7 @@ from broker.counting_machine import (
     Add,
     Look,
     Park,
+    TransactionalCounter,
     World,
     turn,
 )
@@ -16,6 +17,7 @@ from respool.coordination.decision import (
     Decision,
     SetTimer,
 )
+from respool.coordination.record_bytes import CoordinatorRecordDamaged
 from respool.model.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -120,6 +122,28 @@ def test_a_damaged_log_is_not_loaded_again_and_again() -> None:
         with pytest.raises(NotCoordinator):
             shard.ask(Look(b"a"))
         assert not failures
+        # Another replica may be sound: it is left to that. It stayed here, led and online, and nobody served it.
+        assert not world.partition.is_online
+
+    asyncio.run(story())
+
+
+def test_a_record_that_nobody_can_read_takes_no_replica_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is the same on all of them."""
+
+    def replay(*_: object, **__: object) -> None:
+        raise CoordinatorRecordDamaged("as the test wants it")
+
+    async def story() -> None:
+        world = World()
+        shard, _ = await world.transactional_shard()
+        assert await shard.ask(Add(b"a")) == 1
+        monkeypatch.setattr(TransactionalCounter, "replay", replay)
+        shard, _ = await world.transactional_shard()
+        assert not shard.is_active
+        assert world.partition.is_online
 
     asyncio.run(story())
 

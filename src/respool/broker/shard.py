@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeGuard
 
 from respool.broker.partition import Partition
 from respool.broker.shard_log import Machine, ShardLog
@@ -21,6 +21,7 @@ from respool.coordination.decision import (
     Ticket,
     TimerKey,
 )
+from respool.coordination.record_bytes import CoordinatorRecordDamaged
 from respool.log.verification import VerificationGuard
 from respool.model.errors import (
     CoordinatorLoadInProgress,
@@ -91,6 +92,9 @@ class Shard:
             self._state = _State.STOPPED
             if is_wanted and isinstance(error, HandlesExhausted):
                 self._on_failed()
+            elif is_wanted and _is_of_this_disk(error):
+                # As for any other reader: another replica may be sound, and lead.
+                self._partition.on_storage_error(error)
             return
         if self._state is not _State.LOADING:
             return
@@ -275,3 +279,8 @@ class _Release:
 
     def on_failed(self, error: RequestError) -> None:
         self._shard.on_unknown(self._decision, error)
+
+
+def _is_of_this_disk(error: RequestError | StorageError) -> TypeGuard[StorageError]:
+    """Not what a coordinator wrote and nobody can read: it is the same on every replica, and each would go offline."""
+    return isinstance(error, StorageError) and not isinstance(error, CoordinatorRecordDamaged)

@@ -219,6 +219,7 @@ class Shards:
 
     def _reopen_later(self, number: int) -> None:
         """A full disk may have room again by then. A partition that is offline stays so: loading it fails."""
+        assert number not in self._reopening, f"{self.topic}-{number} is reopened already"
         loop = asyncio.get_running_loop()
         self._reopening[number] = loop.call_later(REOPEN_DELAY_S, self._reopen, number)
 
