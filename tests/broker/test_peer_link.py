@@ -61,7 +61,7 @@ class Peer:
 def test_what_is_asked_by_its_fields_is_answered_by_its_fields() -> None:
     async def story() -> None:
         peer = Peer()
-        link = PeerLink(peer, me=BrokerId(1))
+        link = PeerLink(peer, client_id="broker-1")
         reply = await link.ask(TWO, Api.LIST_OFFSETS, 8, lane=5, **ASKED)
         assert reply.topics[0].partitions[0].offset == 77
         (request,) = peer.requests
@@ -75,7 +75,7 @@ def test_what_is_asked_by_its_fields_is_answered_by_its_fields() -> None:
 def test_every_request_has_a_number_of_its_own() -> None:
     async def story() -> None:
         peer = Peer()
-        link = PeerLink(peer, me=BrokerId(1))
+        link = PeerLink(peer, client_id="broker-1")
         for _ in range(3):
             await link.ask(TWO, Api.LIST_OFFSETS, 8, **ASKED)
         assert len({one.correlation_id for one in peer.requests}) == 3
@@ -94,6 +94,6 @@ def test_a_reply_that_cannot_be_read_is_none(damage: int) -> None:
         peer = Peer()
         peer.damage = damage
         with pytest.raises(PeerUnreachable):
-            await PeerLink(peer, me=BrokerId(1)).ask(TWO, Api.LIST_OFFSETS, 8, **ASKED)
+            await PeerLink(peer, client_id="broker-1").ask(TWO, Api.LIST_OFFSETS, 8, **ASKED)
 
     asyncio.run(story())

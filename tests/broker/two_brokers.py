@@ -156,7 +156,7 @@ class OneOfTwo(RunningBroker):
             ),
         )
         # Only this of a cluster: nobody registers, and no controller looks after them.
-        broker.link = PeerLink(NetworkPeers(self._world.network), me=broker.id)
+        broker.link = PeerLink(NetworkPeers(self._world.network), client_id=f"broker-{broker.id}")
         await broker.start()
         return broker
 

@@ -36,11 +36,13 @@ def cluster(etcd: EtcdCluster, request: pytest.FixtureRequest) -> StoredCluster:
 
 
 def test_a_small_number_without_a_unit_is_asked_about(run: Run, cluster: StoredCluster) -> None:
-    refused = cluster.command(run, "throttle", "50")
-    assert refused.code == 2
-    assert "50MB, or 50b" in refused.err
-    assert shown(run, cluster) == {}
-    for text, rate in {"50MB/s": 50_000_000, "5000000": 5_000_000, "50 b": 50}.items():
+    for text in ("50", "50/s"):
+        refused = cluster.command(run, "throttle", text)
+        assert refused.code == 2
+        assert "50MB, or 50b" in refused.err
+        assert shown(run, cluster) == {}
+    rates = {"50MB/s": 50_000_000, "2mb/S": 2_000_000, "100000": 100_000, "50 b": 50}
+    for text, rate in rates.items():
         assert cluster.command(run, "throttle", text).code == 0
         assert shown(run, cluster) == {"all": {COPIES: str(rate)}}
 

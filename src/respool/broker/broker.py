@@ -82,7 +82,9 @@ class Broker:
         )
         self.producer_ids = ProducerIds(world.store, cluster_id=lambda: self.folder.cluster_id)
         # To the other brokers; None for a broker that is alone.
-        self.link = None if world.peers is None else PeerLink(world.peers, me=self.id)
+        self.link = (
+            None if world.peers is None else PeerLink(world.peers, client_id=f"broker-{self.id}")
+        )
         self.lent_bytes = world.metrics.counter(
             "respool_lent_bytes_total",
             "Bytes of records that readers on this machine were told to take from the log's files.",

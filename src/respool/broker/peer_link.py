@@ -1,4 +1,4 @@
-"""Requests from this broker to others, in Kafka's protocol: what is asked, by its fields, and what was answered."""
+"""Requests to brokers, in Kafka's protocol: what is asked, by its fields, and what was answered."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,9 +14,9 @@ _SIZE_BYTES = 4
 
 
 class PeerLink:
-    def __init__(self, peers: Peers, *, me: BrokerId) -> None:
+    def __init__(self, peers: Peers, *, client_id: str) -> None:
         self._peers = peers
-        self._client_id = f"broker-{me}"
+        self._client_id = client_id
         self._correlation_id = 0
 
     def is_near(self, broker: BrokerId, *, lane: int = 0) -> bool:

@@ -11,7 +11,7 @@ from respool.cli import cluster_store, output
 from respool.cli.cluster_address import ClusterAddress
 from respool.cli.cluster_store import ClusterStore, Sight
 from respool.cli.cluster_throttle import throttles
-from respool.cli.copied_bytes import Copied, copied_bytes
+from respool.cli.copied_bytes import Copied, ask_brokers
 from respool.cli.errors import ExitCode
 from respool.cluster.broker_requests import holdings
 from respool.cluster.keys import RegistryEntry
@@ -40,7 +40,7 @@ def show_status(address: ClusterAddress, how: Shown) -> None:
         sight.check_is_there()
         if how.watch:
             await _watch(cluster, address, as_json=how.as_json)
-        return describe(sight, await copied_bytes(sight.view))
+        return describe(sight, await ask_brokers(sight.view))
 
     try:
         document = cluster_store.run(address, work)
@@ -65,7 +65,7 @@ async def _watch(cluster: ClusterStore, address: ClusterAddress, *, as_json: boo
     before: Document | None = None
     while True:
         sight = await cluster.look()
-        document = describe(sight, await copied_bytes(sight.view))
+        document = describe(sight, await ask_brokers(sight.view))
         if as_json and document != before:
             output.print_line(output.json_line(document))
         elif document != before:
@@ -153,7 +153,7 @@ def _partitions(sight: Sight, partitions: Sequence[TopicPartition]) -> list[Docu
     return shown
 
 
-def _move(of: TopicPartition, image: PartitionImage, bytes_: Copied | None) -> Document:
+def _move(of: TopicPartition, image: PartitionImage, how_far: Copied | None) -> Document:
     return {
         "topic": of.topic,
         "partition": of.partition,
@@ -163,8 +163,8 @@ def _move(of: TopicPartition, image: PartitionImage, bytes_: Copied | None) -> D
         "removing": list(image.removing),
         # So many of those that come have everything.
         "added": sum(one in image.isr for one in image.adding),
-        "bytes_copied": None if bytes_ is None else bytes_.copied,
-        "bytes_total": None if bytes_ is None else bytes_.total,
+        "bytes_copied": None if how_far is None else how_far.copied_bytes,
+        "bytes_total": None if how_far is None else how_far.total_bytes,
     }
 
 
@@ -228,7 +228,7 @@ def _draw(document: Document, address: ClusterAddress) -> None:
         sorted(named.values(), key=_place),
     )
     _draw_some(
-        ("topic", "partition", "from", "to", "copied", "of it"),
+        ("topic", "partition", "from", "to", "copied", "bytes"),
         [(*_move_row(one), _part_copied(one)) for one in document["moving"]],
     )
     if document["moving"] and document["throttles"]:

@@ -14,8 +14,10 @@ from respool.model.ids import BrokerId
 
 COPIES = "respool.copy.bytes.per.s.max"
 NO_LIMIT = 0
-# Who gives a number without a unit may have meant another one.
+# With less, copies come in bursts.
 LOW_RATE = 1024 * 1024
+# Who gives so few without a unit has another one in mind: 50 is 50 MB.
+UNLIKELY_RATE = 10_000
 # What brokers are called that have no number.
 ALL = "all"
 
@@ -26,12 +28,13 @@ def rate_by(text: str) -> int:
     Raises:
         UsageError: they are none; or so few, and without a unit, that another one must have been meant.
     """
-    rate = options.byte_count(text.strip().removesuffix("/s"), option="RATE", or_word="none")
+    text = text.strip().lower().removesuffix("/s")
+    rate = options.byte_count(text, option="RATE", or_word="none")
     if rate == 0:
         raise UsageError(
             "RATE 0 could mean nothing at all, or no limit", hint="none lifts the limit"
         )
-    if rate < LOW_RATE and text.strip().isdecimal():
+    if rate < UNLIKELY_RATE and text.isdecimal():
         raise UsageError(
             f"RATE {rate} would be bytes a second: next to nothing would be copied",
             hint=f"give it a unit: {rate}MB, or {rate}b if that is meant",

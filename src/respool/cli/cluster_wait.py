@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 from respool.cli import output
 from respool.cli.cluster_store import ClusterStore
-from respool.cli.copied_bytes import Copied, copied_bytes
+from respool.cli.copied_bytes import ask_brokers
 from respool.cluster.view import ClusterView
 
 POLL_S = 0.3
 # What takes a second is looked at ten times: else most of the wait could be for the next look.
 POLL_S_MIN = 0.03
 POLL_SHARE = 0.1
-# One large partition takes long, and meanwhile nothing is done with.
+# One large partition takes long, and no count goes down meanwhile.
 COPIED_EVERY_S = 1.0
 
 
@@ -44,5 +44,9 @@ async def wait_until_none_left(
 
 
 async def _copied(view: ClusterView) -> str:
-    copied = sum((await copied_bytes(view)).values(), start=Copied(0, 0))
-    return f", {output.part_of_bytes(*copied)} copied" if copied.total else ""
+    """Of all that is under way in the cluster, whoever asked for it: copies share disks and networks."""
+    moves = (await ask_brokers(view)).values()
+    total = sum(one.total_bytes for one in moves)
+    if not total:
+        return ""
+    return f", {output.part_of_bytes(sum(one.copied_bytes for one in moves), total)} copied"

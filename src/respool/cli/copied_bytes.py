@@ -8,17 +8,15 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from respool.broker.peer_link import PeerLink
 from respool.cluster.reassignment_requests import reassignments
 from respool.cluster.view import ClusterView
 from respool.drivers.tcp_peers import TcpPeers
 from respool.model.ids import BrokerId, TopicPartition
-from respool.ports.peers import Peers, PeerUnreachable
+from respool.ports.peers import PeerUnreachable
 from respool.wire.api_table import Api
-from respool.wire.client_codec import decode_reply, encode_request
-from respool.wire.errors import RequestMalformed
 
-VERSION = 4
-SIZE_BYTES = 4
+DESCRIBE_LOG_DIRS_VERSION = 4
 CONNECT_MS_MAX = 1_000
 REQUEST_MS_MAX = 2_000
 
@@ -27,17 +25,13 @@ Sizes = Mapping[TopicPartition, int]
 
 
 class Copied(NamedTuple):
-    copied: int
+    copied_bytes: int
     # As much as the leader has, once for each that copies it.
-    total: int
-
-    def __add__(self, other: object) -> "Copied":
-        assert isinstance(other, Copied)
-        return Copied(self.copied + other.copied, self.total + other.total)
+    total_bytes: int
 
 
-async def copied_bytes(view: ClusterView) -> dict[TopicPartition, Copied]:
-    """Of each partition that is copied to somebody, as far as brokers tell."""
+async def ask_brokers(view: ClusterView) -> dict[TopicPartition, Copied]:
+    """How far each partition is that is copied to somebody, as far as brokers tell."""
     wanted = _wanted(view)
     if not wanted:
         return {}
@@ -46,14 +40,15 @@ async def copied_bytes(view: ClusterView) -> dict[TopicPartition, Copied]:
         connect_timeout_ms=CONNECT_MS_MAX,
         request_timeout_ms=REQUEST_MS_MAX,
     )
+    link = PeerLink(peers, client_id="respool")
     try:
-        told = await asyncio.gather(*(sizes_on(one, of, peers) for one, of in wanted.items()))
+        told = await asyncio.gather(*(_sizes_on(one, of, link) for one, of in wanted.items()))
     finally:
         await peers.close()
-    return progress(view, dict(zip(wanted, told, strict=True)))
+    return copied_by(view, dict(zip(wanted, told, strict=True)))
 
 
-def progress(view: ClusterView, sizes: Mapping[BrokerId, Sizes]) -> dict[TopicPartition, Copied]:
+def copied_by(view: ClusterView, sizes: Mapping[BrokerId, Sizes]) -> dict[TopicPartition, Copied]:
     """What these sizes say of the moves under way; nothing of one where some of them are missing."""
     found = {}
     for of, image in reassignments(view).items():
@@ -67,20 +62,17 @@ def progress(view: ClusterView, sizes: Mapping[BrokerId, Sizes]) -> dict[TopicPa
     return found
 
 
-async def sizes_on(broker: BrokerId, wanted: Collection[TopicPartition], peers: Peers) -> Sizes:
-    """How many bytes a broker has of these; without those that it has nothing of, or does not tell."""
+async def _sizes_on(broker: BrokerId, wanted: Collection[TopicPartition], link: PeerLink) -> Sizes:
+    """How many bytes a broker has of these; without those that it does not have, or does not tell of."""
     topics = defaultdict(list)
     for of in wanted:
         topics[of.topic].append(of.partition)
     asked = [{"topic": name, "partitions": numbers} for name, numbers in topics.items()]
-    frame = encode_request(
-        Api.DESCRIBE_LOG_DIRS, VERSION, {"topics": asked}, correlation_id=1, client_id="respool"
-    )
     try:
-        reply = decode_reply(
-            Api.DESCRIBE_LOG_DIRS, VERSION, await peers.request(broker, frame[SIZE_BYTES:])
+        reply = await link.ask(
+            broker, Api.DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION, topics=asked
         )
-    except (PeerUnreachable, RequestMalformed):
+    except PeerUnreachable:
         return {}
     return {
         TopicPartition(topic.name, partition.partition_index): partition.partition_size

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from broker.cluster_world import TOPIC, TWO, Cluster, plays
 from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import versions
 from respool.model.errors import DiskFailed
@@ -87,3 +88,13 @@ def test_a_disk_that_does_not_answer_is_told(
     (folder,) = running_broker.ask(Api.DESCRIBE_LOG_DIRS, 4, topics=None).results
 
     assert (folder.error_code, folder.topics, folder.usable_bytes) == (STORAGE_ERROR, (), -1)
+
+
+@plays(brokers=2)
+async def test_what_other_brokers_have_is_left_out(cluster: Cluster) -> None:
+    """It failed the whole request, for whoever asks how far copies are that have only just begun."""
+    await cluster.create([2], [1])
+    await cluster.until_led(TWO)
+    wanted = [{"topic": TOPIC, "partitions": [0, 1, 2]}]
+    reply = await cluster[TWO].ask(Api.DESCRIBE_LOG_DIRS, 4, topics=wanted)
+    assert sizes(reply.results[0]) == {(TOPIC, 0): 0}

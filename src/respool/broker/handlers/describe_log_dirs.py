@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from respool.broker.broker import Broker
 from respool.broker.outcome import Reply
 from respool.broker.partition import Partition
-from respool.model.errors import StorageError, StorageFailed, UnknownTopicOrPartition
+from respool.model.errors import NotLeader, StorageError, StorageFailed, UnknownTopicOrPartition
 from respool.wire.codec import Request, encode_reply
 
 UNKNOWN_BYTES = -1
@@ -37,7 +37,8 @@ def _wanted(request: Request, broker: Broker) -> Iterable[Partition]:
         for number in topic.partitions:
             try:
                 yield broker.partitions.find(topic.topic, number)
-            except UnknownTopicOrPartition:
+            except (UnknownTopicOrPartition, NotLeader):
+                # There is none, or it is on other brokers, or on its way here.
                 continue
 
 
