@@ -158,6 +158,45 @@ def test_a_round_that_waits_for_the_disk_of_one_that_leaves_goes_on_with_the_oth
     assert loop.unhandled == []
 
 
+def test_a_round_that_waits_for_the_disk_of_a_newcomer_goes_on_when_that_is_cut_off() -> None:
+    """1. A newcomer has got something that is not synced yet, and is asked for again.   2. The next round sees that,
+    and waits.   3. The leader has deleted what follows, so the newcomer starts anew: nothing is left to be synced."""
+    loop = SimLoop(1)
+
+    async def story() -> None:
+        lanes: list[int] = []
+        old: Any = FollowingPartition()
+        newcomer: Any = FollowingPartition()
+        asked_for: set[Any] = set()
+
+        async def fetch(asked: dict[Any, Any], *, lane: int, **_: Any) -> list[Any]:
+            lanes.append(lane)
+            asked_for.update(asked)
+            await asyncio.sleep(WAIT_MS / 1000 if lanes.count(lane) == 1 else 1.0)
+            asked_for.difference_update(asked)
+            return [SimpleNamespace(partition=one, records=b"", lane=lane) for one in asked]
+
+        async def take(reply: Any) -> list[Any]:
+            if reply.lane == NEWCOMERS_LANE:
+                newcomer.follower.awaits_disk = lanes.count(NEWCOMERS_LANE) == 1
+            return []
+
+        for one in (old, newcomer):
+            one.follower.next_fetch = lambda one=one: None if one in asked_for else "from here"
+        fetcher = fetcher_from(SimpleNamespace(fetch=fetch, take=take), loop)
+        fetcher.add(old)
+        running = loop.create_task(fetcher.run())
+        await asyncio.sleep(0.001)
+        fetcher.add(newcomer)
+        await asyncio.sleep(5)
+        assert lanes[:2] == [STEADY_LANE, NEWCOMERS_LANE]
+        assert lanes.count(STEADY_LANE) > 2
+        running.cancel()
+
+    loop.run(story)
+    assert loop.unhandled == []
+
+
 def test_while_much_comes_it_fetches_on_and_waits_for_the_disk_only_when_no_more_does() -> None:
     loop = SimLoop(1)
 

@@ -315,6 +315,42 @@ def test_a_log_is_not_cut_when_its_role_ends_while_a_sync_is_waited_for(
     play(story)
 
 
+def test_what_was_to_be_synced_is_synced_although_the_role_ends_before_the_log_is_cut() -> None:
+    """Whoever waits for a sync to end has taken the next one back. As a leader it would commit nothing of that."""
+
+    async def story(bench: Bench) -> None:
+        rides = await follower_with(bench, batch_at(0), respool_flush="always")
+        bench.offload.hold()
+        await bench.work.take(reply_to(rides, batch_at(1)))
+        await turns()
+        await bench.work.take(reply_to(rides, batch_at(2)))
+        cutting = asyncio.create_task(
+            bench.work.take(reply_to(rides, diverging=diverging_at(1, 1)))
+        )
+        await turns()
+        end_role(rides)
+        bench.offload.release()
+        assert await cutting == []
+        await asyncio.sleep(1)
+        assert rides.log.synced_end == rides.log.log_end == 3
+
+    play(story)
+
+
+def test_what_waits_for_its_time_to_be_synced_is_synced_although_nothing_was_cut_off() -> None:
+    async def story(bench: Bench) -> None:
+        rides = await follower_with(
+            bench, batch_at(0), respool_flush="interval", respool_flush_interval_ms=500
+        )
+        assert rides.log.synced_end == 0
+        # The leader has as much of this epoch as there is here.
+        await bench.work.take(reply_to(rides, diverging=diverging_at(1, 1)))
+        await asyncio.sleep(1)
+        assert rides.log.synced_end == rides.log.log_end == 1
+
+    play(story)
+
+
 @meanwhile
 def test_a_role_that_ends_while_the_log_is_cut_hears_nothing_of_it(
     happens: Callable[[Partition], None],

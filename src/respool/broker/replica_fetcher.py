@@ -132,6 +132,8 @@ class ReplicaFetcher:
                 continue
             replies = await self._ask(asked, wait_ms=WAIT_FOR_NEWCOMERS_MS, lane=NEWCOMERS_LANE)
             await self._take(replies, NEWCOMERS_LANE)
+            # The next round may be waiting for the disk of one whose log was cut off meanwhile.
+            self._woken.set()
 
     def _next_fetches(self, partitions: Iterable[Partition]) -> dict[Partition, FetchFrom]:
         if self._broker_epoch() is None:

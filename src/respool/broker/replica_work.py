@@ -105,39 +105,44 @@ class ReplicaWork:
             follower = partition.follower
             if follower is None or not partition.is_online:
                 return []
-            log = partition.log
-            offset, name = effect.offset, partition.name
-            _tell_cut(name, effect, log_end=log.log_end)
+            _tell_cut(partition.name, effect, log_end=partition.log.log_end)
             # What is being synced is about to be cut off, or not: both at once would be neither.
             await self._syncs.settle(partition)
-            if not _is_followed_by(partition, follower):
-                return []
-            if isinstance(effect, TruncateTo):
-                cut = self._folder.truncate_partition
-            else:
-                cut = self._folder.start_partition_anew
-            try:
-                await to_the_end(self._offload.run(lambda: cut(name, log, offset)))
-            except NothingCut as error:
-                return self._put_off(partition, follower, error)
-            except StorageError as error:
-                # Whatever it was, the log may be half cut: only opening it again tells.
-                partition.give_up_log(error)
-                return []
-            if not _is_followed_by(partition, follower):
-                # The role was another by then; whoever takes the next one reads the log as it is.
-                if partition.is_online:
-                    high_watermark = min(partition.high_watermark, log.log_end)
-                    partition.on_high_watermark(max(high_watermark, log.log_start))
-                return []
-            effects = follower.on_truncated(
-                log_start=log.log_start,
-                log_end=log.log_end,
-                durable_end=partition.durable_end,
-                last_epoch=log.latest_epoch,
-            )
-            self._sync_what_is_left(partition, follower)
-            return await self.carry_out(partition, effects)
+            left = await self._cut_settled(partition, follower, effect)
+            # What was to be synced and was not cut off nobody else asks for, in whatever role it is now.
+            if partition.is_online:
+                self._syncs.request_sync(partition)
+            return left
+
+    async def _cut_settled(
+        self, partition: Partition, follower: Follower, effect: TruncateTo | StartAnewAt
+    ) -> list[FollowerEffect]:
+        if not _is_followed_by(partition, follower):
+            return []
+        log, name, offset = partition.log, partition.name, effect.offset
+        folder, is_end = self._folder, isinstance(effect, TruncateTo)
+        cut = folder.truncate_partition if is_end else folder.start_partition_anew
+        try:
+            await to_the_end(self._offload.run(lambda: cut(name, log, offset)))
+        except NothingCut as error:
+            return self._put_off(partition, follower, error)
+        except StorageError as error:
+            # Whatever it was, the log may be half cut: only opening it again tells.
+            partition.give_up_log(error)
+            return []
+        if not _is_followed_by(partition, follower):
+            # The role was another by then; whoever takes the next one reads the log as it is.
+            if partition.is_online:
+                high_watermark = min(partition.high_watermark, log.log_end)
+                partition.on_high_watermark(max(high_watermark, log.log_start))
+            return []
+        effects = follower.on_truncated(
+            log_start=log.log_start,
+            log_end=log.log_end,
+            durable_end=partition.durable_end,
+            last_epoch=log.latest_epoch,
+        )
+        return await self.carry_out(partition, effects)
 
     def _put_off(
         self, partition: Partition, follower: Follower, error: NothingCut
@@ -147,13 +152,7 @@ class ReplicaWork:
         if not _is_followed_by(partition, follower):
             return []
         follower.on_not_truncated()
-        self._sync_what_is_left(partition, follower)
         return [WaitFor(delay_ms=TROUBLE_DELAY_MS)]
-
-    def _sync_what_is_left(self, partition: Partition, follower: Follower) -> None:
-        """Where no record was cut off, what was to be synced is not yet."""
-        if follower.awaits_disk:
-            self._syncs.request_sync(partition)
 
 
 def _is_followed_by(partition: Partition, follower: Follower) -> bool:
