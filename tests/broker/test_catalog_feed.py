@@ -243,6 +243,34 @@ def test_what_a_snapshot_shows_is_not_undone_by_older_news() -> None:
     asyncio.run(story())
 
 
+def test_a_late_answer_to_our_own_write_does_not_bring_back_what_was_deleted_since() -> None:
+    async def story() -> None:
+        store = SlowSnapshots()
+        store.may_arrive.set()
+        told = Told(store)
+        await told.feed.load()
+        may_answer = asyncio.Event()
+
+        async def transact(**_: Any) -> int:
+            await may_answer.wait()
+            return 20
+
+        store.transact = transact  # type: ignore[method-assign]
+        writing = asyncio.ensure_future(told.feed.write(puts={"/controller": b"1"}))
+        store.script = [put("/controller", b"1", 20), put("/controller", None, 21)]
+
+        async def answer() -> None:
+            await settle()
+            assert told.values == {}
+            may_answer.set()
+            assert await writing == 20
+
+        await with_following(told, answer())
+        assert told.values == {}
+
+    asyncio.run(story())
+
+
 def test_a_snapshot_that_comes_after_a_later_one_is_passed_over() -> None:
     async def story() -> None:
         store = SlowSnapshots()

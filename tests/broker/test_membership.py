@@ -16,7 +16,7 @@ from respool.drivers.sqlite_store import SqliteStore
 from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
-from respool.ports.metadata_store import StoreUnavailable
+from respool.ports.metadata_store import LeaseExpired, StoreUnavailable
 from respool.sim.clock import SimClock
 from respool.sim.dice import SimDice
 
@@ -195,6 +195,63 @@ def test_who_lost_its_lease_stops_and_registers_anew(
         assert run.membership.epoch is not None
         assert run.membership.epoch > first
         assert run.membership.may_act()
+
+    play(tmp_path, monkeypatch, story)
+
+
+def test_a_seat_that_was_taken_on_a_lease_that_has_run_out_is_not_this_one_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store's answer is late: meanwhile the broker has lost its lease, and the seat with it."""
+
+    async def story(world: World) -> None:
+        run = Run(world)
+        first = await run.join()
+        answered, may_go_on = asyncio.Event(), asyncio.Event()
+        put = run.catalog.put
+
+        async def slowly(*args: Any, **more: Any) -> int:
+            revision = await put(*args, **more)
+            answered.set()
+            await may_go_on.wait()
+            return revision
+
+        monkeypatch.setattr(run.catalog, "put", slowly)
+        taking = asyncio.ensure_future(run.membership.take_seat())
+        await answered.wait()
+        monkeypatch.undo()
+        monkeypatch.setattr("respool.broker.membership.RETRY_DELAY_S", 0)
+
+        async def lose() -> None:
+            world.clock.advance(SETTINGS.lease_ttl_ms * 2)
+            await until(lambda: run.membership.epoch not in (None, first))
+
+        await meanwhile(run.membership.stay(), lose())
+        may_go_on.set()
+        with pytest.raises(LeaseExpired):
+            await taking
+        assert not run.membership.may_control()
+
+    play(tmp_path, monkeypatch, story)
+
+
+def test_who_has_lost_its_lease_while_it_stops_does_not_ask_for_it_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        run = Run(world)
+        await run.join()
+        await run.membership.announce_stop()
+        monkeypatch.setattr("respool.broker.membership.RETRY_DELAY_S", 60)
+
+        async def lose() -> None:
+            world.clock.advance(SETTINGS.lease_ttl_ms * 2)
+            await until(lambda: run.stops)
+            for _ in range(100):
+                await asyncio.sleep(0.0001)
+
+        await meanwhile(run.membership.stay(), lose())
+        assert run.stops == 1
 
     play(tmp_path, monkeypatch, story)
 

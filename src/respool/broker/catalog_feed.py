@@ -106,6 +106,9 @@ class CatalogFeed:
         except (StoreUnavailable, asyncio.CancelledError):
             self.is_doubtful = True
             raise
+        if revision <= self.revision:
+            # The answer is late: the store has told of it, and of what became of it since.
+            return revision
         changed = set()
         for key, value in (puts or {}).items():
             if self._is_news(key, revision):

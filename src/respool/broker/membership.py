@@ -116,9 +116,12 @@ class Membership:
             GuardFailed: somebody is.
             LeaseExpired, StoreUnavailable: look again.
         """
+        epoch = self._session.epoch
         revision = await self._catalog.put(
             keys.CONTROLLER, keys.encode_controller(self._me), revision=0, lease=self._lease
         )
+        if self._session.epoch != epoch:
+            raise LeaseExpired("the seat was taken on a lease that has run out meanwhile")
         self._session.on_controller(revision)
 
     def recognise_seat(self, seat: StoredValue) -> bool:
@@ -192,6 +195,9 @@ class Membership:
             self._session.on_renewed(sent_at_ms=sent_at_ms)
         else:
             await self._carry_out(self._session.on_lost())
+            if self.is_stopping:
+                # Nothing is left to be renewed, and nothing to be done about it.
+                await asyncio.sleep(RETRY_DELAY_S)
 
     async def _carry_out(self, effects: Iterable[Effect]) -> None:
         waiting = deque(effects)
@@ -269,9 +275,9 @@ class Membership:
         """Take back what an earlier run left, until nothing of it is there."""
         if how.left_folder is not None:
             logger.warning(
-                "broker %d has another data folder than in its last run. Partitions of which only that one has "
-                "everything stay offline until the broker is started with it again. If it is lost, elect others by an "
-                "unclean election: what only it had is lost then, too",
+                "broker %d has another data folder than in its last run. Partitions of which nobody else is known to "
+                "have everything stay offline: start the broker with that folder again. If it is lost, elect others by "
+                "an unclean election: what only that folder had is lost then, too",
                 self._me,
             )
         while True:
