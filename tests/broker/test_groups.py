@@ -205,6 +205,19 @@ def test_groups_go_on_when_a_full_disk_has_room_again(
     assert committed(broker, "drivers") == {}
 
 
+def test_offsets_of_a_topic_that_is_deleted_while_the_disk_is_full_go_when_there_is_room(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("respool.broker.shards.REOPEN_DELAY_S", 0)
+    broker.create_topic("fares")
+    commit(broker, "drivers", ("rides", 0, 7), ("fares", 0, 7))
+    broker.disk.faults.capacity_bytes = 0
+    broker.run(broker.broker.topics.delete("fares"))
+    broker.disk.faults.capacity_bytes = None
+    wait_until_loaded(broker)
+    assert committed(broker, "drivers") == {("rides", 0): 7}
+
+
 def test_a_partition_that_is_offline_takes_only_its_own_groups_with_it(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,7 +70,9 @@ class Groups:
         if deleted:
             shard.tell(machine.on_topics_deleted(deleted, now_ms=now_ms))
         shard.tell(machine.on_topics_changed(view, now_ms=now_ms))
-        self._topics_told[number] = view
+        if shard.is_active:
+            # Else it could not be written: the next one is told.
+            self._topics_told[number] = view
 
     def _topics_view(self) -> TopicsView:
         return {

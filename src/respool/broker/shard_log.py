@@ -68,8 +68,9 @@ class ShardLog:
     def append(self, decision: Decision, guard: VerificationGuard | None) -> None:
         """Write a decision's records as one batch, and replay them.
 
-        A decision that nobody is told of, and that has no effects, may be lost with a crash: it is made again then. So
-        it need not be synced at once, only before what comes after it.
+        A decision that nobody is told of, and that has no effects, may be lost with a crash: it is made again then, or
+        was about what is out of date (a deleted topic's offsets stay until they expire). So it need not be synced at
+        once, only before what comes after it.
 
         Raises:
             RequestError: nothing was written.

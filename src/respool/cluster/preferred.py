@@ -34,4 +34,4 @@ def can_return(image: PartitionImage, view: ClusterView) -> bool:
 
 
 def led_as_preferred(image: PartitionImage) -> PartitionImage:
-    return replace(image, leader=image.replicas[0], last_leader=None)
+    return replace(image, leader=image.replicas[0], last_leader=None, last_folder=None)
