@@ -126,7 +126,7 @@ def test_a_cluster_whose_brokers_are_all_stopped_is_offline_and_nobody_leads(
     totals, *_, third = ended.out.splitlines()[:4]
     assert totals.split("\t")[5:6] == ["1"]
     assert third.split("\t")[5] == "0"
-    assert "offline\trides\t0\t\t1,2,3\t3" in ended.out.splitlines()
+    assert "offline\trides\t0\t\t1,2,3\t3\tbroker 3" in ended.out.splitlines()
     document = json.loads(cluster.command(run, "status", "--json").out)
     assert document["offline"][0]["leader"] is None
 

@@ -1,8 +1,13 @@
 """What an operator is told about the cluster."""
 
-from cluster.cluster_world import FOUR, ONE, SIX, THREE, TWO, image_of, view_of
-from respool.cluster.status import status
+from uuid import UUID
+
+import pytest
+
+from cluster.cluster_world import FIVE, FOUR, ONE, SIX, THREE, TWO, image_of, view_of
+from respool.cluster.status import status, waits_for
 from respool.cluster.view import TopicRules
+from respool.model.cluster import PartitionImage
 from respool.model.ids import TopicPartition
 
 
@@ -58,3 +63,30 @@ def test_everything_is_offline_when_every_broker_is_stopped() -> None:
     told = status(view_of(image_of(1, 2, 3, isr=[3]), image_of(3, 1, 2, isr=[3]), live=()))
     assert told.leaderless == (TopicPartition("t", 0), TopicPartition("t", 1))
     assert told.brokers[THREE].leads == 0
+
+
+@pytest.mark.parametrize(
+    ("image", "waited_for"),
+    [
+        (image_of(1, 4), ""),
+        (image_of(4, isr=[4]), "broker 4"),
+        (
+            image_of(4, 5, 1, isr=[], leader=None, elr=(FOUR, FIVE), last_leader=FOUR),
+            "brokers 4, 5",
+        ),
+        (image_of(4, 1, isr=[], leader=None, last_leader=FOUR), "broker 4"),
+        # It is back, and may have lost something: only somebody who knows that may have it elected.
+        (image_of(1, 4, isr=[], leader=None, last_leader=ONE), "an unclean election"),
+        # Somebody will be elected at once.
+        (image_of(4, 1, isr=[1], leader=None, last_leader=FOUR), ""),
+        (image_of(4, 1, isr=[], leader=None, elr=(ONE,), last_leader=FOUR), ""),
+        (
+            image_of(1, 4, isr=[], leader=None, last_leader=ONE, last_folder=UUID(int=7)),
+            "broker 1 with its old data folder, or an unclean election",
+        ),
+    ],
+)
+def test_of_what_nobody_leads_it_is_told_what_it_waits_for(
+    image: PartitionImage, waited_for: str
+) -> None:
+    assert waits_for(view_of(image), image) == waited_for

@@ -16,7 +16,7 @@ from respool.cli.errors import ExitCode
 from respool.cluster.broker_requests import holdings
 from respool.cluster.keys import RegistryEntry
 from respool.cluster.reassignment_requests import reassignments
-from respool.cluster.status import BrokerStatus, leader_now, status
+from respool.cluster.status import BrokerStatus, leader_now, status, waits_for
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, TopicPartition
 from respool.model.internal_topics import is_internal
@@ -148,6 +148,7 @@ def _partitions(sight: Sight, partitions: Sequence[TopicPartition]) -> list[Docu
                 "replicas": list(image.target),
                 "in_sync": list(image.isr),
                 "eligible": list(image.elr),
+                "waits_for": waits_for(sight.view, image) or None,
             }
         )
     return shown
@@ -198,7 +199,8 @@ def _print_lines(document: Document) -> None:
     output.print_rows(output.Columns(), rows)
     for trouble in TROUBLES:
         output.print_rows(
-            output.Columns(), [(trouble, *_partition_row(one)) for one in document[trouble]]
+            output.Columns(),
+            [(trouble, *_partition_row(one), one["waits_for"]) for one in document[trouble]],
         )
     rows = [
         ("moving", *_move_row(one), one["bytes_copied"], one["bytes_total"])
@@ -218,13 +220,17 @@ def _draw(document: Document, address: ClusterAddress) -> None:
         + ("nobody is the controller now" if controller is None else f"controller: {controller}")
     )
     named = {
-        (one["topic"], one["partition"]): (*_partition_row(one), TROUBLES[trouble])
+        (one["topic"], one["partition"]): (
+            *_partition_row(one),
+            TROUBLES[trouble],
+            one["waits_for"],
+        )
         # The worst is what is told of a partition.
         for trouble in reversed(TROUBLES)
         for one in document[trouble]
     }
     _draw_some(
-        ("topic", "partition", "leader", "replicas", "in sync", "trouble"),
+        ("topic", "partition", "leader", "replicas", "in sync", "trouble", "waits for"),
         sorted(named.values(), key=_place),
     )
     _draw_some(
@@ -237,7 +243,7 @@ def _draw(document: Document, address: ClusterAddress) -> None:
 
 def _place(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """The worst first, and of them the users' topics: of many only some are drawn, and the brokers' own are many."""
-    return WORST_FIRST.index(row[-1]), is_internal(row[0]), row
+    return WORST_FIRST.index(row[-2]), is_internal(row[0]), row[:-1]
 
 
 def _draw_some(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:

@@ -126,7 +126,7 @@ def _best_of_the_rest(
         rules.is_unclean_allowed and _have_been_waited_for(image, view)
     )
     last, candidates = image.last_leader, image.replicas
-    if last is not None and _has_left_its_folder(last, image, view):
+    if last is not None and has_left_its_folder(last, image, view):
         # It may have nothing at all.
         candidates = tuple(one for one in candidates if one != last)
         last = None
@@ -140,7 +140,7 @@ def _best_of_the_rest(
     return _best(image.replicas, image, view) if chosen is None else chosen
 
 
-def _has_left_its_folder(last: BrokerId, image: PartitionImage, view: ClusterView) -> bool:
+def has_left_its_folder(last: BrokerId, image: PartitionImage, view: ClusterView) -> bool:
     """Whether it has another data folder now than it led with."""
     entry = view.registry.get(last)
     return image.last_folder is not None and (entry is None or entry.folder != image.last_folder)

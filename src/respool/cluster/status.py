@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from respool.cluster.election import has_left_its_folder
 from respool.cluster.keys import RegistryEntry
 from respool.cluster.reassignment import is_moving
 from respool.cluster.view import ClusterView
@@ -88,6 +89,22 @@ def leader_now(view: ClusterView, image: PartitionImage) -> BrokerId | None:
     """
     leader = image.leader
     return leader if leader is not None and view.is_live(leader) else None
+
+
+def waits_for(view: ClusterView, image: PartitionImage) -> str:
+    """What has to happen until somebody leads it again, in words; empty where somebody does, or soon will."""
+    if leader_now(view, image) is not None:
+        return ""
+    absent = [one for one in image.isr or image.elr if not view.is_live(one)]
+    if absent:
+        # Any of them may be enough; after crashes, it takes all of them.
+        return f"broker{'s' if len(absent) > 1 else ''} {', '.join(map(str, absent))}"
+    last = image.last_leader
+    if image.isr or image.elr or last is None:
+        return ""
+    if has_left_its_folder(last, image, view):
+        return f"broker {last} with its old data folder, or an unclean election"
+    return "an unclean election" if view.is_live(last) else f"broker {last}"
 
 
 def _broker(
