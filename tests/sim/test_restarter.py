@@ -244,3 +244,6 @@ def test_what_waits_for_another_disk_does_not_keep_this_one(loop: SimLoop) -> No
     assert world.restarter.change_disk(one)
     assert one.disk is own
     assert not one.is_without_its_disk
+    # Seed 6000457: it was replaced before anybody had heard that it was back.
+    assert not world.restarter.change_disk(one)
+    assert one.disk is own

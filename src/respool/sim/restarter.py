@@ -115,7 +115,9 @@ class Restarter:
         entry = self._sight.view().registry.get(me)
         folder = None if entry is None else entry.folder
         for image in self._sight.partitions().values():
-            if image.last_leader == me and image.last_folder not in (None, folder):
+            waits_for_other = image.last_leader == me and image.last_folder not in (None, folder)
+            if waits_for_other and machine.is_without_its_disk:
+                # Else it may be its own that is waited for, which it has not registered with yet.
                 continue
             # Nobody is left to copy from, or it is the last who has it.
             if me in (*image.isr, *image.elr, image.last_leader) and not any(
