@@ -39,7 +39,7 @@ class DiskTroubles:
         if machine.broker is None:
             return
         async with self._restarter.restart(machine):
-            await self._end(machine)
+            await self._restarter.end(machine)
             # One at a time: what only two of them have might wait for both.
             if not machine.is_up and self._without_its_disk() is None:
                 machine.unmount_disk()
@@ -54,19 +54,9 @@ class DiskTroubles:
         if machine.broker is None or not self._restarter.is_elsewhere(machine):
             return
         async with self._restarter.restart(machine):
-            await self._end(machine)
+            await self._restarter.end(machine)
             if not machine.is_up:
                 self._restarter.change_disk(machine)
 
     def _without_its_disk(self) -> Machine | None:
         return next((one for one in self._machines if one.is_without_its_disk), None)
-
-    async def _end(self, machine: Machine) -> None:
-        """In one of three ways, if it may be ended."""
-        how = self._dice.random()
-        if how < 0.4:
-            self._restarter.kill(machine)
-        elif how < 0.7 and machine.broker is not None:
-            await self._restarter.stop(machine)
-        else:
-            self._restarter.cut_power(machine)

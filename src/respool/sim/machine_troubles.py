@@ -105,13 +105,7 @@ class MachineTroubles:
         if self._restarter.is_busy(machine):
             return
         async with self._restarter.restart(machine):
-            how = self._dice.random()
-            if how < 0.4:
-                self._restarter.kill(machine)
-            elif how < 0.7 and machine.broker is not None:
-                await self._restarter.stop(machine)
-            else:
-                self._restarter.cut_power(machine)
+            await self._restarter.end(machine)
 
     async def _disk_full(self, machine: Machine) -> None:
         room = self._dice.choice((0, 500, 5_000))

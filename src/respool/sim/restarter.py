@@ -90,6 +90,16 @@ class Restarter:
             self._on_crash(machine)
             await machine.stop()
 
+    async def end(self, machine: Machine) -> None:
+        """In one of three ways, if it may be ended."""
+        how = self._dice.random()
+        if how < 0.4:
+            self.kill(machine)
+        elif how < 0.7 and machine.broker is not None:
+            await self.stop(machine)
+        else:
+            self.cut_power(machine)
+
     def change_disk(self, machine: Machine) -> bool:
         """Of one that is down: for its own, if it has not got that, else for an empty one. False: it may not be."""
         if not self.is_elsewhere(machine):
