@@ -281,6 +281,35 @@ async def test_a_reassignment_copies_to_the_new_replica_which_joins_and_the_old_
     assert (await cluster.produce(b"more", at=leader.id)).base_offset == 3
 
 
+@plays(brokers=2)
+async def test_producers_notice_nothing_of_a_leader_s_next_epoch(cluster: Cluster) -> None:
+    """A replica leaves, and the same broker leads on. Who waited was told that nothing was written, and who came then
+    was sent away: librdkafka, with the next request under way already, began a new epoch and wrote the first again."""
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    cluster[ONE].offload.hold()
+    waiting = asyncio.ensure_future(cluster.produce(b"a", at=ONE))
+    await cluster.until(lambda: cluster[ONE].log().log_end == 1)
+    await cluster[ONE].ask(
+        Api.ALTER_PARTITION_REASSIGNMENTS,
+        0,
+        timeout=10_000,
+        topics=[{"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": [1]}]}],
+    )
+    await cluster.until(lambda: cluster.image().leader_epoch == 1)
+    assert not cluster[ONE].partition().is_leading
+    coming = asyncio.ensure_future(cluster.produce(b"b", at=ONE))
+    late = await cluster.produce(b"c", at=ONE, timeout_ms=100)
+    assert late.error_code == NotLeader.code
+    assert not waiting.done()
+    assert not coming.done()
+    cluster[ONE].offload.release()
+    for offset, asked in enumerate((waiting, coming)):
+        produced = await asked
+        assert (produced.error_code, produced.base_offset) == (0, offset)
+    assert cluster[ONE].log().latest_epoch == 1
+
+
 # -- what followers know ---------------------------------------------------------------------------------------------
 
 

@@ -19,8 +19,9 @@ from broker.replica_bench import (
 )
 from respool.broker.commit_waiters import FetchWaiter, when_committed
 from respool.broker.read_marks import ReadTo
+from respool.model.cluster import PartitionImage
 from respool.model.errors import DiskFailed, NotEnoughReplicas, NotLeader, StorageFailed
-from respool.model.ids import Offset
+from respool.model.ids import LeaderEpoch, Offset
 
 
 def test_a_record_is_committed_when_every_replica_in_sync_has_it() -> None:
@@ -249,5 +250,60 @@ def test_who_fetches_for_a_follower_hears_that_it_has_ended_or_is_offline() -> N
         offline.go_offline(DiskFailed("gone"))
         gone.detach()
         assert woken == [ended, offline, gone]
+
+    play(story)
+
+
+def test_who_leads_on_in_the_next_epoch_keeps_those_who_wait() -> None:
+    async def story(bench: Bench) -> None:
+        rides, told = bench.partition(), Told()
+        bench.lead(rides)
+        bench.append(rides)
+        rides.wait_for_commit(Offset(1), told)
+        rides.role.on_image(ME, image_of(leader_epoch=2, revision=6))
+        going_on = rides.role.going_on
+        assert going_on is not None
+        assert not rides.is_leading
+        # And once more, before it was entered.
+        rides.role.on_image(ME, image_of(leader_epoch=3, revision=7))
+        bench.lead(rides, image_of(ME, leader_epoch=3, revision=7))
+        assert going_on.done()
+        assert rides.role.going_on is None
+        await turns()
+        assert (told.done, told.error) == (1, None)
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        image_of(leader=TWO, leader_epoch=2, revision=6),
+        # Somebody else may have led in between.
+        image_of(leader=ME, leader_epoch=3, revision=6),
+    ],
+    ids=["another leads", "an epoch is missing"],
+)
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_who_does_not_lead_on_sends_those_away_who_wait(
+    image: PartitionImage, goes_on: bool
+) -> None:
+    async def story(bench: Bench) -> None:
+        rides, told = bench.partition(), Told()
+        bench.lead(rides)
+        bench.append(rides)
+        rides.wait_for_commit(Offset(1), told)
+        if goes_on:
+            rides.role.on_image(ME, image_of(leader_epoch=2, revision=6))
+            going_on = rides.role.going_on
+            assert going_on is not None
+            rides.role.on_image(
+                ME, replace(image, leader_epoch=LeaderEpoch(image.leader_epoch + 1))
+            )
+            assert going_on.done()
+        else:
+            rides.role.on_image(ME, image)
+        assert rides.role.going_on is None
+        assert isinstance(told.error, NotLeader)
 
     play(story)

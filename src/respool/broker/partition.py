@@ -231,9 +231,14 @@ class Partition:
     def fail_waiters(self, error: RequestError) -> None:
         for waiting in (self._commits, self._syncs_awaited, self._deletions):
             waiting.on_failure(error)
-        self._marks.wake_all()
+        self.role.end_going_on()
+        self.wake_readers()
         # Who fetches for a follower may be waiting for its disk.
         self.role.on_follower_ready()
+
+    def wake_readers(self) -> None:
+        """Whoever waits for something to read looks again."""
+        self._marks.wake_all()
 
     def _propose(self, leader: Leader, proposal: ProposeIsr) -> None:
         if not self.is_online:

@@ -1,10 +1,16 @@
 """A partition's role on this broker: leader, follower, or neither for now.
 
+A leader whose epoch ends and who leads in the next one as well, as when a replica has left, goes on: who waits for a
+commit goes on waiting, and who comes to write waits until the epoch is entered. Sent away, they would be told that
+nothing of theirs was written. A client that has several requests under way would find one of them refused and the next
+one out of order, begin anew in an epoch of its own, and write what it believes was not written a second time.
+
 The machines of `replication/` decide. Here they are told what happens to the partition, and what they decide is carried
 out: the high watermark moves, whoever waits is told, another ISR is asked for. Who takes which role when is `roles.py`;
 what a follower fetches comes by `replica_fetcher.py`.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -32,6 +38,8 @@ class Committed(Protocol):
 
     def fail_waiters(self, error: RequestError) -> None: ...
 
+    def wake_readers(self) -> None: ...
+
 
 class PartitionRole:
     def __init__(
@@ -48,6 +56,8 @@ class PartitionRole:
         self.leader_epoch = NO_LEADER_EPOCH
         # Whether there are, or may be, other replicas.
         self.is_replicated = False
+        # While it goes on from one epoch of its own to the next: done when it leads again, or does not after all.
+        self.going_on: asyncio.Future[None] | None = None
         # Told when a follower may fetch again, and when there is nothing to fetch for any more.
         self.on_follower_ready: Callable[[], None] = lambda: None
         self._name = name
@@ -63,6 +73,7 @@ class PartitionRole:
         self._take_image(leader.image)
         self._carry_out(effects)
         self.on_durable(durable_end)
+        self.end_going_on()
 
     def follow(self, follower: Follower) -> None:
         """From now on it follows."""
@@ -74,6 +85,12 @@ class PartitionRole:
         """It neither leads nor follows any more. Whoever waits looks for the leader."""
         self.leader = self.follower = None
         self._committed.fail_waiters(NotLeader(f"{self._name}: {why}"))
+
+    def end_going_on(self) -> None:
+        """Whoever waits for it may look who leads."""
+        going_on, self.going_on = self.going_on, None
+        if going_on is not None:
+            going_on.set_result(None)
 
     def leading(self) -> Leader:
         """Raises:
@@ -90,14 +107,24 @@ class PartitionRole:
     def on_image(self, me: BrokerId, image: PartitionImage) -> None:
         """The store has this now. The role ends here at once where it does; another one is taken elsewhere."""
         if self.leader is not None:
+            is_next = self._is_next_of(me, image)
             self._take_image(image)
-            self._carry_out(self.leader.on_image(image))
+            effects = self.leader.on_image(image)
+            if is_next and any(isinstance(one, SteppedDown) for one in effects):
+                self._go_on()
+            else:
+                self._carry_out(effects)
+        elif self.going_on is not None:
+            if self._is_next_of(me, image):
+                self._take_image(image)
+            else:
+                self.resign(f"broker {image.leader} leads it now")
         elif self.follower is not None:
             if image.leader == me:
                 self.resign("it is about to lead")
             else:
-                effects = self.follower.on_image(image)
-                assert not effects, f"{self._name}: a follower does nothing by an image alone"
+                follow_up = self.follower.on_image(image)
+                assert not follow_up, f"{self._name}: a follower does nothing by an image alone"
                 self._take_image(image)
 
     def on_fenced(self) -> None:
@@ -163,6 +190,15 @@ class PartitionRole:
             self.follower.on_log_start(log_start)
 
     # ----------------------------------------------------------------------------------------------------------------
+
+    def _is_next_of(self, me: BrokerId, image: PartitionImage) -> bool:
+        """Whether it leads by this image too, and nobody else can have led since."""
+        return image.leader == me and image.leader_epoch <= self.leader_epoch + 1
+
+    def _go_on(self) -> None:
+        self.leader = None
+        self.going_on = asyncio.get_running_loop().create_future()
+        self._committed.wake_readers()
 
     def _expect_none(self) -> None:
         assert self.leader is None, f"{self._name} leads"

@@ -10,7 +10,7 @@ from respool.broker.partition import IsrProposals, Partition, SyncRequests
 from respool.log.data_folder import DataFolder
 from respool.log.partition_log import PartitionLog
 from respool.model.cluster import TopicImage
-from respool.model.errors import NotLeader, StorageError, UnknownTopicOrPartition
+from respool.model.errors import NotLeader, RequestError, StorageError, UnknownTopicOrPartition
 from respool.model.ids import Offset, TopicPartition
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
@@ -88,6 +88,13 @@ class Partitions:
         if not self._may_act():
             raise NotLeader(f"{topic}-{partition}: this broker's lease has run out")
         return found
+
+    def going_on(self, topic: str, partition: int) -> "asyncio.Future[None] | None":
+        """To be waited for while this broker goes on from leading in one epoch to the next; None while it does not."""
+        try:
+            return self.find(topic, partition).role.going_on
+        except RequestError:
+            return None
 
     def find_readable(self, topic: str, partition: int) -> Partition:
         """The partition, if consumers may read it here: led or followed (KIP-392).

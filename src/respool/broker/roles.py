@@ -98,16 +98,21 @@ class Roles:
         if not self.are_taken:
             return
         async with partition.changing:
-            self.see(partition)
-            image = self._image_of(partition)
-            if image is None or not partition.is_online or self._me not in image.replicas:
-                return
-            self._tell_settings(partition)
-            if image.leader == self._me:
-                if partition.leader is None:
-                    await self._lead(partition, image)
-            else:
-                self._follow(partition, image)
+            await self._settle(partition)
+            if partition.role.going_on is not None:
+                partition.role.resign("it cannot go on leading")
+
+    async def _settle(self, partition: Partition) -> None:
+        self.see(partition)
+        image = self._image_of(partition)
+        if image is None or not partition.is_online or self._me not in image.replicas:
+            return
+        self._tell_settings(partition)
+        if image.leader == self._me:
+            if partition.leader is None:
+                await self._lead(partition, image)
+        else:
+            self._follow(partition, image)
 
     def forget(self, partition: Partition) -> None:
         """The partition is about to go."""

@@ -9,10 +9,13 @@ connection are pipelined: while one waits for its sync, the next ones are append
 
 A mirror topic takes what `respool mirror` sends: batches that have their offsets already (`broker/mirrored.py`).
 
+A partition that its leader is about to lead in another epoch is waited for, and not called somebody else's.
+
 The first batch of a transaction in a partition waits until the transaction's coordinator has said that it may be there:
 see `produce_in_transaction.py`.
 """
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -35,6 +38,7 @@ from respool.model.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopic,
+    NotLeader,
     RequestError,
     RequestTimedOut,
 )
@@ -60,9 +64,24 @@ def produce(request: Request, broker: Broker) -> Outcome:
     ]
     for write in writes:
         write.admit(request, broker, now_ms)
+    if any(write.waits_for is not None for write in writes):
+        return _produce_when_led(request, broker, writes, now_ms)
     if any(write.needs_opening or write.guard is not None for write in writes):
         return _produce_prepared(request, broker, writes, now_ms)
     return _append_and_answer(request, broker, writes, now_ms)
+
+
+async def _produce_when_led(
+    request: Request, broker: Broker, writes: list["_Write"], now_ms: int
+) -> Reply:
+    """A partition goes on from one epoch to the next: see `partition_role.py`. It does not take long."""
+    held = [write for write in writes if write.waits_for is not None]
+    waits = [write.waits_for for write in held if write.waits_for is not None]
+    await asyncio.wait(waits, timeout=max(0.0, request.body.timeout.total_seconds()))
+    for write in held:
+        write.error = None
+        write.admit(request, broker, now_ms)
+    return await _produce_prepared(request, broker, writes, now_ms)
 
 
 async def _produce_prepared(
@@ -115,6 +134,8 @@ class _Write:
     log_append_time_ms: int = -1
     needs_key_check: bool = False
     needs_opening: bool = False
+    # Done when it is known who leads the partition in its next epoch: this broker, most probably.
+    waits_for: "asyncio.Future[None] | None" = None
     # Of a batch that begins its transaction in the partition.
     guard: VerificationGuard | None = None
 
@@ -139,6 +160,9 @@ class _Write:
             if self.batch.header.is_transactional:
                 check_transactional_id(request)
                 self.guard = partition.begin_verification(self.batch.header)
+        except NotLeader as error:
+            self.waits_for = broker.partitions.going_on(self.topic, self.index)
+            self.error = _without_trace(error)
         except RequestError as error:
             self.error = _without_trace(error)
 
