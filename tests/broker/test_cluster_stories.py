@@ -1,6 +1,7 @@
 """Stories of a cluster: what becomes of records and of those who wait for them when brokers come, go and fail."""
 
 import asyncio
+import logging
 from random import Random
 
 from broker.cluster_world import (
@@ -478,8 +479,15 @@ async def test_a_broker_that_comes_with_an_empty_disk_takes_nothing_from_the_oth
     await cluster.until_in_sync(1)
     await cluster[ONE].stop()
     mounted, cluster[ONE].disk = cluster[ONE].disk, SimDisk(Random(9))
+    told: list[str] = []
+    ears = logging.Handler(logging.WARNING)
+    ears.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("respool.broker.membership").addHandler(ears)
+    folder = (mounted.reopen().read_file("folder-id") or b"").decode()
     cluster[ONE].dice = SimDice(9)
     await cluster[ONE].start()
+    assert f"with its data folder whose file folder-id says {folder};" in told[-1]
+    assert told[-1].startswith("rides-0 stay")
     await cluster[TWO].start()
     await cluster.pass_time(60_000)
     assert (cluster.image().leader, cluster.image().last_leader) == (None, ONE)
@@ -487,6 +495,9 @@ async def test_a_broker_that_comes_with_an_empty_disk_takes_nothing_from_the_oth
     await cluster[ONE].stop()
     cluster[ONE].disk = mounted
     await cluster[ONE].start()
+    # Nothing waits for the empty one.
+    assert told[-1].endswith("it copies what others have")
+    logging.getLogger("respool.broker.membership").removeHandler(ears)
     await cluster.until_led(ONE)
     await cluster.until_in_sync(1, 2)
     assert cluster[ONE].log().log_end == 1

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from cluster.cluster_world import FOUR, ONE, THREE, TWO, image_of, view_of
-from respool.cluster.election import elect, settle, step_back
+from respool.cluster.election import elect, is_unclean, settle, step_back
 from respool.cluster.keys import RegistryEntry
 from respool.cluster.view import ClusterSettings, ClusterView, TopicRules
 from respool.model.ids import BrokerId
@@ -183,3 +183,25 @@ def test_in_an_unclean_election_who_has_left_its_folder_comes_last() -> None:
     assert elect(image, rules, everyone, is_unclean_asked=True).leader == TWO
     alone = with_folders(view_of(live=(1,)), of_1=NEW)
     assert elect(image, rules, alone, is_unclean_asked=True).leader == ONE
+
+
+@pytest.mark.parametrize(
+    ("leader", "folder", "is_synced", "unclean"),
+    [
+        (ONE, OLD, True, False),
+        # What it had not synced may be lost.
+        (ONE, OLD, False, True),
+        (ONE, NEW, True, True),
+        (TWO, OLD, True, True),
+    ],
+    ids=["the last leader", "not synced", "with another folder", "somebody"],
+)
+def test_who_is_elected_with_all_that_was_committed_is_not_called_unclean(
+    leader: BrokerId, folder: UUID, is_synced: bool, unclean: bool
+) -> None:
+    image = image_of(1, 2, isr=[], leader=None, last_leader=ONE, last_folder=OLD)
+    view = view_of(image)
+    view = replace(view, registry={**view.registry, ONE: RegistryEntry(folder=folder)})
+    assert is_unclean(leader, image, TopicRules(is_synced=is_synced), view) == unclean
+    for complete in (image_of(1, 2), image_of(3, 1, 2, isr=[3], elr=(ONE, TWO))):
+        assert not is_unclean(leader, complete, TopicRules(is_synced=is_synced), view)

@@ -392,7 +392,9 @@ def test_who_has_another_data_folder_than_its_last_run_says_which_it_has_left(
     session.begin(RUN)
     session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
     entry = RegistryEntry(run=UUID(int=9), folder=last, revision=40)
-    assert session.on_own_keys(None, entry) == [StepBack(was_clean=False, left_folder=left)]
+    assert session.on_own_keys(None, entry) == [
+        StepBack(was_clean=False, left_folder=left, folder=RUN)
+    ]
     (put,) = session.on_stepped_back()
     assert isinstance(put, Put)
     assert keys.decode_registry(put.value).folder == RUN

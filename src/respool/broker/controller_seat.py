@@ -88,7 +88,8 @@ class ControllerSeat:
         view = await self._view()
         count = 0
         for write in controller.decide(view):
-            logger.info("controller: %s", write.why)
+            level = logging.WARNING if controller.UNCLEAN in write.why else logging.INFO
+            logger.log(level, "controller: %s", write.why)
             await self._catalog.write(write)
             count += 1
         if view.is_leader_check_due:

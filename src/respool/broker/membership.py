@@ -31,6 +31,7 @@ from respool.cluster.session import (
     StepBack,
     StopActing,
 )
+from respool.cluster.view import ClusterView
 from respool.model.errors import RespoolError
 from respool.model.ids import BrokerId
 from respool.ports.clock import Clock
@@ -46,6 +47,8 @@ from respool.ports.metadata_store import (
 logger = logging.getLogger(__name__)
 
 RETRY_DELAY_S = 0.25
+# How many of the partitions that wait for a data folder are named.
+NAMED_MAX = 10
 
 
 class RemovedFromCluster(RespoolError):
@@ -273,22 +276,39 @@ class Membership:
 
     async def _step_back(self, how: StepBack) -> None:
         """Take back what an earlier run left, until nothing of it is there."""
-        if how.left_folder is not None:
-            logger.warning(
-                "broker %d has another data folder than in its last run. Partitions of which nobody else is known to "
-                "have everything stay offline: start the broker with that folder again. If it is lost, elect others by "
-                "an unclean election: what only that folder had is lost then, too",
-                self._me,
-            )
         while True:
-            topics = (await self._catalog.read_view()).topics.values()
+            view = await self._catalog.read_view()
             writes = step_back_everywhere(
-                topics, self._me, was_clean=how.was_clean, left_folder=how.left_folder
+                view.topics.values(), self._me, was_clean=how.was_clean, left_folder=how.left_folder
             )
             if not writes:
-                return
+                break
             for write in writes:
                 await self._catalog.write(write)
+        if how.left_folder is not None:
+            self._tell_of_folders(view, how.folder)
+
+    def _tell_of_folders(self, view: ClusterView, mine: UUID | None) -> None:
+        logger.warning(
+            "broker %d has another data folder than in its last run; it copies what others have",
+            self._me,
+        )
+        waiting: dict[UUID, list[str]] = {}
+        for topic, number, image in view.partitions():
+            if image.last_leader == self._me and image.last_folder not in (None, mine):
+                assert image.last_folder is not None
+                waiting.setdefault(image.last_folder, []).append(f"{topic.name}-{number}")
+        for folder, names in waiting.items():
+            more = "" if len(names) <= NAMED_MAX else f" and {len(names) - NAMED_MAX} more"
+            logger.warning(
+                "%s%s stay offline: nobody else is known to have all of it. Start broker %d with its data folder whose "
+                "file folder-id says %s; if that is lost, elect others by an unclean election: what only it had is "
+                "lost then, too",
+                ", ".join(names[:NAMED_MAX]),
+                more,
+                self._me,
+                folder.hex,
+            )
 
     async def _put(self, put: Put) -> list[Effect]:
         revision = await self._store.transact(

@@ -15,6 +15,10 @@ from respool.model.cluster import PartitionImage
 ROUNDS_MAX = 20
 
 
+# What elections are called, in words, that may have lost something.
+UNCLEAN = "UNCLEAN"
+
+
 def decide(view: ClusterView) -> list[GuardedWrite]:
     """The writes that are due, the urgent ones first. They touch different keys, so each stands for itself."""
     draft = Draft(view)
@@ -35,7 +39,12 @@ def _step(draft: Draft, topic: TopicView, number: int, image: PartitionImage) ->
     view, rules = draft.view, topic.rules
     settled = election.settle(image, rules, view)
     if settled != image:
-        draft.change(topic, number, settled, _told(image, settled))
+        why = _told(image, settled)
+        if settled.leader not in (None, image.leader) and election.is_unclean(
+            settled.leader, image, rules, view
+        ):
+            why = f"{why}, {UNCLEAN}: it may miss committed records"
+        draft.change(topic, number, settled, why)
     if reassignment.is_moving(settled) and reassignment.is_switch_safe(settled, rules, view):
         switched = reassignment.switch(settled, rules, view)
         draft.change(topic, number, switched, f"moved to replicas {list(switched.replicas)}")
@@ -45,8 +54,6 @@ def _told(before: PartitionImage, after: PartitionImage) -> str:
     told = []
     if after.leader != before.leader:
         told.append(f"leader {after.leader} after {before.leader}")
-        if after.leader is not None and after.leader not in (*before.isr, *before.elr):
-            told.append("UNCLEAN: it may miss committed records")
     if after.isr != before.isr:
         told.append(f"in sync {list(after.isr)}, not {list(before.isr)}")
     if after.elr != before.elr:

@@ -122,7 +122,7 @@ def _best(
 def _best_of_the_rest(
     image: PartitionImage, rules: TopicRules, view: ClusterView, *, is_unclean_asked: bool
 ) -> BrokerId | None:
-    is_unclean = is_unclean_asked or (
+    may_be_unclean = is_unclean_asked or (
         rules.is_unclean_allowed and _have_been_waited_for(image, view)
     )
     last, candidates = image.last_leader, image.replicas
@@ -130,14 +130,28 @@ def _best_of_the_rest(
         # It may have nothing at all.
         candidates = tuple(one for one in candidates if one != last)
         last = None
-    is_alone = len(image.replicas) - len(image.adding) == 1
-    is_last_enough = is_unclean or rules.is_synced or is_alone
+    is_last_enough = may_be_unclean or _has_last_leader_all(image, rules)
     if last in image.replicas and view.is_live(last) and not image.elr and is_last_enough:
         return last
-    if not is_unclean:
+    if not may_be_unclean:
         return None
     chosen = _best(candidates, image, view)
     return _best(image.replicas, image, view) if chosen is None else chosen
+
+
+def is_unclean(
+    leader: BrokerId, before: PartitionImage, rules: TopicRules, view: ClusterView
+) -> bool:
+    """Whether a leader that was elected by this image may miss what was committed."""
+    if leader in before.isr or leader in before.elr:
+        return False
+    is_last = leader == before.last_leader and not has_left_its_folder(leader, before, view)
+    return not (is_last and not before.elr and _has_last_leader_all(before, rules))
+
+
+def _has_last_leader_all(image: PartitionImage, rules: TopicRules) -> bool:
+    """Although it has crashed, for all was synced; or as much as there is, for nobody else has ever had it."""
+    return rules.is_synced or len(image.replicas) - len(image.adding) == 1
 
 
 def has_left_its_folder(last: BrokerId, image: PartitionImage, view: ClusterView) -> bool:

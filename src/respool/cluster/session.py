@@ -93,6 +93,8 @@ class StepBack:
     was_clean: bool
     # The data folder of the last run, if this one has another.
     left_folder: UUID | None = None
+    # That of this one.
+    folder: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +236,13 @@ class Session:
             return [GiveUp(why=why)]
         if registration is None:
             self.phase = Phase.STEPPING_BACK
-            return [StepBack(was_clean=self._was_clean(), left_folder=self._left_folder())]
+            return [
+                StepBack(
+                    was_clean=self._was_clean(),
+                    left_folder=self._left_folder(),
+                    folder=self._folder,
+                )
+            ]
         if registration.incarnation == self._incarnation:
             # A write whose answer was lost has succeeded after all.
             return self._registered(registration.endpoint.epoch, revision)

@@ -95,12 +95,13 @@ def waits_for(view: ClusterView, image: PartitionImage) -> str:
     """What has to happen until somebody leads it again, in words; empty where somebody does, or soon will."""
     if leader_now(view, image) is not None:
         return ""
-    absent = [one for one in image.isr or image.elr if not view.is_live(one)]
-    if absent:
-        # Any of them may be enough; after crashes, it takes all of them.
-        return f"broker{'s' if len(absent) > 1 else ''} {', '.join(map(str, absent))}"
+    complete = sorted({*image.isr, *image.elr})
+    if complete:
+        # Who has crashed is no longer one of them when it comes back, and the others are still waited for.
+        absent = not any(view.is_live(one) for one in complete)
+        return f"broker {' or '.join(map(str, complete))}" if absent else ""
     last = image.last_leader
-    if image.isr or image.elr or last is None:
+    if last is None:
         return ""
     if has_left_its_folder(last, image, view):
         return f"broker {last} with its old data folder, or an unclean election"
