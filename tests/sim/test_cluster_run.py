@@ -74,6 +74,7 @@ def is_found(
     [
         planted_cluster_bugs.sent_is_taken_for_received,
         planted_cluster_bugs.anyone_is_elected,
+        planted_cluster_bugs.leases_never_run_out,
     ],
     ids=lambda plant: plant.__name__,
 )

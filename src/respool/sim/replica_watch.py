@@ -5,6 +5,7 @@ C2   leader epochs go up, and a leader is elected from who had everything
 C3   offsets are in order on every replica, and a high watermark goes up
 C4   what a leader called committed is the same everywhere it is known to be committed
 C6   whoever the store says is in sync has all that was ever called committed
+C7   a broker acts only while it is registered: it stops before its lease runs out, and others take its place after
 
 What was committed is known from the leaders: as soon as one's high watermark is seen above all before, the batches
 below it are written down here, and from then on every log is measured by them.
@@ -14,6 +15,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from respool.broker.broker import Broker
 from respool.broker.partition import Partition
 from respool.cluster import keys
 from respool.model.cluster import PartitionImage
@@ -79,6 +81,7 @@ class ReplicaWatch:
         trusted = {one for one in self._machines if self._restarter.has_everything(one)}
         for machine in self._machines.values():
             if machine.broker is not None and machine.process is not None:
+                self._check_lease(machine.process.name, machine.broker)
                 for partition in machine.broker.partitions:
                     if partition.is_online:
                         self._look_at(machine.process.name, partition)
@@ -86,6 +89,16 @@ class ReplicaWatch:
                             online[machine.id, partition.name] = partition
         for name, image in self._sight.partitions().items():
             self._check_complete(name, image, online)
+
+    def _check_lease(self, process: str, broker: Broker) -> None:
+        member = broker.member
+        if member is None or member.is_stopping or not member.may_act():
+            return
+        registered = self._sight.epoch_of(broker.id)
+        if registered != member.epoch:
+            self._history.violate(
+                "C7", f"{process} acts in broker epoch {member.epoch}, the store has {registered}"
+            )
 
     # -- one replica -------------------------------------------------------------------------------------------------
 
