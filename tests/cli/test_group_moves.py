@@ -16,7 +16,6 @@ from respool.cli.group_moves import (
     ToTime,
     choose_places,
     parse_target,
-    parse_topics,
     plan_moves,
 )
 from respool.cli.kafka import OffsetRange, TopicInfo
@@ -72,14 +71,6 @@ def test_where_to_is_said_exactly_once() -> None:
 def test_a_time_that_is_none_is_told_with_examples() -> None:
     with pytest.raises(UsageError, match="--to-time: 'soonish' is not a time"):
         target(to_time="soonish")
-
-
-def test_topics_may_name_partitions_and_be_repeated() -> None:
-    assert parse_topics(["rides", "fares:2,0", "fares:1"]) == {"rides": None, "fares": [0, 1, 2]}
-    assert parse_topics(["fares:1", "fares"]) == {"fares": None}
-    for wrong in ("", ":1", "rides:", "rides:a", "rides:1,"):
-        with pytest.raises(UsageError, match="not TOPIC"):
-            parse_topics([wrong])
 
 
 def test_without_topics_all_partitions_of_the_topics_committed_in_are_moved() -> None:

@@ -3,7 +3,13 @@ import typer
 
 from cli.running import Run
 from respool.cli.errors import UsageError
-from respool.cli.options import broker_number, parse_assignments, parse_pairs, topic_settings
+from respool.cli.options import (
+    broker_number,
+    parse_assignments,
+    parse_pairs,
+    topic_settings,
+    topics_and_partitions,
+)
 
 
 def test_assignments_split_at_the_first_equals_sign() -> None:
@@ -67,3 +73,14 @@ def test_what_is_no_brokers_number_is_told_in_words(run: Run, text: str) -> None
 
 def test_a_brokers_number_is_a_number() -> None:
     assert broker_number("12") == 12
+
+
+def test_topics_may_name_partitions_and_be_repeated() -> None:
+    def parsed(texts: list[str]) -> dict[str, list[int] | None]:
+        return topics_and_partitions(texts, option="--topic")
+
+    assert parsed(["rides", "fares:2,0", "fares:1"]) == {"rides": None, "fares": [0, 1, 2]}
+    assert parsed(["fares:1", "fares"]) == {"fares": None}
+    for wrong in ("", ":1", "rides:", "rides:a", "rides:1,"):
+        with pytest.raises(UsageError, match="not TOPIC"):
+            parsed([wrong])

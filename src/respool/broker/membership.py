@@ -302,8 +302,8 @@ class Membership:
             more = "" if len(names) <= NAMED_MAX else f" and {len(names) - NAMED_MAX} more"
             logger.warning(
                 "%s%s stay offline: nobody else is known to have all of it. Start broker %d with its data folder whose "
-                "file folder-id says %s; if that is lost, elect others by an unclean election: what only it had is "
-                "lost then, too",
+                "file folder-id says %s; if that is lost, elect others (respool cluster elect TOPIC --unclean): what "
+                "only it had is lost then, too",
                 ", ".join(names[:NAMED_MAX]),
                 more,
                 self._me,

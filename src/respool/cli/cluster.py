@@ -1,4 +1,4 @@
-"""`respool cluster`: several brokers as one; try it out, look at it; add, drain, remove, balance, throttle brokers."""
+"""`respool cluster`: several brokers as one: try it out, look at it, change who is in it and who leads what."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from respool.cli import options
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run a cluster for trying it out; look after one: status, add, drain, remove, balance, throttle.",
+    help="Run a cluster for trying it out; look after one: status, add, drain, remove, balance, elect, throttle.",
 )
 
 Etcd = Annotated[
@@ -262,6 +262,53 @@ def balance(
         etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
     )
     cluster_balance.balance(address, dry_run=dry_run, yes=yes, wait=wait, as_json=as_json)
+
+
+@app.command(
+    epilog="Without --unclean, partitions are led by their first replica again, where it is in sync. With it, those "
+    "that nobody leads are led by the best there is. What only others had is lost then, also when they come back: the "
+    "command shows for what a partition would not wait any more, and asks.\n\n"
+    "Examples:\n"
+    "  respool cluster elect\n"
+    "  respool cluster elect rides:0,2 fares --unclean --dry-run"
+)
+def elect(
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC[:P,...]]...",
+            help="Topics, or single partitions of them. Default: all that need it.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    unclean: Annotated[
+        bool,
+        options.flag(
+            "--unclean", text="Of partitions that are offline: although records may be lost."
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, options.flag("--dry-run", text="Only show who would be elected.")
+    ] = False,
+    yes: Yes = False,
+    as_json: options.Json = False,
+    etcd: Etcd = None,
+    cluster: Cluster = None,
+    config: Config = None,
+    insecure: Insecure = False,
+    settings: Set = None,
+) -> None:
+    """Elect leaders: the preferred ones, or any for partitions that stay offline otherwise."""
+    from respool.cli import cluster_elect
+    from respool.cli.cluster_address import address_by
+
+    wanted = options.topics_and_partitions(topics or (), option="TOPIC")
+    address = address_by(
+        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
+    )
+    chosen = cluster_elect.Chosen(topics=wanted, unclean=unclean)
+    cluster_elect.elect(address, chosen, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @app.command(

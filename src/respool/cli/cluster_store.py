@@ -18,6 +18,7 @@ from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView, TopicRules, read_view
 from respool.model.errors import BrokerIdNotRegistered, RequestError, SettingsError
 from respool.model.ids import BrokerId
+from respool.model.topic_config import Flush
 from respool.node.etcd import connect_to_etcd
 from respool.ports.metadata_store import GuardFailed, MetadataStore, StoreUnavailable
 
@@ -26,6 +27,7 @@ T = TypeVar("T")
 # A leader changes an ISR now and then, which a write of many partitions runs into.
 TRIES_MAX = 20
 MIN_ISR = "min.insync.replicas"
+FLUSH = "respool.flush"
 
 
 class EtcdUnreachable(CliError):
@@ -117,8 +119,11 @@ class ClusterStore:
 
     def _rules_of(self, overrides: Mapping[str, str]) -> TopicRules:
         # Nothing else of a topic's settings matters here, and a newer broker may know others.
-        default = self._settings.topic_defaults.min_insync_replicas
-        return TopicRules(min_isr=int(overrides.get(MIN_ISR, default)))
+        defaults = self._settings.topic_defaults
+        return TopicRules(
+            min_isr=int(overrides.get(MIN_ISR, defaults.min_insync_replicas)),
+            is_synced=overrides.get(FLUSH, defaults.respool_flush) == Flush.ALWAYS,
+        )
 
     def _brokers_there_are(self, view: ClusterView) -> str:
         known = ", ".join(str(one) for one in sorted(view.registry))

@@ -8,7 +8,6 @@
 A target outside of what the partition holds is brought to its start or end, and told.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,8 +20,6 @@ from respool.cli.times import format_ms
 if TYPE_CHECKING:
     from respool.cli.kafka import OffsetRange, TopicInfo
     from respool.client.arrow.group_offsets import Committed, Place
-
-_PARTITIONS = re.compile(r"\d+(,\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,26 +142,6 @@ def parse_target(
     if shift_by is not None:
         return ShiftBy(shift_by)
     return ToEarliest() if to_earliest else ToLatest()
-
-
-def parse_topics(texts: Iterable[str]) -> dict[str, list[int] | None]:
-    """`rides`, `fares:0,2` -> `{"rides": None, "fares": [0, 2]}`; None stands for all partitions.
-
-    Raises:
-        UsageError: the partitions are no numbers.
-    """
-    found: dict[str, list[int] | None] = {}
-    for text in texts:
-        # A topic's name holds no colon.
-        name, colon, numbers = text.partition(":")
-        if not name or (colon and not _PARTITIONS.fullmatch(numbers)):
-            raise UsageError(f"--topic {text!r} is not TOPIC or TOPIC:PARTITION,…")
-        before = found.get(name, [])
-        if not colon or before is None:
-            found[name] = None
-        else:
-            found[name] = sorted({*before, *map(int, numbers.split(","))})
-    return found
 
 
 def choose_places(

@@ -17,7 +17,6 @@ from respool.cli.group_moves import (
     ToTime,
     choose_places,
     parse_target,
-    parse_topics,
     plan_moves,
 )
 from respool.cli.isolation import Isolation
@@ -98,7 +97,7 @@ def reset(
         shift_by=shift_by,
         now=datetime.now(UTC),
     )
-    wanted = parse_topics(topics or ())
+    wanted = options.topics_and_partitions(topics or (), option="--topic")
 
     from respool.cli.kafka import Cluster
     from respool.cli.kafka_groups import Groups

@@ -1,7 +1,7 @@
 """Options that several commands share, so that they read and behave the same everywhere."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,6 +45,7 @@ _SIZE = re.compile(r"(\d+)\s*(?:b|([kmgt])(ib|b)?)", re.IGNORECASE)
 BYTE_COUNT_LENGTH_MAX = 18
 # As much as a setting can be; said anew, for help must load nothing else.
 BYTE_COUNT_MAX = 2**63 - 1
+_PARTITIONS = re.compile(r"\d+(,\d+)*")
 _SIZE_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -117,6 +118,26 @@ def duration_ms(text: str, *, option: str, at_least: str = "1ms") -> int:
         raise UsageError(f"{option}: {error}") from None
     if found < parse_duration_ms(at_least):
         raise UsageError(f"{option} {text}: it must be {at_least} at least")
+    return found
+
+
+def topics_and_partitions(texts: Iterable[str], *, option: str) -> dict[str, list[int] | None]:
+    """`rides`, `fares:0,2` -> `{"rides": None, "fares": [0, 2]}`; None stands for all partitions.
+
+    Raises:
+        UsageError: the partitions are no numbers.
+    """
+    found: dict[str, list[int] | None] = {}
+    for text in texts:
+        # A topic's name holds no colon.
+        name, colon, numbers = text.partition(":")
+        if not name or (colon and not _PARTITIONS.fullmatch(numbers)):
+            raise UsageError(f"{option} {text!r} is not TOPIC or TOPIC:PARTITION,…")
+        before = found.get(name, [])
+        if not colon or before is None:
+            found[name] = None
+        else:
+            found[name] = sorted({*before, *map(int, numbers.split(","))})
     return found
 
 
