@@ -12,7 +12,7 @@ import pytest
 from cli.running import Run
 from respool.cli.errors import ExitCode
 from support.cluster_process import ClusterProcess
-from support.etcd_process import find_etcd
+from support.etcd_process import EtcdCluster, find_etcd
 from support.waiting import wait_until
 
 pytestmark = [
@@ -202,3 +202,14 @@ def test_ctrl_c_while_it_starts_ends_it_cleanly(data: Path) -> None:
         wait_until((data / "cluster.toml").exists, "it starts")
         up.children()
         assert up.stop() == 0
+
+
+def test_an_etcd_that_refuses_is_not_called_silent(
+    data: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("respool.drivers.etcd_member.is_known_good", lambda _: False)
+    with EtcdCluster(tmp_path / "etcd") as etcd:
+        ended = run("cluster", "up", "--data", str(data), "--etcd", etcd.endpoints[0])
+    assert ended.code == ExitCode.FAILED
+    assert "which has known faults" in ended.err
+    assert "does not answer" not in ended.err

@@ -9,11 +9,15 @@ from respool.cli.mirror_partition import PartitionCopy
 from respool.cli.mirror_report import MirrorReport
 
 
-def line(capsys: pytest.CaptureFixture[str], *copies: PartitionCopy) -> str:
+def line(
+    capsys: pytest.CaptureFixture[str], *copies: PartitionCopy, groups: int | None = None
+) -> str:
     world: Any = SimpleNamespace(
         partitions={one.place: one for one in copies}, bytes_copied=0, offsets_copied=0
     )
-    MirrorReport(world, as_json=False).tell(1.0)
+    report = MirrorReport(world, as_json=False)
+    report.group_count = groups
+    report.tell(1.0)
     return capsys.readouterr().err.strip()
 
 
@@ -50,3 +54,12 @@ def test_what_stopped_is_counted_and_what_is_copied_needs_no_word(
     stopped.stop("it was promoted")
     assert line(capsys, copying("rides"), stopped).endswith("0 behind; 1 topic stopped")
     assert line(capsys, copying("rides")).endswith("0 behind")
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0 groups"), (1, "1 group"), (2, "2 groups")], ids=str
+)
+def test_of_how_many_groups_the_offsets_are_copied_is_told(
+    capsys: pytest.CaptureFixture[str], count: int, said: str
+) -> None:
+    assert line(capsys, copying("rides"), groups=count).endswith(f"behind, offsets of {said}")

@@ -19,7 +19,7 @@ from respool.cluster.view import ClusterView, TopicRules, read_view
 from respool.model.errors import BrokerIdNotRegistered, RequestError, SettingsError
 from respool.model.ids import BrokerId
 from respool.model.topic_config import Flush
-from respool.node.etcd import connect_to_etcd
+from respool.node.etcd import connect_to_etcd, is_refusal
 from respool.ports.metadata_store import GuardFailed, MetadataStore, StoreUnavailable
 
 T = TypeVar("T")
@@ -151,10 +151,7 @@ async def _run(address: ClusterAddress, work: Callable[[ClusterStore], Awaitable
     except SettingsError as error:
         raise UsageError(str(error)) from error
     except StoreUnavailable as error:
-        from respool.drivers.etcd_failures import EtcdRefused
-
-        if isinstance(error, EtcdRefused):
-            # It has answered, and its words say what to do.
+        if is_refusal(error):
             raise CliError(str(error)) from error
         said = address.where_etcd_was_said(os.environ)
         raise EtcdUnreachable(str(error), hint=f"is this where it is? {said}") from error

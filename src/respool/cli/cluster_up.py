@@ -20,7 +20,7 @@ from respool.drivers.folder_lock import FolderLock
 from respool.model.cluster import BrokerEndpoint
 from respool.model.errors import SettingsError, StorageError
 from respool.model.ids import BrokerId
-from respool.node.etcd import connect_to_etcd
+from respool.node.etcd import connect_to_etcd, is_refusal
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 
 # -P: a folder named respool, where this is run, is not our package.
@@ -154,6 +154,8 @@ class LocalCluster:
             except SettingsError as error:
                 raise UsageError(str(error)) from error
             except StoreUnavailable as error:
+                if is_refusal(error):
+                    raise CliError(str(error)) from error
                 is_over = asyncio.get_running_loop().time() > deadline
                 if self._etcd is None or is_over:
                     raise CliError(f"etcd does not answer: {error}") from error

@@ -22,6 +22,8 @@ UNUSED_STATES = {"Empty", "Dead"}
 
 @dataclass(slots=True)
 class GroupCopies:
+    # The source's groups whose offsets are to be copied.
+    wanted: set[str] = field(default_factory=set)
     # Groups and how many of their offsets were set now.
     moved: dict[str, int] = field(default_factory=dict)
     # Groups at work at the target.
@@ -56,6 +58,7 @@ class GroupCare:
         for info in there.groups:
             if not any(one.fullmatch(info.name) for one in self._wanted):
                 continue
+            done.wanted.add(info.name)
             if states.get(info.name, "Empty") not in UNUSED_STATES:
                 done.busy.add(info.name)
                 continue

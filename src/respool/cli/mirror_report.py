@@ -28,6 +28,8 @@ class TopicRow:
 
 class MirrorReport:
     def __init__(self, copy: "MirrorCopy", *, as_json: bool) -> None:
+        # Of how many groups the offsets are copied; None: of none, or nobody has looked yet.
+        self.group_count: int | None = None
         self._copy = copy
         self._as_json = as_json
         self._live: Any = None
@@ -80,6 +82,7 @@ class MirrorReport:
             "offsets_copied": copy.offsets_copied,
             "bytes_per_second": round(self._rate),
             "lag": sum(one.lag for one in copy.partitions.values()),
+            "groups": self.group_count,
             "topics": [
                 {
                     "topic": row.topic,
@@ -108,7 +111,7 @@ class MirrorReport:
         text = (
             f"{output.counted(len(rows), 'topic')}, {output.counted(len(copy.partitions), 'partition')}: "
             f"{output.counted(copy.offsets_copied, 'offset')} copied, "
-            f"{output.human_bytes(round(self._rate))}/s, {lag}"
+            f"{output.human_bytes(round(self._rate))}/s, {lag}{self._groups_in_words()}"
         )
         seeking = [row for row in rows if row.state == State.SEEKING]
         if begun := [row for row in seeking if not row.why]:
@@ -119,6 +122,11 @@ class MirrorReport:
             text += f"; {output.counted(len(stopped), 'topic')} stopped"
         return text
 
+    def _groups_in_words(self) -> str:
+        if self.group_count is None:
+            return ""
+        return f", offsets of {output.counted(self.group_count, 'group')}"
+
     def _table(self) -> "Group":
         from rich import box
         from rich.console import Group
@@ -127,7 +135,8 @@ class MirrorReport:
 
         title = (
             f"{output.human_bytes(self._copy.bytes_copied)} copied, "
-            f"{output.human_bytes(round(self._rate))}/s. Ctrl-C stops; the next start goes on."
+            f"{output.human_bytes(round(self._rate))}/s{self._groups_in_words()}. "
+            "Ctrl-C stops; the next start goes on."
         )
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for name in ("topic", "state"):

@@ -284,6 +284,7 @@ class MirrorRun:
                 self._trouble("groups", error.message)
             else:
                 self._trouble("groups", done.troubles)
+                self._report.group_count = len(done.wanted - done.busy)
                 for name in sorted(done.busy - self._busy_groups):
                     self._report.note(
                         f"group {name} is at work at the target: its offsets are its own", style=""

@@ -76,6 +76,13 @@ async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "Metad
         await asyncio.sleep(RETRY_DELAY_S)
 
 
+def is_refusal(error: StoreUnavailable) -> bool:
+    """Whether etcd has answered `connect_to_etcd`, but not to us: the error's words say what to do about it."""
+    from respool.drivers.etcd_failures import EtcdRefused
+
+    return isinstance(error, EtcdRefused)
+
+
 def _password(settings: Settings) -> str:
     path = settings.etcd_password_file
     if not path:
