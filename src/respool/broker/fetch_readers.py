@@ -87,8 +87,8 @@ class ConsumerReader:
         name = _topic_name(self._broker, target)
         partitions = self._broker.partitions
         if self._reads_from_followers:
-            return partitions.find_readable(name, target.partition)
-        return partitions.find_leader(name, target.partition)
+            return _of_topic(target, partitions.find_readable(name, target.partition))
+        return _of_topic(target, partitions.find_leader(name, target.partition))
 
     def check(self, partition: Partition, target: FetchTarget) -> None:
         follower = partition.follower
@@ -176,7 +176,7 @@ class FollowerReader:
 
     def find(self, target: FetchTarget) -> Partition:
         name = _topic_name(self._broker, target)
-        return self._broker.partitions.find_leader(name, target.partition)
+        return _of_topic(target, self._broker.partitions.find_leader(name, target.partition))
 
     def check(self, partition: Partition, target: FetchTarget) -> None:
         partition.role.leading().check_fetch(
@@ -247,3 +247,10 @@ def _topic_name(broker: Broker, target: FetchTarget) -> str:
     if topic is None:
         raise UnknownTopicId(f"there is no topic with id {name}")
     return topic.name
+
+
+def _of_topic(target: FetchTarget, partition: Partition) -> Partition:
+    """The partition, if it is one of the topic that is meant: the image may be another one since its name was found."""
+    if not isinstance(target.topic, str) and partition.topic_id != target.topic:
+        raise UnknownTopicId(f"{partition.name} is not of the topic with id {target.topic}")
+    return partition

@@ -66,13 +66,18 @@ class Partitions:
     def find(self, topic: str, partition: int) -> Partition:
         """Raises:
         UnknownTopicOrPartition: there is no such partition.
-        NotLeader: there is, on other brokers, or it is just being opened.
+        NotLeader: there is, on other brokers, or it is just being opened; or one of a deleted topic of the same name
+            has not made room for it yet.
         """
         found = self._partitions.get((topic, partition))
         if found is None:
             if self._catalog.image.has_partition(topic, partition):
                 raise NotLeader(f"{topic}-{partition} is not served here")
             raise UnknownTopicOrPartition(f"there is no partition {topic}-{partition}")
+        known = self._catalog.image.topics.get(topic)
+        if known is not None and known.id != found.topic_id:
+            # What is written to it now would be deleted with it, and what is read from it is somebody else's.
+            raise NotLeader(f"{topic}-{partition} is just being made anew")
         return found
 
     def find_leader(self, topic: str, partition: int) -> Partition:
