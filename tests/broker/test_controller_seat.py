@@ -12,12 +12,12 @@ from respool.broker.controller_seat import ControllerSeat
 from respool.broker.membership import Membership
 from respool.cluster import keys
 from respool.cluster.session import Session, SessionSettings
-from respool.cluster.view import ClusterSettings
+from respool.cluster.view import ClusterSettings, ClusterView
 from respool.drivers.sqlite_store import SqliteStore
 from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
-from respool.ports.metadata_store import GuardFailed
+from respool.ports.metadata_store import GuardFailed, LeaseExpired
 from respool.sim.clock import SimClock
 from respool.sim.dice import SimDice
 
@@ -203,6 +203,32 @@ def test_what_is_left_of_a_creation_is_collected_once_it_was_there_for_long(tmp_
         await world.pass_time(1_000, node)
         assert await node.look() == 1
         assert await world.store.get(stray) is None
+
+    play(tmp_path, story)
+
+
+def test_a_controller_that_loses_its_seat_while_it_reads_the_store_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It failed, and its broker with it."""
+
+    async def story(world: World) -> None:
+        (node,) = await world.start(ONE)
+        stray = keys.partition_key(TopicId(UUID(int=5)), 0)
+        await world.store.transact(puts={stray: keys.encode_partition(image(ONE, leader=ONE))})
+        assert await node.look() == 0
+        await world.pass_time(60_000, node)
+        read_view = node.catalog.read_view
+
+        async def read_slowly() -> ClusterView:
+            await world.store.revoke_lease(node.membership._lease)
+            await node.membership._renew()
+            return await read_view()
+
+        monkeypatch.setattr(node.catalog, "read_view", read_slowly)
+        with pytest.raises(LeaseExpired):
+            await node.seat.look()
+        assert await world.store.get(stray) is not None
 
     play(tmp_path, story)
 

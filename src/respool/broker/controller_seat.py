@@ -102,6 +102,8 @@ class ControllerSeat:
             # What is followed change by change may still lack the topic that counts them. What the store has at one
             # revision does not.
             await self._catalog.read_view()
+            if not self._membership.may_control():
+                raise LeaseExpired("the seat was lost while the store was read")
             view = self._known_view()
         return view
 
