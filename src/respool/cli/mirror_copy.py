@@ -308,11 +308,17 @@ class MirrorCopy:
         is_damaged = code == CorruptMessage.code
         if code in _PASSING or (is_damaged and copy.tries < DAMAGED_TRIES_MAX):
             self._again([copy], why)
-        elif code in _NOT_OURS and await self._target.is_mirror(copy.place[0]) is not True:
-            if _is_valid(piece):
-                self._stop(copy, f"{copy.place[0]} is a mirror no longer: {why}", Cause.LET_GO)
+        elif code not in _NOT_OURS:
+            self._stop(copy, why, Cause.REFUSED)
         else:
-            self._stop(copy, why, Cause.DIFFERS if code in _NOT_OURS else Cause.REFUSED)
+            is_mirror = await self._target.is_mirror(copy.place[0])
+            if not _is_valid(piece):
+                # It was begun anew meanwhile.
+                return
+            if is_mirror is True:
+                self._stop(copy, why, Cause.DIFFERS)
+            else:
+                self._stop(copy, f"{copy.place[0]} is a mirror no longer: {why}", Cause.LET_GO)
 
     # -- where the source starts ---------------------------------------------------------------------------------------
 
