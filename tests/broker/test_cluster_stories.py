@@ -315,6 +315,26 @@ async def test_producers_notice_nothing_of_a_leader_s_next_epoch(cluster: Cluste
 
 
 @plays(brokers=2)
+async def test_a_batch_that_is_looked_into_while_the_next_epoch_comes_is_written_in_that(
+    cluster: Cluster,
+) -> None:
+    """It was refused, and the next request of its connection came to be out of order."""
+    await cluster.create([1, 2], compression_type="gzip")
+    await cluster.until_in_sync(1, 2)
+    cluster[ONE].offload.hold()
+    writing = asyncio.ensure_future(cluster.produce(b"a", at=ONE))
+    await cluster.pass_time(20)
+    moved = {"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": [1]}]}
+    await cluster[ONE].ask(Api.ALTER_PARTITION_REASSIGNMENTS, 0, timeout=10_000, topics=[moved])
+    await cluster.until(lambda: cluster.image().leader_epoch == 1)
+    assert cluster[ONE].partition().role.going_on is not None
+    cluster[ONE].offload.release()
+    written = await writing
+    assert (written.error_code, written.base_offset) == (0, 0)
+    assert cluster[ONE].values() == [(0, 1)]
+
+
+@plays(brokers=2)
 async def test_followers_know_what_is_committed_and_what_is_stable(cluster: Cluster) -> None:
     await cluster.create([1, 2])
     await cluster.until_in_sync(1, 2)

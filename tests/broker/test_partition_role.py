@@ -307,3 +307,18 @@ def test_who_does_not_lead_on_sends_those_away_who_wait(
         assert isinstance(told.error, NotLeader)
 
     play(story)
+
+
+def test_a_deletion_that_waited_for_a_replica_which_left_is_done_in_the_next_epoch() -> None:
+    async def story(bench: Bench) -> None:
+        rides, told = bench.partition(), Told()
+        bench.lead(rides)
+        assert rides.wait_for_deletion(Offset(0), told)
+        alone = replace(image_of(ME, leader_epoch=2, revision=6), replicas=(ME,), isr=(ME,))
+        rides.role.on_image(ME, alone)
+        assert told.done == 0
+        bench.lead(rides, alone)
+        await turns()
+        assert (told.done, told.error) == (1, None)
+
+    play(story)

@@ -12,6 +12,7 @@ from broker.replica_bench import (
     ME,
     TWO,
     Bench,
+    Told,
     batch_at,
     brokers_of,
     image_of,
@@ -222,12 +223,58 @@ def test_whoever_cares_hears_also_of_a_role_that_a_reading_of_the_store_ends() -
     play(story)
 
 
-def test_a_topic_of_the_same_name_says_nothing_about_a_partition_of_the_old_one() -> None:
+def test_a_partition_of_a_topic_that_was_made_anew_is_led_no_more() -> None:
+    """Whoever leads the new one, and in which epoch: that says nothing about the old one."""
+
     async def story(bench: Bench) -> None:
         world = World(bench, image_of())
         await world.roles.settle(world.rides)
+        told = Told()
+        assert world.rides.wait_for_commit(bench.append(world.rides), told)
         world.rides.topic_id = TopicId(UUID(int=77))
-        await world.show(image_of(leader=TWO, leader_epoch=2, revision=6))
-        assert world.rides.is_leading
+        await world.show(image_of())
+        assert not world.rides.is_leading
+        assert world.rides.follower is None
+        assert world.changed == [True, False]
+        assert told.error is not None
+
+    play(story)
+
+
+def test_a_leader_goes_on_over_two_epochs_when_the_second_comes_while_it_enters_the_first() -> None:
+    async def story(bench: Bench) -> None:
+        world = World(bench, image_of())
+        await world.roles.settle(world.rides)
+        told = Told()
+        assert world.rides.wait_for_commit(bench.append(world.rides), told)
+        bench.offload.hold()
+        settling = []
+        for epoch in (2, 3):
+            world.catalog.show(image_of(leader_epoch=epoch, revision=4 + epoch))
+            world.roles.see(world.rides)
+            settling.append(asyncio.ensure_future(world.roles.settle(world.rides)))
+            await turns()
+        assert not world.rides.is_leading
+        bench.offload.release()
+        await asyncio.gather(*settling)
+        assert (world.rides.is_leading, world.rides.leader_epoch) == (True, 3)
+        assert world.rides.log.latest_epoch == 3
+        assert told.error is None
+
+    play(story)
+
+
+def test_a_leader_that_cannot_enter_its_next_epoch_sends_those_away_who_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(bench: Bench) -> None:
+        world = World(bench, image_of())
+        await world.roles.settle(world.rides)
+        told = Told()
+        assert world.rides.wait_for_commit(bench.append(world.rides), told)
+        monkeypatch.setattr(world.rides.log, "on_leader_epoch", raising(DiskFull("full")))
+        await world.show(image_of(leader_epoch=2, revision=6))
+        assert not world.rides.is_leading
+        assert told.error is not None
 
     play(story)

@@ -73,6 +73,8 @@ class PartitionRole:
         self._take_image(leader.image)
         self._carry_out(effects)
         self.on_durable(durable_end)
+        # Who waited in the epoch before: a replica that had not deleted may be none any more.
+        self._committed.on_deleted_everywhere(leader.low_watermark)
         self.end_going_on()
 
     def follow(self, follower: Follower) -> None:

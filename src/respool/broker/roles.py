@@ -72,6 +72,9 @@ class Roles:
         """
         image = stored or self._image_of(partition)
         if image is None:
+            if partition.is_leading and self._is_made_anew(partition):
+                partition.role.resign("its topic was deleted and made anew")
+                self.on_changed(partition)
             return False
         was_leading, followed = partition.is_leading, _leader_of(partition)
         partition.role.on_image(self._me, image)
@@ -97,10 +100,17 @@ class Roles:
         """Take the role that the image gives."""
         if not self.are_taken:
             return
+        role = partition.role
         async with partition.changing:
-            await self._settle(partition)
-            if partition.role.going_on is not None:
-                partition.role.resign("it cannot go on leading")
+            while True:
+                epoch = role.leader_epoch
+                await self._settle(partition)
+                if role.going_on is None:
+                    return
+                if role.leader_epoch == epoch:
+                    role.resign("it cannot go on leading")
+                    return
+                # While this epoch was entered, the next one has come, and it leads in that as well.
 
     async def _settle(self, partition: Partition) -> None:
         self.see(partition)
@@ -216,6 +226,10 @@ class Roles:
         if topic is None or topic.id != partition.topic_id or number >= len(topic.partitions):
             return None
         return topic.partitions[number]
+
+    def _is_made_anew(self, partition: Partition) -> bool:
+        topic = self._catalog.image.topics.get(partition.name.topic)
+        return topic is not None and topic.id != partition.topic_id
 
     @property
     def _brokers(self) -> Mapping[BrokerId, BrokerEndpoint]:

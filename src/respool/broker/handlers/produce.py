@@ -75,12 +75,12 @@ async def _produce_when_led(
     request: Request, broker: Broker, writes: list["_Write"], now_ms: int
 ) -> Reply:
     """A partition goes on from one epoch to the next: see `partition_role.py`. It does not take long."""
-    held = [write for write in writes if write.waits_for is not None]
-    waits = [write.waits_for for write in held if write.waits_for is not None]
-    await asyncio.wait(waits, timeout=max(0.0, request.body.timeout.total_seconds()))
-    for write in held:
-        write.error = None
-        write.admit(request, broker, now_ms)
+    patience = _Patience(request)
+    while held := [write for write in writes if write.waits_for is not None]:
+        if not await patience.wait_for(write.waits_for for write in held):
+            break
+        for write in held:
+            write.admit(request, broker, now_ms)
     return await _produce_prepared(request, broker, writes, now_ms)
 
 
@@ -92,8 +92,30 @@ async def _produce_prepared(
         # A topic wants another codec, or a look at every key: that is no work for the loop.
         await broker.offload.run(lambda: _open_all(writes, broker.world.scanner))
     await verify(writes, request, broker.transactions)
+    patience = _Patience(request)
+    # What was admitted in an epoch that has ended since is still to be written, before the connection's next request.
+    while going_on := [write.going_on for write in writes if write.going_on is not None]:
+        if not await patience.wait_for(going_on):
+            break
     outcome = _append_and_answer(request, broker, writes, now_ms)
     return await outcome.wait() if isinstance(outcome, Pipelined) else outcome
+
+
+class _Patience:
+    """For as long as a request's time-out, in all."""
+
+    def __init__(self, request: Request) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._until_s = self._loop.time() + max(0.0, request.body.timeout.total_seconds())
+
+    async def wait_for(self, waits: "Iterable[asyncio.Future[None] | None]") -> bool:
+        """Until one of them is done; False: it has run out."""
+        left_s = self._until_s - self._loop.time()
+        awaited = [one for one in waits if one is not None]
+        if left_s <= 0 or not awaited:
+            return False
+        await asyncio.wait(awaited, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        return True
 
 
 def _append_and_answer(
@@ -139,7 +161,15 @@ class _Write:
     # Of a batch that begins its transaction in the partition.
     guard: VerificationGuard | None = None
 
+    @property
+    def going_on(self) -> "asyncio.Future[None] | None":
+        """Of a batch that may be appended, while its partition goes on from one epoch to the next."""
+        if self.error is not None or self.partition is None:
+            return None
+        return self.partition.role.going_on
+
     def admit(self, request: Request, broker: Broker, now_ms: int) -> None:
+        self.error = self.waits_for = None
         try:
             if request.body.acks not in (0, 1, ACKS_ALL):
                 raise InvalidRequiredAcks(f"acks={request.body.acks} is not 0, 1 or -1")
