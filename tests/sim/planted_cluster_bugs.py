@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from respool.broker import fetch_readers
 from respool.broker.cluster_member import ClusterMember
 from respool.broker.isr_writer import IsrWriter
 from respool.broker.partition import Partition
+from respool.broker.partitions import Partitions
+from respool.broker.roles import Roles
 from respool.cluster import election
 from respool.cluster.session import Session
 from respool.model.cluster import PartitionImage
@@ -90,6 +93,18 @@ def any_data_folder_will_do(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Session, "_left_folder", lambda self: None)
 
 
+def topics_are_known_by_name(patch: pytest.MonkeyPatch) -> None:
+    """What is led of a deleted topic is served for the one that was made anew under its name."""
+
+    def find(self: Partitions, topic: str, partition: int) -> Partition:
+        return self._partitions.get((topic, partition)) or unspoilt(self, topic, partition)
+
+    unspoilt = Partitions.find
+    patch.setattr(Partitions, "find", find)
+    patch.setattr(Roles, "_is_made_anew", lambda self, partition: False)
+    patch.setattr(fetch_readers, "_of_topic", lambda target, partition: partition)
+
+
 CLUSTER_PLANTS: tuple[Plant, ...] = (
     sent_is_taken_for_received,
     isr_is_changed_without_the_store,
@@ -99,4 +114,5 @@ CLUSTER_PLANTS: tuple[Plant, ...] = (
     followers_are_read_to_their_end,
     eligible_replicas_are_forgotten,
     any_data_folder_will_do,
+    topics_are_known_by_name,
 )

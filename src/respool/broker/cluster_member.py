@@ -115,10 +115,6 @@ class ClusterMember:
         """Brokers that are registered, and are probably dead."""
         return self._death_watch.suspects
 
-    @property
-    def is_stopping(self) -> bool:
-        return self._membership is not None and self._membership.is_stopping
-
     def may_act(self) -> bool:
         return self._membership is not None and self._membership.may_act()
 
@@ -183,7 +179,7 @@ class ClusterMember:
 
         Not for ever: that it was clean is in the data folder too, and the lease runs out by itself.
         """
-        if self._membership is None or not self.is_stopping:
+        if self._membership is None or not self._membership.is_stopping:
             return
         try:
             async with asyncio.timeout(LEAVE_S_MAX):

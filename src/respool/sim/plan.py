@@ -12,6 +12,8 @@ DRIFT_MAX = 0.01
 DISK_ODDS = 0.3
 # How often the brokers of a cluster are on one machine, as far as their files go.
 LENDING_ODDS = 0.5
+# How often somebody deletes a topic and makes it anew.
+MAKING_ODDS = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class Plan:
     lends_files: bool = False
     # Whether brokers are started with another disk than their own now and then.
     changes_disks: bool = False
+    # Whether a topic is deleted and made anew all the time.
+    makes_topics_anew: bool = False
     # By machine; "" for none.
     racks: tuple[str, ...] = ("",)
     # How fast each machine's monotonic clock goes.
@@ -45,7 +49,7 @@ def draw_plan(seed: int, *, broker_count: int | None = None) -> Plan:
     drawn = 1 if dice.random() < ALONE_ODDS else dice.choice((3, 3, 3, 3, 4, 5))
     count = broker_count or drawn
     if count == 1:
-        return Plan(tail_bytes_max=_tail_bytes(seed))
+        return Plan(tail_bytes_max=_tail_bytes(seed), makes_topics_anew=_makes_anew(seed))
     factor = min(count, dice.choice((2, 3, 3, 3)))
     flush = dice.choice(("always", "always", "interval", "os"))
     # With less than `always`, who is alone in sync and crashes may have lost something. Nobody leads the partition then
@@ -63,6 +67,7 @@ def draw_plan(seed: int, *, broker_count: int | None = None) -> Plan:
         tail_bytes_max=_tail_bytes(seed),
         lends_files=dice_of("lending", seed).random() < LENDING_ODDS,
         changes_disks=dice_of("disks", seed).random() < DISK_ODDS,
+        makes_topics_anew=_makes_anew(seed),
         racks=tuple(dice.choice("abc") if has_racks else "" for _ in range(count)),
         clock_rates=tuple(1 + DRIFT_MAX * dice.uniform(-1, 1) for _ in range(count)),
     )
@@ -71,3 +76,7 @@ def draw_plan(seed: int, *, broker_count: int | None = None) -> Plan:
 def _tail_bytes(seed: int) -> int:
     """None, a few batches, or all that is appended. By dice of its own: what else a seed draws stays as it was."""
     return dice_of("tail", seed).choice((0, 5_000, 1 << 20))
+
+
+def _makes_anew(seed: int) -> bool:
+    return dice_of("making", seed).random() < MAKING_ODDS

@@ -19,7 +19,7 @@ from respool.broker.broker import Broker
 from respool.broker.partition import Partition
 from respool.cluster import keys
 from respool.model.cluster import PartitionImage
-from respool.model.ids import BrokerId, Offset, TopicPartition
+from respool.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from respool.ports.metadata_store import KeyChanged
 from respool.sim.cluster_sight import ClusterSight
 from respool.sim.history import History
@@ -30,6 +30,9 @@ from respool.sim.store import SimStore
 
 LOOK_EVERY_S = 0.05
 START = Offset(0)
+
+# A partition of one topic, and not of another of the same name.
+Place = tuple[TopicId, int]
 
 
 @dataclass(slots=True)
@@ -59,9 +62,9 @@ class ReplicaWatch:
         self._history = history
         self._is_synced = is_synced
         self._tell = tell
-        self._ledgers: dict[TopicPartition, Ledger] = {}
+        self._ledgers: dict[Place, Ledger] = {}
         # Which process led in an epoch.
-        self._leaders: dict[tuple[TopicPartition, int], str] = {}
+        self._leaders: dict[tuple[Place, int], str] = {}
         # The high watermark last seen, of each replica in each epoch. One that went and came back is another.
         self._marks: dict[tuple[Partition, int], Offset] = {}
         # How far each replica was compared with the ledger.
@@ -76,23 +79,25 @@ class ReplicaWatch:
             self.look()
 
     def look(self) -> None:
-        online: dict[tuple[BrokerId, TopicPartition], Partition] = {}
+        online: dict[tuple[BrokerId, Place], Partition] = {}
         # Of others nobody can say what they have: they do not run, or have just crashed and have not said so.
         trusted = {one for one in self._machines if self._restarter.has_everything(one)}
         for machine in self._machines.values():
             if machine.broker is not None and machine.process is not None:
-                self._check_lease(machine.process.name, machine.broker)
+                if not machine.is_stopping:
+                    # One that stops refuses connections, and so is taken for dead (`broker/death_watch.py`).
+                    self._check_lease(machine.process.name, machine.broker)
                 for partition in machine.broker.partitions:
                     if partition.is_online:
                         self._look_at(machine.process.name, partition)
                         if machine.id in trusted:
-                            online[machine.id, partition.name] = partition
-        for name, image in self._sight.partitions().items():
-            self._check_complete(name, image, online)
+                            online[machine.id, _place(partition)] = partition
+        for topic, number, image in self._sight.view().partitions():
+            self._check_complete(TopicPartition(topic.name, number), topic.id, image, online)
 
     def _check_lease(self, process: str, broker: Broker) -> None:
         member = broker.member
-        if member is None or member.is_stopping or not member.may_act():
+        if member is None or not member.may_act():
             return
         registered = self._sight.epoch_of(broker.id)
         if registered != member.epoch:
@@ -124,12 +129,12 @@ class ReplicaWatch:
             # Nobody else has anything of it, so it may go on where it was.
             return
         name, epoch = partition.name, partition.leader_epoch
-        first = self._leaders.setdefault((name, epoch), process)
+        first = self._leaders.setdefault((_place(partition), epoch), process)
         if first != process:
             self._violate("C1", name, f"{first} and {process} both lead in epoch {epoch}")
 
     def _write_down(self, process: str, partition: Partition) -> None:
-        ledger = self._ledgers.setdefault(partition.name, Ledger())
+        ledger = self._ledgers.setdefault(_place(partition), Ledger())
         high_watermark = partition.high_watermark
         if high_watermark <= ledger.end:
             return
@@ -145,7 +150,7 @@ class ReplicaWatch:
         ledger.end = high_watermark
 
     def _compare(self, process: str, partition: Partition) -> None:
-        ledger = self._ledgers.get(partition.name)
+        ledger = self._ledgers.get(_place(partition))
         if ledger is None:
             return
         end = min(partition.high_watermark, ledger.end)
@@ -167,14 +172,16 @@ class ReplicaWatch:
     def _check_complete(
         self,
         name: TopicPartition,
+        topic_id: TopicId,
         image: PartitionImage,
-        online: Mapping[tuple[BrokerId, TopicPartition], Partition],
+        online: Mapping[tuple[BrokerId, Place], Partition],
     ) -> None:
-        ledger = self._ledgers.get(name)
+        place = topic_id, name.partition
+        ledger = self._ledgers.get(place)
         if ledger is None:
             return
         for broker in (*image.isr, *image.elr):
-            partition = online.get((broker, name))
+            partition = online.get((broker, place))
             if partition is None:
                 continue
             log_end = partition.log.synced_end if self._is_synced else partition.log.log_end
@@ -220,6 +227,10 @@ class ReplicaWatch:
 
     def _violate(self, rule: str, name: TopicPartition, text: str) -> None:
         self._history.violate(rule, f"{name}: {text}")
+
+
+def _place(partition: Partition) -> Place:
+    return partition.topic_id, partition.name.partition
 
 
 def _is_compacted(name: TopicPartition) -> bool:

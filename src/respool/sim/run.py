@@ -12,6 +12,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from respool.model.ids import TopicPartition
 from respool.ports.peers import PeerUnreachable
@@ -31,6 +32,7 @@ from respool.sim.plan import Plan, draw_plan
 from respool.sim.replica_agreement import ReplicaAgreement
 from respool.sim.replica_watch import ReplicaWatch
 from respool.sim.stage import Stage
+from respool.sim.topic_maker import TopicMaker
 from respool.sim.trace import Trace
 from respool.wire.api_table import Api
 
@@ -135,6 +137,13 @@ class Run:
         # With replicas, acks=1 promises nothing: the next leader need not have it.
         keeps_unsynced = not nemesis.is_forgetful and not self.plan.is_cluster
         cast = self._casting.draw_cast(self._names, keeps_unsynced=keeps_unsynced)
+        if self.plan.makes_topics_anew:
+            # Two: while a broker is at one's topic, the other's waits.
+            for name in ("moods", "tempers"):
+                topic = self._topic(name, 1)
+                cast.clients.append(
+                    self._casting.new_client(TopicMaker, f"maker-{name}", topic=topic)
+                )
         nemesis.set_on([one.process for one in cast.clients])
         tasks = [client.start() for client in cast.clients]
         await nemesis.rage(self._dice.choice((5.0, 15.0, 30.0)))
@@ -190,19 +199,7 @@ class Run:
 
     async def _create(self, client: SimClient) -> list[TopicPartition]:
         sizes = {"rides": 2, "fares": 1}
-        configs = {"respool.flush": self._flush}
-        if self.plan.is_cluster:
-            configs["min.insync.replicas"] = str(self.plan.min_insync_replicas)
-        topics = [
-            {
-                "name": name,
-                "num_partitions": count,
-                "replication_factor": self.plan.replication_factor,
-                "assignments": [],
-                "configs": [{"name": name, "value": value} for name, value in configs.items()],
-            }
-            for name, count in sizes.items()
-        ]
+        topics = [self._topic(name, count) for name, count in sizes.items()]
         created = 0
         while created < len(topics):
             try:
@@ -221,6 +218,19 @@ class Run:
         return [
             TopicPartition(name, number) for name, count in sizes.items() for number in range(count)
         ]
+
+    def _topic(self, name: str, partition_count: int) -> dict[str, Any]:
+        """How a topic is created that promises what this run promises."""
+        configs = {"respool.flush": self._flush}
+        if self.plan.is_cluster:
+            configs["min.insync.replicas"] = str(self.plan.min_insync_replicas)
+        return {
+            "name": name,
+            "num_partitions": partition_count,
+            "replication_factor": self.plan.replication_factor,
+            "assignments": [],
+            "configs": [{"name": name, "value": value} for name, value in configs.items()],
+        }
 
     # -- after -------------------------------------------------------------------------------------------------------
 
