@@ -183,3 +183,12 @@ def test_partitions_on_their_way_and_brokers_that_leave_are_left_alone() -> None
 
 def test_without_brokers_there_is_nothing_to_balance() -> None:
     assert balance(view_of(image_of(1, 2), live=())) == []
+
+
+def test_while_not_all_brokers_name_a_rack_none_is_looked_at() -> None:
+    """The one that did got a replica of every partition."""
+    partitions: list[tuple[BrokerId, ...]] = [(ONE, TWO), (TWO, FOUR), (FOUR, ONE)] * 4
+    view = view_with([partitions], {ONE: None, TWO: None, THREE: "c", FOUR: None})
+    load = Counter(one for replicas in replicas_after(view).values() for one in replicas)
+    assert load == {ONE: 6, TWO: 6, THREE: 6, FOUR: 6}
+    assert balance(balanced(view)) == []

@@ -49,14 +49,20 @@ Returns = Mapping[TopicPartition, Return]
 def balance(
     address: ClusterAddress, *, dry_run: bool = False, yes: bool, wait: bool = True, as_json: bool
 ) -> None:
-    async def look(cluster: ClusterStore) -> tuple[Moves, Returns]:
+    async def look(cluster: ClusterStore) -> tuple[Moves, Returns, list[BrokerId]]:
         sight = await cluster.look()
         sight.check_is_there()
         moves = plan(sight.view)
         returns = plan_returns(sight.view)
-        return moves, {of: one for of, one in returns.items() if of not in moves}
+        returns = {of: one for of, one in returns.items() if of not in moves}
+        return moves, returns, without_rack(sight.view)
 
-    moves, returns = cluster_store.run(address, look)
+    moves, returns, rackless = cluster_store.run(address, look)
+    if rackless:
+        output.note(
+            f"without a rack: broker {spelled(rackless)}; until all have one, racks are not looked at",
+            style="yellow",
+        )
     _show(moves, returns, dry_run=dry_run, as_json=as_json)
     if dry_run or not (moves or returns):
         return
@@ -105,6 +111,13 @@ async def _bring_leaders_back(cluster: ClusterStore) -> None:
     await cluster.change(elect)
     if returned:
         output.note(f"{output.counted(len(returned), 'partition')} led as preferred again")
+
+
+def without_rack(view: ClusterView) -> list[BrokerId]:
+    """Those that name no rack, where others do."""
+    takers = list(view.takers())
+    rackless = [one for one in takers if not view.rack_of(one)]
+    return rackless if len(rackless) < len(takers) else []
 
 
 def plan(view: ClusterView) -> Moves:

@@ -60,9 +60,8 @@ class _Plan:
 
     def __init__(self, view: ClusterView) -> None:
         self.racks = view.takers()
-        self._rack_of = {
-            one: view.rack_of(one) for _, _, image in view.partitions() for one in image.target
-        } | self.racks
+        holders = {one for _, _, image in view.partitions() for one in image.target}
+        self._rack_of = view.racks_of(holders) | self.racks
         self.before: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.replicas: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.fixed: set[TopicPartition] = set()

@@ -24,7 +24,7 @@ def enlarge_internal_topics(draft: Draft) -> None:
         return
     takers = tuple(view.takers())
     holders = {one for _, _, image in draft.partitions() for one in image.replicas}
-    racks = {one: view.rack_of(one) for one in (*holders, *takers)}
+    racks = view.racks_of((*holders, *takers))
     load = Counter(one for _, _, image in draft.partitions() for one in image.target)
     copies = CopyCount(view, draft.partitions())
     for topic, number, image in list(draft.partitions()):

@@ -24,7 +24,7 @@ def replace_leaving(draft: Draft) -> None:
     if not any(view.is_leaving(one) for one in _holders(view)):
         return
     takers = tuple(view.takers())
-    racks = {one: view.rack_of(one) for one in (*_holders(view), *view.brokers)}
+    racks = view.racks_of((*_holders(view), *view.brokers))
     load = Counter(one for _, _, image in draft.partitions() for one in image.target)
     copies = CopyCount(view, draft.partitions())
     for topic, number, image in list(draft.partitions()):

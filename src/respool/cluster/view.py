@@ -3,7 +3,7 @@
 The time is part of it, and since when brokers are missing: deciding twice on one view gives the same.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from respool.cluster import keys
@@ -127,8 +127,18 @@ class ClusterView:
         return entry.rack if entry is not None else None
 
     def takers(self) -> dict[BrokerId, str | None]:
-        """The brokers that may be given replicas, with their racks."""
-        return {one: self.brokers[one].rack for one in sorted(self.brokers) if self.can_take(one)}
+        """The brokers that may be given replicas, with their racks; with none while one of them names none.
+
+        Racks are told one broker after the other, by restarts. Until all have, those without would be one rack, and the
+        few others would get a replica of every partition.
+        """
+        racks = {one: self.brokers[one].rack for one in sorted(self.brokers) if self.can_take(one)}
+        return racks if all(racks.values()) else dict.fromkeys(racks)
+
+    def racks_of(self, brokers: Iterable[BrokerId]) -> dict[BrokerId, str | None]:
+        """Where these stand, as far as replicas are spread by it: see `takers`."""
+        is_told = all(self.takers().values())
+        return {one: self.rack_of(one) if is_told else None for one in brokers}
 
     def _is_sent_away(self, broker: BrokerId) -> bool:
         entry = self.registry.get(broker)
