@@ -16,7 +16,13 @@ from broker.cluster_world import (
     plays,
 )
 from respool.broker.partition import Partition
-from respool.model.errors import DiskFull, NotEnoughReplicas, NotLeader, RequestTimedOut
+from respool.model.errors import (
+    CoordinatorNotAvailable,
+    DiskFull,
+    NotEnoughReplicas,
+    NotLeader,
+    RequestTimedOut,
+)
 from respool.model.ids import BrokerId
 from respool.records.build import NewRecord, build_batch
 from respool.records.validate import check_produced
@@ -162,9 +168,15 @@ async def test_a_fenced_broker_serves_nobody(cluster: Cluster) -> None:
     await cluster.create([1, 2])
     await cluster.until_in_sync(1, 2)
     await cluster.produce(b"a", at=ONE)
+    asked = {"key_type": 0, "coordinator_keys": ["g"]}
+    await cluster[ONE].ask(Api.FIND_COORDINATOR, 4, **asked)
+    await cluster.until(lambda: "__consumer_offsets" in cluster[ONE].broker.image.topics)
     cluster[ONE].store.manners.is_cut = True
     await cluster.until_led(TWO)
     assert cluster[ONE].partition().is_leading
+    # Who were sent to another that cannot act either would be back at once.
+    (found,) = (await cluster[ONE].ask(Api.FIND_COORDINATOR, 4, **asked)).coordinators
+    assert found.error_code == CoordinatorNotAvailable.code
     assert (await cluster.produce(b"b", at=ONE, acks=1)).error_code == NotLeader.code
     assert (await cluster.fetch(0, at=ONE)).error_code == NotLeader.code
     assert (await cluster.offset(LATEST, at=ONE)).error_code == NotLeader.code

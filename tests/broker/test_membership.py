@@ -37,7 +37,7 @@ class Run:
         settings: SessionSettings = SETTINGS,
     ) -> None:
         me = BrokerEndpoint(id=ME, host="host", port=9092, rack="a")
-        self.stops = 0
+        self.stops = self.agains = 0
         dice = SimDice(next(world.seeds))
         self.catalog = Catalog(store=world.store, settings=Settings(broker_id=ME), dice=dice)
         self._loading = self.catalog.load(cluster_id="c", me=me)
@@ -50,10 +50,14 @@ class Run:
             dice=dice,
             on_stop_acting=self._on_stop,
             note_run=self._note,
+            on_acting_again=self._on_acting_again,
         )
 
     async def _note(self, run: UUID) -> None:
         self.noted = run
+
+    def _on_acting_again(self) -> None:
+        self.agains += 1
 
     def _on_stop(self) -> None:
         self.stops += 1
@@ -348,5 +352,22 @@ def test_the_killed_run_of_the_same_folder_is_not_waited_for_also_if_the_store_d
 
         assert again.noted != killed.noted
         assert again.membership.may_act()
+
+    play(tmp_path, monkeypatch, story)
+
+
+def test_whose_lease_was_only_in_doubt_is_told_when_it_may_act_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        run = Run(world)
+        await run.join()
+        await run.membership._renew()
+        assert run.agains == 0
+        world.clock.advance(SETTINGS.lease_ttl_ms - 1)
+        assert not run.membership.may_act()
+        await run.membership._renew()
+        assert run.membership.may_act()
+        assert run.agains == 1
 
     play(tmp_path, monkeypatch, story)

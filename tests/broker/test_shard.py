@@ -13,6 +13,7 @@ from broker.counting_machine import (
     World,
     turn,
 )
+from respool.broker.shard import POSTPONED_MS
 from respool.coordination.decision import (
     Decision,
     SetTimer,
@@ -237,3 +238,19 @@ def test_a_coordinator_whose_partition_another_leads_sends_everyone_there_and_ca
     with caplog.at_level(logging.INFO):
         asyncio.run(story())
     assert [one.levelname for one in caplog.records if "stops" in one.message] == ["INFO"]
+
+
+def test_what_is_due_while_the_broker_may_not_act_waits_until_it_may() -> None:
+    async def story() -> None:
+        world, may_act = World(), False
+        shard, _ = await world.transactional_shard(may_act=lambda: may_act)
+        parked = shard.ask(Park(b"a", after_ms=0))
+        for _ in range(3):
+            await asyncio.sleep(0.001)
+            world.clock.advance(POSTPONED_MS)
+        assert not parked.done()
+        may_act = True
+        shard.tell(Decision(timers=(SetTimer(key=(b"a",), due_at_ms=world.clock.now_ms()),)))
+        assert await parked == "time is up"
+
+    asyncio.run(story())

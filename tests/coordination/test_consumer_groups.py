@@ -778,3 +778,16 @@ def test_what_the_log_tells_is_what_the_coordinator_knows() -> None:
     world.make_topic("bills", 3)
     members[0].beat()
     assert everything(groups_of(world.folded())[GROUP]) == everything(world.group())
+
+
+def test_sessions_begin_anew_when_the_coordinator_is_heard_again() -> None:
+    world = ConsumerWorld()
+    world.make_topic("rides", 2)
+    ann, bob = world.consumers(2, "rides")
+    world.now_ms += 5 * CONSUMER_SESSION_MS
+    world.carry_out(world.shard.on_heard_again(now_ms=world.now_ms))
+    world.advance(CONSUMER_SESSION_MS - 1)
+    assert ann.beat() is None
+    world.advance(1)
+    assert type(bob.beat()) is UnknownMemberId
+    assert set(world.group().members) == {"m0"}

@@ -205,6 +205,7 @@ class Broker:
             self.member.wire(partitions=self.partitions, holdings=self.holdings, roles=self.roles)
             self.member.on_topics_changed = self.groups.on_topics_changed
             self.member.on_leaders_changed = self.markers.on_leaders_changed
+            self.member.on_acting_again = self.groups.on_acting_again
         else:
             names = dict.fromkeys(topic.name for topic, _ in wanted)
             # Coordinators last: what they have to write first of all goes to the others.

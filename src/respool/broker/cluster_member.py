@@ -93,6 +93,8 @@ class ClusterMember:
         self._image_changed = asyncio.Event()
         # Told when topics came, grew or went.
         self.on_topics_changed: Callable[[], None] = lambda: None
+        # Told when its lease was in doubt, and holds.
+        self.on_acting_again: Callable[[], None] = lambda: None
         # Told when partitions may have other leaders, or brokers came or went.
         self.on_leaders_changed: Callable[[], None] = lambda: None
 
@@ -138,6 +140,7 @@ class ClusterMember:
             clock=self._clock,
             dice=self._dice,
             on_stop_acting=self._on_stop_acting,
+            on_acting_again=self.on_acting_again,
             note_run=partial(self._note_run, folder),
         )
         self._seat = ControllerSeat(

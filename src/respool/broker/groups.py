@@ -14,6 +14,8 @@ from respool.ports.clock import Clock
 
 
 class GroupMachine(TransactionalMachine, Protocol):
+    def on_heard_again(self, *, now_ms: int) -> Decision: ...
+
     def on_topics_changed(self, topics: TopicsView, *, now_ms: int) -> Decision: ...
 
     def on_topics_deleted(self, names: Collection[str], *, now_ms: int) -> Decision: ...
@@ -39,6 +41,13 @@ class Groups:
     def ask(self, group_id: str, request: Any) -> "asyncio.Future[Any]":
         """Put a request to the group's machine: see `Shards.ask`."""
         return self.shards.ask(group_id, request)
+
+    def on_acting_again(self) -> None:
+        """This broker could not act for a while, and refused every heartbeat."""
+        now_ms = self._clock.now_ms()
+        for number, shard in self.shards:
+            if shard.is_active:
+                shard.tell(self._machines[number].on_heard_again(now_ms=now_ms))
 
     def on_topics_changed(self) -> None:
         """Topics came, grew or went."""

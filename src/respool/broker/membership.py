@@ -67,10 +67,12 @@ class Membership:
         dice: Dice,
         on_stop_acting: Callable[[], None],
         note_run: Callable[[UUID], Awaitable[None]],
+        on_acting_again: Callable[[], None] = lambda: None,
     ) -> None:
         """`note_run` writes down in the data folder which run it is.
 
-        `on_stop_acting` is called when the lease is lost: lead nothing, acknowledge nothing from then on."""
+        `on_stop_acting` is called when the lease is lost: lead nothing, acknowledge nothing from then on.
+        `on_acting_again` is called when it was only in doubt for a while."""
         self._me = me
         self._session = session
         self._store = store
@@ -78,6 +80,7 @@ class Membership:
         self._clock = clock
         self._dice = dice
         self._on_stop_acting = on_stop_acting
+        self._on_acting_again = on_acting_again
         self._note_run = note_run
         # The run of another process under this number that was told of last.
         self._told_of: UUID | None = None
@@ -195,7 +198,10 @@ class Membership:
         if self._inaction.should_tell_end():
             logger.info("broker %d reaches the metadata store again", self._me)
         if is_alive:
+            could_act = self.may_act()
             self._session.on_renewed(sent_at_ms=sent_at_ms)
+            if not could_act and self.may_act():
+                self._on_acting_again()
         else:
             await self._carry_out(self._session.on_lost())
             if self.is_stopping:

@@ -18,6 +18,7 @@ from respool.coordination.decision import (
     Answer,
     Decision,
     RecordsProducer,
+    SetTimer,
     Ticket,
     TimerKey,
 )
@@ -40,6 +41,9 @@ from respool.records.markers import EndTransactionMarker
 
 logger = logging.getLogger(__name__)
 
+# What is due while the broker may not act is looked at again after this.
+POSTPONED_MS = 1_000
+
 
 class _State(Enum):
     LOADING = "loading"
@@ -55,6 +59,7 @@ class Shard:
         machine: Machine,
         clock: Clock,
         offload: Offload,
+        may_act: Callable[[], bool] = lambda: True,
         on_failed: Callable[[], None] = lambda: None,
         on_effect: Callable[[Any], None] | None = None,
     ) -> None:
@@ -66,6 +71,7 @@ class Shard:
         self._partition = partition
         self._clock = clock
         self._log = ShardLog(partition=partition, machine=machine, clock=clock, offload=offload)
+        self._may_act = may_act
         self._on_failed = on_failed
         self._on_effect = on_effect
         self._state = _State.LOADING
@@ -178,8 +184,14 @@ class Shard:
             raise NotCoordinator(f"{self._partition.name} is not served here")
 
     def _on_timer(self, key: TimerKey) -> None:
-        if self.is_active:
-            self._carry_out(self.machine.on_timer(key, now_ms=self._clock.now_ms()))
+        if not self.is_active:
+            return
+        now_ms = self._clock.now_ms()
+        if not self._may_act():
+            # Nobody can be heard of now, and what is decided could not be committed.
+            self._timers.apply((SetTimer(key=key, due_at_ms=now_ms + POSTPONED_MS),))
+            return
+        self._carry_out(self.machine.on_timer(key, now_ms=now_ms))
 
     def _carry_out(self, decision: Decision, guard: VerificationGuard | None = None) -> None:
         self._timers.apply(decision.timers)

@@ -138,8 +138,11 @@ class Shards:
         """The broker that looks after that group, or that transactional id.
 
         Raises:
-            CoordinatorNotAvailable: nobody does now.
+            CoordinatorNotAvailable: nobody does now, or this broker cannot know.
         """
+        if not self._partitions.may_act:
+            # Who is sent to a broker that cannot act either comes back at once, again and again.
+            raise CoordinatorNotAvailable("this broker's lease has run out")
         image = self._catalog.image
         number = self.partition_of(name)
         leader = image.topics[self.topic].partitions[number].leader
@@ -191,6 +194,7 @@ class Shards:
             machine=self._owner.new_machine(number),
             clock=self._clock,
             offload=self._offload,
+            may_act=lambda: self._partitions.may_act,
             on_failed=lambda: self._reopen_later(number),
             on_effect=lambda effect: self._owner.on_effect(shard, effect),
         )

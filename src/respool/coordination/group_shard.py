@@ -114,6 +114,13 @@ class GroupShard:
         self._consumers.on_loaded(draft)
         return draft.decision()
 
+    def on_heard_again(self, *, now_ms: int) -> Decision:
+        """For a while this coordinator could answer nobody: who was silent meanwhile was not by its own doing."""
+        draft = Draft(now_ms)
+        self._classic.on_heard_again(draft)
+        self._consumers.on_heard_again(draft)
+        return draft.decision()
+
     def on_topics_changed(self, topics: TopicsView, *, now_ms: int) -> Decision:
         """These are the topics there are: to be told before loading, and whenever one comes, goes or grows.
 
