@@ -2,6 +2,7 @@
 
 import os
 import re
+import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -56,6 +57,14 @@ class ClusterPlan:
             etcd_allow_old_versions=self.settings.etcd_allow_old_versions,
         )
         return replace(self, brokers=brokers, settings=settings)
+
+    def etcd_before(self) -> str:
+        """Where the file of the last run says that etcd was; empty if it does not."""
+        try:
+            said = tomllib.loads(self.file.read_text()).get("etcd", "")
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+            return ""
+        return said if isinstance(said, str) else ""
 
     def write_file(self) -> None:
         """The settings the brokers have in common; other commands find the cluster by it."""

@@ -5,6 +5,7 @@ import logging
 import signal
 import sys
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 
 import typer
@@ -12,7 +13,7 @@ import typer
 from respool.cli import output
 from respool.cli.child_process import ChildProcess
 from respool.cli.cluster_plan import BrokerPlan, ClusterPlan, plan_cluster
-from respool.cli.cluster_registry import ask_entry, is_removed, registered, what_is_next
+from respool.cli.cluster_registry import ask_entry, entry_of, is_removed, registered, what_is_next
 from respool.cli.cluster_status import address_of
 from respool.cli.errors import CliError, ExitCode, UsageError
 from respool.cli.etcd_server import EtcdMissing, EtcdServer, find_etcd
@@ -29,8 +30,11 @@ LOOK_EVERY_S = 0.2
 # After so long without all brokers it is told who is missing.
 PATIENCE_S = 20.0
 ETCD_START_SECONDS_MAX = 60.0
+# After etcd was away, brokers take so long to register again, and more.
+GUEST_PATIENCE_S = 30.0
 # Beyond what a broker waits for by itself when it stops.
 STOP_GRACE_S = 20.0
+LAST_LOOK_S = 2.0
 ETCD_STOP_SECONDS_MAX = 15.0
 
 
@@ -72,6 +76,9 @@ class LocalCluster:
         # By which those that were started here are registered.
         self._own_epochs: set[int] = set()
         self._addresses: dict[BrokerId, str] = {}
+        # Brokers that somebody started beside them, as they were last seen, and when that was.
+        self._guests: dict[BrokerId, BrokerEndpoint] = {}
+        self._guests_seen_at_s = -inf
         self._signals = 0
 
     async def run(self) -> bool:
@@ -93,9 +100,22 @@ class LocalCluster:
     async def _start(self) -> None:
         plan = self._plan
         if self._starts_etcd:
-            self._etcd = EtcdServer(plan.folder / "etcd", log=plan.folder / "etcd.log")
+            self._etcd = EtcdServer(
+                plan.folder / "etcd", log=plan.folder / "etcd.log", before=plan.etcd_before()
+            )
             plan = self._plan = plan.with_etcd(self._etcd.address)
+        said_before = plan.file.read_bytes() if plan.file.exists() else None
         plan.write_file()
+        try:
+            await self._start_all()
+        except BaseException:
+            if said_before is not None:
+                # Others may still run by it, on the etcd that it names.
+                plan.file.write_bytes(said_before)
+            raise
+
+    async def _start_all(self) -> None:
+        plan = self._plan
         store = await self._connect()
         try:
             plan = self._plan = await self._without_removed(store)
@@ -238,20 +258,33 @@ class LocalCluster:
         raise CliError("no broker is left", hint=f"their logs are in {self._plan.folder}")
 
     async def _has_guests(self) -> bool:
-        """Whether a broker runs that was started by hand: without our etcd it would stop serving."""
+        """Whether a broker runs that was started by hand: without our etcd it would stop serving.
+
+        One that is not registered may have lost its lease while etcd was away or slow, and be about to come back: it is
+        gone when it has stopped cleanly, or stays away.
+        """
         if self._etcd is None or not self._etcd.is_running:
             return False
+        now_s = asyncio.get_running_loop().time()
         try:
             store = await connect_to_etcd(self._plan.settings)
             try:
                 found = await registered(store)
+                # One of ours that was killed is registered until its lease runs out.
+                here = {n: one for n, one in found.items() if one.epoch not in self._own_epochs}
+                if here:
+                    self._guests, self._guests_seen_at_s = here, now_s
+                    return True
+                entries = [await entry_of(store, number) for number in self._guests]
             finally:
                 await store.close()
         except StoreUnavailable:
             # It runs, and is slow to answer: nobody knows, and to end it would settle it for all of them.
+            self._guests_seen_at_s = now_s
             return True
-        # One of ours that was killed is registered until its lease runs out.
-        return any(one.epoch not in self._own_epochs for one in found.values())
+        if entries and all(one is None or one.clean_epoch is not None for one in entries):
+            return False
+        return now_s - self._guests_seen_at_s < GUEST_PATIENCE_S
 
     async def _tell_ended(self, child: ChildProcess) -> None:
         output.note(f"{child.name} (pid {child.pid}) {child.how_and_why_it_ended}")
@@ -277,10 +310,25 @@ class LocalCluster:
         """One broker after the other, so that the next takes over what it led; etcd last, for they all need it."""
         settings = self._plan.settings
         seconds = (settings.stop_grace_ms + settings.handover_max_ms) / 1000 + STOP_GRACE_S
+        await self._tell_of_guests()
         for child in self._brokers.values():
             await self._end(child, seconds)
         if self._etcd is not None:
             await self._end(self._etcd, ETCD_STOP_SECONDS_MAX)
+
+    async def _tell_of_guests(self) -> None:
+        try:
+            async with asyncio.timeout(LAST_LOOK_S):
+                if not self._own_epochs or not await self._has_guests():
+                    return
+        except TimeoutError:
+            return
+        for one in self._guests.values():
+            output.note(
+                f"broker {one.id} at {address_of(one.host, one.port)} was started beside these, and loses its etcd: "
+                "stop it, too",
+                style="yellow",
+            )
 
     async def _end(self, child: ChildProcess, seconds: float) -> None:
         child.ask_to_end()

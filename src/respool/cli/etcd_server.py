@@ -44,12 +44,13 @@ def is_script(path: str) -> bool:
 class EtcdServer(ChildProcess):
     """Keeps its data in `folder`, and listens on this machine only, on ports that are free now."""
 
-    def __init__(self, folder: Path, *, log: Path) -> None:
+    def __init__(self, folder: Path, *, log: Path, before: str = "") -> None:
+        """`before` is where its last run listened, if it is known: brokers that still run look for it there."""
         binary = find_etcd()
         if binary is None:
             raise EtcdMissing
         client_port, peer_port = free_ports(2)
-        self.address = f"{HOST}:{client_port}"
+        self.address = before if is_free_here(before) else f"{HOST}:{client_port}"
         client, peer = f"http://{self.address}", f"http://{HOST}:{peer_port}"
         command = [
             binary,
@@ -64,6 +65,21 @@ class EtcdServer(ChildProcess):
             "--log-level=warn",
         ]
         super().__init__("etcd", command, log=log)
+
+
+def is_free_here(address: str) -> bool:
+    """Whether it is an address of this machine's own that nobody listens on."""
+    host, _, port = address.rpartition(":")
+    if host != HOST or not port.isdecimal():
+        return False
+    with socket.socket() as probe:
+        # As etcd does: connections of the last run that are not quite over do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, int(port)))
+        except (OSError, OverflowError):
+            return False
+    return True
 
 
 def free_ports(count: int) -> list[int]:
