@@ -181,7 +181,9 @@ class _Connection(asyncio.BufferedProtocol):
 
     def __str__(self) -> str:
         host, port = self.address
-        return f"broker {self.broker} at {host}:{port}"
+        # Whom one only knows by its address has a number below 0, which tells nobody anything.
+        who = f"broker {self.broker}" if self.broker >= 0 else "the broker"
+        return f"{who} at {host}:{port}"
 
     async def wait_for_room(self) -> None:
         """Return when one more request may be sent.
