@@ -28,6 +28,7 @@ from respool.coordination.consumer_records import (
 )
 from respool.coordination.consumer_requests import ConsumerGroupDescribe
 from respool.coordination.decision import CoordinatorRecord, Decision
+from respool.coordination.group_shard import HEARD_AGAIN_MS
 from respool.coordination.requests import (
     DeleteGroups,
     FenceGroup,
@@ -780,13 +781,13 @@ def test_what_the_log_tells_is_what_the_coordinator_knows() -> None:
     assert everything(groups_of(world.folded())[GROUP]) == everything(world.group())
 
 
-def test_sessions_begin_anew_when_the_coordinator_is_heard_again() -> None:
+def test_members_have_some_time_when_the_coordinator_is_heard_again() -> None:
     world = ConsumerWorld()
     world.make_topic("rides", 2)
     ann, bob = world.consumers(2, "rides")
     world.now_ms += 5 * CONSUMER_SESSION_MS
-    world.carry_out(world.shard.on_heard_again(now_ms=world.now_ms))
-    world.advance(CONSUMER_SESSION_MS - 1)
+    world.shard.on_heard_again(now_ms=world.now_ms)
+    world.advance(HEARD_AGAIN_MS - 1)
     assert ann.beat() is None
     world.advance(1)
     assert type(bob.beat()) is UnknownMemberId

@@ -14,7 +14,7 @@ from respool.ports.clock import Clock
 
 
 class GroupMachine(TransactionalMachine, Protocol):
-    def on_heard_again(self, *, now_ms: int) -> Decision: ...
+    def on_heard_again(self, *, now_ms: int) -> None: ...
 
     def on_topics_changed(self, topics: TopicsView, *, now_ms: int) -> Decision: ...
 
@@ -47,7 +47,7 @@ class Groups:
         now_ms = self._clock.now_ms()
         for number, shard in self.shards:
             if shard.is_active:
-                shard.tell(self._machines[number].on_heard_again(now_ms=now_ms))
+                self._machines[number].on_heard_again(now_ms=now_ms)
 
     def on_topics_changed(self) -> None:
         """Topics came, grew or went."""

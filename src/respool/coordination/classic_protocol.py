@@ -124,21 +124,18 @@ class ClassicProtocol:
     def on_loaded(self, draft: Draft) -> None:
         """Members have their session timeout from now to be heard of."""
         for group in self._groups.values():
-            self._restart_sessions(group, draft.now_ms)
+            for member in group.members.values():
+                self._rebalance.restart_session(group, member, draft.now_ms)
             if len(group.members) > self._size_max:
                 # Those who join first may stay.
                 self._rebalance.begin(group, draft, reason="more members than group.max.size")
             self._set_timer(group, draft, timer_at_ms=None)
 
-    def on_heard_again(self, draft: Draft) -> None:
-        """For a while nobody was answered: members have their session timeout from now."""
+    def on_heard_again(self, *, until_ms: int) -> None:
+        """For a while nobody was answered: members have time until then. Timers that ring earlier look again."""
         for group in self._groups.values():
-            self._restart_sessions(group, draft.now_ms)
-            self._set_timer(group, draft, timer_at_ms=None)
-
-    def _restart_sessions(self, group: ClassicGroup, now_ms: int) -> None:
-        for member in group.members.values():
-            self._rebalance.restart_session(group, member, now_ms)
+            for member in group.members.values():
+                member.expires_at_ms = max(member.expires_at_ms, until_ms)
 
     def replay(self, group_id: str, value: bytes | None) -> None:
         """Raises:

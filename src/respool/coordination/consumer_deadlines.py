@@ -46,6 +46,10 @@ class Deadlines:
         if Overdue(due, member_id) not in self._at_ms:
             self.put(due, member_id, at_ms)
 
+    def put_off(self, until_ms: int) -> None:
+        for which, at_ms in self._at_ms.items():
+            self._at_ms[which] = max(at_ms, until_ms)
+
     def drop(self, due: Due, member_id: str) -> None:
         self._at_ms.pop(Overdue(due, member_id), None)
 

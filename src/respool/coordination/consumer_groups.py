@@ -93,14 +93,14 @@ class ConsumerGroups:
 
     def on_loaded(self, draft: Draft) -> None:
         """The log has been replayed: members have their time from now; topics may have changed meanwhile."""
-        self.on_heard_again(draft)
-        self._refresh(self.groups.values(), draft, list(self._rebalance.names_for_patterns()))
-
-    def on_heard_again(self, draft: Draft) -> None:
-        """Nobody was answered until now: members have all of their time from here on."""
         for group in self.groups.values():
             self._time.start(group, draft.now_ms)
             self._time.arm(group.group_id, draft)
+        self._refresh(self.groups.values(), draft, list(self._rebalance.names_for_patterns()))
+
+    def on_heard_again(self, *, until_ms: int) -> None:
+        """For a while nobody was answered: whatever members are to do, they have time for until then."""
+        self._time.put_off(until_ms)
 
     def on_topics_changed(self, topics: TopicsView, draft: Draft) -> None:
         """Topics came, went or got more partitions: the groups that read them begin a new epoch."""

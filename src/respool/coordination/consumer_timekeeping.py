@@ -34,6 +34,11 @@ class Timekeeping:
                 at_ms = now_ms + member.rebalance_timeout_ms
                 deadlines.put(Due.REVOCATION, member.member_id, at_ms)
 
+    def put_off(self, until_ms: int) -> None:
+        """Nothing is overdue before that. Timers that ring earlier look again."""
+        for deadlines in self._groups.values():
+            deadlines.put_off(until_ms)
+
     def on_joined(
         self, group_id: str, before: ConsumerMember | None, member: ConsumerMember, now_ms: int
     ) -> None:

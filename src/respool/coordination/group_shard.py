@@ -48,6 +48,9 @@ logger = logging.getLogger(__name__)
 
 EXPIRY_TIMER: TimerKey = ("offset expiry",)
 
+# Enough for two heartbeats at the usual intervals, and for looking the coordinator up.
+HEARD_AGAIN_MS = 10_000
+
 
 class GroupShard:
     def __init__(self, settings: GroupSettings, *, dice: Dice) -> None:
@@ -114,12 +117,14 @@ class GroupShard:
         self._consumers.on_loaded(draft)
         return draft.decision()
 
-    def on_heard_again(self, *, now_ms: int) -> Decision:
-        """For a while this coordinator could answer nobody: who was silent meanwhile was not by its own doing."""
-        draft = Draft(now_ms)
-        self._classic.on_heard_again(draft)
-        self._consumers.on_heard_again(draft)
-        return draft.decision()
+    def on_heard_again(self, *, now_ms: int) -> None:
+        """For a while this coordinator could answer nobody: who was silent meanwhile was not by its own doing.
+
+        Members get some time and not a whole session anew. librdkafka gives its membership up by itself after a session
+        without an answer, and joins as another member, which has to wait until the old one is out.
+        """
+        self._classic.on_heard_again(until_ms=now_ms + HEARD_AGAIN_MS)
+        self._consumers.on_heard_again(until_ms=now_ms + HEARD_AGAIN_MS)
 
     def on_topics_changed(self, topics: TopicsView, *, now_ms: int) -> Decision:
         """These are the topics there are: to be told before loading, and whenever one comes, goes or grows.
