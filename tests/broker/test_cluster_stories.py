@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from random import Random
+from typing import Any
 
 from broker.cluster_world import (
     EARLIEST,
@@ -19,6 +20,7 @@ from respool.broker.partition import Partition
 from respool.model.errors import (
     CoordinatorNotAvailable,
     DiskFull,
+    NotCoordinator,
     NotEnoughReplicas,
     NotLeader,
     RequestTimedOut,
@@ -185,6 +187,44 @@ async def test_a_fenced_broker_serves_nobody(cluster: Cluster) -> None:
     cluster[ONE].store.manners.is_cut = False
     await cluster.until_in_sync(1, 2)
     assert not cluster[ONE].leads()
+
+
+@plays(brokers=1, session_ttl_ms=300_000, group_consumer_session_timeout_ms=1_000)
+async def test_members_of_groups_survive_that_their_coordinator_could_not_act(
+    cluster: Cluster,
+) -> None:
+    """etcd was away. Nobody's heartbeat was taken, and they were thrown out for that when it was back."""
+    broker = cluster[ONE].broker
+
+    async def beat(epoch: int) -> Any:
+        return await cluster[ONE].ask(
+            Api.CONSUMER_GROUP_HEARTBEAT,
+            0,
+            group_id="g",
+            member_id="m",
+            member_epoch=epoch,
+            rebalance_timeout=30_000,
+            subscribed_topic_names=[TOPIC] if epoch == 0 else None,
+            topic_partitions=[] if epoch == 0 else None,
+        )
+
+    await cluster.create([1])
+    await cluster[ONE].ask(Api.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])
+    joined = await beat(0)
+    while joined.error_code:
+        await cluster.pass_time(50)
+        joined = await beat(0)
+    cluster[ONE].store.manners.is_cut = True
+    while broker.may_act():
+        assert (await beat(joined.member_epoch)).error_code == 0
+        await cluster.pass_time(400)
+    refused = await beat(joined.member_epoch)
+    assert refused.error_code == NotCoordinator.code
+    await cluster.pass_time(1_500)
+    cluster[ONE].store.manners.is_cut = False
+    await cluster.until(broker.may_act)
+    await cluster.pass_time(1_500)
+    assert (await beat(joined.member_epoch)).error_code == 0
 
 
 @plays(brokers=2)

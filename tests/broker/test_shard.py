@@ -13,7 +13,6 @@ from broker.counting_machine import (
     World,
     turn,
 )
-from respool.broker.shard import POSTPONED_MS
 from respool.coordination.decision import (
     Decision,
     SetTimer,
@@ -240,17 +239,25 @@ def test_a_coordinator_whose_partition_another_leads_sends_everyone_there_and_ca
     assert [one.levelname for one in caplog.records if "stops" in one.message] == ["INFO"]
 
 
-def test_what_is_due_while_the_broker_may_not_act_waits_until_it_may() -> None:
+def test_what_is_due_while_the_broker_may_not_act_waits_until_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("respool.broker.shard.POSTPONED_MS", 1)
+
     async def story() -> None:
         world, may_act = World(), False
         shard, _ = await world.transactional_shard(may_act=lambda: may_act)
         parked = shard.ask(Park(b"a", after_ms=0))
-        for _ in range(3):
-            await asyncio.sleep(0.001)
-            world.clock.advance(POSTPONED_MS)
+        for _ in range(5):
+            await asyncio.sleep(0.002)
+            world.clock.advance(1)
         assert not parked.done()
         may_act = True
-        shard.tell(Decision(timers=(SetTimer(key=(b"a",), due_at_ms=world.clock.now_ms()),)))
+        # The timer is on the loop's clock, and what is due on this one.
+        async with asyncio.timeout(10):
+            while not parked.done():
+                world.clock.advance(1)
+                await asyncio.sleep(0.002)
         assert await parked == "time is up"
 
     asyncio.run(story())

@@ -88,13 +88,29 @@ def test_an_unclean_election_is_shown_and_asked_for(
     assert leaders(cluster, "rides", 2) == [2, 2]
 
 
-def test_nothing_is_asked_where_nothing_can_be_lost(run: Run, cluster: StoredCluster) -> None:
+@pytest.mark.parametrize(
+    ("replicas", "overrides"),
+    [((1,), {}), ((1, 2), {"respool.flush": "always"})],
+    ids=["the only one", "all was synced"],
+)
+def test_nothing_is_asked_where_nothing_can_be_lost(
+    run: Run, cluster: StoredCluster, replicas: tuple[int, ...], overrides: dict[str, str]
+) -> None:
     """The controller would do the same in a moment."""
-    last = replace(LOST, replicas=(BrokerId(1),))
-    cluster.create("rides", last)
+    cluster.create("rides", offline(*replicas), overrides=overrides)
     ended = cluster.command(run, "elect", "rides:0", "--unclean")
-    assert ended.code == 0, ended.err
-    assert "rides-0: broker 1 leads; nothing to elect" in ended.err
+    assert (ended.code, ended.out) == (0, "rides\t0\t\t1\tno\t\n"), ended.err
+    assert leaders(cluster, "rides", 1) == [1]
+
+
+def test_what_brokers_have_as_a_default_is_not_guessed(run: Run, cluster: StoredCluster) -> None:
+    """They may have another than this command: nothing was elected, since it took all for synced."""
+    cluster.create("rides", offline(1, 2))
+    asked = cluster.command(run, "elect", "rides", "--unclean")
+    assert asked.code == ExitCode.USAGE
+    assert "may lose acknowledged records" in asked.err
+    assert cluster.command(run, "elect", "rides", "--unclean", "--yes").code == 0
+    assert leaders(cluster, "rides", 1) == [1]
 
 
 def test_who_comes_back_while_one_is_asked_is_not_pushed_aside(

@@ -234,6 +234,11 @@ def test_a_broker_beside_that_lost_its_registration_may_come_back(
         ).with_etcd(etcd.endpoints[0])
         up = LocalCluster(plan, starts_etcd=True)
         up._etcd = SimpleNamespace(is_running=True)  # type: ignore[assignment]
+        # One of our own that runs, whatever its epoch is by now.
+        up._brokers[1] = SimpleNamespace(is_running=True)  # type: ignore[assignment]
+        stored.register(1)
+        assert not asyncio.run(up._has_guests())
+        up._brokers[1] = SimpleNamespace(is_running=False)  # type: ignore[assignment]
         assert not asyncio.run(up._has_guests())
         stored.register(2)
         assert asyncio.run(up._has_guests())

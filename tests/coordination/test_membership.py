@@ -297,6 +297,22 @@ def test_the_rebalance_ends_when_the_one_it_waits_for_falls_silent() -> None:
     assert REBALANCE_MS > SESSION_MS
 
 
+@pytest.mark.parametrize("phase", ["join", "sync"])
+def test_a_rebalance_goes_on_when_the_coordinator_is_heard_again(phase: str) -> None:
+    world = GroupWorld()
+    one, two = world.new_members(2)
+    joining = [world.join(one)]
+    if phase == "sync":
+        joining.append(world.join(two))
+        assert all(map(world.has_reply, joining))
+    world.now_ms += REBALANCE_MS + SESSION_MS
+    world.shard.on_heard_again(now_ms=world.now_ms)
+    world.advance(HEARD_AGAIN_MS - 1)
+    if phase == "join":
+        joining.append(world.join(two))
+    assert [len(world.joined(one).members) for one in joining] in ([2, 0], [0, 2])
+
+
 def test_members_have_some_time_when_the_coordinator_is_heard_again() -> None:
     """It could answer nobody, and its timers waited: that is not the members' silence."""
     world = GroupWorld()

@@ -107,6 +107,9 @@ class Roles:
                 await self._settle(partition)
                 if role.going_on is None:
                     return
+                if self._knows_more_than_the_image(partition):
+                    # It was read from the store; with the image that has it, this is called again.
+                    return
                 if role.leader_epoch == epoch:
                     role.resign("it cannot go on leading")
                     return
@@ -116,6 +119,8 @@ class Roles:
         self.see(partition)
         image = self._image_of(partition)
         if image is None or not partition.is_online or self._me not in image.replicas:
+            return
+        if partition.role.going_on is not None and self._knows_more_than_the_image(partition):
             return
         self._tell_settings(partition)
         if image.leader == self._me:
@@ -175,6 +180,9 @@ class Roles:
                 effects.append(effect)
         if not partition.is_online:
             return
+        if partition.role.going_on is not None and partition.leader_epoch > leader.leader_epoch:
+            # It goes on to a later one, and several may have come: none of those before it is led.
+            return
         partition.role.lead(leader, effects, durable_end=partition.durable_end)
         # What was heard while the epoch was written down.
         self.see(partition)
@@ -226,6 +234,10 @@ class Roles:
         if topic is None or topic.id != partition.topic_id or number >= len(topic.partitions):
             return None
         return topic.partitions[number]
+
+    def _knows_more_than_the_image(self, partition: Partition) -> bool:
+        image = self._image_of(partition)
+        return image is not None and image.leader_epoch < partition.role.leader_epoch
 
     def _is_made_anew(self, partition: Partition) -> bool:
         topic = self._catalog.image.topics.get(partition.name.topic)

@@ -133,11 +133,12 @@ def _plan(
             assert found is not None
             assert leader is not None
             topic, before = found
+            may_lose = is_unclean(leader, before, topic.rules, view)
             elected[of] = Election(
                 leader=before.leader,
                 elected=leader,
-                may_lose=is_unclean(leader, before, topic.rules, view),
-                waited_for=waits_for(view, before),
+                may_lose=may_lose,
+                waited_for=waits_for(view, before) if may_lose else "",
             )
     return Elections(elected, dict(outcome.refused))
 

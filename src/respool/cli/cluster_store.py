@@ -119,10 +119,11 @@ class ClusterStore:
 
     def _rules_of(self, overrides: Mapping[str, str]) -> TopicRules:
         # Nothing else of a topic's settings matters here, and a newer broker may know others.
-        defaults = self._settings.topic_defaults
+        default = self._settings.topic_defaults.min_insync_replicas
         return TopicRules(
-            min_isr=int(overrides.get(MIN_ISR, defaults.min_insync_replicas)),
-            is_synced=overrides.get(FLUSH, defaults.respool_flush) == Flush.ALWAYS,
+            min_isr=int(overrides.get(MIN_ISR, default)),
+            # What brokers have as a default is not known here: then what may be lost is said to be.
+            is_synced=overrides.get(FLUSH) == Flush.ALWAYS,
         )
 
     def _brokers_there_are(self, view: ClusterView) -> str:

@@ -270,7 +270,10 @@ class LocalCluster:
             store = await connect_to_etcd(self._plan.settings)
             try:
                 found = await registered(store)
-                # One of ours that was killed is registered until its lease runs out.
+                # One of ours that was killed is registered until its lease runs out; and one that lost its lease
+                # has another epoch since.
+                ours = {number for number, child in self._brokers.items() if child.is_running}
+                self._own_epochs |= {one.epoch for n, one in found.items() if n in ours}
                 here = {n: one for n, one in found.items() if one.epoch not in self._own_epochs}
                 if here:
                     self._guests, self._guests_seen_at_s = here, now_s
@@ -310,11 +313,13 @@ class LocalCluster:
         """One broker after the other, so that the next takes over what it led; etcd last, for they all need it."""
         settings = self._plan.settings
         seconds = (settings.stop_grace_ms + settings.handover_max_ms) / 1000 + STOP_GRACE_S
-        await self._tell_of_guests()
-        for child in self._brokers.values():
-            await self._end(child, seconds)
-        if self._etcd is not None:
-            await self._end(self._etcd, ETCD_STOP_SECONDS_MAX)
+        try:
+            await self._tell_of_guests()
+        finally:
+            for child in self._brokers.values():
+                await self._end(child, seconds)
+            if self._etcd is not None:
+                await self._end(self._etcd, ETCD_STOP_SECONDS_MAX)
 
     async def _tell_of_guests(self) -> None:
         try:

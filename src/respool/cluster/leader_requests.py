@@ -61,9 +61,13 @@ def _preferred(image: PartitionImage, _topic: TopicView, view: ClusterView) -> P
 
 
 def _unclean(image: PartitionImage, topic: TopicView, view: ClusterView) -> PartitionImage:
-    image = election.settle(image, topic.rules, view)
-    if image.leader is not None:
-        raise ElectionNotNeeded(f"broker {image.leader} leads")
+    settled = election.settle(image, topic.rules, view)
+    if settled.leader is not None:
+        if settled.leader == image.leader:
+            raise ElectionNotNeeded(f"broker {image.leader} leads")
+        # As the controller would, in a moment, if it goes by the same settings.
+        return settled
+    image = settled
     elected = election.elect(image, topic.rules, view, is_unclean_asked=True)
     if elected.leader is None:
         raise EligibleLeadersNotAvailable(f"none of the brokers {list(image.replicas)} runs")

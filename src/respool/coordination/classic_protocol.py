@@ -136,6 +136,12 @@ class ClassicProtocol:
         for group in self._groups.values():
             for member in group.members.values():
                 member.expires_at_ms = max(member.expires_at_ms, until_ms)
+            for member_id, expires_at_ms in group.pending_joins.items():
+                group.pending_joins[member_id] = max(expires_at_ms, until_ms)
+            if group.join_due_ms is not None:
+                group.join_due_ms = max(group.join_due_ms, until_ms)
+            if group.sync_due_ms is not None:
+                group.sync_due_ms = max(group.sync_due_ms, until_ms)
 
     def replay(self, group_id: str, value: bytes | None) -> None:
         """Raises:

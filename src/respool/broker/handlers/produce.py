@@ -67,7 +67,7 @@ def produce(request: Request, broker: Broker) -> Outcome:
     if any(write.waits_for is not None for write in writes):
         return _produce_when_led(request, broker, writes, now_ms)
     if any(write.needs_opening or write.guard is not None for write in writes):
-        return _produce_prepared(request, broker, writes, now_ms)
+        return _produce_prepared(request, broker, writes, _Patience(request))
     return _append_and_answer(request, broker, writes, now_ms)
 
 
@@ -81,28 +81,27 @@ async def _produce_when_led(
             break
         for write in held:
             write.admit(request, broker, now_ms)
-    return await _produce_prepared(request, broker, writes, now_ms)
+    return await _produce_prepared(request, broker, writes, patience)
 
 
 async def _produce_prepared(
-    request: Request, broker: Broker, writes: list["_Write"], now_ms: int
+    request: Request, broker: Broker, writes: list["_Write"], patience: "_Patience"
 ) -> Reply:
     """What must be known or done before any append: the connection's next request waits for it."""
     if any(write.needs_opening for write in writes):
         # A topic wants another codec, or a look at every key: that is no work for the loop.
         await broker.offload.run(lambda: _open_all(writes, broker.world.scanner))
     await verify(writes, request, broker.transactions)
-    patience = _Patience(request)
     # What was admitted in an epoch that has ended since is still to be written, before the connection's next request.
     while going_on := [write.going_on for write in writes if write.going_on is not None]:
         if not await patience.wait_for(going_on):
             break
-    outcome = _append_and_answer(request, broker, writes, now_ms)
+    outcome = _append_and_answer(request, broker, writes, broker.clock.now_ms())
     return await outcome.wait() if isinstance(outcome, Pipelined) else outcome
 
 
 class _Patience:
-    """For as long as a request's time-out, in all."""
+    """With partitions that go on to their next epoch: for as long as a request's time-out, in all."""
 
     def __init__(self, request: Request) -> None:
         self._loop = asyncio.get_running_loop()
