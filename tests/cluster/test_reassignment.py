@@ -1,5 +1,7 @@
 """Replicas move in safe steps: add, wait, switch; another target at any time."""
 
+from dataclasses import replace
+
 import pytest
 
 from cluster.cluster_world import FIVE, FOUR, ONE, SIX, THREE, TWO, image_of, view_of, written
@@ -7,6 +9,7 @@ from respool.cluster.controller import decide
 from respool.cluster.reassignment import is_switch_safe, retarget, switch
 from respool.cluster.reassignment_requests import reassign, reassignments
 from respool.cluster.view import TopicRules
+from respool.model.cluster import PartitionImage
 from respool.model.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -112,6 +115,37 @@ def test_cancelling_goes_back_to_the_replicas_before() -> None:
     image = written(outcome.writes)[0]
     assert set(image.replicas) == {ONE, TWO, THREE}
     assert (image.adding, image.removing) == ((), ())
+
+
+def cancelled(image: PartitionImage) -> PartitionImage:
+    """Itself, where that changes nothing."""
+    return written(reassign(view_of(image, live=EVERYBODY), {FIRST: None}).writes).get(0, image)
+
+
+def test_cancelling_twice_goes_back_to_the_same_replicas() -> None:
+    """Who was being added and has caught up leaves last, and looked like one that had always been there."""
+    moving = retarget(image_of(1, 2, 3), (FOUR, FIVE, SIX))
+    caught_up = replace(moving, isr=(FOUR, ONE, TWO, THREE))
+    once = cancelled(caught_up)
+    assert (once.target, once.removing) == ((ONE, TWO, THREE), (FOUR,))
+    assert cancelled(once).target == (ONE, TWO, THREE)
+
+
+def test_cancelling_a_move_that_replaced_another_goes_back_to_before_both() -> None:
+    moving = retarget(image_of(1, 2, 3), (FOUR, TWO, THREE))
+    caught_up = replace(moving, isr=(FOUR, ONE, TWO, THREE))
+    other = retarget(caught_up, (FIVE, TWO, THREE))
+    assert cancelled(other).target == (ONE, TWO, THREE)
+
+
+def test_what_was_before_is_forgotten_when_a_move_has_ended() -> None:
+    view = view_of(live=EVERYBODY)
+    moving = replace(retarget(image_of(1, 2), (ONE, THREE)), isr=(ONE, TWO, THREE))
+    moved = switch(moving, TopicRules(), view)
+    assert (moved.replicas, moved.origin) == ((ONE, THREE), ())
+    back = retarget(retarget(image_of(1, 2), (ONE, THREE)), (ONE, TWO))
+    assert (back.replicas, back.origin) == ((ONE, TWO), ())
+    assert cancelled(retarget(moved, (TWO, FOUR))).target == (ONE, THREE)
 
 
 def test_there_is_nothing_to_cancel_where_nothing_moves() -> None:

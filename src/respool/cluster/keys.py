@@ -136,6 +136,7 @@ def encode_partition(partition: PartitionImage) -> bytes:
             "last_folder": _hex(partition.last_folder),
             "adding": partition.adding,
             "removing": partition.removing,
+            "origin": partition.origin,
         }
     )
 
@@ -152,6 +153,7 @@ def decode_partition(value: bytes, *, revision: int = 0) -> PartitionImage:
         last_folder=_uuid(fields.get("last_folder")),
         adding=_brokers(fields.get("adding", ())),
         removing=_brokers(fields.get("removing", ())),
+        origin=_brokers(fields.get("origin", ())),
         revision=revision,
     )
 

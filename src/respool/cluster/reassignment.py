@@ -28,14 +28,21 @@ def retarget(image: PartitionImage, target: Sequence[BrokerId]) -> PartitionImag
         if one not in target and (one not in image.adding or one in needed)
     )
     held = set(image.replicas).difference(image.adding)
+    adding = tuple(one for one in target if one not in held)
     return replace(
         image,
         replicas=(*target, *leaving),
-        adding=tuple(one for one in target if one not in held),
+        adding=adding,
         removing=leaving,
+        origin=before_move(image) if adding or leaving else (),
         elr=tuple(one for one in (*target, *leaving) if one in image.elr),
         isr=tuple(one for one in (*target, *leaving) if one in image.isr),
     )
+
+
+def before_move(image: PartitionImage) -> tuple[BrokerId, ...]:
+    """What its replicas were before they were moved, however often that was changed since."""
+    return image.origin or tuple(one for one in image.replicas if one not in image.adding)
 
 
 def is_moving(image: PartitionImage) -> bool:
@@ -70,6 +77,7 @@ def switch(image: PartitionImage, rules: TopicRules, view: ClusterView) -> Parti
         replicas=target,
         adding=(),
         removing=(),
+        origin=(),
         isr=tuple(one for one in target if one in image.isr),
         elr=tuple(one for one in target if one in image.elr),
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from respool.cluster.draft import Draft
 from respool.cluster.placement import check_replicas
-from respool.cluster.reassignment import is_moving, retarget
+from respool.cluster.reassignment import before_move, is_moving, retarget
 from respool.cluster.requests import Outcome
 from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage
@@ -62,7 +62,7 @@ def _target(
     if target is None:
         if not is_moving(image):
             raise NoReassignmentInProgress("its replicas are not being moved")
-        return tuple(one for one in image.replicas if one not in image.adding)
+        return before_move(image)
     check_replicas(target, view)
     if not may_change_factor and len(target) != len(image.target):
         raise InvalidReplicationFactor(

@@ -37,6 +37,8 @@ class PartitionImage:
     # While replicas are being moved: `replicas` has those that come and those that go.
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
+    # And what they were before, for who changes their mind: some that go may only have come by another move.
+    origin: tuple[BrokerId, ...] = ()
     # What a change of it is guarded by; 0 where it was never written.
     revision: int = 0
 
