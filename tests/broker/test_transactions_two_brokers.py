@@ -68,3 +68,24 @@ def _end_at_last(world: TwoBrokers, producer: Producer, *, is_commit: bool) -> N
         assert code == CONCURRENT_TRANSACTIONS, code
         world.settle()
     raise AssertionError("the transaction does not end")
+
+
+@both_protocols
+def test_a_transaction_ends_though_its_topic_was_made_a_mirror(
+    world: TwoBrokers, speaks: dict[str, int]
+) -> None:
+    """Its end cannot be written there. The producer would have had to wait until the topic is promoted."""
+    producer = producer_at(world, speaks, coordinator=world.one)
+    for name in NAMES:
+        _write_at_last(world, producer, name, b"x")
+    for topic in {name.topic for name in NAMES}:
+        world.run(
+            world.at(topic).broker.topics.change_overrides(
+                topic, lambda one: {**one.overrides, "respool.mirror": "true"}
+            )
+        )
+    world.look()
+    assert world.at(*NAMES[0]).broker.partitions.find(*NAMES[0]).config.respool_mirror
+    _end_at_last(world, producer, is_commit=True)
+    world.settle(10)
+    assert state(world, producer) == "CompleteCommit"

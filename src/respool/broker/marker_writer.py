@@ -20,6 +20,7 @@ from respool.broker.shards import Shards
 from respool.model.errors import (
     InvalidProducerEpoch,
     NotLeader,
+    PolicyViolation,
     RequestError,
     TransactionCoordinatorFenced,
     UnknownTopicOrPartition,
@@ -239,6 +240,8 @@ class _Marking:
             self._wait_for_disk(partition, next_offset, name)
         except UnknownTopicOrPartition:
             self._left.discard(name)
+        except PolicyViolation as error:
+            self._leave_to_promotion(name, error)
         except (InvalidProducerEpoch, TransactionCoordinatorFenced) as error:
             self._on_fenced_here(name, error)
         except NotLeader as error:
@@ -303,9 +306,16 @@ class _Marking:
             self._is_fenced = True
         elif isinstance(error, UnknownTopicOrPartition) and self._is_gone(name):
             self._left.discard(name)
+        elif isinstance(error, PolicyViolation):
+            self._leave_to_promotion(name, error)
         else:
             self._tell("%s: a transaction's end is to be written again: %s", name, error)
         self._look_on()
+
+    def _leave_to_promotion(self, name: TopicPartition, error: RequestError) -> None:
+        """The topic was made a mirror meanwhile. Whoever promotes it ends what is open there; the producer goes on."""
+        logger.warning("%s: a transaction's end is not written: %s", name, error)
+        self._left.discard(name)
 
     def _is_gone(self, name: TopicPartition) -> bool:
         # The other broker may not have heard of the topic yet. What we know is at least what the transaction knew.
