@@ -96,3 +96,21 @@ async def test_who_waits_for_a_commit_in_the_old_topic_is_sent_away(cluster: Clu
     assert (await waiting).error_code == NotLeader.code
     assert cluster.loop.time() - begun_s < 10
     await until_it_has_time(cluster, TWO)
+
+
+@plays(brokers=2)
+async def test_settings_hold_at_once_however_busy_a_broker_is(cluster: Cluster) -> None:
+    """A mirror that was promoted took the mirror's batches for as long as another log was being opened."""
+    await cluster.create([2], respool_flush="os", respool_mirror="true")
+    cluster[TWO].offload.hold()
+    await create(cluster, "another", [TWO])
+    await cluster.until(lambda: "another" in cluster[TWO].broker.image.topics)
+    await cluster.pass_time(50)
+    await cluster[ONE].run(
+        cluster[ONE].broker.topics.change_overrides(
+            TOPIC, lambda topic: {**topic.overrides, "respool.mirror": "false"}
+        )
+    )
+    await cluster.until(lambda: not cluster[TWO].broker.image.topics[TOPIC].config.respool_mirror)
+    assert not cluster[TWO].partition().config.respool_mirror
+    cluster[TWO].offload.release()

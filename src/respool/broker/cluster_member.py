@@ -211,6 +211,7 @@ class ClusterMember:
         self._death_watch.on_image(image)
         changed = _changed_topics(before, image)
         for name in changed:
+            self._holdings.tell_settings(name)
             for partition in self._partitions.of_topic(name):
                 if self._roles.see(partition):
                     # At once: what else is to be opened, closed or deleted may take its time.

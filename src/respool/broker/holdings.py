@@ -48,6 +48,19 @@ class Holdings:
         async with self._settling:
             await self._settle(names)
 
+    def tell_settings(self, name: str) -> None:
+        """Let the partitions of a topic that are here go by the settings it has now.
+
+        At once, whatever else is being opened or deleted: who has heard that a mirror is none any more may not find one
+        that is still led as one.
+        """
+        topic = self._catalog.image.topics.get(name)
+        if topic is None:
+            return
+        for one in self._partitions.of_topic(name):
+            if one.topic_id == topic.id and one.is_online and one.config != topic.config:
+                one.update_config(topic.config)
+
     async def keep_opening(self) -> NoReturn:
         """Try again to open what could not be opened or cut off while the disk was full, or file handles were short."""
         while True:
@@ -87,10 +100,8 @@ class Holdings:
     async def _hold(self, topics: Collection[TopicImage]) -> None:
         missing = []
         for topic in topics:
-            held = {one.name.partition: one for one in self._partitions.of_topic(topic.name)}
-            for one in held.values():
-                if one.is_online and one.config != topic.config:
-                    one.update_config(topic.config)
+            self.tell_settings(topic.name)
+            held = {one.name.partition for one in self._partitions.of_topic(topic.name)}
             missing += [
                 (topic, number)
                 for number in range(len(topic.partitions))
