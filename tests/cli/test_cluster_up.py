@@ -1,24 +1,16 @@
 """`respool cluster up` with a real etcd: starting, watching, stopping, going on. The brokers are fake ones."""
 
-import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from cli.running import Run
-from cli.stored_cluster import StoredCluster
-from respool.cli.cluster_plan import plan_cluster
-from respool.cli.cluster_up import LocalCluster
 from respool.cli.errors import ExitCode
-from respool.cluster import keys
-from respool.cluster.keys import RegistryEntry
-from respool.model.ids import BrokerId
 from support.cluster_process import ClusterProcess
 from support.etcd_process import EtcdCluster, find_etcd
 from support.waiting import wait_until
@@ -221,39 +213,6 @@ def test_an_etcd_that_refuses_is_not_called_silent(
     assert ended.code == ExitCode.FAILED
     assert "which has known faults" in ended.err
     assert "does not answer" not in ended.err
-
-
-def test_a_broker_beside_that_lost_its_registration_may_come_back(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """etcd was slow for longer than a lease, and was ended under brokers that were about to register again."""
-    with EtcdCluster(tmp_path / "etcd") as etcd:
-        stored = StoredCluster(etcd, "respool")
-        plan = plan_cluster(
-            broker_count=1, folder=data, listen="127.0.0.1:0", etcd=None, given={}
-        ).with_etcd(etcd.endpoints[0])
-        up = LocalCluster(plan, starts_etcd=True)
-        up._etcd = SimpleNamespace(is_running=True)  # type: ignore[assignment]
-        # One of our own that runs, whatever its epoch is by now.
-        up._brokers[1] = SimpleNamespace(is_running=True)  # type: ignore[assignment]
-        stored.register(1)
-        assert not asyncio.run(up._has_guests())
-        up._brokers[1] = SimpleNamespace(is_running=False)  # type: ignore[assignment]
-        assert not asyncio.run(up._has_guests())
-        stored.register(2)
-        assert asyncio.run(up._has_guests())
-        stored.die(2)
-        assert asyncio.run(up._has_guests())
-        stored.register(2)
-        assert asyncio.run(up._has_guests())
-        stored.die(2)
-        clean = RegistryEntry(clean_epoch=5)
-        stored.put({keys.registry_key(BrokerId(2)): keys.encode_registry(clean)})
-        assert not asyncio.run(up._has_guests())
-        stored.put({keys.registry_key(BrokerId(2)): keys.encode_registry(RegistryEntry())})
-        assert asyncio.run(up._has_guests())
-        monkeypatch.setattr("respool.cli.cluster_up.GUEST_PATIENCE_S", 0.0)
-        assert not asyncio.run(up._has_guests())
 
 
 def test_etcd_is_where_it_was_and_a_start_that_failed_changes_no_file(data: Path) -> None:

@@ -5,15 +5,15 @@ import logging
 import signal
 import sys
 from collections.abc import Mapping
-from math import inf
 from pathlib import Path
 
 import typer
 
 from respool.cli import output
 from respool.cli.child_process import ChildProcess
+from respool.cli.cluster_guests import Guests
 from respool.cli.cluster_plan import BrokerPlan, ClusterPlan, plan_cluster
-from respool.cli.cluster_registry import ask_entry, entry_of, is_removed, registered, what_is_next
+from respool.cli.cluster_registry import ask_entry, is_removed, registered, what_is_next
 from respool.cli.cluster_status import address_of
 from respool.cli.errors import CliError, ExitCode, UsageError
 from respool.cli.etcd_server import EtcdMissing, EtcdServer, find_etcd
@@ -30,8 +30,6 @@ LOOK_EVERY_S = 0.2
 # After so long without all brokers it is told who is missing.
 PATIENCE_S = 20.0
 ETCD_START_SECONDS_MAX = 60.0
-# After etcd was away, brokers take so long to register again, and more.
-GUEST_PATIENCE_S = 30.0
 # Beyond what a broker waits for by itself when it stops.
 STOP_GRACE_S = 20.0
 LAST_LOOK_S = 2.0
@@ -73,12 +71,9 @@ class LocalCluster:
         self._starts_etcd = starts_etcd
         self._etcd: EtcdServer | None = None
         self._brokers: dict[int, ChildProcess] = {}
-        # By which those that were started here are registered.
-        self._own_epochs: set[int] = set()
         self._addresses: dict[BrokerId, str] = {}
-        # Brokers that somebody started beside them, as they were last seen, and when that was.
-        self._guests: dict[BrokerId, BrokerEndpoint] = {}
-        self._guests_seen_at_s = -inf
+        self._guests = Guests()
+        self._is_up = False
         self._signals = 0
 
     async def run(self) -> bool:
@@ -124,7 +119,8 @@ class LocalCluster:
             for broker in plan.brokers:
                 self._brokers[broker.id] = self._start_broker(broker)
             endpoints = await self._wait_until_registered(store, before)
-            self._own_epochs = {one.epoch for one in endpoints.values()}
+            self._guests.leave_out(endpoints.values())
+            self._is_up = True
             self._show(endpoints)
             await self._tell_left_out(store)
         except StoreUnavailable as error:
@@ -258,36 +254,10 @@ class LocalCluster:
         raise CliError("no broker is left", hint=f"their logs are in {self._plan.folder}")
 
     async def _has_guests(self) -> bool:
-        """Whether a broker runs that was started by hand: without our etcd it would stop serving.
-
-        One that is not registered may have lost its lease while etcd was away or slow, and be about to come back: it is
-        gone when it has stopped cleanly, or stays away.
-        """
         if self._etcd is None or not self._etcd.is_running:
             return False
-        now_s = asyncio.get_running_loop().time()
-        try:
-            store = await connect_to_etcd(self._plan.settings)
-            try:
-                found = await registered(store)
-                # One of ours that was killed is registered until its lease runs out; and one that lost its lease
-                # has another epoch since.
-                ours = {number for number, child in self._brokers.items() if child.is_running}
-                self._own_epochs |= {one.epoch for n, one in found.items() if n in ours}
-                here = {n: one for n, one in found.items() if one.epoch not in self._own_epochs}
-                if here:
-                    self._guests, self._guests_seen_at_s = here, now_s
-                    return True
-                entries = [await entry_of(store, number) for number in self._guests]
-            finally:
-                await store.close()
-        except StoreUnavailable:
-            # It runs, and is slow to answer: nobody knows, and to end it would settle it for all of them.
-            self._guests_seen_at_s = now_s
-            return True
-        if entries and all(one is None or one.clean_epoch is not None for one in entries):
-            return False
-        return now_s - self._guests_seen_at_s < GUEST_PATIENCE_S
+        own = [number for number, child in self._brokers.items() if child.is_running]
+        return await self._guests.are_there(self._plan.settings, own=own)
 
     async def _tell_ended(self, child: ChildProcess) -> None:
         output.note(f"{child.name} (pid {child.pid}) {child.how_and_why_it_ended}")
@@ -324,11 +294,11 @@ class LocalCluster:
     async def _tell_of_guests(self) -> None:
         try:
             async with asyncio.timeout(LAST_LOOK_S):
-                if not self._own_epochs or not await self._has_guests():
+                if not self._is_up or not await self._has_guests():
                     return
         except TimeoutError:
             return
-        for one in self._guests.values():
+        for one in self._guests.seen.values():
             output.note(
                 f"broker {one.id} at {address_of(one.host, one.port)} was started beside these, and loses its etcd: "
                 "stop it, too",
