@@ -368,6 +368,27 @@ def test_no_answer_in_time_ends_the_connection_so_that_late_replies_reach_nobody
     run(story)
 
 
+def test_what_did_not_get_through_in_time_is_not_sent_any_more(run: Run) -> None:
+    """The system would go on trying for minutes, and deliver what was sent again elsewhere by then."""
+
+    async def story() -> None:
+        ends: asyncio.Queue[str] = asyncio.Queue()
+
+        async def talk(visit: Visit) -> None:
+            await visit.reader.readexactly(4)
+            try:
+                await visit.reader.read()
+                ends.put_nowait("all was sent, and then the end")
+            except ConnectionResetError:
+                ends.put_nowait("reset")
+
+        async with serving(talk) as server, peers_of(server, request_timeout_ms=50) as peers:
+            assert "50 ms" in str(await outcome(peers.request(ONE, b"late")))
+            assert await ends.get() == "reset"
+
+    run(story)
+
+
 def test_a_connection_that_does_not_come_about_in_time_is_unreachable(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,8 @@ request connects anew.
 """
 
 import asyncio
+import socket
+import struct
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import cast
@@ -20,6 +22,8 @@ Address = tuple[str, int]
 _Way = tuple[BrokerId, int]
 
 _SIZE_BYTES = 4
+# struct linger: on, for no seconds.
+_NO_LINGERING = struct.pack("ii", 1, 0)
 # Most replies are small. Small ones are copied once more, large ones are not.
 LANDING_BYTES = 64 * 1024
 
@@ -208,10 +212,19 @@ class _Connection(asyncio.BufferedProtocol):
         return reply
 
     def drop(self, why: str) -> None:
-        """End the connection at once, and fail all who wait."""
+        """End the connection at once, and fail all who wait.
+
+        What the system has not got through to the peer is dropped with it: else it would go on trying for minutes, and
+        what was sent again elsewhere meanwhile would arrive once more, long after.
+        """
         self._end(why)
-        if self._transport is not None:
-            self._transport.abort()
+        transport = self._transport
+        if transport is None:
+            return
+        own = transport.get_extra_info("socket")
+        if own is not None and not transport.is_closing():
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
+        transport.abort()
 
     # -- asyncio.BufferedProtocol --------------------------------------------------------------------------------------
 
