@@ -3,7 +3,7 @@
 A request whose reply is lost is sent again. A marker may so be written twice: in version 2 of transactions the second
 is refused, before it does no harm as long as the coordinator has not begun the producer's next transaction. It has not:
 it waits for the reply to the last one, and those before it are lost with their connections (`drivers/tcp_peers.py`).
-One that something on the way kept for longer and then delivered would end the next transaction, as with Kafka (KIP-890).
+One that something on the way kept for longer and then delivered would end the next transaction; as with Kafka, KIP-890.
 """
 
 from collections.abc import Callable, Iterable
