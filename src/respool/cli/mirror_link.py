@@ -66,6 +66,7 @@ class MirrorLink:
         self.topics: dict[str, TopicMap] = {}
         # Set while somebody asks for the metadata, so that all who want them anew ask once.
         self._refreshing: asyncio.Task[None] | None = None
+        self._turn = -1
         # Known after the first `refresh`.
         self.cluster_id: str | None = None
 
@@ -122,15 +123,36 @@ class MirrorLink:
             "include_topic_authorized_operations": False,
         }
         failure: Unreachable | None = None
-        for broker in sorted(self._addresses, reverse=True):
+        known = self.topics
+        missing: set[str] | None = None
+        for broker in self._next_order():
             try:
-                self._take(await self.ask(broker, Api.METADATA, METADATA_VERSION, fields))
+                reply = await self.ask(broker, Api.METADATA, METADATA_VERSION, fields)
             except Unreachable as error:
                 failure = error
+                continue
+            if missing is None:
+                self._take(reply)
+                missing = known.keys() - self.topics.keys()
             else:
+                told = _topics_of(reply)
+                self.topics |= {name: told[name] for name in missing if name in told}
+                missing = set()
+            if not missing:
                 return
-        assert failure is not None
-        raise failure
+            # They are gone; or it has not heard of them, being cut off from the others. One more is asked.
+        if missing is None:
+            assert failure is not None
+            raise failure
+        # Nobody else answers: they are there until somebody else says that they are not.
+        self.topics |= {name: known[name] for name in missing}
+
+    def _next_order(self) -> list[BrokerId]:
+        """Whom to ask first, next and so on: another one each time, for one that is cut off knows old leaders only."""
+        self._turn += 1
+        brokers = sorted(self._addresses, reverse=True)
+        first = self._turn % sum(one >= 0 for one in brokers) if brokers[0] >= 0 else 0
+        return brokers[first:] + brokers[:first]
 
     def _take(self, reply: Any) -> None:
         self.cluster_id = reply.cluster_id
@@ -138,17 +160,7 @@ class MirrorLink:
             brokers = {BrokerId(one.node_id): (str(one.host), one.port) for one in reply.brokers}
             self._addresses = brokers | self._first
             self._peers.move_to(self._addresses)
-        self.topics = {
-            topic.name: TopicMap(
-                id=topic.topic_id,
-                leaders={
-                    one.partition_index: one.leader_id if one.leader_id >= 0 else None
-                    for one in topic.partitions
-                },
-            )
-            for topic in reply.topics
-            if not topic.error_code and not topic.is_internal
-        }
+        self.topics = _topics_of(reply)
 
     # -- requests about places, each sent to its leader ----------------------------------------------------------------
 
@@ -293,3 +305,18 @@ def _address(text: str) -> tuple[str, int]:
         return parse_address("the address", text.strip())
     except SettingsError as error:
         raise UsageError(str(error)) from None
+
+
+def _topics_of(reply: Any) -> dict[str, TopicMap]:
+    """What Metadata says of topics that are not the brokers' own."""
+    return {
+        topic.name: TopicMap(
+            id=topic.topic_id,
+            leaders={
+                one.partition_index: one.leader_id if one.leader_id >= 0 else None
+                for one in topic.partitions
+            },
+        )
+        for topic in reply.topics
+        if not topic.error_code and not topic.is_internal
+    }

@@ -1,0 +1,89 @@
+"""Whom a mirror asks who leads what, and whom it believes: a broker that is cut off knows only what was."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from respool.cli.mirror_link import MirrorLink, Unreachable
+
+ADDRESSES = {1: ("one", 9092), 2: ("two", 9092), 3: ("three", 9092)}
+
+
+class Brokers:
+    """What each says: the leaders of partition 0 of topics; None: it does not answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **said: dict[str, int] | None) -> None:
+        self.said = said
+        self.asked: list[int] = []
+        self.link = MirrorLink("the source", "one:9092")
+        monkeypatch.setattr(self.link, "ask", self._ask)
+
+    async def _ask(self, broker: int, *_: Any) -> Any:
+        number = 1 if broker < 0 else broker
+        self.asked.append(number)
+        leaders = self.said[f"b{number}"]
+        if leaders is None:
+            raise Unreachable(f"broker {number} does not answer")
+        return SimpleNamespace(
+            cluster_id="c",
+            brokers=[
+                SimpleNamespace(node_id=one, host=host, port=port)
+                for one, (host, port) in ADDRESSES.items()
+            ],
+            topics=[
+                SimpleNamespace(
+                    name=name,
+                    topic_id=None,
+                    error_code=0,
+                    is_internal=False,
+                    partitions=[SimpleNamespace(partition_index=0, leader_id=leader)],
+                )
+                for name, leader in leaders.items()
+            ],
+        )
+
+    def refresh(self) -> list[int]:
+        """Who was asked for it."""
+        self.asked.clear()
+        asyncio.run(self.link.refresh())
+        return list(self.asked)
+
+
+def test_another_one_is_asked_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broker 3 is cut off from the others, and still believes that it leads: nothing was copied as long as that."""
+    brokers = Brokers(monkeypatch, b1={"rides": 1}, b2={"rides": 1}, b3={"rides": 3})
+    brokers.refresh()
+    asked = [brokers.refresh() for _ in range(3)]
+    assert sorted(one for (one,) in asked) == [1, 2, 3]
+    leaders = set()
+    for _ in range(2):
+        brokers.refresh()
+        leaders.add(brokers.link.leader_of(("rides", 0)))
+    assert 1 in leaders
+
+
+def test_a_topic_is_gone_when_two_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was stopped for good when the one that was asked had not heard of it yet."""
+    new = {"rides": 1, "fares": 2}
+    brokers = Brokers(monkeypatch, b1=new, b2=new, b3={"rides": 1})
+    for _ in range(6):
+        brokers.refresh()
+        assert brokers.link.topics.keys() == new.keys()
+    brokers.said.update(b1={"rides": 1}, b2={"rides": 1})
+    assert len(brokers.refresh()) == 2
+    assert brokers.link.topics.keys() == {"rides"}
+
+
+def test_where_only_one_answers_what_it_does_not_know_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers = Brokers(monkeypatch, b1={"rides": 1}, b2={"rides": 1}, b3={"rides": 1})
+    brokers.refresh()
+    brokers.said.update(b1=None, b2=None, b3={})
+    brokers.refresh()
+    assert brokers.link.leader_of(("rides", 0)) == 1
+    brokers.said.update(b3=None)
+    with pytest.raises(Unreachable):
+        brokers.refresh()
