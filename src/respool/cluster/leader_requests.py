@@ -67,8 +67,7 @@ def _unclean(image: PartitionImage, topic: TopicView, view: ClusterView) -> Part
             raise ElectionNotNeeded(f"broker {image.leader} leads")
         # As the controller would, in a moment, if it goes by the same settings.
         return settled
-    image = settled
-    elected = election.elect(image, topic.rules, view, is_unclean_asked=True)
+    elected = election.elect(settled, topic.rules, view, is_unclean_asked=True)
     if elected.leader is None:
         raise EligibleLeadersNotAvailable(f"none of the brokers {list(image.replicas)} runs")
     return elected

@@ -173,7 +173,7 @@ class Consumer(SimClient):
         batches: list[RecordBatch] = []
         expected = position
         epoch = -1
-        for batch in _batches_of(answer.records or b""):
+        for batch in batches_of(answer.records or b""):
             header = batch.header
             if not check_stored(header, batch.data):
                 self._violate("A5", name, f"the batch at {header.base_offset} fails its checksum")
@@ -332,7 +332,7 @@ async def fetch_offset(
     return int(one.error_code), int(one.committed_offset)
 
 
-def _batches_of(data: bytes) -> list[RecordBatch]:
+def batches_of(data: bytes) -> list[RecordBatch]:
     view = memoryview(data)
     return [
         RecordBatch(header, view[position : position + header.size])

@@ -13,14 +13,13 @@ from uuid import UUID
 
 from respool.model.ids import BrokerId
 from respool.ports.peers import PeerUnreachable
-from respool.records.batch import RecordBatch
 from respool.records.build import NewRecord, build_batch
 from respool.records.record import read_records
-from respool.records.validate import walk_batches
 from respool.sim.client import OK, RETRIABLE, SimClient
+from respool.sim.consumers import batches_of
+from respool.sim.producers import ACKS_ALL
 from respool.wire.api_table import Api
 
-ACKS_ALL = -1
 _UNPACKED_MAX = 1 << 24
 
 
@@ -208,15 +207,13 @@ class TopicMaker(SimClient):
         if int(answer.error_code):
             self._on_refused("a fetch", int(answer.error_code))
             return []
-        data = bytes(answer.records or b"")
-        view = memoryview(data)
         return [
-            (header.base_offset + number, record.value or b"")
-            for at, header in walk_batches(data)
-            for number, record in enumerate(
-                read_records(RecordBatch(header, view[at : at + header.size]), limit=_UNPACKED_MAX)
+            (offset, record.value or b"")
+            for batch in batches_of(bytes(answer.records or b""))
+            for offset, record in enumerate(
+                read_records(batch, limit=_UNPACKED_MAX), start=batch.header.base_offset
             )
-            if header.base_offset + number >= position
+            if offset >= position
         ]
 
     def _check(self, life: Life, offset: int, value: bytes) -> None:
