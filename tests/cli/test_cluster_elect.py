@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -21,12 +20,6 @@ pytestmark = [
 
 # All have crashed, and the one that led last is not there.
 LOST = replace(image_of(1, 2, 3), leader=None, isr=(), elr=(), last_leader=BrokerId(1))
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    with EtcdCluster(tmp_path_factory.mktemp("etcd")) as running:
-        yield running
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,12 +18,6 @@ pytestmark = [
 ]
 
 COPIES = "respool.copy.bytes.per.s.max"
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    with EtcdCluster(tmp_path_factory.mktemp("etcd")) as running:
-        yield running
 
 
 @pytest.fixture
