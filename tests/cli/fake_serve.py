@@ -30,7 +30,8 @@ async def serve(settings: Settings, trouble: str) -> None:
     me = BrokerId(settings.broker_id)
     while await store.get(keys.broker_key(me)) is not None:
         await asyncio.sleep(0.05)
-    endpoint = BrokerEndpoint(id=me, host=host, port=server.sockets[0].getsockname()[1])
+    port = server.sockets[0].getsockname()[1]
+    endpoint = BrokerEndpoint(id=me, host=host, port=port, rack=settings.rack)
     registration = BrokerRegistration(endpoint=endpoint, incarnation=uuid4())
     lease = await store.grant_lease(2_000)
     await store.transact(puts={keys.registry_key(me): keys.encode_registry(RegistryEntry())})

@@ -29,6 +29,18 @@ def test_port_0_is_a_free_one_for_each(tmp_path: Path) -> None:
     assert {one.listen for one in plan.brokers} == {"127.0.0.1:0"}
 
 
+def test_racks_are_given_out_one_after_the_other_and_round_again(tmp_path: Path) -> None:
+    plan = planned(tmp_path, brokers=3, racks=["east", "west"])
+    assert [one.own_flags["rack"] for one in plan.brokers] == ["east", "west", "east"]
+    assert all("rack" not in one.own_flags for one in planned(tmp_path).brokers)
+
+
+def test_one_rack_for_all_is_refused_and_the_flag_for_it_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        planned(tmp_path, given={"rack": "east"})
+    assert "--racks" in caught.value.hint
+
+
 @pytest.mark.parametrize(("brokers", "min_isr"), [(1, 1), (2, 1), (3, 2), (5, 2)])
 def test_three_copies_of_which_one_may_be_missing_are_the_default(
     tmp_path: Path, brokers: int, min_isr: int

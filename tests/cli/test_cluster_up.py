@@ -143,6 +143,19 @@ def test_a_broker_that_dies_is_told_and_the_others_go_on_until_the_last(data: Pa
         assert "no broker is left" in up.said
 
 
+def test_brokers_stand_in_the_racks_that_are_given_also_when_started_again(
+    data: Path, run: Run
+) -> None:
+    with started(data, "--brokers=2", "--racks=east, west") as up:
+        _, second = up.wait_until_up()
+        ended = run("cluster", "status", "--json", "--config", str(data / "cluster.toml"))
+        shown = {one["broker"]: one["rack"] for one in json.loads(ended.out)["brokers"]}
+        assert shown == {1: "east", 2: "west"}
+        os.kill(second.pid, signal.SIGKILL)
+        up.wait_until_said(f"--listen {second.address} --rack west")
+        assert up.stop() == 0
+
+
 def test_etcd_stays_for_a_broker_that_was_started_by_hand(data: Path) -> None:
     """As the page says to start one again. Without etcd it stopped serving when the last of the others did."""
     with started(data, "--brokers=1") as up:

@@ -6,6 +6,7 @@ from respool.cli.errors import UsageError
 from respool.cli.options import (
     broker_number,
     parse_assignments,
+    parse_names,
     parse_pairs,
     topic_settings,
     topics_and_partitions,
@@ -26,6 +27,13 @@ def test_what_is_no_assignment_is_refused(pair: str) -> None:
 def test_one_setting_cannot_have_two_values() -> None:
     with pytest.raises(UsageError, match="given twice: '1' and '2'"):
         parse_assignments(["a=1", "a=2"])
+
+
+@pytest.mark.parametrize("text", ["", "a,,b", "a,"])
+def test_a_name_that_is_missing_among_others_is_told(text: str) -> None:
+    with pytest.raises(UsageError, match="separated by commas"):
+        parse_names(text, option="--racks")
+    assert parse_names("a, b", option="--racks") == ["a", "b"]
 
 
 def test_headers_may_repeat_and_keep_their_order() -> None:

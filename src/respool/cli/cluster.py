@@ -54,6 +54,7 @@ Insecure = Annotated[
     "Examples:\n"
     "  respool cluster up\n"
     "  respool cluster up --brokers 5 --data ./five --listen 127.0.0.1:9092 --set num_partitions=6\n"
+    "  respool cluster up --racks a,b,c\n"
     "  respool cluster status --config respool-cluster/cluster.toml"
 )
 def up(
@@ -69,6 +70,13 @@ def up(
             help="Where the first broker listens; the others on the ports after it. Port 0 picks free ones.",
         ),
     ] = "127.0.0.1:9092",
+    racks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[,...]",
+            help="The racks they are to stand in, one after the other; fewer than brokers: and round again.",
+        ),
+    ] = None,
     etcd: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT[,...]", help="Use this etcd instead of starting one."),
@@ -92,6 +100,7 @@ def up(
         broker_count=brokers,
         folder=data,
         listen=listen,
+        racks=[] if racks is None else options.parse_names(racks, option="--racks"),
         etcd=etcd,
         given=given,
     )

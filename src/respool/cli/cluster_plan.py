@@ -3,7 +3,7 @@
 import os
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,8 @@ from respool.model.settings import Settings, parse_address
 from respool.node.config import PREFIX, load_settings, write_example
 
 # What every broker has its own of; and where etcd is has a flag.
-OWN = ("data", "listen", "advertised", "broker_id", "metrics_listen", "etcd")
+OWN = ("data", "listen", "advertised", "broker_id", "rack", "metrics_listen", "etcd")
+FLAGS_OF_OWN = {"etcd": "give --etcd", "rack": "give --racks, with the name of each"}
 PASSWORD_VARIABLE = f"{PREFIX}ETCD_PASSWORD"
 PORT_MAX = 65_535
 
@@ -24,8 +25,16 @@ PORT_MAX = 65_535
 class BrokerPlan:
     id: int
     listen: str
+    # Empty: it names none.
+    rack: str
     data: Path
     log: Path
+
+    @property
+    def own_flags(self) -> dict[str, object]:
+        """What `respool serve` is told beside the settings that all have in common."""
+        flags = {"broker-id": self.id, "data": self.data, "listen": self.listen, "rack": self.rack}
+        return {name: value for name, value in flags.items() if value != ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +90,18 @@ class ClusterPlan:
 
 
 def plan_cluster(
-    *, broker_count: int, folder: Path, listen: str, etcd: str | None, given: Mapping[str, str]
+    *,
+    broker_count: int,
+    folder: Path,
+    listen: str,
+    racks: Sequence[str] = (),
+    etcd: str | None,
+    given: Mapping[str, str],
 ) -> ClusterPlan:
     """Raises UsageError where that cannot be, before anything is changed."""
     for name in OWN:
         if name in given:
-            hint = "give --etcd" if name == "etcd" else ""
+            hint = FLAGS_OF_OWN.get(name, "")
             raise UsageError(f"--set {name}: it cannot be the same for all brokers", hint=hint)
     folder = folder.absolute()
     if folder.exists() and not folder.is_dir():
@@ -102,6 +117,7 @@ def plan_cluster(
             BrokerPlan(
                 id=number,
                 listen=address_of(host, port and port + number - 1),
+                rack=racks[(number - 1) % len(racks)] if racks else "",
                 data=folder / f"broker-{number}",
                 log=folder / f"broker-{number}.log",
             )

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import typer
@@ -41,12 +41,18 @@ def run_cluster(
     broker_count: int,
     folder: Path,
     listen: str,
+    racks: Sequence[str],
     etcd: str | None,
     given: Mapping[str, str],
 ) -> None:
     """Run it until Ctrl-C or SIGTERM, or until the last broker is dead."""
     plan = plan_cluster(
-        broker_count=broker_count, folder=folder, listen=listen, etcd=etcd, given=given
+        broker_count=broker_count,
+        folder=folder,
+        listen=listen,
+        racks=racks,
+        etcd=etcd,
+        given=given,
     )
     if etcd is None and find_etcd() is None:
         raise EtcdMissing
@@ -148,12 +154,7 @@ class LocalCluster:
         return plan
 
     def _start_broker(self, broker: BrokerPlan) -> ChildProcess:
-        options = {
-            "config": self._plan.file,
-            "broker-id": broker.id,
-            "data": broker.data,
-            "listen": broker.listen,
-        }
+        options = {"config": self._plan.file, **broker.own_flags}
         return ChildProcess(
             f"broker {broker.id}",
             [*SERVE, *(f"--{name}={value}" for name, value in options.items())],
@@ -271,10 +272,13 @@ class LocalCluster:
         entry = await ask_entry(self._plan.settings, number)
         flags = f"--config {_short(self._plan.file)}"
         (broker,) = (one for one in self._plan.brokers if one.id == number)
-        again = (
-            f"respool serve {flags} --broker-id {number} --data {_short(broker.data)} "
-            f"--listen {self._addresses[BrokerId(number)]}"
-        )
+        # Where it listens now, for port 0 was any; and its folder as somebody would type it.
+        own = {
+            **broker.own_flags,
+            "data": _short(broker.data),
+            "listen": self._addresses[BrokerId(number)],
+        }
+        again = " ".join(["respool serve", flags, *(f"--{name} {own[name]}" for name in own)])
         output.note(f"  {what_is_next(entry, number, flags=flags, again=again)}")
 
     # -- stopping ----------------------------------------------------------------------------------------------------

@@ -94,6 +94,18 @@ def parse_pairs(pairs: Sequence[str] | None, *, option: str) -> list[tuple[str, 
     return found
 
 
+def parse_names(text: str, *, option: str) -> list[str]:
+    """`"a, b"` -> `["a", "b"]`.
+
+    Raises:
+        UsageError: one of them is empty.
+    """
+    names = [one.strip() for one in text.split(",")]
+    if not all(names):
+        raise UsageError(f"{option} {text!r}: give names, separated by commas")
+    return names
+
+
 def time_ms(text: str, *, option: str, now: datetime | None = None) -> int:
     """The value of an option that is a point in time; None is the clock's now.
 
