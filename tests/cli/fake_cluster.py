@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from respool.cli.errors import CliError, NotFound
-from respool.cli.kafka import OffsetRange, Setting, TopicExists, TopicInfo
+from respool.cli.errors import CliError, NotFound, TopicExists
+from respool.cli.kafka import OffsetRange, Setting, TopicInfo
 
 DEFAULTS = {
     "cleanup.policy": "delete",

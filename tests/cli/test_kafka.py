@@ -15,18 +15,11 @@ from respool.cli.errors import (
     ExitCode,
     NobodyLeads,
     NotFound,
+    TopicExists,
     UsageError,
 )
-from respool.cli.kafka import (
-    Cluster,
-    KafkaError,
-    KafkaException,
-    OffsetRange,
-    TopicExists,
-    TopicInfo,
-    reason,
-    to_cli_error,
-)
+from respool.cli.kafka import Cluster, OffsetRange, TopicInfo
+from respool.cli.kafka_library import KafkaError, KafkaException, reason, to_cli_error
 
 
 @pytest.fixture
@@ -126,6 +119,7 @@ def test_without_the_client_library_the_error_says_what_to_install(
         return real_import(name, *arguments, **named)
 
     monkeypatch.delitem(sys.modules, "respool.cli.kafka")
+    monkeypatch.delitem(sys.modules, "respool.cli.kafka_library")
     monkeypatch.setattr(builtins, "__import__", without_client)
     ended = run("topic", "list")
     assert ended.code == 1

@@ -15,11 +15,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from respool.cli import kafka
+from respool.cli import kafka_library
 from respool.cli.consume_range import Earliest
-from respool.cli.errors import BrokerUnreachable, CliError
+from respool.cli.errors import BrokerUnreachable, CliError, TopicExists
 from respool.cli.interrupts import CtrlC
-from respool.cli.kafka import Cluster, TopicExists
+from respool.cli.kafka import Cluster
 from respool.cli.topic_reader import TopicReader, plan
 
 AUDIT_TOPIC = "__respool_replays"
@@ -98,7 +98,7 @@ class Audit:
         if self._producer is None:
             self._open()
         self._failure = ""
-        with kafka.translated(self._cluster.broker):
+        with kafka_library.translated(self._cluster.broker):
             self._producer.produce(
                 AUDIT_TOPIC, key=act.id.encode(), value=_encode(act), on_delivery=self._on_delivery
             )
@@ -127,7 +127,7 @@ class Audit:
     def _on_delivery(self, error: Any, message: Any) -> None:
         del message
         if error is not None:
-            self._failure = kafka.reason(error)
+            self._failure = kafka_library.reason(error)
 
     def _records(self) -> Iterator[tuple[str, bytes | None]]:
         topic = self._cluster.topics().get(AUDIT_TOPIC)

@@ -54,6 +54,10 @@ class NotFound(CliError):
     exit_code = ExitCode.NOT_FOUND
 
 
+class TopicExists(CliError):
+    """There is a topic of this name already."""
+
+
 class PartitionOffline(CliError):
     """The broker answers, but nobody leads this partition.
 

@@ -1,75 +1,34 @@
-"""The one place that knows confluent-kafka: connect, ask, change, and turn its errors into ours.
+"""A cluster, as the client library sees it: connect, ask, change.
 
 Everything else in this room speaks `Cluster` and the small values below. Nothing here waits longer than a few seconds
 for a broker that is not there: a plain TCP connection is tried first, because it says at once, and precisely, what
 the client library would retry in silence.
 """
 
-import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Self
 
-from respool.cli.errors import (
-    BrokerUnreachable,
-    CliError,
-    NobodyLeads,
-    NotFound,
-    PartitionOffline,
-    UsageError,
-)
+from respool.cli.errors import BrokerUnreachable, CliError, NotFound, PartitionOffline, UsageError
 from respool.cli.isolation import Isolation
+from respool.cli.kafka_library import (
+    CLIENT_ID,
+    CONNECT_SECONDS,
+    REQUEST_SECONDS,
+    UNLED_CODES,
+    KafkaException,
+    TopicPartition,
+    client,
+    client_admin,
+    quiet,
+    reason,
+    translated,
+)
 from respool.model.errors import SettingsError
 from respool.model.settings import parse_address
-
-try:
-    import confluent_kafka as client
-    from confluent_kafka import admin as client_admin
-except ImportError as error:
-    raise CliError(
-        "this command needs the Kafka client library, which is not installed",
-        hint="install it with: pip install 'respool[client]'",
-    ) from error
-
-CONNECT_SECONDS = 3.0
-REQUEST_SECONDS = 10.0
-CLIENT_ID = "respool-cli"
-
-KafkaError = client.KafkaError
-KafkaException = client.KafkaException
-TopicPartition = client.TopicPartition
-ConsumerGroupType = client.ConsumerGroupType
-TIMESTAMP_NOT_AVAILABLE = client.TIMESTAMP_NOT_AVAILABLE
-NOT_FOUND_CODES = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - librdkafka's own codes are spelled so
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
-    }
-)
-UNLED_CODES = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
-UNREACHABLE_CODES = frozenset(
-    {
-        KafkaError._TRANSPORT,  # noqa: SLF001
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
-        KafkaError._RESOLVE,  # noqa: SLF001
-        KafkaError._TIMED_OUT,  # noqa: SLF001
-    }
-)
-PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001
-DAMAGED_CODES = frozenset(
-    {
-        KafkaError._BAD_MSG,  # noqa: SLF001
-        KafkaError._BAD_COMPRESSION,  # noqa: SLF001
-        KafkaError.INVALID_MSG,
-        KafkaError.KAFKA_STORAGE_ERROR,
-    }
-)
-OFFSET_GONE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,15 +69,13 @@ class OffsetRange:
         return max(0, self.end - self.start)
 
 
-class TopicExists(CliError):
-    """There is a topic of this name already."""
-
-
 class Cluster:
     """A broker that answered, and what can be asked of it."""
 
     def __init__(self, broker: str, admin: Any) -> None:
         self.broker = broker
+        # None where the broker names none, as old ones of Kafka.
+        self.id: str | None = None
         self._admin = admin
 
     @classmethod
@@ -129,9 +86,9 @@ class Cluster:
             BrokerUnreachable: nobody listens, or what listens does not speak Kafka.
         """
         _probe(broker)
-        cluster = cls(broker, client_admin.AdminClient(client_config(broker), logger=_quiet()))
+        cluster = cls(broker, client_admin.AdminClient(client_config(broker), logger=quiet()))
         try:
-            cluster._admin.list_topics(timeout=CONNECT_SECONDS)
+            cluster.id = cluster._admin.list_topics(timeout=CONNECT_SECONDS).cluster_id
         except KafkaException as error:
             raise BrokerUnreachable(
                 f"something listens at {broker}, but it does not answer as a Kafka broker does: {reason(error)}",
@@ -161,20 +118,21 @@ class Cluster:
             if topic.error is None
         }
 
-    def topic(self, name: str) -> TopicInfo:
+    def topic(self, name: str, *, hint: str = "") -> TopicInfo:
         """
         Raises:
-            NotFound: there is no such topic; the hint names one that is spelled alike.
+            NotFound: there is no such topic; told with a name that is spelled alike, or with the hint.
         """
         topics = self.topics()
         if name in topics:
             return topics[name]
         alike = get_close_matches(name, topics, n=1)
-        hint = (
-            f"did you mean {alike[0]}?"
-            if alike
-            else f"respool topic list shows those there are, respool topic create {name} makes one"
-        )
+        if alike:
+            hint = f"did you mean {alike[0]}?"
+        elif not hint:
+            hint = (
+                f"respool topic list shows those there are, respool topic create {name} makes one"
+            )
         raise NotFound(f"there is no topic {name!r} at {self.broker}", hint=hint)
 
     def ranges(
@@ -315,14 +273,14 @@ class Cluster:
 
     def producer(self, **config: object) -> Any:
         with translated(self.broker):
-            return client.Producer(client_config(self.broker) | _dotted(config), logger=_quiet())
+            return client.Producer(client_config(self.broker) | _dotted(config), logger=quiet())
 
     def consumer(self, *, on_error: Callable[[Any], None], **config: object) -> Any:
         # Without it librdkafka hands out whatever a damaged batch unpacks to.
         settings = client_config(self.broker) | {"check.crcs": True} | _dotted(config)
         settings["error_cb"] = on_error
         with translated(self.broker):
-            return client.Consumer(settings, logger=_quiet())
+            return client.Consumer(settings, logger=quiet())
 
     def _list_offsets(
         self,
@@ -390,51 +348,6 @@ def client_config(broker: str) -> dict[str, object]:
     }
 
 
-class translated:  # noqa: N801 - reads as a word where it is used: `with translated(broker):`
-    """Turn the client library's errors into `CliError`s with Kafka's own message."""
-
-    def __init__(self, broker: str) -> None:
-        self._broker = broker
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, KafkaException):
-            raise to_cli_error(error.args[0], self._broker) from error
-        if isinstance(error, FutureTimeout):
-            raise BrokerUnreachable(
-                f"the broker at {self._broker} did not answer within {REQUEST_SECONDS:.0f} seconds"
-            ) from error
-
-
-def to_cli_error(error: Any, broker: str) -> CliError:
-    text = reason(error)
-    if error.code() in NOT_FOUND_CODES:
-        return NotFound(
-            f"no such topic or partition at {broker}: {text}", hint="see: respool topic list"
-        )
-    if error.code() in UNREACHABLE_CODES:
-        return BrokerUnreachable(
-            f"the broker at {broker} does not answer: {text}",
-            hint="is the address it advertises (respool serve --advertised) reachable from here?",
-        )
-    if error.code() in UNLED_CODES:
-        return NobodyLeads(text)
-    if error.code() == KafkaError.INVALID_CONFIG:
-        return UsageError(text)
-    if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-        return TopicExists(text)
-    return CliError(text)
-
-
-def reason(error: Any) -> str:
-    """Kafka's message for an error or an exception holding one, without the library's wrapping."""
-    inner = error.args[0] if isinstance(error, KafkaException) else error
-    text = str(inner.str()).strip().removeprefix("Local: ").removeprefix("Broker: ")
-    return f"{text} ({inner.name()})" if inner.name() not in text else text
-
-
 def _probe(broker: str) -> None:
     """Try a TCP connection to each address until one is accepted."""
     failures: list[str] = []
@@ -472,12 +385,3 @@ def _setting(entry: Any) -> Setting:
 
 def _dotted(config: Mapping[str, object]) -> dict[str, object]:
     return {name.replace("_", "."): value for name, value in config.items()}
-
-
-def _quiet() -> logging.Logger:
-    """Keep librdkafka's chatter off the terminal. What matters reaches us as errors of the calls themselves."""
-    logger = logging.getLogger("respool.cli.librdkafka")
-    logger.propagate = False
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
-    return logger

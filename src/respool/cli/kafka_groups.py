@@ -12,11 +12,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from respool.cli.errors import CliError, NotFound
-from respool.cli.kafka import (
-    REQUEST_SECONDS,
-    Cluster,
-    ConsumerGroupType,
-)
+from respool.cli.kafka import Cluster
+from respool.cli.kafka_library import REQUEST_SECONDS, ConsumerGroupType
 from respool.cli.own_client import own_cluster, own_errors_translated
 from respool.client.arrow.group_list import ListedGroup, list_groups
 from respool.client.arrow.group_offsets import Committed, Place, commit_offsets, fetch_offsets

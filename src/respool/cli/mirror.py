@@ -136,7 +136,7 @@ def status(
     as_json: options.Json = False,
 ) -> None:
     """Show source and copy side by side: where each partition begins and ends, and how far the copy is behind."""
-    from respool.cli.mirror_run import connect
+    from respool.cli.mirror_run import connect_both
     from respool.cli.mirror_status import find_status, print_status
     from respool.cli.mirror_topics import Wanted, parse_patterns
 
@@ -145,7 +145,7 @@ def status(
         parse_patterns(topics or [".*"], option="--topics"),
         parse_patterns(exclude or (), option="--exclude"),
     )
-    found = find_status(connect(source, "--from"), connect(target, "--to"), wanted)
+    found = find_status(*connect_both(source, target), wanted)
     if not found:
         raise NotFound(f"no topic at {source} matches", hint=f"see: respool topic list -b {source}")
     print_status(found, as_json=as_json)
@@ -180,7 +180,7 @@ def promote(
     cluster = Cluster.connect(target)
     for name in names:
         # All of them are there before the first is changed.
-        cluster.topic(name)
+        cluster.topic(name, hint=f"see: respool topic list --broker {target}")
     done = [promote_one(cluster, name) for name in dict.fromkeys(names)]
     if as_json:
         output.print_json(

@@ -67,8 +67,6 @@ class MirrorLink:
         # Set while somebody asks for the metadata, so that all who want them anew ask once.
         self._refreshing: asyncio.Task[None] | None = None
         self._turn = -1
-        # Known after the first `refresh`.
-        self.cluster_id: str | None = None
 
     async def close(self) -> None:
         await self._peers.close()
@@ -155,7 +153,6 @@ class MirrorLink:
         return brokers[first:] + brokers[:first]
 
     def _take(self, reply: Any) -> None:
-        self.cluster_id = reply.cluster_id
         if reply.brokers:
             brokers = {BrokerId(one.node_id): (str(one.host), one.port) for one in reply.brokers}
             self._addresses = brokers | self._first

@@ -47,7 +47,7 @@ class MirrorRun:
             BrokerUnreachable: one side does not answer.
         """
         self._plan = plan
-        clusters = connect(plan.source, "--from"), connect(plan.target, "--to")
+        clusters = connect_both(plan.source, plan.target)
         self._topics = TopicCare(*clusters)
         self._topics.check_target()
         self._groups = GroupCare(*clusters, plan.groups) if plan.groups else None
@@ -164,10 +164,6 @@ class MirrorRun:
 
     async def _survey_first(self) -> None:
         try:
-            # Before anything is created or stopped.
-            await self._source.refresh()
-            await self._target.refresh()
-            self._refuse_a_copy_of_itself()
             await self._survey()
         except Unreachable as error:
             raise BrokerUnreachable(str(error)) from error
@@ -178,14 +174,6 @@ class MirrorRun:
                     hint=f"see: respool topic list --broker {self._plan.source}",
                 )
             self._report.note("no topic matches yet; waiting for one")
-
-    def _refuse_a_copy_of_itself(self) -> None:
-        source, target = self._source.cluster_id, self._target.cluster_id
-        if source is not None and source == target:
-            raise UsageError(
-                f"--from {self._plan.source} and --to {self._plan.target} are brokers of the same cluster, {source}",
-                hint="a mirror is a copy in another cluster",
-            )
 
     async def _keep_surveying(self) -> None:
         while True:
@@ -319,11 +307,23 @@ class MirrorRun:
         self._troubles[what] = why
 
 
-def connect(address: str, option: str) -> Cluster:
+def connect_both(source: str, target: str) -> tuple[Cluster, Cluster]:
     """
     Raises:
         BrokerUnreachable: nobody answers there.
+        UsageError: they are one, which would be a copy of itself.
     """
+    clusters = _connect(source, "--from"), _connect(target, "--to")
+    ids = {one.id for one in clusters}
+    if len(ids) == 1 and None not in ids:
+        raise UsageError(
+            f"--from {source} and --to {target} are brokers of the same cluster, {ids.pop()}",
+            hint="a mirror is a copy in another cluster",
+        )
+    return clusters
+
+
+def _connect(address: str, option: str) -> Cluster:
     try:
         return Cluster.connect(address)
     except BrokerUnreachable as error:

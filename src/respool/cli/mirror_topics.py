@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from respool.cli.errors import CliError, UsageError
-from respool.cli.kafka import Cluster, Setting, TopicExists
+from respool.cli.errors import CliError, TopicExists, UsageError
+from respool.cli.kafka import Cluster, Setting
 from respool.cli.mirror_link import TopicMap
 from respool.cli.mirror_partition import Cause
 from respool.model.internal_topics import is_internal

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from respool.cli.errors import BrokerUnreachable, CliError, UsageError
-from respool.cli.kafka import CLIENT_ID, CONNECT_SECONDS, REQUEST_SECONDS
+from respool.cli.kafka_library import CLIENT_ID, CONNECT_SECONDS, REQUEST_SECONDS
 from respool.client.arrow import errors as client_errors
 from respool.client.arrow.cluster import Cluster as OwnCluster
 

@@ -10,9 +10,9 @@ import typer
 
 from respool.cli import output
 from respool.cli.audit import DONE, FAILED, INTERRUPTED, RUNNING, Act, Audit
-from respool.cli.errors import CliError, ExitCode, UsageError
+from respool.cli.errors import CliError, ExitCode, TopicExists, UsageError
 from respool.cli.interrupts import noticing_ctrl_c
-from respool.cli.kafka import Cluster, TopicExists, TopicInfo, offline
+from respool.cli.kafka import Cluster, TopicInfo, offline
 from respool.cli.replay_copy import ReplayCopy
 from respool.cli.replay_pace import Pace
 from respool.cli.replay_plan import CopyPlan, Span, Wish

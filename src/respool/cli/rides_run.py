@@ -10,7 +10,14 @@ from typing import Any
 import typer
 
 from respool.cli import output
-from respool.cli.errors import BrokerUnreachable, CliError, ExitCode, NotFound, UsageError
+from respool.cli.errors import (
+    BrokerUnreachable,
+    CliError,
+    ExitCode,
+    NotFound,
+    TopicExists,
+    UsageError,
+)
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
 from respool.cli.message_format import bytes_to_json
 from respool.cli.times import format_ms
@@ -41,7 +48,7 @@ def find_target(
     broker: str, topic: str, *, partitions: int | None, days: float, compression: str
 ) -> Target:
     """The topic, made if it is not there: so that it keeps what is written."""
-    from respool.cli.kafka import Cluster, TopicExists
+    from respool.cli.kafka import Cluster
 
     cluster = Cluster.connect(broker)
     known = cluster.topics().get(topic)

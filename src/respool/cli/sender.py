@@ -10,7 +10,8 @@ from typing import Any
 
 from respool.cli import output
 from respool.cli.errors import CliError, ExitCode
-from respool.cli.kafka import Cluster, KafkaException, reason
+from respool.cli.kafka import Cluster
+from respool.cli.kafka_library import KafkaException, reason
 from respool.cli.line_reader import LINE_BYTES_MAX, LineReader, read_lines
 from respool.cli.message_format import BadInput, NewMessage
 from respool.cli.refusals import TOO_FEW_REPLICAS, Replicas, explain

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output
-from respool.cli.errors import CliError, ExitCode, NotFound, UsageError
+from respool.cli.errors import CliError, ExitCode, NotFound, TopicExists, UsageError
 from respool.cli.isolation import Isolation
 from respool.cli.times import format_duration_ms
 from respool.cli.topic_promise import MIN_ISR, asks_for_too_many, fewest_replicas, promise
@@ -65,7 +65,7 @@ def create(
     broker: options.Broker = options.DEFAULT_BROKER,
 ) -> None:
     """Create a topic."""
-    from respool.cli.kafka import Cluster, TopicExists
+    from respool.cli.kafka import Cluster
 
     wanted = options.topic_settings(settings)
     cluster = Cluster.connect(broker)

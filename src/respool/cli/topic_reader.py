@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from respool.cli import kafka, output
+from respool.cli import kafka_library, output
 from respool.cli.consume_range import (
     AtOffset,
     AtTime,
@@ -57,10 +57,10 @@ class TopicReader:
             isolation_level=isolation.value,
             on_error=self._on_error,
         )
-        with kafka.translated(self._broker):
+        with kafka_library.translated(self._broker):
             self._consumer.assign(
                 [
-                    kafka.TopicPartition(topic, number, cursor.position)
+                    kafka_library.TopicPartition(topic, number, cursor.position)
                     for number, cursor in cursors.items()
                     if not cursor.is_done
                 ]
@@ -97,17 +97,17 @@ class TopicReader:
 
     def hold(self, partition: int) -> None:
         """Leave this partition alone until `go_on`."""
-        self._consumer.pause([kafka.TopicPartition(self._topic, partition)])
+        self._consumer.pause([kafka_library.TopicPartition(self._topic, partition)])
 
     def go_on(self, partition: int) -> None:
         if not self._cursors[partition].is_done:
-            self._consumer.resume([kafka.TopicPartition(self._topic, partition)])
+            self._consumer.resume([kafka_library.TopicPartition(self._topic, partition)])
 
     def close(self) -> None:
         self._consumer.close()
 
     def _poll(self, messages_max: int, seconds: float) -> list[Any]:
-        with kafka.translated(self._broker):
+        with kafka_library.translated(self._broker):
             # Wait for one, then take what else is there: asking for many at once would wait for all of them.
             first = self._consumer.poll(seconds)
             if first is None:
@@ -126,11 +126,11 @@ class TopicReader:
             return None
         cursor = self._cursors[raw.partition()]
         timestamp_type, timestamp_ms = raw.timestamp()
-        if timestamp_type == kafka.TIMESTAMP_NOT_AVAILABLE:
+        if timestamp_type == kafka_library.TIMESTAMP_NOT_AVAILABLE:
             timestamp_ms = -1
         shown = cursor.on_message(raw.offset(), timestamp_ms)
         if cursor.is_done:
-            self._consumer.pause([kafka.TopicPartition(self._topic, raw.partition())])
+            self._consumer.pause([kafka_library.TopicPartition(self._topic, raw.partition())])
         if not shown:
             return None
         return ReadMessage(
@@ -145,29 +145,29 @@ class TopicReader:
 
     def _on_message_error(self, error: Any, raw: Any) -> None:
         where = f"partition {raw.partition()} of {self._topic}"
-        if error.code() == kafka.PARTITION_EOF:
+        if error.code() == kafka_library.PARTITION_EOF:
             self._cursors[raw.partition()].on_end(raw.offset())
-        elif error.code() == kafka.OFFSET_GONE:
+        elif error.code() == kafka_library.OFFSET_GONE:
             raise CliError(
-                f"{where} lost messages before they were read: {kafka.reason(error)}",
+                f"{where} lost messages before they were read: {kafka_library.reason(error)}",
                 hint="retention was faster than this reader; start again with --offset earliest",
             )
-        elif error.code() in kafka.DAMAGED_CODES:
+        elif error.code() in kafka_library.DAMAGED_CODES:
             position = self._cursors[raw.partition()].position
             raise CliError(
-                f"{where} cannot be read at offset {position}: {kafka.reason(error)}",
+                f"{where} cannot be read at offset {position}: {kafka_library.reason(error)}",
                 hint="see what is damaged with: respool log verify DATA (the broker's folder); read on behind it with: "
                 f"respool consume {self._topic} --partition {raw.partition()} --offset N",
             )
-        elif error.code() in kafka.UNREACHABLE_CODES:
+        elif error.code() in kafka_library.UNREACHABLE_CODES:
             self._on_error(error)
         elif not error.retriable():
-            raise kafka.to_cli_error(error, self._broker)
+            raise kafka_library.to_cli_error(error, self._broker)
 
     def _on_error(self, error: Any) -> None:
         """The library lost its connection; it goes on trying by itself."""
-        if error.code() in kafka.UNREACHABLE_CODES and not self._lost:
-            self._lost = kafka.reason(error)
+        if error.code() in kafka_library.UNREACHABLE_CODES and not self._lost:
+            self._lost = kafka_library.reason(error)
             output.note(
                 f"the broker at {self._broker} went away ({self._lost}); trying again",
                 style="yellow",

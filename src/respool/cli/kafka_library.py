@@ -1,0 +1,116 @@
+"""The one place that imports confluent-kafka: what we use of it, and its errors turned into ours."""
+
+import logging
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any
+
+from respool.cli.errors import (
+    BrokerUnreachable,
+    CliError,
+    NobodyLeads,
+    NotFound,
+    TopicExists,
+    UsageError,
+)
+
+try:
+    import confluent_kafka
+    import confluent_kafka.admin
+except ImportError as error:
+    raise CliError(
+        "this command needs the Kafka client library, which is not installed",
+        hint="install it with: pip install 'respool[client]'",
+    ) from error
+
+client = confluent_kafka
+client_admin = confluent_kafka.admin
+
+CONNECT_SECONDS = 3.0
+REQUEST_SECONDS = 10.0
+CLIENT_ID = "respool-cli"
+
+KafkaError = client.KafkaError
+KafkaException = client.KafkaException
+TopicPartition = client.TopicPartition
+ConsumerGroupType = client.ConsumerGroupType
+TIMESTAMP_NOT_AVAILABLE = client.TIMESTAMP_NOT_AVAILABLE
+NOT_FOUND_CODES = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - librdkafka's own codes are spelled so
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    }
+)
+UNLED_CODES = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+UNREACHABLE_CODES = frozenset(
+    {
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+    }
+)
+PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001
+DAMAGED_CODES = frozenset(
+    {
+        KafkaError._BAD_MSG,  # noqa: SLF001
+        KafkaError._BAD_COMPRESSION,  # noqa: SLF001
+        KafkaError.INVALID_MSG,
+        KafkaError.KAFKA_STORAGE_ERROR,
+    }
+)
+OFFSET_GONE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
+
+
+class translated:  # noqa: N801 - reads as a word where it is used: `with translated(broker):`
+    """Turn the client library's errors into `CliError`s with Kafka's own message."""
+
+    def __init__(self, broker: str) -> None:
+        self._broker = broker
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, KafkaException):
+            raise to_cli_error(error.args[0], self._broker) from error
+        if isinstance(error, FutureTimeout):
+            raise BrokerUnreachable(
+                f"the broker at {self._broker} did not answer within {REQUEST_SECONDS:.0f} seconds"
+            ) from error
+
+
+def to_cli_error(error: Any, broker: str) -> CliError:
+    text = reason(error)
+    if error.code() in NOT_FOUND_CODES:
+        return NotFound(
+            f"no such topic or partition at {broker}: {text}", hint="see: respool topic list"
+        )
+    if error.code() in UNREACHABLE_CODES:
+        return BrokerUnreachable(
+            f"the broker at {broker} does not answer: {text}",
+            hint="is the address it advertises (respool serve --advertised) reachable from here?",
+        )
+    if error.code() in UNLED_CODES:
+        return NobodyLeads(text)
+    if error.code() == KafkaError.INVALID_CONFIG:
+        return UsageError(text)
+    if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        return TopicExists(text)
+    return CliError(text)
+
+
+def reason(error: Any) -> str:
+    """Kafka's message for an error or an exception holding one, without the library's wrapping."""
+    inner = error.args[0] if isinstance(error, KafkaException) else error
+    text = str(inner.str()).strip().removeprefix("Local: ").removeprefix("Broker: ")
+    return f"{text} ({inner.name()})" if inner.name() not in text else text
+
+
+def quiet() -> logging.Logger:
+    """Keep librdkafka's chatter off the terminal. What matters reaches us as errors of the calls themselves."""
+    logger = logging.getLogger("respool.cli.librdkafka")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return logger
