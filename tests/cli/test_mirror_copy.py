@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from respool.broker.mirrored import check_continues
+from respool.broker.mirrored import check_continues, check_same
 from respool.cli import mirror_copy
-from respool.cli.mirror_copy import MirrorCopy
+from respool.cli.mirror_copy import DIFFERENT_TRIES_MAX, MirrorCopy
 from respool.cli.mirror_link import EARLIEST, MirrorLink, Place, Unreachable
 from respool.cli.mirror_partition import PartitionCopy, State
-from respool.model.errors import NotLeader, OffsetOutOfRange, RequestError
+from respool.model.errors import InvalidRecord, NotLeader, OffsetOutOfRange, RequestError
 from respool.model.ids import Offset, TopicPartition
 from respool.records.batch import BatchHeader
 from respool.records.build import NewRecord, build_batch
+from respool.records.markers import EndTransactionMarker, build_marker
 from respool.records.mirrored import read_mirrored
 from respool.records.validate import walk_batches
 from respool.wire.api_table import Api
@@ -56,11 +57,21 @@ class Log:
         whole = next((h.size for h, _ in self.batches if h.last_offset >= offset), 0)
         return found[: max(bytes_max, whole)]
 
+    def open_transactions(self) -> dict[int, int]:
+        """Producer -> where its transaction begins; deleting what it wrote does not end it."""
+        found: dict[int, int] = {}
+        for header, _ in self.batches:
+            if header.is_control:
+                found.pop(header.producer_id, None)
+            elif header.is_transactional:
+                found.setdefault(header.producer_id, header.base_offset)
+        return found
+
     def records(self) -> list[tuple[int, bytes]]:
         """All that holds records, but for the leader epochs."""
         found = []
         for header, data in self.batches:
-            if header.record_count and header.last_offset >= self.start:
+            if header.record_count and not header.is_control and header.last_offset >= self.start:
                 plain = bytearray(data)
                 plain[LEADER_EPOCH] = b"    "
                 found.append((int(header.base_offset), bytes(plain)))
@@ -106,6 +117,7 @@ class Side(MirrorLink):
             Api.FETCH: self._fetch,
             Api.PRODUCE: self._produce,
             Api.DELETE_RECORDS: self._delete,
+            Api.DESCRIBE_PRODUCERS: self._describe,
         }[api](fields)
         await asyncio.sleep(0)
         # It is done, and nobody hears of it.
@@ -173,7 +185,11 @@ class Side(MirrorLink):
         assert sent is not None
         try:
             name = TopicPartition(topic, one["index"])
-            if check_continues(sent, Offset(log.end), name, is_empty=not log.batches):
+            is_new = check_continues(sent, Offset(log.end), name, is_empty=not log.batches)
+            here = Offset(min(sent.end, log.end))
+            if here > max(sent.base_offset, log.start):
+                check_same(sent, here, log.read(here - 1, 1), name)
+            if is_new:
                 skipped = next(
                     position for position, h in walk_batches(sent.data) if h.last_offset >= log.end
                 )
@@ -182,6 +198,25 @@ class Side(MirrorLink):
             self.refused += 1
             return error.code
         return 0
+
+    def _describe(self, fields: Mapping[str, Any]) -> Any:
+        ((topic, number),) = (
+            (one["name"], number) for one in fields["topics"] for number in one["partition_indexes"]
+        )
+        producers = [
+            Reply(
+                producer_id=producer,
+                producer_epoch=0,
+                coordinator_epoch=-1,
+                current_txn_start_offset=start,
+            )
+            for producer, start in self.logs[topic, number].open_transactions().items()
+        ]
+        idle = Reply(
+            producer_id=9, producer_epoch=0, coordinator_epoch=-1, current_txn_start_offset=-1
+        )
+        partition = Reply(error_code=0, active_producers=[idle, *producers])
+        return Reply(topics=[Reply(partitions=[partition])])
 
     def _delete(self, fields: Mapping[str, Any]) -> Any:
         return Reply(
@@ -215,6 +250,29 @@ class Side(MirrorLink):
         return {1: list(places)}
 
 
+def batch(base: int, *values: bytes, producer: int | None = None) -> bytes:
+    """With a producer, of a transaction."""
+    records = [NewRecord(value=value, timestamp_ms=1) for value in values]
+    if producer is None:
+        return build_batch(records, base_offset=base, leader_epoch=0)
+    return build_batch(
+        records,
+        base_offset=base,
+        leader_epoch=0,
+        producer_id=producer,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+
+
+def end_of(producer: int, base: int) -> bytes:
+    marker = EndTransactionMarker(
+        producer_id=producer, producer_epoch=0, coordinator_epoch=0, is_commit=True
+    )
+    return base.to_bytes(8) + bytes(build_marker(marker, timestamp_ms=1).data)[8:]
+
+
 class World:
     def __init__(self, seed: int) -> None:
         self.dice = Random(seed)
@@ -225,7 +283,7 @@ class World:
             self.source,
             self.target,
             on_stopped=lambda topic, cause, why: self.stopped.update({topic: why}),
-            on_loss=lambda copy, count: None,
+            on_loss=lambda copy, count, *, aborted: None,
         )
         self.copy.add(PLACES)
 
@@ -233,8 +291,13 @@ class World:
         """A batch at the source's end, maybe behind a gap that compaction left."""
         log = self.source.logs[self.dice.choice(PLACES)]
         base = log.end + (self.dice.randint(1, 5) if self.dice.random() < 0.2 else 0)
-        records = [NewRecord(value=self.dice.randbytes(20), timestamp_ms=1)]
-        log.append(build_batch(records * self.dice.randint(1, 4), base_offset=base, leader_epoch=0))
+        producer = self.dice.randint(0, 3)
+        if producer in log.open_transactions() and self.dice.random() < 0.5:
+            log.append(end_of(producer, base))
+            return
+        count = self.dice.randint(1, 4)
+        values = [self.dice.randbytes(20)] * count
+        log.append(batch(base, *values, producer=producer or None))
 
     def happen(self) -> None:
         what = self.dice.random()
@@ -286,6 +349,7 @@ def test_whatever_fails_the_copy_becomes_what_the_source_is(seed: int) -> None:
     for place in PLACES:
         source, target = world.source.logs[place], world.target.logs[place]
         assert target.records() == source.records(), place
+        assert target.open_transactions().keys() <= source.open_transactions().keys(), place
         kept = [header for header, _ in target.batches if header.base_offset >= target.start]
         following = [header.base_offset for header in kept[1:]] + [target.end]
         assert [header.next_offset for header in kept] == following[: len(kept)]
@@ -342,23 +406,119 @@ def test_a_source_that_says_it_lost_messages_stops_its_topic_and_no_other() -> N
 
 
 def test_what_was_deleted_before_it_was_copied_is_told_and_left_empty() -> None:
-    told: list[tuple[str, int]] = []
-
-    def on_loss(copy: PartitionCopy, count: int) -> None:
-        told.append((copy.name, count))
-
-    def one(base: int) -> bytes:
-        record = NewRecord(value=b"v", timestamp_ms=1)
-        return build_batch([record], base_offset=base, leader_epoch=0)
-
     world = World(2)
-    world.copy._seek._on_loss = on_loss
+    told = losses(world)
     source, target = (side.logs["rides", 0] for side in (world.source, world.target))
     # Copied before, by a mirror that was away since.
-    target.append(one(0))
+    target.append(batch(0, b"v"))
     for base in range(8):
-        source.append(one(base))
+        source.append(batch(base, b"v"))
     source.start = 6
     asyncio.run(run_until(world, world.is_same))
-    assert told == [("rides/0", 5)]
+    assert told == [("rides/0", 5, 0)]
     assert [offset for offset, _ in target.records()] == [6, 7]
+
+
+def losses(world: World) -> list[tuple[str, int, int]]:
+    """Where, how many offsets, and how many ends of transactions; filled as it is told."""
+    told: list[tuple[str, int, int]] = []
+
+    def on_loss(copy: PartitionCopy, count: int, *, aborted: int) -> None:
+        told.append((copy.name, count, aborted))
+
+    world.copy._seek._on_loss = on_loss
+    return told
+
+
+def test_a_transaction_whose_end_the_source_deleted_does_not_stay_open_in_the_copy() -> None:
+    """Readers of committed messages read nothing more of the copy; and the producer's next one was mixed with it."""
+    world = World(2)
+    told = losses(world)
+    source, target = (side.logs["rides", 0] for side in (world.source, world.target))
+    # Two are open where the mirror stopped. One ends where the source deletes, and one later.
+    written = [batch(number, b"v", producer=number + 1) for number in range(2)]
+    for one in written:
+        target.append(one)
+    for one in (*written, end_of(1, 2), batch(3, b"v", b"w"), end_of(2, 5)):
+        source.append(one)
+    source.append(batch(6, b"v", producer=1))
+    source.start = 5
+    asyncio.run(run_until(world, world.is_same))
+    assert told == [("rides/0", 3, 2)]
+    assert target.open_transactions() == source.open_transactions() == {1: 6}
+    assert [(header.base_offset, header.is_control) for header, _ in target.batches[2:]] == [
+        (2, False),
+        (3, True),
+        (4, True),
+        (5, True),
+        (6, False),
+    ]
+
+
+def test_no_more_transactions_are_ended_than_there_are_offsets_for_it() -> None:
+    """At most so many have ended there; the others end in what is copied next."""
+    world = World(2)
+    told = losses(world)
+    source, target = (side.logs["rides", 0] for side in (world.source, world.target))
+    written = [batch(number, b"v", producer=number + 1) for number in range(2)]
+    for one in written:
+        target.append(one)
+    for one in (*written, batch(2, b"v"), end_of(1, 3), end_of(2, 4)):
+        source.append(one)
+    source.start = 3
+    asyncio.run(run_until(world, world.is_same))
+    assert told == [("rides/0", 1, 1)]
+    assert not target.open_transactions()
+
+
+def test_a_gap_that_grew_over_an_uncommitted_end_is_no_difference() -> None:
+    """The target ended later than it said, which is how far it was committed; the topic was stopped for good."""
+    world = World(2)
+    source, target = (side.logs["rides", 0] for side in (world.source, world.target))
+    for base in range(4):
+        target.append(batch(base, b"v"))
+    # Compaction took 1 to 5 away.
+    for base in (0, 6):
+        source.append(batch(base, b"v"))
+    said = world.target.offsets
+    looks = 0
+
+    async def committed(places: Any, at: int) -> dict[Place, int]:
+        nonlocal looks
+        looks += at != EARLIEST
+        found = await said(places, at)
+        return {**found, ("rides", 0): 1} if at != EARLIEST and looks < 3 else found
+
+    async def is_mirror(_: str) -> bool:
+        return True
+
+    world.target.offsets = committed  # type: ignore[method-assign]
+    world.target.is_mirror = is_mirror  # type: ignore[method-assign]
+    asyncio.run(run_until(world, lambda: world.is_same() or world.stopped))
+    assert world.stopped == {}
+    assert [offset for offset, _ in target.records()] == [0, 1, 2, 3, 6]
+
+
+@pytest.mark.parametrize("is_mirror", [True, False, None])
+def test_what_the_target_refuses_for_good_stops_the_topic_once_that_is_sure(
+    is_mirror: bool | None,
+) -> None:
+    """While a broker of the target did not answer, the topic was said to be promoted."""
+    world = World(2)
+    world.source.logs["rides", 0].append(batch(0, b"v"))
+    refusals = 0
+
+    def refuse(topic: str, _: Any) -> int:
+        nonlocal refusals
+        refusals += 1
+        return InvalidRecord.code
+
+    async def said(_: str) -> bool | None:
+        # One that does not answer, does so in the end.
+        return False if is_mirror is None and refusals > 20 else is_mirror
+
+    world.target._append = refuse  # type: ignore[method-assign]
+    world.target.is_mirror = said  # type: ignore[method-assign]
+    asyncio.run(run_until(world, lambda: world.stopped))
+    assert ("no longer" in world.stopped["rides"]) is not is_mirror
+    assert refusals == {True: DIFFERENT_TRIES_MAX + 1, False: 1, None: 21}[is_mirror]

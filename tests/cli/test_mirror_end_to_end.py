@@ -9,7 +9,16 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from cli.mirror_world import WAIT_SECONDS, MirrorWorld, headers_of, look, produce, read, two_brokers
+from cli.mirror_world import (
+    WAIT_SECONDS,
+    MirrorWorld,
+    end_of,
+    headers_of,
+    look,
+    produce,
+    read,
+    two_brokers,
+)
 from cli.running import Run
 from respool.cli.errors import CliError
 from respool.cli.kafka_groups import Groups
@@ -198,6 +207,51 @@ def test_what_the_source_deleted_before_it_was_copied_is_told(world: MirrorWorld
         "rides/0: the source had deleted 2 offsets from 2 on before they were copied" in ended.err
     )
     assert world.is_same("rides")
+
+
+def test_readers_of_committed_messages_go_on_where_the_end_of_a_transaction_was_deleted(
+    world: MirrorWorld,
+) -> None:
+    """The copy of it stayed open, and they read nothing after it."""
+    world.at_source("topic", "create", "rides", *KEEP)
+    settings = {"bootstrap.servers": world.source.address, "transactional.id": "biller"}
+    producer = Producer(settings)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce("rides", b"charged", partition=0)
+    assert producer.flush(30) == 0
+    world.mirror("--keep-longer")
+    producer.abort_transaction()
+    produce(world.source.address, "rides", ["a", "b"])
+    delete_records(world.source.address, 3)
+    ended = world.mirror("--keep-longer")
+    assert "open there, and taken for aborted: 1 transaction" in ended.err
+    assert [one[2] for one in read(world.target.address, "rides", 1)] == [b"b"]
+    producer.begin_transaction()
+    producer.produce("rides", b"charged again", partition=0)
+    producer.commit_transaction()
+    world.mirror("--keep-longer")
+    assert [one[2] for one in read(world.target.address, "rides", 2)] == [b"b", b"charged again"]
+
+
+def test_a_source_that_was_made_compacted_later_is_still_followed(world: MirrorWorld) -> None:
+    """Its last batch before the copy's end had lost a record, and was taken for another one."""
+    world.at_source("topic", "create", "rides", *KEEP)
+    # In one batch, of which the older one goes.
+    world.at_source("produce", "rides", "--key-separator", ":", stdin=b"k:1\nk:2\n")
+    world.mirror()
+    compact = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0.01", "segment.ms=100")
+    settings = [word for one in compact for word in ("--set", one)]
+    world.at_source("topic", "alter", "rides", *settings)
+
+    def is_compacted() -> bool:
+        world.at_source("produce", "rides", "--key-separator", ":", stdin=b"other:x\n")
+        side = look(world.source.address, "rides")
+        return headers_of(side)[0].header.record_count == 1
+
+    wait_until(is_compacted, "the first batch lost a record", seconds=WAIT_SECONDS)
+    world.mirror()
+    assert end_of(world.source.address, "rides", 0) == end_of(world.target.address, "rides", 0)
 
 
 def test_ordinary_producers_are_refused_until_it_is_promoted(world: MirrorWorld) -> None:

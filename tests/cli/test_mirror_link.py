@@ -3,6 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -12,9 +13,12 @@ ADDRESSES = {1: ("one", 9092), 2: ("two", 9092), 3: ("three", 9092)}
 
 
 class Brokers:
-    """What each says: the leaders of partition 0 of topics; None: it does not answer."""
+    """What each says: the leaders of topics' partitions, and their ids; None: it does not answer."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **said: dict[str, int] | None) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, **said: dict[str, int | list[int]] | None
+    ) -> None:
+        self.ids: dict[str, UUID] = {}
         self.said = said
         self.asked: list[int] = []
         self.link = MirrorLink("the source", "one:9092")
@@ -27,7 +31,6 @@ class Brokers:
         if leaders is None:
             raise Unreachable(f"broker {number} does not answer")
         return SimpleNamespace(
-            cluster_id="c",
             brokers=[
                 SimpleNamespace(node_id=one, host=host, port=port)
                 for one, (host, port) in ADDRESSES.items()
@@ -35,12 +38,15 @@ class Brokers:
             topics=[
                 SimpleNamespace(
                     name=name,
-                    topic_id=None,
+                    topic_id=self.ids.get(f"b{number}"),
                     error_code=0,
                     is_internal=False,
-                    partitions=[SimpleNamespace(partition_index=0, leader_id=leader)],
+                    partitions=[
+                        SimpleNamespace(partition_index=index, leader_id=leader)
+                        for index, leader in enumerate([led] if isinstance(led, int) else led)
+                    ],
                 )
-                for name, leader in leaders.items()
+                for name, led in leaders.items()
             ],
         )
 
@@ -74,6 +80,31 @@ def test_a_topic_is_gone_when_two_say_so(monkeypatch: pytest.MonkeyPatch) -> Non
     brokers.said.update(b1={"rides": 1}, b2={"rides": 1})
     assert len(brokers.refresh()) == 2
     assert brokers.link.topics.keys() == {"rides"}
+
+
+def test_fewer_partitions_or_another_id_count_when_two_say_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Broker 3 is cut off: a topic that had grown was stopped for good when that one was asked."""
+    grown, before = {"rides": [1, 2]}, {"rides": [1]}
+    brokers = Brokers(monkeypatch, b1=before, b2=before, b3=before)
+    brokers.refresh()
+    brokers.said.update(b1=grown, b2=grown)
+    counts = []
+    for _ in range(6):
+        brokers.refresh()
+        counts.append(len(brokers.link.topics["rides"].leaders))
+    assert counts == sorted(counts)
+    assert counts[-1] == 2
+    # Made anew, which the third has not heard of, and then has.
+    brokers.ids.update(b1=UUID(int=7), b2=UUID(int=7))
+    for _ in range(6):
+        brokers.refresh()
+    assert brokers.link.topics["rides"].id == UUID(int=7)
+    brokers.ids.update(b3=UUID(int=8))
+    for _ in range(6):
+        brokers.refresh()
+        assert brokers.link.topics["rides"].id == UUID(int=7)
 
 
 def test_where_only_one_answers_what_it_does_not_know_stays(

@@ -5,7 +5,9 @@ See `records/mirrored.py` for how they look, and docs/adr/0012-mirroring.md for 
 
 from respool.model.errors import InvalidRecord, OutOfOrderSequence, PolicyViolation, RequestError
 from respool.model.ids import Offset, TopicPartition
+from respool.records.batch import HEADER_BYTES, BatchHeader, read_header
 from respool.records.mirrored import MirroredBatches, read_mirrored
+from respool.records.validate import walk_batches
 
 
 def admit_mirrored(records: bytes | None, name: TopicPartition) -> MirroredBatches:
@@ -40,6 +42,32 @@ def check_continues(
     if log_end not in copied.bases and not is_empty:
         raise InvalidRecord(f"{name} ends at offset {log_end}, where the source has no batch's end")
     return True
+
+
+def check_same(copied: MirroredBatches, here: Offset, stored: bytes, name: TopicPartition) -> None:
+    """That the last one which is in the log already is what the log has there, for then the ones before are, too.
+
+    `here` is where it ends, `stored` begins with the log's batch at its last offset.
+
+    Raises:
+        InvalidRecord: the log has something else: the source lost it, and has written anew since.
+    """
+    sent = next(header for _, header in walk_batches(copied.data) if header.next_offset == here)
+    if len(stored) < HEADER_BYTES:
+        return
+    has = read_header(stored)
+    if has.base_offset >= here or not (_is_whole(has) and _is_whole(sent)):
+        # One of them stands for what was deleted, or was compacted since: nothing can be told from it.
+        return
+    if (has.base_offset, has.crc) != (sent.base_offset, sent.crc):
+        raise InvalidRecord(
+            f"{name} has a batch from offset {has.base_offset} to {has.last_offset} with checksum {has.crc}, where the "
+            f"source has one from {sent.base_offset} to {sent.last_offset} with checksum {sent.crc}"
+        )
+
+
+def _is_whole(header: BatchHeader) -> bool:
+    return header.record_count == header.last_offset_delta + 1 and not header.has_delete_horizon
 
 
 def mirror_refusal(name: TopicPartition) -> RequestError:

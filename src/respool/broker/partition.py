@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from respool.broker.commit_waiters import CommitListener, CommitQueue, FetchWaiter
-from respool.broker.mirrored import check_continues, mirror_refusal, no_mirror
+from respool.broker.mirrored import check_continues, check_same, mirror_refusal, no_mirror
 from respool.broker.partition_role import PartitionRole
 from respool.broker.passing_troubles import PassingTroubles
 from respool.broker.read_marks import ReadMarks, ReadTo
@@ -320,7 +320,11 @@ class Partition:
         self.role.leading()
         if not log.config.respool_mirror:
             raise no_mirror(self.name)
-        if check_continues(copied, log.log_end, self.name, is_empty=log.is_empty):
+        is_new = check_continues(copied, log.log_end, self.name, is_empty=log.is_empty)
+        here = min(copied.end, log.log_end)
+        if here > max(copied.base_offset, log.log_start):
+            check_same(copied, here, self._stored_at(Offset(here - 1)), self.name)
+        if is_new:
             segments, log_end = log.segment_count, log.log_end
             try:
                 log.append_fetched(copied.data, now_ms=now_ms, leader_epoch=self.leader_epoch)
@@ -331,6 +335,17 @@ class Partition:
                     size = len(copied.data)
                     self._on_appended(log, size, has_rolled=log.segment_count != segments)
         return copied.end
+
+    def _stored_at(self, offset: Offset) -> bytes:
+        """The batch that holds the offset, or what comes after it; of the log's end, which is in memory as a rule."""
+        log = self.log
+        try:
+            found = log.read(
+                offset, max_offset=log.log_end, bytes_max=0, at_least_one=True, with_empty=True
+            )
+        except StorageError as error:
+            raise self._refusal(error) from error
+        return bytes(found)
 
     def append_marker(
         self, marker: EndTransactionMarker, *, now_ms: int, needs_newer_epoch: bool = False

@@ -30,7 +30,7 @@ from respool.cli.mirror_link import (
     words,
 )
 from respool.cli.mirror_partition import Cause, PartitionCopy, State
-from respool.cli.mirror_seek import MirrorSeek
+from respool.cli.mirror_seek import MirrorSeek, OnLoss
 from respool.model.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -59,6 +59,9 @@ DELETE_MS = 10_000
 NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
 # A damaged batch may have been damaged on its way; after so many tries it was not.
 DAMAGED_TRIES_MAX = 5
+# A copy that holds more than is committed there may look different, where the source was compacted meanwhile; after so
+# many tries, in the time that a follower may take, it is different.
+DIFFERENT_TRIES_MAX = 8
 
 _PASSING = {
     OutOfOrderSequence.code,
@@ -93,7 +96,7 @@ class MirrorCopy:
         keep_longer: bool = False,
         compacted: set[str] | None = None,
         on_stopped: Callable[[str, Cause, str], None],
-        on_loss: Callable[[PartitionCopy, int], None],
+        on_loss: OnLoss,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`on_stopped` is told of a topic that cannot be copied and why; `on_loss` of what the source had deleted
@@ -315,10 +318,12 @@ class MirrorCopy:
             if not _is_valid(piece):
                 # It was begun anew meanwhile.
                 return
-            if is_mirror is True:
-                self._stop(copy, why, Cause.DIFFERS)
-            else:
+            if is_mirror is False:
                 self._stop(copy, f"{copy.place[0]} is a mirror no longer: {why}", Cause.LET_GO)
+            elif is_mirror is None or copy.tries < DIFFERENT_TRIES_MAX:
+                self._again([copy], why)
+            else:
+                self._stop(copy, why, Cause.DIFFERS)
 
     # -- where the source starts ---------------------------------------------------------------------------------------
 

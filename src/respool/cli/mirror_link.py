@@ -27,6 +27,8 @@ FETCH_VERSION = 12
 PRODUCE_VERSION = 9
 DELETE_RECORDS_VERSION = 2
 DESCRIBE_CONFIGS_VERSION = 1
+# Asked of the target alone.
+DESCRIBE_PRODUCERS_VERSION = 0
 
 LATEST, EARLIEST = -1, -2
 TOPIC_RESOURCE = 2
@@ -44,6 +46,21 @@ class TopicMap:
     id: UUID | None
     # Partition number -> its leader; None while nobody leads it.
     leaders: Mapping[int, int | None]
+
+    @property
+    def shape(self) -> tuple[UUID | None, int]:
+        """What stays the same whoever leads."""
+        return self.id, len(self.leaders)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """In one partition, as its leader knows it."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
 
 
 class Unreachable(Exception):
@@ -122,28 +139,27 @@ class MirrorLink:
         }
         failure: Unreachable | None = None
         known = self.topics
-        missing: set[str] | None = None
+        told: dict[str, TopicMap] | None = None
         for broker in self._next_order():
             try:
                 reply = await self.ask(broker, Api.METADATA, METADATA_VERSION, fields)
             except Unreachable as error:
                 failure = error
                 continue
-            if missing is None:
-                self._take(reply)
-                missing = known.keys() - self.topics.keys()
+            if told is None:
+                told = self._take(reply)
+                if not _doubted(told, known):
+                    self.topics = told
+                    return
+                # Topics are gone, or were made anew; or it is cut off, and knows what was. One more is asked.
             else:
-                told = _topics_of(reply)
-                self.topics |= {name: told[name] for name in missing if name in told}
-                missing = set()
-            if not missing:
+                self.topics = _agreed(told, _topics_of(reply), known)
                 return
-            # They are gone; or it has not heard of them, being cut off from the others. One more is asked.
-        if missing is None:
+        if told is None:
             assert failure is not None
             raise failure
-        # Nobody else answers: they are there until somebody else says that they are not.
-        self.topics |= {name: known[name] for name in missing}
+        # Nobody else answers: they are as they were until somebody else says that they are not.
+        self.topics = told | {name: known[name] for name in _doubted(told, known)}
 
     def _next_order(self) -> list[BrokerId]:
         """Whom to ask first, next and so on: another one each time, for one that is cut off knows old leaders only."""
@@ -152,12 +168,12 @@ class MirrorLink:
         first = self._turn % sum(one >= 0 for one in brokers) if brokers[0] >= 0 else 0
         return brokers[first:] + brokers[:first]
 
-    def _take(self, reply: Any) -> None:
+    def _take(self, reply: Any) -> dict[str, TopicMap]:
         if reply.brokers:
             brokers = {BrokerId(one.node_id): (str(one.host), one.port) for one in reply.brokers}
             self._addresses = brokers | self._first
             self._peers.move_to(self._addresses)
-        self.topics = _topics_of(reply)
+        return _topics_of(reply)
 
     # -- requests about places, each sent to its leader ----------------------------------------------------------------
 
@@ -207,6 +223,34 @@ class MirrorLink:
                 f"{self.name}: {place[0]}/{place[1]} cannot be read at {offset}: {words(answer.error_code)}"
             )
         return answer.records or b""
+
+    async def open_transactions(self, place: Place) -> list[OpenTransaction]:
+        """Those that have not ended in the partition, in the order they were begun.
+
+        Raises:
+            Unreachable: nobody leads it, or its leader refuses.
+        """
+        leader = self.leader_of(place)
+        if leader is None:
+            raise Unreachable(f"{self.name}: nobody leads {place[0]}/{place[1]}")
+        fields = {"topics": [{"name": place[0], "partition_indexes": [place[1]]}]}
+        reply = await self.ask(leader, Api.DESCRIBE_PRODUCERS, DESCRIBE_PRODUCERS_VERSION, fields)
+        (answer,) = (one for topic in reply.topics for one in topic.partitions)
+        if answer.error_code:
+            raise Unreachable(
+                f"{self.name}: {place[0]}/{place[1]} does not say what is open in it: {words(answer.error_code)}"
+            )
+        found = [
+            OpenTransaction(
+                producer_id=one.producer_id,
+                producer_epoch=one.producer_epoch,
+                coordinator_epoch=one.coordinator_epoch,
+                start_offset=one.current_txn_start_offset,
+            )
+            for one in answer.active_producers
+            if one.current_txn_start_offset >= 0
+        ]
+        return sorted(found, key=lambda one: one.start_offset)
 
     async def is_mirror(self, topic: str) -> bool | None:
         """Whether the topic is a mirror, by the word of each broker; None while they differ or do not answer."""
@@ -302,6 +346,32 @@ def _address(text: str) -> tuple[str, int]:
         return parse_address("the address", text.strip())
     except SettingsError as error:
         raise UsageError(str(error)) from None
+
+
+def _doubted(told: Mapping[str, TopicMap], known: Mapping[str, TopicMap]) -> set[str]:
+    """Topics that were known, and are told to be gone, another one of that name, or smaller: none of it is undone."""
+    return {
+        name
+        for name, topic in known.items()
+        if name not in told
+        or told[name].id != topic.id
+        or len(told[name].leaders) < len(topic.leaders)
+    }
+
+
+def _agreed(
+    first: Mapping[str, TopicMap], second: Mapping[str, TopicMap], known: Mapping[str, TopicMap]
+) -> dict[str, TopicMap]:
+    """What the first said; of topics where that is doubted, what both said, or what the second says without a doubt."""
+    agreed = dict(first)
+    doubted = _doubted(first, known)
+    doubted_too = _doubted(second, known)
+    for name in doubted:
+        one, other = first.get(name), second.get(name)
+        if (one and one.shape) == (other and other.shape):
+            continue
+        agreed[name] = known[name] if name in doubted_too else second[name]
+    return agreed
 
 
 def _topics_of(reply: Any) -> dict[str, TopicMap]:

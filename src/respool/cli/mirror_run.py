@@ -192,6 +192,8 @@ class MirrorRun:
         await self._make_missing(names)
         held = [name for name in {*names, *self._followed} if name in self._target.topics]
         mirrors = await asyncio.to_thread(self._topics.mirrors_among, held) if held else {}
+        there = [name for name in held if name in self._source.topics]
+        await asyncio.to_thread(self._topics.look_for_compacted, there)
         for name, known in self._followed.items():
             why = why_not_followed(
                 name,
@@ -250,10 +252,12 @@ class MirrorRun:
         self._report.note(f"error: {why}", style="bold red")
         self._report.note(f"  {_advice(topic, cause, self._plan.target)}", style="")
 
-    def _on_loss(self, copy: PartitionCopy, count: int) -> None:
+    def _on_loss(self, copy: PartitionCopy, count: int, *, aborted: int) -> None:
+        gone = output.counted(count, "offset")
+        ended = output.counted(aborted, "transaction")
         self._report.note(
-            f"{copy.name}: the source had deleted {output.counted(count, 'offset')} from {copy.target_end} on before "
-            "they were copied"
+            f"{copy.name}: the source had deleted {gone} from {copy.target_end} on before they were copied"
+            + (f"; open there, and taken for aborted: {ended}" if aborted else "")
         )
 
     # -- groups and words ----------------------------------------------------------------------------------------------

@@ -18,12 +18,18 @@ from respool.cli.mirror_link import (
 )
 from respool.cli.mirror_partition import PartitionCopy, State, difference, header_of
 from respool.model.ids import Offset
-from respool.records.mirrored import fillers
+from respool.records.markers import EndTransactionMarker
+from respool.records.mirrored import gap_with_ends
 from respool.wire.api_table import Api
 
 
 class Stop(Protocol):
     def __call__(self, copy: PartitionCopy, why: str) -> None: ...
+
+
+class OnLoss(Protocol):
+    def __call__(self, copy: PartitionCopy, count: int, *, aborted: int) -> None:
+        """The source deleted so many offsets before they were copied; so many transactions were open there."""
 
 
 class MirrorSeek:
@@ -35,7 +41,7 @@ class MirrorSeek:
         compacted: set[str],
         again: Callable[[Iterable[PartitionCopy], str], None],
         stop: Stop,
-        on_loss: Callable[[PartitionCopy, int], None],
+        on_loss: OnLoss,
     ) -> None:
         """`again` is told what is to be tried later and why, `stop` what is no copy of this source."""
         self._source = source
@@ -106,11 +112,13 @@ class MirrorSeek:
         first = header_of(await self._source.first_batch(copy.place, copy.source_start))
         # The source may start inside a batch, and that comes whole.
         begin = copy.source_start if first is None else min(copy.source_start, first.base_offset)
+        room = max(0, begin - copy.target_end)
+        ends = (await self._open_ends(copy))[:room]
         if copy.target_end > 0:
-            self._on_loss(copy, copy.source_start - copy.target_end)
-        if begin <= copy.target_end:
+            self._on_loss(copy, copy.source_start - copy.target_end, aborted=len(ends))
+        if not room:
             return copy.target_end
-        data = fillers(Offset(copy.target_end), Offset(begin))
+        data = gap_with_ends(Offset(copy.target_end), Offset(begin), ends)
         leader = self._target.leader_of(copy.place)
         if leader is None:
             raise Unreachable(f"{self._target.name}: nobody leads {copy.name}")
@@ -121,3 +129,20 @@ class MirrorSeek:
         if answer.error_code:
             raise Unreachable(f"{self._target.name}: {copy.name}: {words(answer.error_code)}")
         return begin
+
+    async def _open_ends(self, copy: PartitionCopy) -> list[EndTransactionMarker]:
+        """Ends for the transactions that are open where the copy ends: theirs may be among what the source deleted.
+
+        Nobody can tell any more whether that is so, and how they ended. Left open, readers of committed messages would
+        wait before them for ever, and the producer's next transaction would be taken for a part of them.
+        """
+        return [
+            EndTransactionMarker(
+                producer_id=one.producer_id,
+                producer_epoch=one.producer_epoch,
+                # The partition may have had no word of a coordinator yet.
+                coordinator_epoch=max(0, one.coordinator_epoch),
+                is_commit=False,
+            )
+            for one in await self._target.open_transactions(copy.place)
+        ]

@@ -97,10 +97,17 @@ class TopicCare:
     def mirrors_among(self, names: Collection[str]) -> dict[str, bool]:
         """Which of these topics of the target are mirrors."""
         settings = self._target.settings(sorted(names))
+        self._note_compacted(settings)
+        return {name: _value(each, MIRROR_SETTING) == "true" for name, each in settings.items()}
+
+    def look_for_compacted(self, names: Collection[str]) -> None:
+        """A topic of the source may be made so later, and then says nothing of it at the target."""
+        self._note_compacted(self._source.settings(sorted(names)))
+
+    def _note_compacted(self, settings: Mapping[str, Iterable[Setting]]) -> None:
         for name, each in settings.items():
             if "compact" in _value(each, "cleanup.policy"):
                 self.compacted.add(name)
-        return {name: _value(each, MIRROR_SETTING) == "true" for name, each in settings.items()}
 
     def check_target(self) -> None:
         """

@@ -10,6 +10,7 @@
   So every batch begins where the one before it ends, and the receiver finds out when one went missing on the way.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -21,8 +22,10 @@ from respool.records.batch import (
     MAGIC,
     MAGIC_AT,
     BatchHeader,
+    pack_header,
     read_header,
 )
+from respool.records.markers import EndTransactionMarker, build_marker
 from respool.records.seal import LENGTH_MIN, seal
 
 MIRRORED = LeaderEpoch(-2)
@@ -158,6 +161,20 @@ def fillers(begin: Offset, end: Offset) -> bytes:
         parts.append(_filler(begin, span))
         begin = Offset(begin + span)
     return b"".join(parts)
+
+
+def gap_with_ends(begin: Offset, end: Offset, ends: Sequence[EndTransactionMarker]) -> bytes:
+    """As `fillers`, with the ends of transactions, that lay there, at the end of it; no more than there are offsets."""
+    first = Offset(end - len(ends))
+    markers = [_mirrored_marker(marker, Offset(first + at)) for at, marker in enumerate(ends)]
+    return b"".join((fillers(begin, first), *markers))
+
+
+def _mirrored_marker(marker: EndTransactionMarker, offset: Offset) -> bytes:
+    batch = build_marker(marker, timestamp_ms=NO_TIMESTAMP)
+    header = batch.header._replace(base_offset=offset, leader_epoch=MIRRORED)
+    # The checksum covers neither.
+    return pack_header(header) + batch.data[HEADER_BYTES:]
 
 
 def _filler(base_offset: Offset, span: int) -> bytes:

@@ -7,9 +7,11 @@ import pytest
 from broker.handlers.test_produce import request
 from broker.running_broker import EARLIEST, LATEST, RunningBroker, StartBroker
 from respool.model.ids import Offset
+from respool.records.batch import HEADER_BYTES, read_header
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, build_marker
 from respool.records.mirrored import fillers, prepare
+from respool.records.seal import seal
 from respool.wire.api_table import Api
 
 VERSION = 9
@@ -91,6 +93,25 @@ def test_what_is_here_already_is_left_out(rides: RunningBroker) -> None:
     assert stored(rides) == before
     assert mirror(rides, batch(1), batch(2)).error_code == 0
     assert rides.offset("rides", at=LATEST) == 3
+
+
+def test_another_batch_where_the_log_has_one_is_no_retry(rides: RunningBroker) -> None:
+    """It was acknowledged, and the copy kept what the source had lost."""
+    mirror(rides, batch(0, b"a"), batch(1, b"b"))
+    for sent in ([batch(0, b"x")], [batch(1, b"x"), batch(2)], [batch(0, b"a", b"b")]):
+        answer = mirror(rides, *sent)
+        assert answer.error_code == BAD_RECORD
+        assert "the source has one from" in answer.error_message
+    assert rides.offset("rides", at=LATEST) == 2
+
+
+def test_a_retry_after_compaction_or_deletion_is_one(rides: RunningBroker) -> None:
+    sent = batch(0, b"a", b"b")
+    mirror(rides, sent, fillers(Offset(2), Offset(5)))
+    thinned = read_header(sent)._replace(record_count=1)
+    assert mirror(rides, bytes(seal(thinned, sent[HEADER_BYTES:-9]).data)).error_code == 0
+    assert mirror(rides, batch(2, b"x", b"y", b"z")).error_code == 0
+    assert rides.offset("rides", at=LATEST) == 5
 
 
 def test_a_batch_whose_predecessor_is_missing_is_refused(rides: RunningBroker) -> None:
