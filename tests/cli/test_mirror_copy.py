@@ -493,7 +493,7 @@ def test_a_gap_that_grew_over_an_uncommitted_end_is_no_difference() -> None:
         return True
 
     world.target.offsets = committed  # type: ignore[method-assign]
-    world.target.is_mirror = is_mirror  # type: ignore[method-assign]
+    world.target.is_mirror = is_mirror  # type: ignore[method-assign,assignment]
     asyncio.run(run_until(world, lambda: world.is_same() or world.stopped))
     assert world.stopped == {}
     assert [offset for offset, _ in target.records()] == [0, 1, 2, 3, 6]
@@ -517,8 +517,8 @@ def test_what_the_target_refuses_for_good_stops_the_topic_once_that_is_sure(
         # One that does not answer, does so in the end.
         return False if is_mirror is None and refusals > 20 else is_mirror
 
-    world.target._append = refuse  # type: ignore[method-assign]
-    world.target.is_mirror = said  # type: ignore[method-assign]
+    world.target._append = refuse  # type: ignore[method-assign,assignment]
+    world.target.is_mirror = said  # type: ignore[method-assign,assignment]
     asyncio.run(run_until(world, lambda: world.stopped))
     assert ("no longer" in world.stopped["rides"]) is not is_mirror
     assert refusals == {True: DIFFERENT_TRIES_MAX + 1, False: 1, None: 21}[is_mirror]

@@ -1,6 +1,7 @@
 """Whom a mirror asks who leads what, and whom it believes: a broker that is cut off knows only what was."""
 
 import asyncio
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -16,7 +17,7 @@ class Brokers:
     """What each says: the leaders of topics' partitions, and their ids; None: it does not answer."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, **said: dict[str, int | list[int]] | None
+        self, monkeypatch: pytest.MonkeyPatch, **said: Mapping[str, int | list[int]] | None
     ) -> None:
         self.ids: dict[str, UUID] = {}
         self.said = said

@@ -11,6 +11,7 @@ from respool.model.errors import CorruptMessage, DiskFailed, DiskFull, Replicati
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig
 from respool.records.batch import read_header
+from respool.records.validate import walk_batches
 from respool.sim.disk import SimDisk
 from respool.sim.disk_faults import ProcessGone
 
@@ -171,6 +172,56 @@ def test_a_leaders_gaps_stay_gaps() -> None:
     copy.crash_and_start()
     assert copy.log.log_end == leader.log_end
     assert copy.stored() == b"".join(one.data for one in left)
+
+
+def led_twice_and_compacted() -> tuple[Copy, Copy, list[bytes]]:
+    """Two logs that agree on epoch 2 up to offset 10. The first wrote 5 more; the second led in epoch 3.
+
+    And the batches that compaction left of the second: 8 and 9 are gone, and 10 to 14 of epoch 3.
+    """
+    roomy = TopicConfig(retention_ms=-1)
+    old, new = Copy(config=roomy), Copy(config=roomy)
+
+    def append(copy: Copy, epoch: int, count: int) -> None:
+        copy.log.on_leader_epoch(LeaderEpoch(epoch))
+        for number in range(count):
+            batch = batch_of(NOW, value=b"%d of %d" % (number, epoch))
+            copy.log.append(batch, leader_epoch=LeaderEpoch(epoch), now_ms=NOW)
+
+    append(old, 2, 10)
+    new.fetch_all(old.log)
+    append(old, 2, 5)
+    append(new, 3, 10)
+    stored = new.stored()
+    batches = [stored[at : at + header.size] for at, header in walk_batches(stored)]
+    return old, new, batches[:8] + batches[15:]
+
+
+def test_an_epoch_behind_a_gap_begins_where_the_log_ended() -> None:
+    """The first one's tail, which nobody else ever had, lies in the gap: it was taken for the leader's, and kept."""
+    old, new, left = led_twice_and_compacted()
+    copy = Copy(config=new.config)
+    copy.log.append_fetched(b"".join(left), now_ms=NOW)
+    assert new.log.end_of_epoch(LeaderEpoch(2)) == (2, 10)
+    assert copy.log.end_of_epoch(LeaderEpoch(2)) == (2, 8)
+    assert old.log.log_end == 15
+    # Nor is it forgotten by a recovery, with the file of the epochs and without it.
+    copy.sync()
+    for _ in range(2):
+        copy.crash_and_start()
+        assert copy.log.end_of_epoch(LeaderEpoch(2)) == (2, 8)
+        copy.disk.delete(f"{FOLDER}/leader-epoch-checkpoint")
+
+
+def test_a_recovery_knows_from_the_file_where_in_a_gap_an_epoch_began() -> None:
+    _, new, left = led_twice_and_compacted()
+    copy = Copy(config=new.config)
+    copy.log.append_fetched(b"".join(left[:8]), now_ms=NOW)
+    copy.log._parts.epochs.begin(LeaderEpoch(3), Offset(10))
+    copy.log.append_fetched(b"".join(left[8:]), now_ms=NOW)
+    copy.sync()
+    copy.crash_and_start()
+    assert copy.log.end_of_epoch(LeaderEpoch(2)) == (2, 10)
 
 
 def test_one_write_takes_all_that_goes_to_one_segment() -> None:

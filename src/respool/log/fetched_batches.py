@@ -144,7 +144,9 @@ class _Run:
             parts.roll(self._now_ms)
         if header.leader_epoch > parts.epochs.latest:
             self.flush()
-            parts.epochs.begin(header.leader_epoch, header.base_offset)
+            # Not where the batch begins: what is missing before it was compacted away, and may have been of this epoch
+            # as well. Somebody else may have something there of an older one, that was never committed.
+            parts.epochs.begin(header.leader_epoch, parts.end.offset)
         if header.attributes & CONTROL_BIT and header.producer_id >= 0:
             batch = RecordBatch(header, self._data[position : position + size])
             marker = read_marker(batch)

@@ -63,11 +63,15 @@ def replay_batch(
 
 
 def epochs_of(segments: Segments, begin: Offset, end: Offset) -> EpochCache:
-    """The leader epochs in [begin, end), and some from before it."""
+    """The leader epochs in [begin, end), and some from before it.
+
+    One that begins behind a gap may have written what is missing: it is entered where the gap begins.
+    """
     epochs = EpochCache()
     # The batch that holds `begin` may begin before it.
     begin = segments.all[max(segments.index_of(begin), 0)].base_offset
     for _, (_, header) in walk_log(segments, begin, end):
         if header.leader_epoch > epochs.latest:
-            epochs.assign(header.leader_epoch, header.base_offset)
+            epochs.assign(header.leader_epoch, begin)
+        begin = header.next_offset
     return epochs

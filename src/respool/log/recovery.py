@@ -43,8 +43,9 @@ from respool.log.segments import Segments
 from respool.log.snapshot_files import SnapshotFiles
 from respool.log.transaction_index import AbortedTransaction
 from respool.model.errors import SegmentCorrupt
-from respool.model.ids import NO_TIMESTAMP, Offset
+from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.ports.disk import Disk
+from respool.records.batch import BatchHeader
 
 OFFSET_MAX = Offset(2**63 - 1)
 
@@ -83,6 +84,9 @@ class LogRecovery:
         self._is_replicated = is_replicated
         self._scanned: list[Segment] = []
         self._log_end = Offset(0)
+        # Where the batch that was replayed last ends.
+        self._replayed_end = Offset(0)
+        self._written_starts: dict[LeaderEpoch, Offset] = {}
 
     def run(self, listed: Segments, *, log_start: Offset, synced_end: Offset) -> Recovery:
         """Find what is whole and cut off the rest.
@@ -171,13 +175,14 @@ class LogRecovery:
         for entry in written_down:
             self.epochs.assign(*entry)
         self.epochs.truncate_end(scan_from)
+        self._written_starts = dict(written_down)
         return written_down
 
     def _scan_all(
         self, segments: Sequence[Segment], scan_from: Offset, gaps_end: Offset | None
     ) -> str:
         """Take in what is sound, and say what is wrong with what follows it."""
-        self._log_end = scan_from
+        self._log_end = self._replayed_end = scan_from
         for segment in segments:
             if segment.base_offset != self._log_end:
                 return f"offset {self._log_end} is missing before segment {segment.base_offset}"
@@ -215,9 +220,18 @@ class LogRecovery:
     def _replay(self, segment: Segment, batch: BatchAt) -> AbortedTransaction | None:
         header = batch.header
         if header.leader_epoch > self.epochs.latest:
-            self.epochs.assign(header.leader_epoch, header.base_offset)
+            self.epochs.assign(header.leader_epoch, self._start_of_epoch(header))
+        self._replayed_end = header.next_offset
         is_known = header.base_offset < self._replay_from
         return replay_batch(self._earlier if is_known else self.producers, segment, batch)
+
+    def _start_of_epoch(self, header: BatchHeader) -> Offset:
+        """Where this batch's epoch begins: of what is missing before the batch, as far as was written down.
+
+        If nothing was, all of it may be of this epoch.
+        """
+        written = self._written_starts.get(header.leader_epoch, self._replayed_end)
+        return min(max(written, self._replayed_end), header.base_offset)
 
     def _cut(self, dropped: Sequence[Segment]) -> None:
         # The newest first, so that a crash meanwhile leaves no gap.
