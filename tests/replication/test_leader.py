@@ -112,6 +112,23 @@ def test_high_watermark_waits_for_a_caught_up_replica_that_is_about_to_join() ->
     assert fetch(leader, TWO, 10, now_ms=20) == [HighWatermarkMoved(high_watermark=Offset(10))]
 
 
+def test_who_was_taken_out_of_the_isr_is_not_waited_for() -> None:
+    """Its log had failed, and its broker gave it up: everybody who wrote waited for it as long as a lag may last."""
+    image = image_of(ONE, TWO, THREE)
+    leader = leader_of(image)
+    for broker in (TWO, THREE):
+        fetch(leader, broker, 0, now_ms=10)
+    leader.on_image(replace(image, isr=(ONE, TWO), revision=11))
+    append(leader, 10)
+    fetch(leader, TWO, 10, now_ms=20)
+    assert leader.high_watermark == 10
+    # It comes back, and is waited for again.
+    fetch(leader, THREE, 10, now_ms=30)
+    append(leader, 15)
+    fetch(leader, TWO, 15, now_ms=40)
+    assert leader.high_watermark == 10
+
+
 def test_a_draining_replica_is_not_waited_for() -> None:
     brokers = brokers_of(ONE, TWO, draining=(TWO,))
     leader = leader_of(image_of(ONE, TWO, isr=(ONE,)), brokers=brokers)

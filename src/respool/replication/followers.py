@@ -146,8 +146,15 @@ class Followers:
     def _is_about_to_join(
         self, broker: BrokerId, replica: RemoteReplica, leader_end: Offset
     ) -> bool:
-        """It is worth waiting for: else a leader alone in the ISR would always be one step ahead of it."""
-        return self._is_alive(broker, replica) and self._is_caught_up(replica, leader_end)
+        """It is worth waiting for: else a leader alone in the ISR would always be one step ahead of it.
+
+        Not one that has not asked since it left the ISR: its log may have failed, and its broker have taken it out.
+        """
+        return (
+            self._is_alive(broker, replica)
+            and replica.is_fetching(now_ms=self._now_ms, lag_ms_max=self.lag_ms_max)
+            and self._is_caught_up(replica, leader_end)
+        )
 
     def _is_caught_up(self, replica: RemoteReplica, leader_end: Offset) -> bool:
         return replica.is_caught_up(
