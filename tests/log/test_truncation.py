@@ -1,8 +1,12 @@
 """Cutting off a log's end, and starting it anew."""
 
+from typing import Any
+
 import pytest
 
 from log.log_world import LogWorld, batch_of
+from respool.log import truncation
+from respool.model.errors import DiskFailed, OffsetOutOfRange
 from respool.model.ids import LeaderEpoch, Offset
 
 
@@ -111,3 +115,34 @@ def test_starting_anew_at_the_base_of_a_segment_works_too() -> None:
     world.fill(5)
     world.check()
     world.stop_and_start()
+
+
+def test_who_reads_while_a_log_is_begun_anew_can_tell_it_from_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Readers in other threads know the old segments until the last file is gone; the partition went offline for it."""
+    world = filled()
+    log = world.log
+    for segment in log._parts.segments.all[:-1]:
+        segment.release()
+    delete = truncation.delete_segment
+    missed = 0
+
+    def delete_and_read(disk: Any, folder: str, segment: Any) -> None:
+        nonlocal missed
+        cuts = log.cuts
+        delete(disk, folder, segment)
+        try:
+            log.read(segment.base_offset, max_offset=log.log_end, bytes_max=1, at_least_one=True)
+        except DiskFailed:
+            assert log.was_cut_since(cuts)
+            missed += 1
+
+    monkeypatch.setattr(truncation, "delete_segment", delete_and_read)
+    before = log.cuts
+    world.truncate_fully(Offset(1_000))
+    assert missed > 0
+    assert log.was_cut_since(before)
+    assert not log.was_cut_since(log.cuts)
+    with pytest.raises(OffsetOutOfRange):
+        log.read(Offset(0), max_offset=log.log_end, bytes_max=1, at_least_one=True)

@@ -115,8 +115,10 @@ class FetchRun:
     ) -> FetchedPartition:
         try:
             partition = self._reader.find(target)
+            log = partition.log
         except RequestError as error:
             return _failed(target, error)
+        cuts = log.cuts
         try:
             return self._read(
                 partition,
@@ -128,7 +130,8 @@ class FetchRun:
         except RequestError as error:
             return _failed(target, error)
         except StorageError as error:
-            answer.failures.append((partition, error))
+            if not log.was_cut_since(cuts):
+                answer.failures.append((partition, error))
             return _failed(target, StorageFailed(f"{partition.name}: {error}"))
 
     async def answer_from_disk(self) -> Reply:

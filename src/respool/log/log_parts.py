@@ -24,6 +24,7 @@ from respool.records.batch import LENGTH_BYTES, STAMP_BYTES, BatchHeader, Record
 class LogParts:
     __slots__ = (
         "config",
+        "cuts",
         "disk",
         "end",
         "epochs",
@@ -64,6 +65,8 @@ class LogParts:
         self.snapshots = loaded.snapshots
         self.ledger = SyncLedger(disk, folder, self.snapshots)
         self.tail = LogTail(tails)
+        # How often its end began to be cut off, and how often that was done: odd while it is going on.
+        self.cuts = 0
         self.take_config(config)
 
     def take_config(self, config: TopicConfig) -> None:

@@ -57,6 +57,15 @@ class LogReader:
         """The first offset that exists."""
         return self._parts.log_start
 
+    @property
+    def cuts(self) -> int:
+        """To be looked at before reading, for `was_cut_since`."""
+        return self._parts.cuts
+
+    def was_cut_since(self, cuts: int) -> bool:
+        """Whether the log has been cut off since, or was being so: what a reader missed is no failure of the disk."""
+        return cuts % 2 == 1 or self._parts.cuts != cuts
+
     def read(
         self,
         offset: Offset,

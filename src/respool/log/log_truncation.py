@@ -1,5 +1,8 @@
 """Cutting a log off at its end, and bringing all that hangs on it in line."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from respool.log.log_compaction import LogCompaction
 from respool.log.log_parts import LogParts
 from respool.log.log_walk import replay_producers
@@ -30,13 +33,15 @@ class LogTruncation:
         ends before them is taken for damaged. No sync may be running meanwhile; those begun come to nothing.
         """
         parts = self._parts
+        if offset < parts.segments.first.base_offset:
+            self.start_anew_at(offset)
+            return
         parts.tail.clear()
         if offset >= parts.end.offset:
             # No byte goes, but an epoch may (KAFKA-10706).
             parts.epochs.truncate_end(offset)
-        elif offset < parts.segments.first.base_offset:
-            self.start_anew_at(offset)
-        else:
+            return
+        with self._readers_told():
             truncation = Truncation(parts.disk, parts.folder, parts.snapshots)
             parts.segments, log_end = truncation.cut(parts.segments, offset)
             self._start_over_at(log_end, log_start=min(parts.log_start, log_end))
@@ -45,10 +50,21 @@ class LogTruncation:
         """Drop everything and go on at `offset`; on the disk when this returns. The rules are as for `cut_to`."""
         parts = self._parts
         parts.tail.clear()
-        truncation = Truncation(parts.disk, parts.folder, parts.snapshots)
-        parts.segments = truncation.start_anew(parts.segments, offset, parts.index_settings)
-        parts.epochs.truncate_end(Offset(0))
-        self._start_over_at(offset, log_start=offset)
+        with self._readers_told():
+            truncation = Truncation(parts.disk, parts.folder, parts.snapshots)
+            parts.segments = truncation.start_anew(parts.segments, offset, parts.index_settings)
+            parts.epochs.truncate_end(Offset(0))
+            self._start_over_at(offset, log_start=offset)
+
+    @contextmanager
+    def _readers_told(self) -> Iterator[None]:
+        """Other threads go on reading by what they know of the log, whose files go away under them, one by one."""
+        parts = self._parts
+        parts.cuts += 1
+        try:
+            yield
+        finally:
+            parts.cuts += 1
 
     def _start_over_at(self, log_end: Offset, *, log_start: Offset) -> None:
         """Bring all else in line with the segments, which end here now, and put it on the disk."""

@@ -301,6 +301,22 @@ def test_a_log_that_cannot_be_read_takes_its_partition_offline(rides: RunningBro
     assert not rides.broker.partitions.find("rides", 0).is_online
 
 
+def test_what_cannot_be_read_while_the_log_is_cut_off_does_not_take_its_partition_offline(
+    rides: RunningBroker,
+) -> None:
+    """A follower that begins its log anew deletes file after file, while consumers read there (KIP-392)."""
+    rides.produce("rides")
+    rides.forget_tails()
+    partition = rides.broker.partitions.find("rides", 0)
+    rides.disk.faults.fail("read", path="rides-0/*.log", times=None)
+    partition.log._parts.cuts += 1
+    assert only(rides.ask(Api.FETCH, BY_NAME, **wish(target()))).error_code == STORAGE_ERROR
+    partition.log._parts.cuts += 1
+    assert partition.is_online
+    assert only(rides.ask(Api.FETCH, BY_NAME, **wish(target()))).error_code == STORAGE_ERROR
+    assert not partition.is_online
+
+
 def test_a_fetch_without_a_file_handle_fails_and_the_next_one_gets_the_records(
     rides: RunningBroker,
 ) -> None:

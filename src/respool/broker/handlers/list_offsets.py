@@ -97,10 +97,12 @@ class _Answers:
             return {}
         if timestamp < EARLIEST_PENDING_UPLOAD:
             raise InvalidRequest(f"{timestamp} is neither a time nor a known wish")
+        cuts = log.cuts
         try:
             found = await self._find(log, timestamp, end)
         except StorageError as error:
-            partition.on_storage_error(error)
+            if not log.was_cut_since(cuts):
+                partition.on_storage_error(error)
             raise StorageFailed(f"{partition.name}: {error}") from error
         if found is None:
             # There may be one between here and the end that the leader does not know yet.
