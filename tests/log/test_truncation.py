@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from log.log_world import LogWorld, batch_of
-from respool.log import truncation
+from respool.log.log_folder import delete_segment
 from respool.model.errors import DiskFailed, OffsetOutOfRange
 from respool.model.ids import LeaderEpoch, Offset
 
@@ -125,20 +125,19 @@ def test_who_reads_while_a_log_is_begun_anew_can_tell_it_from_a_failure(
     log = world.log
     for segment in log._parts.segments.all[:-1]:
         segment.release()
-    delete = truncation.delete_segment
     missed = 0
 
     def delete_and_read(disk: Any, folder: str, segment: Any) -> None:
         nonlocal missed
         cuts = log.cuts
-        delete(disk, folder, segment)
+        delete_segment(disk, folder, segment)
         try:
             log.read(segment.base_offset, max_offset=log.log_end, bytes_max=1, at_least_one=True)
         except DiskFailed:
             assert log.was_cut_since(cuts)
             missed += 1
 
-    monkeypatch.setattr(truncation, "delete_segment", delete_and_read)
+    monkeypatch.setattr("respool.log.truncation.delete_segment", delete_and_read)
     before = log.cuts
     world.truncate_fully(Offset(1_000))
     assert missed > 0
