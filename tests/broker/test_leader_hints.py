@@ -13,9 +13,13 @@ ME, OTHER, GONE = BrokerId(1), BrokerId(2), BrokerId(3)
 NOT_LEADER, FENCED, STORAGE_ERROR = 6, 74, 56
 
 
-def image(leader: BrokerId | None) -> ClusterImage:
+def image(leader: BrokerId | None, *, offline: tuple[BrokerId, ...] = ()) -> ClusterImage:
     partition = PartitionImage(
-        replicas=(ME, OTHER, GONE), isr=(ME,), leader=leader, leader_epoch=LeaderEpoch(7)
+        replicas=(ME, OTHER, GONE),
+        isr=(ME,),
+        leader=leader,
+        leader_epoch=LeaderEpoch(7),
+        offline=offline,
     )
     topic = TopicImage(
         name="rides",
@@ -46,6 +50,10 @@ def test_another_leader_is_named_with_its_address(code: int) -> None:
 @pytest.mark.parametrize("leader", [None, ME, GONE])
 def test_nobody_is_named_where_no_other_broker_is_known_to_lead(leader: BrokerId | None) -> None:
     assert leader_hint(image(leader), ME, "rides", 0, NOT_LEADER) is None
+
+
+def test_a_leader_whose_log_has_failed_is_not_named() -> None:
+    assert leader_hint(image(OTHER, offline=(OTHER,)), ME, "rides", 0, NOT_LEADER) is None
 
 
 @pytest.mark.parametrize(

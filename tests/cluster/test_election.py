@@ -9,6 +9,7 @@ from cluster.cluster_world import FOUR, ONE, THREE, TWO, image_of, view_of
 from respool.cluster.election import elect, is_unclean, settle, step_back
 from respool.cluster.keys import RegistryEntry
 from respool.cluster.view import ClusterSettings, ClusterView, TopicRules
+from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId
 
 OLD, NEW = UUID(int=1), UUID(int=2)
@@ -111,6 +112,72 @@ def test_the_last_leader_is_enough_where_a_crash_loses_nothing_or_nobody_has_mor
 def test_the_last_leader_waits_while_somebody_has_more() -> None:
     image = image_of(1, 2, isr=[], elr=(TWO,), last_leader=ONE)
     assert settle(image, TopicRules(is_synced=True), view_of(live=(1,))).leader is None
+
+
+@pytest.mark.parametrize("is_asked", [True, False], ids=["by hand", "by the topic"])
+@pytest.mark.parametrize(
+    "image",
+    [
+        image_of(1, 2, 3, isr=[1], offline=(ONE,)),
+        image_of(1, 2, 3, isr=[1], leader=None, offline=(ONE,), last_leader=ONE),
+        # After a restart with the damage still there, or a stop and a start.
+        image_of(1, 2, 3, isr=[], leader=None, offline=(ONE,), last_leader=ONE),
+        image_of(1, 2, 3, isr=[], leader=None, elr=(ONE,), offline=(ONE,), last_leader=ONE),
+    ],
+    ids=["it has just failed", "nobody leads", "it crashed", "it was stopped"],
+)
+def test_a_last_leader_whose_log_is_offline_does_not_keep_others_from_an_unclean_election(
+    image: PartitionImage, is_asked: bool
+) -> None:
+    """Its broker runs, so it was chosen again, or said to lead still; until it was stopped with all its partitions."""
+    rules = TopicRules(is_synced=True)
+    settled = settle(image, rules, view_of())
+    # Nobody has asked for it: what only the last leader has is waited for.
+    assert settled == replace(image, leader=None, last_leader=ONE)
+    if is_asked:
+        elected = elect(settled, rules, view_of(), is_unclean_asked=True)
+    else:
+        elected = settle(settled, replace(rules, is_unclean_allowed=True), view_of())
+    assert (elected.leader, elected.isr, elected.elr) == (TWO, (TWO,), ())
+    assert elected.offline == (ONE,)
+    assert is_unclean(TWO, settled, rules, view_of())
+
+
+def test_who_has_everything_is_elected_before_one_whose_log_is_offline() -> None:
+    for image in (
+        image_of(1, 2, 3, isr=[1, 2], offline=(ONE,)),
+        image_of(1, 2, 3, isr=[1], elr=(TWO,), offline=(ONE,)),
+    ):
+        elected = settle(image, STRICT, view_of())
+        # It may have lost what it had, so it is not eligible.
+        assert (elected.leader, elected.isr, elected.elr) == (TWO, (TWO,), ())
+
+
+def test_a_follower_whose_log_is_offline_is_not_in_sync() -> None:
+    image = settle(image_of(1, 2, 3, offline=(TWO,)), STRICT, view_of())
+    assert (image.leader, image.isr, image.elr) == (ONE, (ONE, THREE), ())
+
+
+def test_a_log_that_is_in_order_again_is_led() -> None:
+    failed = image_of(1, 2, isr=[1], leader=None, last_leader=ONE, offline=(ONE,))
+    assert settle(failed, STRICT, view_of()) == failed
+    led = settle(replace(failed, offline=()), STRICT, view_of())
+    assert (led.leader, led.isr, led.last_leader) == (ONE, (ONE,), None)
+
+
+def test_who_is_eligible_stays_so_while_those_in_sync_are_offline() -> None:
+    """1. The only one in sync fails, and an eligible one is away.   2. One would be enough to commit now."""
+    image = image_of(1, 2, 3, isr=[1], elr=(TWO,), leader=None, last_leader=ONE, offline=(ONE,))
+    assert settle(image, TopicRules(min_isr=1), view_of(live=(1, 3))) == image
+    assert settle(image, TopicRules(min_isr=1), view_of()).leader == TWO
+
+
+def test_a_topic_that_allows_unclean_election_waits_for_who_has_everything_and_is_away() -> None:
+    image = image_of(1, 2, 3, isr=[1], elr=(TWO,), leader=None, last_leader=ONE, offline=(ONE,))
+    rules = TopicRules(min_isr=2, is_unclean_allowed=True)
+    for missing_for_ms, leader in [(29_999, None), (30_000, THREE)]:
+        view = view_of(live=(1, 3), missing_since_ms={TWO: 0}, now_ms=missing_for_ms)
+        assert settle(image, rules, view).leader == leader
 
 
 class TestStepBack:

@@ -22,6 +22,7 @@ MOVING = PartitionImage(
     last_folder=UUID(int=7),
     adding=(FOUR,),
     removing=(THREE,),
+    offline=(TWO,),
     revision=12,
 )
 

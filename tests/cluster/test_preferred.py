@@ -79,6 +79,21 @@ def test_asking_for_all_leaves_out_those_that_need_nothing() -> None:
     assert outcome.refused == {}
 
 
+def test_an_unclean_leader_can_be_asked_for_while_the_one_whose_log_has_failed_runs() -> None:
+    """The controller may not have seen yet that it does not lead."""
+    for leader in (ONE, None):
+        failed = image_of(1, 2, 3, isr=[1], leader=leader, offline=(ONE,))
+        outcome = elect_leaders(view_of(failed), ElectionKind.UNCLEAN, [FIRST])
+        image = written(outcome.writes)[0]
+        assert (image.leader, image.isr, image.offline) == (TWO, (TWO,), (ONE,))
+
+
+def test_who_is_preferred_and_offline_does_not_lead() -> None:
+    failed = image_of(1, 2, isr=[1], leader=None, offline=(ONE,))
+    outcome = elect_leaders(view_of(failed), ElectionKind.PREFERRED, [FIRST])
+    assert isinstance(outcome.refused[FIRST], PreferredLeaderNotAvailable)
+
+
 def test_an_unclean_leader_is_alone_in_sync() -> None:
     lost = image_of(1, 2, 3, isr=[], elr=(ONE,), last_leader=ONE)
     outcome = elect_leaders(view_of(lost, live=(2, 3)), ElectionKind.UNCLEAN, [FIRST])

@@ -270,6 +270,8 @@ def test_a_clean_stop_is_announced_then_written_down_then_the_lease_ends() -> No
     assert (announced.is_draining, announced.epoch) == (True, 50)
     assert session.on_registration_written(55) == []
     assert session.may_act(2_000)
+    # What it still says of itself is its own.
+    assert session.registration == Guard(key=BROKER_KEY, revision=55)
     (put,) = session.on_closed(RegistryEntry(rack="a", is_drained=True, revision=52))
     assert isinstance(put, Put)
     assert put.guards == (Guard(key=REGISTRY_KEY, revision=52),)

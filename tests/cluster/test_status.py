@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from cluster.cluster_world import FIVE, FOUR, ONE, SIX, THREE, TWO, image_of, view_of
-from respool.cluster.status import status, waits_for
+from respool.cluster.status import WITH_ITS_LOG, status, waits_for
 from respool.cluster.view import TopicRules
 from respool.model.cluster import PartitionImage
 from respool.model.ids import TopicPartition
@@ -65,6 +65,12 @@ def test_everything_is_offline_when_every_broker_is_stopped() -> None:
     assert told.brokers[THREE].leads == 0
 
 
+def test_nobody_leads_with_a_log_that_has_failed() -> None:
+    told = status(view_of(image_of(1, 2, 3, isr=[1], offline=(ONE,)), image_of(1, 2)))
+    assert told.leaderless == (TopicPartition("t", 0),)
+    assert told.brokers[ONE].leads == 1
+
+
 @pytest.mark.parametrize(
     ("image", "waited_for"),
     [
@@ -85,6 +91,14 @@ def test_everything_is_offline_when_every_broker_is_stopped() -> None:
             image_of(1, 4, isr=[], leader=None, last_leader=ONE, last_folder=UUID(int=7)),
             "broker 1 with its old data folder, or an unclean election",
         ),
+        # Its log has failed.
+        (image_of(1, 2, isr=[1], offline=(ONE,)), f"broker 1 {WITH_ITS_LOG}"),
+        (
+            image_of(1, 2, isr=[], leader=None, last_leader=ONE, offline=(ONE,)),
+            f"broker 1 {WITH_ITS_LOG}",
+        ),
+        (image_of(1, 4, isr=[1], elr=(FOUR,), leader=None, offline=(ONE,)), "broker 4"),
+        (image_of(1, 2, isr=[1], elr=(TWO,), leader=None, offline=(ONE,)), ""),
     ],
 )
 def test_of_what_nobody_leads_it_is_told_what_it_waits_for(

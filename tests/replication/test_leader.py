@@ -281,6 +281,18 @@ def test_a_member_that_lost_committed_records_leaves_at_once_and_is_not_eligible
     assert (proposal.image.isr, proposal.image.elr) == ((ONE,), ())
 
 
+def test_whose_log_has_failed_is_not_in_sync_until_it_says_otherwise() -> None:
+    """A fetch from before it failed may come late."""
+    failed = replace(image_of(ONE, TWO, THREE, isr=(ONE, TWO)), offline=(TWO, THREE))
+    leader = leader_of(replace(failed, offline=()), min_isr=2)
+    proposal = proposal_in(leader.on_image(replace(failed, revision=11)))
+    assert (proposal.image.isr, proposal.image.elr) == ((ONE,), ())
+    leader.on_image(replace(proposal.image, revision=12))
+    assert fetch(leader, TWO, 0) == []
+    again = leader.on_image(replace(proposal.image, offline=(THREE,), revision=13))
+    assert proposal_in(again).image.isr == (ONE, TWO)
+
+
 def test_who_leaves_an_isr_that_becomes_too_small_stays_eligible() -> None:
     leader = leader_of(image_of(ONE, TWO, THREE), min_isr=2)
     fetch(leader, TWO, 0, now_ms=0)

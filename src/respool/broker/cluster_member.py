@@ -32,7 +32,7 @@ from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.ports.clock import Clock
 from respool.ports.dice import Dice
-from respool.ports.metadata_store import MetadataStore
+from respool.ports.metadata_store import Guard, MetadataStore
 from respool.ports.offload import Offload
 from respool.ports.peers import Peers
 
@@ -106,6 +106,11 @@ class ClusterMember:
     def epoch(self) -> int | None:
         """The broker epoch, while it is registered."""
         return None if self._membership is None else self._membership.epoch
+
+    @property
+    def registration(self) -> Guard | None:
+        """A guard of what only this run of the broker may write; None while it is not registered."""
+        return None if self._membership is None else self._membership.registration
 
     @property
     def run(self) -> UUID | None:

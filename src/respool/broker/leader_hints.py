@@ -20,9 +20,10 @@ def leader_hint(
     if error_code not in _MISSED or not image.has_partition(topic, partition):
         return None
     found = image.topics[topic].partitions[partition]
-    if found.leader is None or found.leader == me or found.leader not in image.brokers:
+    leader = found.serving_leader
+    if leader is None or leader == me or leader not in image.brokers:
         return None
-    return found.leader, found.leader_epoch
+    return leader, found.leader_epoch
 
 
 def endpoints_of(image: ClusterImage, hints: Iterable[Hint | None]) -> list[NodeEndpoint]:

@@ -37,6 +37,7 @@ from respool.model.ids import BrokerId
 from respool.ports.clock import Clock
 from respool.ports.dice import Dice
 from respool.ports.metadata_store import (
+    Guard,
     GuardFailed,
     LeaseExpired,
     MetadataStore,
@@ -92,6 +93,11 @@ class Membership:
     def epoch(self) -> int | None:
         """The broker epoch, while it is registered."""
         return self._session.epoch
+
+    @property
+    def registration(self) -> Guard | None:
+        """A guard of what only this run may write; None while it is not registered."""
+        return self._session.registration
 
     @property
     def run(self) -> UUID | None:

@@ -54,7 +54,9 @@ class Replication:
         self._giving_up: GivingUp | None = None
         following: ReplicaFetchers | None = None
         if member is not None and link is not None:
-            self._giving_up = GivingUp(me=me, catalog=catalog, spawn=spawn)
+            self._giving_up = GivingUp(
+                me=me, catalog=catalog, registration=lambda: member.registration, spawn=spawn
+            )
             following = ReplicaFetchers(
                 me=me,
                 link=link,
@@ -81,6 +83,8 @@ class Replication:
             following=following,
             rules=rules,
         )
+        if self._giving_up is not None:
+            self.roles.on_sound = self._giving_up.take_back
 
     def on_offline(self, partition: Partition) -> None:
         """Let others lead it, where there are any."""

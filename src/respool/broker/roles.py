@@ -64,6 +64,8 @@ class Roles:
         self._to_settle: set[Partition] = set()
         # Told of a partition that has begun to lead, or leads no more.
         self.on_changed: Callable[[Partition], None] = lambda _: None
+        # Told of a partition that the image calls offline here, and that is not.
+        self.on_sound: Callable[[Partition], None] = lambda _: None
 
     def see(self, partition: Partition, stored: PartitionImage | None = None) -> bool:
         """End a role that the image, or what was read of the store since, does not give this broker any more.
@@ -120,6 +122,8 @@ class Roles:
         image = self._image_of(partition)
         if image is None or not partition.is_online or self._me not in image.replicas:
             return
+        if self._me in image.offline:
+            self.on_sound(partition)
         if partition.role.going_on is not None and self._knows_more_than_the_image(partition):
             return
         self._tell_settings(partition)

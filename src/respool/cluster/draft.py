@@ -87,4 +87,5 @@ def _check(image: PartitionImage) -> None:
     )
     assert replicas.issuperset(image.adding), f"added without being a replica: {image}"
     assert replicas.issuperset(image.removing), f"removed without being a replica: {image}"
+    assert replicas.issuperset(image.offline), f"offline without being a replica: {image}"
     assert not set(image.adding) & set(image.removing), f"both added and removed: {image}"

@@ -1,6 +1,7 @@
 """Who is in sync and who leads, after brokers came and went.
 
-In this order a partition's leader is sought, each time among brokers that run, and the preferred one first:
+In this order a partition's leader is sought, each time among brokers that run and whose logs have not failed
+(`PartitionImage.offline`), and the preferred one first:
 
 1. the ISR: they have everything that is committed.
 2. the ELR, when the ISR is empty: they have it too, nothing was committed since they left (KIP-966).
@@ -9,7 +10,7 @@ In this order a partition's leader is sought, each time among brokers that run, 
    It must have the data folder that it led with: another one, as where a disk is not mounted, may be empty.
 4. any replica, where the topic allows unclean election: committed records may be lost, and readers notice (KIP-320).
 
-Otherwise nobody leads until one of them comes back.
+Otherwise nobody leads until one of them comes back, or has its log in order again.
 """
 
 from collections.abc import Collection, Iterable
@@ -24,8 +25,10 @@ from respool.model.ids import BrokerId
 def settle(image: PartitionImage, rules: TopicRules, view: ClusterView) -> PartitionImage:
     """The partition as it should be with the brokers that run now; itself, when nothing is to change."""
     image = _without_the_dead(image, rules, view)
+    image = _without_the_offline(image, rules)
     image = _without_the_stopping(image, rules, view)
-    if image.elr and len(image.isr) >= image.min_isr(rules.min_isr):
+    is_stuck = set(image.isr) <= set(image.offline)
+    if image.elr and len(image.isr) >= image.min_isr(rules.min_isr) and not is_stuck:
         # The settings changed. The leader commits nothing while there is an ELR, so it waits for this.
         image = replace(image, elr=())
     if _may_go_on_leading(image, view):
@@ -40,12 +43,13 @@ def elect(
     chosen = _best(image.isr, image, view)
     if chosen is not None:
         return _led_by(chosen, image)
-    if image.isr:
+    if not set(image.isr) <= set(image.offline):
         # Members that do not run are out of it already: see settle().
         return _leaderless(image)
     chosen = _best(image.elr, image, view)
     if chosen is not None:
-        return _led_by(chosen, image.with_isr((chosen,), min_isr=rules.min_isr))
+        changed = image.with_isr((chosen,), min_isr=rules.min_isr, lost=image.offline)
+        return _led_by(chosen, changed)
     chosen = _best_of_the_rest(image, rules, view, is_unclean_asked=is_unclean_asked)
     if chosen is not None:
         return _led_by(chosen, replace(image, isr=(chosen,), elr=()))
@@ -91,6 +95,14 @@ def _without_the_dead(
     return image.with_isr(running, min_isr=rules.min_isr)
 
 
+def _without_the_offline(image: PartitionImage, rules: TopicRules) -> PartitionImage:
+    """Whose log has failed leaves the ISR, and may have lost part of it; not the last: nobody else has everything."""
+    sound = tuple(one for one in image.isr if one not in image.offline)
+    if not sound or len(sound) == len(image.isr):
+        return image
+    return image.with_isr(sound, min_isr=rules.min_isr, lost=image.offline)
+
+
 def _without_the_stopping(
     image: PartitionImage, rules: TopicRules, view: ClusterView
 ) -> PartitionImage:
@@ -106,7 +118,7 @@ def _without_the_stopping(
 
 def _may_go_on_leading(image: PartitionImage, view: ClusterView) -> bool:
     leader = image.leader
-    if leader is None or leader not in image.isr:
+    if leader is None or leader not in image.isr or leader in image.offline:
         return False
     return view.can_lead(leader) or not any(view.can_lead(one) for one in image.isr)
 
@@ -114,8 +126,12 @@ def _may_go_on_leading(image: PartitionImage, view: ClusterView) -> bool:
 def _best(
     candidates: Collection[BrokerId], image: PartitionImage, view: ClusterView
 ) -> BrokerId | None:
-    """The first that runs, in the order of the replicas; one that is about to leave only if there is no other."""
-    running = [one for one in image.replicas if one in candidates and view.is_live(one)]
+    """The first that could lead, in the order of the replicas; one that is about to leave only if there is no other."""
+    running = [
+        one
+        for one in image.replicas
+        if one in candidates and view.is_live(one) and one not in image.offline
+    ]
     return _first((one for one in running if view.can_lead(one)), otherwise=_first(running))
 
 
@@ -131,7 +147,9 @@ def _best_of_the_rest(
         candidates = tuple(one for one in candidates if one != last)
         last = None
     is_last_enough = may_be_unclean or _has_last_leader_all(image, rules)
-    if last in image.replicas and view.is_live(last) and not image.elr and is_last_enough:
+    could_lead = last in image.replicas and last not in image.offline and view.is_live(last)
+    # Who is in sync and offline has had everything, as have those who are eligible: they may be back.
+    if could_lead and not image.isr and not image.elr and is_last_enough:
         return last
     if not may_be_unclean:
         return None
@@ -161,7 +179,7 @@ def has_left_its_folder(last: BrokerId, image: PartitionImage, view: ClusterView
 
 
 def _have_been_waited_for(image: PartitionImage, view: ClusterView) -> bool:
-    """Those who have everything are gone for longer than one waits for them."""
+    """Those who have everything are gone for longer than one waits for them; or they are here, and of no use."""
     awaited = {*image.elr, image.last_leader} if image.elr else {image.last_leader}
     return all(
         one is None

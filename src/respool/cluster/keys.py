@@ -6,7 +6,8 @@
 /controller                    {"broker"}                                                   hangs on its holder's lease
 /broker-configs/<id>           {"overrides"}                                               without an id: of all brokers
 /topics/<name>                 {"id", "overrides", "partitions"}
-/partitions/<topic id>/<n>     {"replicas", "isr", "leader", "leader_epoch", "elr", "last_leader", "adding", "removing"}
+/partitions/<topic id>/<n>     {"replicas", "isr", "leader", "leader_epoch", "elr", "last_leader", "adding", "removing",
+                                "offline"}
 /producer-ids                  {"next"}
 /cluster                       {"id"}
 ```
@@ -137,6 +138,7 @@ def encode_partition(partition: PartitionImage) -> bytes:
             "adding": partition.adding,
             "removing": partition.removing,
             "origin": partition.origin,
+            "offline": partition.offline,
         }
     )
 
@@ -154,6 +156,7 @@ def decode_partition(value: bytes, *, revision: int = 0) -> PartitionImage:
         adding=_brokers(fields.get("adding", ())),
         removing=_brokers(fields.get("removing", ())),
         origin=_brokers(fields.get("origin", ())),
+        offline=_brokers(fields.get("offline", ())),
         revision=revision,
     )
 

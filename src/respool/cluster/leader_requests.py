@@ -55,7 +55,7 @@ def _preferred(image: PartitionImage, _topic: TopicView, view: ClusterView) -> P
         raise ElectionNotNeeded(f"broker {broker} leads, as preferred")
     if not preferred.can_return(image, view):
         raise PreferredLeaderNotAvailable(
-            f"broker {broker} is preferred; it does not run, is about to leave, or is not in sync"
+            f"broker {broker} is preferred; it does not run, is about to leave, is offline, or not in sync"
         )
     return preferred.led_as_preferred(image)
 
@@ -69,7 +69,9 @@ def _unclean(image: PartitionImage, topic: TopicView, view: ClusterView) -> Part
         return settled
     elected = election.elect(settled, topic.rules, view, is_unclean_asked=True)
     if elected.leader is None:
-        raise EligibleLeadersNotAvailable(f"none of the brokers {list(image.replicas)} runs")
+        raise EligibleLeadersNotAvailable(
+            f"none of the brokers {list(image.replicas)} runs and has a log that can be used"
+        )
     return elected
 
 

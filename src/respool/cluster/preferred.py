@@ -30,7 +30,8 @@ def return_leaders(draft: Draft) -> None:
 
 def can_return(image: PartitionImage, view: ClusterView) -> bool:
     """Whether the preferred leader could lead: it has everything, and it stays."""
-    return image.replicas[0] in image.isr and view.can_lead(image.replicas[0])
+    broker = image.replicas[0]
+    return broker in image.isr and broker not in image.offline and view.can_lead(broker)
 
 
 def led_as_preferred(image: PartitionImage) -> PartitionImage:

@@ -37,6 +37,7 @@ def retarget(image: PartitionImage, target: Sequence[BrokerId]) -> PartitionImag
         origin=before_move(image) if adding or leaving else (),
         elr=tuple(one for one in (*target, *leaving) if one in image.elr),
         isr=tuple(one for one in (*target, *leaving) if one in image.isr),
+        offline=tuple(one for one in (*target, *leaving) if one in image.offline),
     )
 
 
@@ -80,6 +81,7 @@ def switch(image: PartitionImage, rules: TopicRules, view: ClusterView) -> Parti
         origin=(),
         isr=tuple(one for one in target if one in image.isr),
         elr=tuple(one for one in target if one in image.elr),
+        offline=tuple(one for one in target if one in image.offline),
     )
     return election.settle(image, rules, view)
 

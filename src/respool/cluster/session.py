@@ -198,6 +198,13 @@ class Session:
         return self._run if self._has_claimed else self._clean_run
 
     @property
+    def registration(self) -> Guard | None:
+        """What holds in the store while this run is registered, and no other in its place; None: it is not."""
+        if self.epoch is None:
+            return None
+        return Guard(key=keys.broker_key(self._me.id), revision=self._revision)
+
+    @property
     def controller_revision(self) -> int | None:
         """The controller epoch, while this broker is the controller."""
         return self._controller_revision

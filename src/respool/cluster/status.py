@@ -11,6 +11,9 @@ from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, TopicPartition
 
+# What one whose log has failed needs to lead again.
+WITH_ITS_LOG = "restarted on a sound disk, or an unclean election"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStatus:
@@ -31,7 +34,8 @@ class BrokerStatus:
 class ClusterStatus:
     brokers: Mapping[BrokerId, BrokerStatus]
     partition_count: int
-    # Nobody leads them: there is no leader, or its broker is not there and nobody has taken over yet.
+    # Nobody leads them: there is no leader, or its broker is not there, or its log has failed, and nobody has taken
+    # over yet.
     leaderless: tuple[TopicPartition, ...]
     # Too few are in sync for acks=all.
     under_min_isr: tuple[TopicPartition, ...]
@@ -82,12 +86,12 @@ def status(view: ClusterView) -> ClusterStatus:
 
 
 def leader_now(view: ClusterView, image: PartitionImage) -> BrokerId | None:
-    """Who leads and runs.
+    """Who leads and runs, with a log that has not failed.
 
     The store may name a leader that is gone: until the controller has seen it go, and for good when nobody is left to
     be the controller.
     """
-    leader = image.leader
+    leader = image.serving_leader
     return leader if leader is not None and view.is_live(leader) else None
 
 
@@ -96,15 +100,21 @@ def waits_for(view: ClusterView, image: PartitionImage) -> str:
     if leader_now(view, image) is not None:
         return ""
     complete = sorted({*image.isr, *image.elr})
-    if complete:
+    sound = [one for one in complete if one not in image.offline]
+    if sound:
         # Who has crashed is no longer one of them when it comes back, and the others are still waited for.
-        absent = not any(view.is_live(one) for one in complete)
-        return f"broker {' or '.join(map(str, complete))}" if absent else ""
-    last = image.last_leader
-    if last is None:
-        return ""
+        absent = not any(view.is_live(one) for one in sound)
+        return f"broker {' or '.join(map(str, sound))}" if absent else ""
+    if complete:
+        return f"broker {' or '.join(map(str, complete))} {WITH_ITS_LOG}"
+    return "" if image.last_leader is None else _waits_for_last(image.last_leader, image, view)
+
+
+def _waits_for_last(last: BrokerId, image: PartitionImage, view: ClusterView) -> str:
     if has_left_its_folder(last, image, view):
         return f"broker {last} with its old data folder, or an unclean election"
+    if last in image.offline:
+        return f"broker {last} {WITH_ITS_LOG}"
     return "an unclean election" if view.is_live(last) else f"broker {last}"
 
 

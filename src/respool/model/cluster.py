@@ -39,6 +39,9 @@ class PartitionImage:
     removing: tuple[BrokerId, ...] = ()
     # And what they were before, for who changes their mind: some that go may only have come by another move.
     origin: tuple[BrokerId, ...] = ()
+    # Those whose logs have failed, as they say themselves, until they have opened them in order again.
+    # The controller leaves them in the ISR only where nobody else is: they were the last to have everything.
+    offline: tuple[BrokerId, ...] = ()
     # What a change of it is guarded by; 0 where it was never written.
     revision: int = 0
 
@@ -48,6 +51,11 @@ class PartitionImage:
         if not self.removing:
             return self.replicas
         return tuple(broker for broker in self.replicas if broker not in self.removing)
+
+    @property
+    def serving_leader(self) -> BrokerId | None:
+        """Who leads, and has a log to lead with: the controller may not have heard yet that it has none."""
+        return None if self.leader in self.offline else self.leader
 
     def min_isr(self, asked: int) -> int:
         """How many must be in sync to commit: what the topic asks for, but no more than it has replicas.

@@ -106,13 +106,13 @@ class Followers:
     # -- the ISR -----------------------------------------------------------------------------------------------------
 
     def joiners(
-        self, isr: Collection[BrokerId], *, low_watermark: Offset, high_watermark: Offset
+        self, others: Collection[BrokerId], *, low_watermark: Offset, high_watermark: Offset
     ) -> tuple[tuple[BrokerId, int], ...]:
-        """Who is fit for the ISR and not in it, with the epoch of its registration."""
+        """Who is fit for the ISR and none of the others, with the epoch of its registration."""
         return tuple(
             (broker, replica.broker_epoch)
             for broker, replica in self._replicas.items()
-            if broker not in isr
+            if broker not in others
             and replica.broker_epoch is not None
             and self._can_join(broker, replica, high_watermark)
             and (replica.log_start >= low_watermark or not self._rules.deletes_before_it_leads)

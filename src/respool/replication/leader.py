@@ -339,15 +339,22 @@ class Leader:
             return []
         image = in_sync.image
         followers, high_watermark = self._followers, self.high_watermark
-        lost = {one for one in image.isr if followers.has_lost_records(one, high_watermark)}
+        lost = {
+            one
+            for one in image.isr
+            if one in image.offline or followers.has_lost_records(one, high_watermark)
+        }
         staying = (
             broker
             for broker in image.isr
             if broker == self.me
             or not (broker in lost or followers.is_lagging(broker, self._log_end))
         )
+        # A fetch from before its log failed may come late.
         joining = followers.joiners(
-            image.isr, low_watermark=self._low_watermark, high_watermark=high_watermark
+            {*image.isr, *image.offline},
+            low_watermark=self._low_watermark,
+            high_watermark=high_watermark,
         )
         wanted = image.with_isr(
             (*staying, *(broker for broker, _ in joining)), min_isr=self._min_isr, lost=lost

@@ -1,5 +1,6 @@
 """Who leads, as clients are told: nobody sends them to a broker that is probably dead."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -28,7 +29,9 @@ TOPIC = TopicImage(
 )
 
 
-def told(*, live: set[BrokerId], suspects: set[BrokerId]) -> list[tuple[int, int]]:
+def told(
+    *, live: set[BrokerId], suspects: set[BrokerId], topic: TopicImage = TOPIC
+) -> list[tuple[int, int]]:
     """The error and the leader of each partition, as broker 1 tells them."""
     broker: Any = SimpleNamespace(
         id=ONE,
@@ -38,7 +41,7 @@ def told(*, live: set[BrokerId], suspects: set[BrokerId]) -> list[tuple[int, int
         partitions=SimpleNamespace(is_online=lambda topic, number: True),
         member=SimpleNamespace(suspects=suspects),
     )
-    return [(one.error_code, one.leader) for one in leadership(broker, TOPIC, range(3))]
+    return [(one.error_code, one.leader) for one in leadership(broker, topic, range(3))]
 
 
 def test_leaders_that_run_are_told() -> None:
@@ -49,3 +52,12 @@ def test_a_leader_that_is_probably_dead_is_not() -> None:
     nobody = (LeaderNotAvailable.code, NO_LEADER)
     assert told(live={ONE, TWO, THREE}, suspects={TWO}) == [(0, ONE), nobody, (0, THREE)]
     assert told(live={ONE, THREE}, suspects=set()) == [(0, ONE), nobody, (0, THREE)]
+
+
+def test_nor_is_one_whose_log_has_failed() -> None:
+    failed = replace(
+        TOPIC, partitions=tuple(replace(one, offline=(TWO,)) for one in TOPIC.partitions)
+    )
+    nobody = (LeaderNotAvailable.code, NO_LEADER)
+    live = {ONE, TWO, THREE}
+    assert told(live=live, suspects=set(), topic=failed) == [(0, ONE), nobody, (0, THREE)]

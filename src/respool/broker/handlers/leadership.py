@@ -15,8 +15,9 @@ def leadership(
 ) -> Iterator[MetadataPartition]:
     """Tell of each of the topic's partitions asked for.
 
-    A partition whose leader is not there, or is probably dead, has none, nor has one that is offline here, or not open
-    yet: LEADER_NOT_AVAILABLE makes clients ask again, and soon; one that cannot be reached some of them try for long.
+    A partition whose leader is not there, or is probably dead, or whose log has failed there, has none, nor has one
+    that is offline here, or not open yet: LEADER_NOT_AVAILABLE makes clients ask again, and soon; one that cannot be
+    reached some of them try for long.
     """
     me, brokers, is_online = broker.id, broker.image.brokers, broker.partitions.is_online
     suspects = () if broker.member is None else broker.member.suspects
@@ -24,7 +25,9 @@ def leadership(
         image = topic.partitions[number]
         is_mine_offline = me in image.replicas and not is_online(topic.name, number)
         offline = tuple(
-            one for one in image.replicas if one not in brokers or (is_mine_offline and one == me)
+            one
+            for one in image.replicas
+            if one not in brokers or one in image.offline or (is_mine_offline and one == me)
         )
         if image.leader is None or image.leader in offline or image.leader in suspects:
             yield MetadataPartition(
