@@ -14,6 +14,7 @@ from respool.cluster.controller import decide
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.keys import BrokerRegistration, RegistryEntry
 from respool.cluster.liveness import Absences
+from respool.cluster.offline import given_up, taken_back
 from respool.cluster.restart import step_back_everywhere
 from respool.cluster.topics import create_topic
 from respool.cluster.view import ClusterSettings, ClusterView, TopicRules, TopicView, read_view
@@ -258,6 +259,7 @@ class ClusterWorld:
             or joiner in image.isr
             or joiner not in image.replicas
             or not view.can_join(joiner)
+            or joiner in image.offline
         ):
             return False
         self.complete[of].add(joiner)
@@ -275,11 +277,31 @@ class ClusterWorld:
         return any(caught_up)
 
     def is_led(self, image: PartitionImage) -> bool:
-        return image.leader is not None and keys.broker_key(image.leader) in self.values
+        leader = image.serving_leader
+        return leader is not None and keys.broker_key(leader) in self.values
+
+    # Logs
+
+    def fail_log(self, of: TopicPartition, broker: BrokerId) -> None:
+        """It is offline there, and the broker tells, if it runs."""
+        image, view = self.image(of), self.view()
+        if broker in image.replicas and view.is_live(broker):
+            rules = view.topics[of.topic].rules
+            self._write(of, image, given_up(image, broker, rules, live=view.brokers))
+
+    def mend_logs(self, broker: BrokerId) -> None:
+        """A broker that runs has opened all it has in order."""
+        if self.view().is_live(broker):
+            for of, image in self.images().items():
+                self._write(of, image, taken_back(image, broker))
 
     def _write_isr(
         self, of: TopicPartition, image: PartitionImage, isr: tuple[BrokerId, ...]
     ) -> None:
         topic = self.view().topics[of.topic]
-        changed = image.with_isr(isr, min_isr=topic.rules.min_isr)
-        self.put(keys.partition_key(topic.id, of.partition), keys.encode_partition(changed))
+        self._write(of, image, image.with_isr(isr, min_isr=topic.rules.min_isr))
+
+    def _write(self, of: TopicPartition, image: PartitionImage, changed: PartitionImage) -> None:
+        if changed != image:
+            topic = self.view().topics[of.topic]
+            self.put(keys.partition_key(topic.id, of.partition), keys.encode_partition(changed))

@@ -1,4 +1,4 @@
-"""Random histories of a cluster: deaths, returns, creations, moves, settings, in any order.
+"""Random histories of a cluster: deaths, returns, creations, moves, settings, logs that fail, in any order.
 
 What must never be seen: two replicas on one broker; a leader that misses something committed, where the topic does not
 allow it; an epoch that does not grow with an election; a partition whose last complete copy the controller gave away.
@@ -201,6 +201,22 @@ class ClusterHistory(RuleBasedStateMachine):
         for of in self.world.images():
             self.world.catch_up(of, broker)
 
+    @rule(pick=ANY, broker=st.sampled_from(BROKERS))
+    def fail_log(self, pick: int, broker: BrokerId) -> None:
+        if images := list(self.world.images()):
+            self.world.fail_log(images[pick % len(images)], broker)
+
+    @rule(pick=ANY)
+    def fail_log_of_a_leader(self, pick: int) -> None:
+        if images := list(self.world.images().items()):
+            of, image = images[pick % len(images)]
+            if image.leader is not None:
+                self.world.fail_log(of, image.leader)
+
+    @rule(broker=st.sampled_from(BROKERS))
+    def mend_logs(self, broker: BrokerId) -> None:
+        self.world.mend_logs(broker)
+
     @rule(pick=ANY, goal=st.lists(st.sampled_from(BROKERS), min_size=1, max_size=4, unique=True))
     def move(self, pick: int, goal: list[BrokerId]) -> None:
         if images := list(self.world.images()):
@@ -238,10 +254,12 @@ class ClusterHistory(RuleBasedStateMachine):
         view = self.world.view()
         for image in self.world.images().values():
             assert all(view.is_live(one) for one in image.isr)
-            if any(view.is_live(one) for one in (*image.isr, *image.elr)):
+            complete = {*image.isr, *image.elr}.difference(image.offline)
+            if any(view.is_live(one) for one in complete):
                 assert image.leader is not None
             if image.leader is not None:
                 assert view.is_live(image.leader)
+                assert not {*image.isr} & {*image.offline}
                 if not view.can_lead(image.leader):
                     assert not any(view.can_lead(one) for one in image.isr)
         assert not view.strays
@@ -301,7 +319,7 @@ class ClusterHistory(RuleBasedStateMachine):
         for of, image in now.items():
             assert len(set(image.replicas)) == len(image.replicas) > 0
             assert {*image.isr, *image.elr} <= set(image.replicas)
-            assert {*image.adding, *image.removing} <= set(image.replicas)
+            assert {*image.adding, *image.removing, *image.offline} <= set(image.replicas)
             assert image.leader is None or image.leader in image.isr
             assert {*image.isr, *image.elr} <= self.world.complete[of], (of, image)
             old = self.seen.get(of)

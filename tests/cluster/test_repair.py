@@ -1,5 +1,7 @@
 """Replicas leave brokers that are drained, removed or dead for long; a few at a time."""
 
+import pytest
+
 from cluster.cluster_world import (
     FOUR,
     ONE,
@@ -15,7 +17,8 @@ from respool.cluster.broker_requests import drain, holdings
 from respool.cluster.controller import decide
 from respool.cluster.throttle import copies_now
 from respool.cluster.view import ClusterSettings
-from respool.model.ids import TopicPartition
+from respool.model.cluster import PartitionImage
+from respool.model.ids import BrokerId, TopicPartition
 
 DEAD_AFTER = ClusterSettings(dead_after_ms=60_000)
 
@@ -61,6 +64,34 @@ def test_a_target_that_dies_on_the_way_is_replaced_too() -> None:
     assert (image.replicas, image.adding) == ((ONE, THREE, TWO), (THREE,))
     # The replica that was added for nothing is fenced.
     assert image.leader_epoch == moving.leader_epoch + 1
+
+
+FAILED_AT_ITS_LEADER = image_of(1, 2, 4, isr=[1], adding=(FOUR,), removing=(ONE,), offline=(ONE,))
+FAILED_AT_ITS_TAKER = image_of(
+    3, 4, 1, isr=[3, 1], adding=(FOUR,), removing=(ONE,), offline=(FOUR,)
+)
+
+
+@pytest.mark.parametrize(
+    ("failed", "sound", "moved"),
+    [
+        (FAILED_AT_ITS_LEADER, image_of(1, 2), (THREE, TWO, ONE)),
+        (FAILED_AT_ITS_TAKER, image_of(3, 1), (THREE, TWO, ONE)),
+    ],
+    ids=["nothing to copy from", "nowhere to copy to"],
+)
+def test_partitions_that_cannot_be_copied_hold_up_no_others(
+    failed: PartitionImage, sound: PartitionImage, moved: tuple[BrokerId, ...]
+) -> None:
+    """Their copies had begun, never came to an end, and kept the places of all that came after them, for good."""
+    view = view_of(*[failed] * 8, sound, live=(1, 2, 3, 4), drained=[1])
+    assert view.settings.copies_per_broker_max == 8
+    images = written(decide(view))
+    assert images[8].replicas == moved
+    # Also before the controller has seen what failed: each broker knows by itself what is its turn.
+    view = view_of(*[failed] * 8, images[8], live=(1, 2, 3, 4), drained=[1])
+    turns = copies_now(view)
+    assert [of for one in turns.values() for of in one] == [TopicPartition("t", 8)]
 
 
 def test_only_so_many_partitions_are_copied_at_a_time() -> None:

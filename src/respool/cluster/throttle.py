@@ -31,23 +31,30 @@ class CopyCount:
 
     def has_room_for(self, image: PartitionImage, *, limit: int) -> bool:
         """Whether this partition's copies could begin beside those under way."""
-        copiers = copiers_of(image, self._view)
+        copiers, leader = copiers_of(image, self._view), image.serving_leader
         return all(self._to[one] < limit for one in copiers) and (
-            image.leader is None or self._from[image.leader] < limit
+            leader is None or self._from[leader] < limit
         )
 
     def _count(self, image: PartitionImage, by: int) -> None:
-        copiers = copiers_of(image, self._view)
-        if image.leader is None or not copiers:
+        copiers, leader = copiers_of(image, self._view), image.serving_leader
+        if leader is None or not copiers:
             return
-        self._from[image.leader] += by
+        self._from[leader] += by
         for one in copiers:
             self._to[one] += by
 
 
 def copiers_of(image: PartitionImage, view: ClusterView) -> tuple[BrokerId, ...]:
-    """The new replicas that run and do not have everything yet. Who does not run keeps nobody from copying."""
-    return tuple(one for one in image.adding if one not in image.isr and view.can_join(one))
+    """The new replicas that run and do not have everything yet.
+
+    Who does not run, or has a log that has failed, keeps nobody else from copying.
+    """
+    return tuple(
+        one
+        for one in image.adding
+        if one not in image.isr and one not in image.offline and view.can_join(one)
+    )
 
 
 def copies_now(view: ClusterView) -> dict[BrokerId, tuple[TopicPartition, ...]]:
@@ -57,7 +64,7 @@ def copies_now(view: ClusterView) -> dict[BrokerId, tuple[TopicPartition, ...]]:
     turns: dict[BrokerId, list[TopicPartition]] = {}
     for topic, number, image in view.partitions():
         # Of thousands of partitions hardly any are copied.
-        if not image.adding or image.leader is None:
+        if not image.adding or image.serving_leader is None:
             continue
         if not count.has_room_for(image, limit=limit):
             continue
