@@ -1,10 +1,14 @@
-"""What a replica's log holds, batch by batch, for comparing it with another's."""
+"""What a replica's log holds, batch by batch or record by record, for comparing it with another's."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
 from respool.log.partition_log import PartitionLog
 from respool.model.ids import Offset
+from respool.model.topic_config import MIB
+from respool.records.batch import BatchHeader, RecordBatch
+from respool.records.record import read_records
 from respool.records.validate import walk_batches
 
 
@@ -16,23 +20,45 @@ class StoredBatch(NamedTuple):
     crc: int
 
 
+class StoredRecord(NamedTuple):
+    """What compaction leaves of a record, if it leaves it."""
+
+    offset: int
+    leader_epoch: int
+    # Of its key and value.
+    crc: int
+
+
 def batches_between(log: PartitionLog, start: Offset, end: Offset) -> list[StoredBatch]:
     """The batches from the one that holds `start` to the last that lies before `end` as a whole."""
-    batches: list[StoredBatch] = []
+    return [
+        StoredBatch(header.base_offset, header.last_offset, header.leader_epoch, crc32(data))
+        for header, data in _walk(log, start, end)
+    ]
+
+
+def records_between(log: PartitionLog, start: Offset, end: Offset) -> list[StoredRecord]:
+    """The records of the same batches."""
+    return [
+        StoredRecord(
+            record.offset,
+            header.leader_epoch,
+            crc32(record.value or b"", crc32(record.key or b"")),
+        )
+        for header, data in _walk(log, start, end)
+        for record in read_records(RecordBatch(header, data), limit=MIB)
+    ]
+
+
+def _walk(
+    log: PartitionLog, start: Offset, end: Offset
+) -> Iterator[tuple[BatchHeader, bytes | memoryview]]:
     position = max(start, log.log_start)
     while position < end:
         data = log.read(position, max_offset=end, bytes_max=1 << 20, at_least_one=True)
-        found = [
-            StoredBatch(
-                header.base_offset,
-                header.last_offset,
-                header.leader_epoch,
-                crc32(data[at : at + header.size]),
-            )
-            for at, header in walk_batches(data)
-        ]
-        if not found:
+        before = position
+        for at, header in walk_batches(data):
+            yield header, data[at : at + header.size]
+            position = header.next_offset
+        if position == before:
             break
-        batches += found
-        position = Offset(found[-1].last_offset + 1)
-    return batches

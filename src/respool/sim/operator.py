@@ -1,5 +1,5 @@
 """Who runs the cluster of a simulated run, and changes it while it works: moves replicas, drains brokers, grows topics,
-slows down copies.
+slows down copies, has the brokers' own topics compacted.
 
 Some of it is asked of a broker, whichever; some is written to the metadata store, guarded, as the command line does. It
 does not mind being refused.
@@ -16,6 +16,7 @@ from respool.cluster.view import ClusterView
 from respool.model.broker_config import BROKER_RULES
 from respool.model.errors import RequestError
 from respool.model.ids import TopicPartition
+from respool.model.internal_topics import INTERNAL_TOPICS
 from respool.ports.metadata_store import GuardFailed
 from respool.ports.peers import PeerUnreachable
 from respool.sim.client import SimClient
@@ -46,6 +47,7 @@ class Operator:
             "broker drained": self._drain,
             "topic grown": self._grow,
             "copies throttled": self._throttle,
+            "own topics compacted": self._compact,
         }
 
     async def finish(self) -> None:
@@ -127,7 +129,23 @@ class Operator:
 
     async def _list_as_throttled(self, topic: str) -> None:
         lists = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-        configs = [{"name": one, "config_operation": 0, "value": "*"} for one in lists]
+        await self._alter_topic(topic, dict.fromkeys(lists, "*"))
+
+    async def _compact(self, _machine: Machine) -> None:
+        """From now on the brokers' own topics are compacted all the time: by default they are too small here."""
+        settings = {
+            "segment.bytes": str(self._dice.choice((1_024, 5_000))),
+            "min.cleanable.dirty.ratio": self._dice.choice(("0.01", "0.5")),
+        }
+        for name in INTERNAL_TOPICS:
+            if name in self._sight.view().topics:
+                await self._alter_topic(name, settings)
+
+    async def _alter_topic(self, topic: str, settings: Mapping[str, str]) -> None:
+        configs = [
+            {"name": name, "config_operation": 0, "value": value}
+            for name, value in settings.items()
+        ]
         await self._ask(
             Api.INCREMENTAL_ALTER_CONFIGS,
             1,

@@ -12,7 +12,7 @@ below it are written down here, and from then on every log is measured by them.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from respool.broker.broker import Broker
@@ -23,7 +23,7 @@ from respool.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from respool.ports.metadata_store import KeyChanged
 from respool.sim.cluster_sight import ClusterSight
 from respool.sim.history import History
-from respool.sim.log_content import StoredBatch, batches_between
+from respool.sim.log_content import StoredBatch, StoredRecord, batches_between, records_between
 from respool.sim.machine import Machine
 from respool.sim.restarter import Restarter
 from respool.sim.store import SimStore
@@ -40,7 +40,8 @@ class Ledger:
     """What was ever called committed of a partition."""
 
     end: Offset = START
-    batches: dict[int, StoredBatch] = field(default_factory=dict)
+    # By offset: batches; of a partition that is compacted, records.
+    content: dict[int, StoredBatch | StoredRecord] = field(default_factory=dict)
 
 
 class ReplicaWatch:
@@ -122,8 +123,7 @@ class ReplicaWatch:
         if partition.is_leading:
             self._check_sole_leader(process, partition)
             self._write_down(process, partition)
-        if not _is_compacted(name):
-            self._compare(process, partition)
+        self._compare(process, partition)
 
     def _check_sole_leader(self, process: str, partition: Partition) -> None:
         leader = partition.leader
@@ -140,15 +140,12 @@ class ReplicaWatch:
         high_watermark = partition.high_watermark
         if high_watermark <= ledger.end:
             return
-        if not _is_compacted(partition.name):
-            for batch in batches_between(partition.log, ledger.end, high_watermark):
-                before = ledger.batches.setdefault(batch.base_offset, batch)
-                if before != batch:
-                    self._violate(
-                        "C5",
-                        partition.name,
-                        f"{process} leads with {batch}, committed was {before}",
-                    )
+        for offset, one in _content(partition, ledger.end, high_watermark):
+            before = ledger.content.setdefault(offset, one)
+            if before != one:
+                self._violate(
+                    "C5", partition.name, f"{process} leads with {one}, committed was {before}"
+                )
         ledger.end = high_watermark
 
     def _compare(self, process: str, partition: Partition) -> None:
@@ -160,14 +157,14 @@ class ReplicaWatch:
         if end <= start:
             return
         self._compared[partition] = end
-        for batch in batches_between(partition.log, start, end):
-            if ledger.batches.get(batch.base_offset) != batch:
-                self._violate(
-                    "C4",
-                    partition.name,
-                    f"{process} has {batch}, committed is {ledger.batches.get(batch.base_offset)}",
-                )
-                return
+        may_be_gone = _is_compacted(partition.name)
+        for offset, one in _content(partition, start, end):
+            committed = ledger.content.get(offset)
+            if committed == one or (committed is None and may_be_gone):
+                # The leader may have compacted it before it was written down.
+                continue
+            self._violate("C4", partition.name, f"{process} has {one}, committed is {committed}")
+            return
 
     # -- the store ---------------------------------------------------------------------------------------------------
 
@@ -233,6 +230,17 @@ class ReplicaWatch:
 
 def _place(partition: Partition) -> Place:
     return partition.topic_id, partition.name.partition
+
+
+def _content(
+    partition: Partition, start: Offset, end: Offset
+) -> Iterator[tuple[int, StoredBatch | StoredRecord]]:
+    if _is_compacted(partition.name):
+        for record in records_between(partition.log, start, end):
+            yield record.offset, record
+        return
+    for batch in batches_between(partition.log, start, end):
+        yield batch.base_offset, batch
 
 
 def _is_compacted(name: TopicPartition) -> bool:
