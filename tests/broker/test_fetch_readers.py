@@ -3,7 +3,16 @@
 import asyncio
 from typing import Any
 
-from broker.cluster_world import LATEST, LIST_OFFSETS_VERSION, ONE, TOPIC, TWO, Cluster, plays
+from broker.cluster_world import (
+    LAG_MS,
+    LATEST,
+    LIST_OFFSETS_VERSION,
+    ONE,
+    TOPIC,
+    TWO,
+    Cluster,
+    plays,
+)
 from respool.broker.fetch_readers import ConsumerReader, FollowerReader
 from respool.broker.fetch_sessions import FetchTarget
 from respool.broker.partition import Partition
@@ -119,6 +128,62 @@ async def test_a_fetch_of_a_brokers_run_before_says_nothing(cluster: Cluster) ->
     stale = await follower_fetch(cluster, offset=1, broker_epoch=1)
     assert stale.error_code == NotLeader.code
     assert cluster[ONE].partition().high_watermark == 0
+
+
+@plays(brokers=2)
+async def test_a_follower_is_answered_though_consumers_hold_all_memory_for_replies(
+    cluster: Cluster,
+) -> None:
+    """Else it would leave the ISR, and acks=all would be refused, because consumers are slow."""
+    await replicated(cluster)
+    memory = cluster[ONE].broker.memory
+    memory.take(memory.available_for_replies)
+    for value in (b"a", b"b", b"c"):
+        assert (await cluster.produce(value, at=ONE)).error_code == 0
+    await cluster.pass_time(3 * LAG_MS)
+    assert cluster.image().isr == (ONE, TWO)
+    # Consumers have had theirs.
+    assert not (await cluster.fetch(0, at=ONE)).records
+
+
+@plays(brokers=2)
+async def test_a_follower_that_is_read_for_from_the_disk_takes_of_what_is_kept_for_followers(
+    cluster: Cluster,
+) -> None:
+    await replicated(cluster, b"a")
+    cluster.cut(ONE, TWO)
+    memory, log = cluster[ONE].broker.memory, cluster[ONE].log()
+    memory.take(memory.available_for_replies)
+    read, kept = log.read, [memory.available_for_followers]
+
+    def cold_read(*args: Any, **wishes: Any) -> Any:
+        if wishes.get("cached_only"):
+            raise NotCached
+        kept.append(memory.available_for_followers)
+        return read(*args, **wishes)
+
+    log.read = cold_read  # type: ignore[method-assign]
+    log._parts.tail.clear()
+    assert (await follower_fetch(cluster)).records
+    # As much as it asks for at the most, until it is read and the connection charges it.
+    assert kept == [memory.followers_share, memory.followers_share - (1 << 20)]
+    await cluster.pass_time(1)
+    assert memory.available_for_followers == memory.followers_share
+
+
+@plays(brokers=2)
+async def test_who_only_calls_itself_a_follower_gets_no_memory_that_is_kept_for_followers(
+    cluster: Cluster,
+) -> None:
+    """Not even with an epoch that is larger than all, which may be one of which the leader has not heard yet."""
+    await replicated(cluster)
+    cluster.cut(ONE, TWO)
+    await cluster.produce(b"a", at=ONE, acks=1)
+    memory = cluster[ONE].broker.memory
+    memory.take(memory.available_for_replies)
+    assert (await follower_fetch(cluster)).records
+    pretended = await follower_fetch(cluster, broker_epoch=1 << 40)
+    assert (pretended.error_code, pretended.records or b"") == (0, b"")
 
 
 @plays(brokers=2)

@@ -196,8 +196,60 @@ def test_a_fetch_that_finds_too_little_may_wait_again() -> None:
     assert found == [5, 35]
 
 
+def test_consumers_leave_a_part_for_followers() -> None:
+    # Else slow consumers would stop replication, and with it acks=all.
+    budget = MemoryBudget(800, has_followers=True)
+    budget.take(500)
+    assert budget.available_for_replies == 0
+    assert budget.available_for_followers == 100
+    # Requests still get all of their part, and no more.
+    assert Receiver(budget).ask(200)
+    assert not Receiver(budget).ask(1)
+    assert budget.available_for_followers == 100
+
+
+def test_what_followers_have_taken_of_their_part_is_not_kept_twice() -> None:
+    budget = MemoryBudget(800, has_followers=True)
+    budget.take(60, is_to_follower=True)
+    assert (budget.available_for_replies, budget.available_for_followers) == (500, 540)
+    budget.take(500)
+    assert (budget.available_for_replies, budget.available_for_followers) == (0, 40)
+    budget.take(40, is_to_follower=True)
+    assert budget.available_for_followers == 0
+    budget.let_go(40, is_to_follower=True)
+    budget.give(60, is_to_follower=True)
+    assert (budget.available_for_replies, budget.available_for_followers) == (0, 100)
+
+
+def test_followers_keep_their_part_when_others_went_beyond_the_limit() -> None:
+    budget = MemoryBudget(800, has_followers=True)
+    budget.take(2_000)
+    assert budget.available_for_followers == 100
+    budget.take(100, is_to_follower=True)
+    assert budget.available_for_followers == 0
+
+
+def test_a_broker_alone_keeps_nothing_for_followers() -> None:
+    budget = MemoryBudget(800)
+    budget.take(500)
+    assert budget.available_for_replies == budget.available_for_followers == 100
+
+
 def test_giving_back_more_than_was_taken_is_a_broken_invariant() -> None:
     with pytest.raises(AssertionError):
         MemoryBudget(100).give(1)
     with pytest.raises(AssertionError):
         MemoryBudget(100).give_received(1)
+    with pytest.raises(AssertionError):
+        MemoryBudget(100).give(1, is_to_follower=True)
+
+
+def test_what_was_taken_for_a_consumer_is_not_given_back_for_a_follower() -> None:
+    budget = MemoryBudget(100, has_followers=True)
+    budget.take(10)
+    budget.take(10, is_to_follower=True)
+    with pytest.raises(AssertionError):
+        budget.give(11, is_to_follower=True)
+    with pytest.raises(AssertionError):
+        budget.give(11)
+    assert budget.used == 20

@@ -9,9 +9,13 @@ import pytest
 
 from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import CORRELATION_ID, encode_request
+from respool.broker.broker import Broker
+from respool.broker.memory import MemoryBudget
+from respool.broker.outcome import Outcome
 from respool.records.build import NewRecord, build_batch
 from respool.server.connection import Connection
 from respool.wire.api_table import Api
+from respool.wire.codec import Request
 from server.fake_transport import FakeTransport, OpenDoor
 
 Story = Callable[["Client"], Awaitable[None]]
@@ -175,6 +179,30 @@ def test_a_client_that_takes_nothing_is_read_no_further_and_its_replies_are_char
         assert client.broker.broker.memory.used == 0
 
     play(running_broker, story, room=10)
+
+
+def test_what_a_follower_does_not_take_is_charged_as_a_followers(
+    running_broker: RunningBroker,
+) -> None:
+    def answer(request: Request, _broker: Broker) -> Outcome:
+        request.is_of_follower = request.api.key == Api.FETCH
+        return [bytes(1_000)]
+
+    async def story(client: Client) -> None:
+        memory = client.broker.broker.memory = MemoryBudget(80_000, has_followers=True)
+        client.connection = Connection(
+            broker=client.broker.broker, owner=client.door, handler=answer
+        )
+        client.transport.attach(client.connection)
+        for frame, kept in ((fetch(), 9_000), (api_versions(), 10_000)):
+            client.transport.room = 0
+            client.send(frame)
+            assert memory.used == 1_000
+            assert memory.available_for_replies == 60_000 - 1_000 - kept
+            client.transport.make_room(1_000)
+            assert memory.used == 0
+
+    play(running_broker, story)
 
 
 def test_a_fetch_is_not_read_before_the_client_has_taken_the_one_before(

@@ -76,7 +76,7 @@ class Broker:
         self.steady_clock = SteadyClock(world.clock)
         self.offload = world.offload
         self.id = BrokerId(settings.broker_id)
-        self.memory = MemoryBudget(settings.memory_bytes_max)
+        self.memory = MemoryBudget(settings.memory_bytes_max, has_followers=world.peers is not None)
         self.catalog = Catalog(
             store=world.store, settings=settings, dice=world.dice, is_alone=world.peers is None
         )

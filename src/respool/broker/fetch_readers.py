@@ -150,6 +150,16 @@ class FollowerReader:
         self._broker_epoch = broker_epoch
         self._is_lent = is_lent
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether it names the very epoch that the broker is registered with, which clients are not told.
+
+        Anybody may call itself a follower, and name an epoch that is larger than all: `check` cannot tell that from one
+        of which we have not heard yet. Memory that is kept for followers is not for such.
+        """
+        known = self._broker.image.brokers.get(self._follower)
+        return known is not None and known.epoch == self._broker_epoch
+
     def hear(self, targets: Iterable[FetchTarget]) -> None:
         """What a follower asks for says what it has: that is how records become committed."""
         now_ms = self._broker.clock.monotonic_ms()

@@ -49,6 +49,7 @@ class FetchRun:
         bytes_max: int,
         wait_max_s: float,
         reader: Reader,
+        is_of_follower: bool,
     ) -> None:
         self._broker = broker
         self._scope = scope
@@ -59,6 +60,7 @@ class FetchRun:
         self._bytes_min = min(bytes_min, self._bytes_max)
         self._wait_max_s = wait_max_s
         self._reader = reader
+        self._is_of_follower = is_of_follower
         neighbours = broker.world.neighbours
         self._read = PartitionRead(
             reader,
@@ -69,12 +71,21 @@ class FetchRun:
     @property
     def has_room(self) -> bool:
         memory = self._broker.memory
-        return memory.available_for_replies >= min(ROOM_MIN, memory.limit // 2)
+        # Where the budget is small, it may never have more than that.
+        most = memory.followers_share if self._is_of_follower else memory.limit // 2
+        return self._available >= min(ROOM_MIN, most)
 
     @property
     def _room(self) -> int:
         """How many bytes of records the answer may have now."""
-        return min(self._bytes_max, max(ROOM_MIN, self._broker.memory.available_for_replies))
+        return min(self._bytes_max, max(ROOM_MIN, self._available))
+
+    @property
+    def _available(self) -> int:
+        memory = self._broker.memory
+        if self._is_of_follower:
+            return memory.available_for_followers
+        return memory.available_for_replies
 
     def is_enough(self, answer: FetchAnswer) -> bool:
         # Without partitions there is nothing to wait for.
@@ -138,7 +149,7 @@ class FetchRun:
         # Reserved while it is read: else all that wait for the disk would find the same room.
         memory, room = self._broker.memory, self._room
         answer = FetchAnswer()
-        memory.take(room)
+        memory.take(room, is_to_follower=self._is_of_follower)
         try:
             await self._broker.offload.run(lambda: self._read_into(answer, room))
         finally:
@@ -198,14 +209,15 @@ class FetchRun:
         except NotCached:
             return await self.answer_from_disk()
         # Others wake in this turn of the loop too, and would find the same room.
-        self._broker.memory.take(answer.sent_bytes)
+        self._broker.memory.take(answer.sent_bytes, is_to_follower=self._is_of_follower)
         self._let_go_when_charged(answer.sent_bytes)
         return self.encode(answer)
 
     def _let_go_when_charged(self, amount: int) -> None:
         """In the next turn of the loop the connection charges what its client does not take."""
         if amount:
-            asyncio.get_running_loop().call_soon(self._broker.memory.let_go, amount)
+            let_go = partial(self._broker.memory.let_go, is_to_follower=self._is_of_follower)
+            asyncio.get_running_loop().call_soon(let_go, amount)
 
     def _partitions(self) -> Iterator[Partition]:
         for target in self._scope.targets:

@@ -3,12 +3,16 @@
 ```
 0                                                                    limit
 | requests: at most 3/4 …            |  free  |            … replies: at most 3/4 |
+                                                       1/8 of all: for followers only
 ```
 Who receives a request asks first and, with nothing left, waits. The oldest request goes first, each time it needs
 more: so what has begun to arrive comes to an end and gives its memory back. A reply is charged with what its client has
 not taken, and while there is no room for more, fetches wait. Neither side can take all: consumers that take nothing
 must not stop producers from sending, and a flood of producers must not stop consumers from reading. So either slows
 down when there are many, and the process does not grow.
+
+In a cluster a part of the replies' memory is kept for followers. Else consumers that are slow, and take a little again
+and again, would hold all of it: followers would get no records and leave the ISR, and acks=all would be refused.
 """
 
 import heapq
@@ -18,14 +22,19 @@ from itertools import count
 
 # One part in so many is kept from requests for replies, and from replies for requests.
 KEPT_SHARE = 4
+# One part in so many is kept for replies to followers.
+FOLLOWERS_SHARE = 8
 
 
 class MemoryBudget:
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, has_followers: bool = False) -> None:
         self.limit = limit
+        self.followers_share = limit // FOLLOWERS_SHARE if has_followers else 0
         self._side_limit = limit - limit // KEPT_SHARE
         self._requests = 0
         self._replies = 0
+        # Of those, the ones to followers.
+        self._to_followers = 0
         self._turns = count()
         # Who waits for memory to receive into: by its turn, how much it wants and whom to tell.
         self._receivers: dict[int, tuple[int, Callable[[], None]]] = {}
@@ -41,7 +50,21 @@ class MemoryBudget:
 
     @property
     def available_for_replies(self) -> int:
+        return self._free_for_replies - self._kept_for_followers
+
+    @property
+    def available_for_followers(self) -> int:
+        """At least what of their share they do not use, also when others have gone beyond the limit."""
+        return max(self._free_for_replies, self._kept_for_followers)
+
+    @property
+    def _free_for_replies(self) -> int:
         return min(self.limit - self.used, self._side_limit - self._replies)
+
+    @property
+    def _kept_for_followers(self) -> int:
+        """What nobody else may take now."""
+        return max(0, self.followers_share - self._to_followers)
 
     @property
     def is_short_for_requests(self) -> bool:
@@ -102,7 +125,8 @@ class MemoryBudget:
         # One that is larger than all is received when no other is.
         if not self._requests:
             return self._replies < self.limit
-        return self._requests + amount <= self._side_limit and self.used + amount <= self.limit
+        used = self.used + self._kept_for_followers
+        return self._requests + amount <= self._side_limit and used + amount <= self.limit
 
     def _grant(self, turn: int) -> None:
         amount, on_granted = self._receivers.pop(turn)
@@ -111,20 +135,30 @@ class MemoryBudget:
 
     # Replies.
 
-    def take(self, amount: int) -> None:
-        """A reply waits for its client. It is in memory already, so this may go beyond the limit."""
-        self._replies += amount
+    def take(self, amount: int, *, is_to_follower: bool = False) -> None:
+        """A reply waits for its client. It is in memory already, so this may go beyond the limit.
 
-    def give(self, amount: int) -> None:
-        assert amount <= self._replies, f"{amount} bytes given back, {self._replies} were taken"
-        self._replies -= amount
+        What is taken as a follower's is given back as one's.
+        """
+        self._replies += amount
+        if is_to_follower:
+            self._to_followers += amount
+
+    def give(self, amount: int, *, is_to_follower: bool = False) -> None:
+        self._give(amount, is_to_follower=is_to_follower)
         self._on_given_back(amount)
 
-    def let_go(self, amount: int) -> None:
+    def let_go(self, amount: int, *, is_to_follower: bool = False) -> None:
         """What was taken until a reply is charged is not needed any more. By that alone nothing came back."""
-        assert amount <= self._replies, f"{amount} bytes let go, {self._replies} were taken"
-        self._replies -= amount
+        self._give(amount, is_to_follower=is_to_follower)
         self._on_room()
+
+    def _give(self, amount: int, *, is_to_follower: bool) -> None:
+        taken = self._to_followers if is_to_follower else self._replies - self._to_followers
+        assert amount <= taken, f"{amount} bytes given back, {taken} were taken"
+        self._replies -= amount
+        if is_to_follower:
+            self._to_followers -= amount
 
     def when_room(self, wake: Callable[[], None]) -> None:
         """Call `wake` once, when memory has been given back. It must look again: others may be faster."""

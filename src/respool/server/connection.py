@@ -74,6 +74,9 @@ class Connection(asyncio.BufferedProtocol):
         # Memory held from the budget: what the receive buffer grew by, and replies not yet taken.
         self._bytes_grown = 0
         self._bytes_unsent = 0
+        # Whether those replies are charged as a follower's; and whether the last request was one's.
+        self._is_unsent_of_follower = False
+        self._is_of_follower = False
         # What was asked for and not granted yet, and the place in line of the request it is for.
         self._bytes_wanted = 0
         self._turn: int | None = None
@@ -111,8 +114,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._turn is not None:
             memory.forget_receiver(self._turn)
         memory.give_received(self._bytes_grown)
-        memory.give(self._bytes_unsent)
-        self._bytes_grown = self._bytes_unsent = self._bytes_wanted = 0
+        self._give_unsent()
+        self._bytes_grown = self._bytes_wanted = 0
         self._owner.on_disconnected(self)
         if error is not None:
             logger.debug("connection from %s lost: %s", self.peer, error)
@@ -133,8 +136,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._is_writing_paused = False
         self.last_active = self._loop.time()
-        self._broker.memory.give(self._bytes_unsent)
-        self._bytes_unsent = 0
+        self._give_unsent()
         self._proceed()
 
     # The owner's calls.
@@ -267,6 +269,8 @@ class Connection(asyncio.BufferedProtocol):
             logger.exception("%s failed", _describe(request))
             self.close(f"{request.api.name} failed unexpectedly")
             return
+        # Brokers ask one thing after the other, so it is this reply that will be charged.
+        self._is_of_follower = request.is_of_follower
         if isinstance(outcome, Pipelined):
             # Of the request only its API: while it waits, nothing holds its records.
             outcome.then(partial(self._on_pipelined_reply, slot, request.api, began))
@@ -340,8 +344,17 @@ class Connection(asyncio.BufferedProtocol):
     def _charge_unsent(self) -> None:
         unsent = self._transport.get_write_buffer_size()
         if unsent > self._bytes_unsent:
-            self._broker.memory.take(unsent - self._bytes_unsent)
+            if not self._bytes_unsent:
+                # Until all is taken: what comes behind it is small, and is given back together with it.
+                self._is_unsent_of_follower = self._is_of_follower
+            self._broker.memory.take(
+                unsent - self._bytes_unsent, is_to_follower=self._is_unsent_of_follower
+            )
             self._bytes_unsent = unsent
+
+    def _give_unsent(self) -> None:
+        amount, self._bytes_unsent = self._bytes_unsent, 0
+        self._broker.memory.give(amount, is_to_follower=self._is_unsent_of_follower)
 
     def _adjust_reading(self) -> None:
         if self._is_closing:

@@ -48,6 +48,8 @@ class Request:
     size: int
     # Where it came from, as Kafka writes it: "/127.0.0.1". Known to the connection only, which sets it.
     client_host: str = ""
+    # Whether a follower waits for the reply. Known to the handler only, which sets it: see `broker/memory.py`.
+    is_of_follower: bool = False
 
 
 def decode_request(frame: memoryview) -> Request:

@@ -25,6 +25,7 @@ def fetch(request: Request, broker: Broker) -> Outcome:
             request.correlation_id, request.version, [], error_code=error.code
         )
     if isinstance(reader, FollowerReader):
+        request.is_of_follower = reader.is_registered
         reader.hear(scope.targets)
     run = FetchRun(
         broker=broker,
@@ -35,6 +36,7 @@ def fetch(request: Request, broker: Broker) -> Outcome:
         bytes_max=request.body.max_bytes,
         wait_max_s=max(0.0, request.body.max_wait.total_seconds()),
         reader=reader,
+        is_of_follower=request.is_of_follower,
     )
     if not run.has_room:
         return run.answer_when_room()
