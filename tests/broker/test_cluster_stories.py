@@ -468,10 +468,31 @@ async def test_a_deletion_that_a_follower_has_not_heard_of_is_not_done(cluster: 
     await cluster.until_in_sync(1, 2)
     await cluster.produce(b"a", at=ONE)
     cluster.cut(ONE, TWO)
-    late = await cluster.delete_records(1, at=ONE, timeout_ms=100)
-    assert late.error_code == RequestTimedOut.code
+    for _ in range(3):
+        late = await cluster.delete_records(1, at=ONE, timeout_ms=100)
+        assert late.error_code == RequestTimedOut.code
+    # Who has been told so does not stay behind.
+    assert not cluster[ONE].partition()._deletions._waiting
     cluster.heal()
     assert (await cluster.delete_records(1, at=ONE)).low_watermark == 1
+    assert cluster[TWO].log().log_start == 1
+
+
+@plays(brokers=2)
+async def test_nobody_waits_for_the_deletions_of_a_replica_that_is_offline(
+    cluster: Cluster,
+) -> None:
+    """Its broker runs on: only its disk has failed. Repaired, it deletes them before it is in sync again."""
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    for _ in range(2):
+        await cluster.produce(b"a", at=ONE)
+    cluster[TWO].take_offline()
+    await cluster.until_in_sync(1)
+    assert (await cluster.delete_records(1, at=ONE)).low_watermark == 1
+    cluster[TWO].kill()
+    await cluster[TWO].start()
+    await cluster.until_in_sync(1, 2)
     assert cluster[TWO].log().log_start == 1
 
 

@@ -36,6 +36,19 @@ def test_a_failure_is_told_once_to_all_who_wait_and_to_none_who_come_later() -> 
     assert (late.error, late.done) == (None, 1)
 
 
+def test_who_has_stopped_waiting_is_not_told_and_holds_nobody_up() -> None:
+    queue = CommitQueue()
+    gone, staying = Told(), Told()
+    queue.wait_for(Offset(9), gone)
+    queue.wait_for(Offset(3), staying)
+    queue.forget(gone)
+    queue.forget(gone)
+    queue.on_high_watermark(Offset(3))
+    assert (gone.done, staying.done) == (0, 1)
+    queue.on_failure(NotLeader("moved"))
+    assert gone.error is None
+
+
 def test_one_that_is_told_may_wait_again_at_once() -> None:
     queue = CommitQueue()
     again = Told()

@@ -437,6 +437,7 @@ def test_a_leaver_counts_until_the_store_has_agreed() -> None:
     assert leader.high_watermark == 0
     assert leader.on_image(replace(proposal.image, revision=11)) == [
         IsrChanged(isr=(ONE,), is_min_isr_met=True),
+        LowWatermarkMoved(low_watermark=Offset(0)),
         HighWatermarkMoved(high_watermark=Offset(10)),
     ]
 
@@ -547,6 +548,43 @@ def test_the_low_watermark_waits_for_the_dead_only_while_they_can_be_elected() -
     assert LowWatermarkMoved(low_watermark=Offset(6)) not in leader.on_image(eligible)
     gone = replace(image, isr=(ONE,), elr=(), revision=12)
     assert LowWatermarkMoved(low_watermark=Offset(6)) in leader.on_image(gone)
+
+
+def test_the_low_watermark_does_not_wait_for_a_replica_that_has_not_begun() -> None:
+    """One that is added waits for its turn to be copied, maybe for hours."""
+    image = image_of(ONE, TWO, THREE, isr=(ONE, TWO), adding=(THREE,))
+    leader = leader_of(image, log_end=10, high_watermark=10)
+    fetch(leader, TWO, 10)
+    leader.on_log_start(Offset(6))
+    assert deleting_fetch(leader, TWO, 6) == [LowWatermarkMoved(low_watermark=Offset(6))]
+    # It begins with what was there before: so it does not join yet.
+    assert fetch(leader, THREE, 10, log_start=0, now_ms=1) == []
+    # From now on it is waited for.
+    leader.on_log_start(Offset(8))
+    assert deleting_fetch(leader, TWO, 8) == []
+    joining = deleting_fetch(leader, THREE, 8)
+    assert LowWatermarkMoved(low_watermark=Offset(8)) in joining
+    assert proposal_in(joining).image.isr == (ONE, TWO, THREE)
+
+
+def test_the_low_watermark_waits_for_one_that_does_not_fetch_only_while_it_can_be_elected() -> None:
+    """Its broker runs, and its disk has failed."""
+    image = image_of(ONE, TWO)
+    leader = leader_of(image, log_end=10, high_watermark=10)
+    fetch(leader, TWO, 10)
+    leader.on_log_start(Offset(6))
+    eligible = replace(image, isr=(ONE,), elr=(TWO,), revision=11)
+    assert LowWatermarkMoved(low_watermark=Offset(6)) not in leader.on_image(eligible)
+    gone = replace(image, isr=(ONE,), elr=(), revision=12)
+    assert LowWatermarkMoved(low_watermark=Offset(6)) in leader.on_image(gone)
+
+
+def test_the_low_watermark_goes_on_when_one_that_was_being_copied_stops_fetching() -> None:
+    leader = leader_of(image_of(ONE, TWO, isr=(ONE,)), log_end=10, high_watermark=10)
+    fetch(leader, TWO, 5, now_ms=1)
+    assert leader.on_log_start(Offset(6)) == []
+    assert leader.on_tick(LAG_MS + 1) == []
+    assert leader.on_tick(LAG_MS + 2) == [LowWatermarkMoved(low_watermark=Offset(6))]
 
 
 def test_a_replica_joins_when_it_has_deleted_what_all_others_have() -> None:

@@ -30,6 +30,13 @@ class CommitQueue:
     def wait_for(self, next_offset: Offset, listener: CommitListener) -> None:
         self._waiting.append((next_offset, listener))
 
+    def forget(self, listener: CommitListener) -> None:
+        """It waits no longer; nothing happens if it was told already."""
+        for place, (_, one) in enumerate(self._waiting):
+            if one is listener:
+                del self._waiting[place]
+                return
+
     def on_high_watermark(self, high_watermark: Offset) -> None:
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:

@@ -455,6 +455,9 @@ class Partition:
         self._deletions.wait_for(log_start, listener)
         return True
 
+    def stop_waiting_for_deletion(self, listener: CommitListener) -> None:
+        self._deletions.forget(listener)
+
     def add_fetch_waiter(self, waiter: FetchWaiter, read_to: ReadTo = ReadTo.COMMITTED) -> None:
         """Tell the waiter of bytes that become readable."""
         self._marks.add_waiter(waiter, read_to)

@@ -82,15 +82,23 @@ class Followers:
         return end
 
     def lowest_log_start(self, log_start: Offset, *, electable: Collection[BrokerId]) -> Offset:
-        """How far all have deleted who run or may be elected. The others delete it before they join."""
+        """How far all have deleted who fetch or may be elected. The others delete it before they join.
+
+        A new replica that waits for its turn to be copied, or one whose disk has failed, may not fetch for hours.
+        """
         lowest = log_start
         for broker, replica in self._replicas.items():
-            is_awaited = broker in self.brokers or (
+            is_awaited = self._fetches(broker, replica) or (
                 broker in electable and self._rules.deletes_before_it_leads
             )
             if replica.log_start < lowest and is_awaited:
                 lowest = replica.log_start
         return lowest
+
+    def _fetches(self, broker: BrokerId, replica: RemoteReplica) -> bool:
+        return broker in self.brokers and replica.is_fetching(
+            now_ms=self._now_ms, lag_ms_max=self.lag_ms_max
+        )
 
     def readable(self, isr: Collection[BrokerId]) -> Iterable[ReadableReplica]:
         """Those a consumer may be sent to."""

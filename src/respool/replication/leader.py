@@ -129,7 +129,7 @@ class Leader:
 
     @property
     def low_watermark(self) -> Offset:
-        """Everyone who runs or may be elected has deleted what is before it; -1 while some have not said."""
+        """Everyone who fetches or may be elected has deleted what is before it; -1 while some have not said."""
         return self._low_watermark
 
     def check_writable(self) -> None:
@@ -253,7 +253,7 @@ class Leader:
         if not self.is_leading:
             return []
         # Someone may have stopped being worth waiting for.
-        return [*self._advance(), *self._propose()]
+        return [*self._raise_low_watermark(), *self._advance(), *self._propose()]
 
     def on_brokers(self, brokers: Mapping[BrokerId, BrokerEndpoint]) -> list[LeaderEffect]:
         """These are registered now. Whoever is not is dead, or fenced."""

@@ -1,7 +1,7 @@
 """DeleteRecords (key 21): give up the oldest records of partitions, up to an offset.
 
 The answer goes out when the new log start is on the disk, so that no restart brings the records back, and when every
-replica has followed. The files they lie in are removed where nothing else is in them.
+replica has followed that fetches or may be elected. The files they lie in are removed where nothing else is in them.
 """
 
 import asyncio
@@ -85,9 +85,10 @@ async def _delete(broker: Broker, partition: Partition, offset: int, *, timeout_
 
 
 async def _when_followed(partition: Partition, log_start: Offset, timeout_s: float) -> None:
-    """Until every replica has deleted them: else one that is elected would bring them back."""
+    """Until all have deleted them who fetch or may be elected: else one that is elected would bring them back."""
     followed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    if not partition.wait_for_deletion(log_start, FutureListener(followed)):
+    listener = FutureListener(followed)
+    if not partition.wait_for_deletion(log_start, listener):
         return
     try:
         async with asyncio.timeout(timeout_s):
@@ -96,3 +97,6 @@ async def _when_followed(partition: Partition, log_start: Offset, timeout_s: flo
         raise RequestTimedOut(
             f"{partition.name}: not every replica has deleted the records before {log_start} yet"
         ) from None
+    finally:
+        # Else each that is asked again and again would stay behind, as long as a replica is away.
+        partition.stop_waiting_for_deletion(listener)
