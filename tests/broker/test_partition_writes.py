@@ -39,11 +39,16 @@ def kinds(answers: Answers) -> dict[int, type[Exception] | None]:
 
 async def change(world: World, node: Node, number: int, **fields: Any) -> None:
     """Somebody else changes a partition; the node hears of it."""
+    await change_unheard(world, node, number, **fields)
+    await node.catalog.read_view()
+
+
+async def change_unheard(world: World, node: Node, number: int, **fields: Any) -> None:
+    """The same, and the node does not hear of it."""
     topic = node.topic()
     key = keys.partition_key(topic.id, number)
     changed = replace(topic.partitions[number], **fields)
     await world.store.transact(puts={key: keys.encode_partition(changed)})
-    await node.catalog.read_view()
 
 
 async def rides(world: World, count: int = 1) -> Node:
@@ -170,16 +175,70 @@ def test_another_who_changes_the_partition_first_is_seen(tmp_path: Path) -> None
     async def story(world: World) -> None:
         node = await rides(world)
         # Not heard of here.
-        (image,) = partitions(node)
-        moved = replace(image, leader=TWO, leader_epoch=LeaderEpoch(image.leader_epoch + 1))
-        key = keys.partition_key(node.topic().id, 0)
-        await world.store.transact(puts={key: keys.encode_partition(moved)})
+        epoch = LeaderEpoch(partitions(node)[0].leader_epoch + 1)
+        await change_unheard(world, node, 0, leader=TWO, leader_epoch=epoch)
 
         answers = await node.partition_writes.reassign(
             {of(0): (THREE, TWO)}, may_change_factor=True
         )
         assert kinds(answers) == {0: None}
         assert partitions(node)[0].leader == TWO
+
+    play(tmp_path, story)
+
+
+def test_that_nothing_is_to_be_done_must_be_true_of_the_store(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        node = await rides(world, 3)
+        # None of it is heard of here.
+        await change_unheard(world, node, 0, leader=TWO)
+        elect = node.partition_writes.elect
+        assert kinds(await elect(ElectionKind.PREFERRED, [of(0)])) == {0: None}
+        assert partitions(node)[0].leader == ONE
+        await change_unheard(world, node, 1, leader=TWO)
+        assert kinds(await elect(ElectionKind.PREFERRED, None)) == {1: None}
+
+        await change_unheard(world, node, 2, replicas=(TWO, ONE))
+        answers = await node.partition_writes.reassign({of(2): (ONE, TWO)}, may_change_factor=True)
+        assert kinds(answers) == {2: None}
+        assert partitions(node)[2].replicas == (ONE, TWO)
+
+    play(tmp_path, story)
+
+
+def test_that_one_is_refused_must_be_true_of_the_store(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        node, other, _ = await world.start(ONE, TWO, THREE)
+        await other.create(assignment={0: (ONE, TWO)}, partition_count=-1)
+        # Neither the topic is heard of here, nor that it is on its way.
+        reassign = node.partition_writes.reassign
+        answers = await reassign({of(0): (TWO, THREE)}, may_change_factor=True)
+        assert kinds(answers) == {0: None}
+        await other.catalog.read_view()
+        cancelled = await other.partition_writes.reassign({of(0): None}, may_change_factor=True)
+        assert kinds(cancelled) == {0: None}
+        await other.partition_writes.reassign({of(0): (ONE, THREE)}, may_change_factor=True)
+        assert kinds(await reassign({of(0): None}, may_change_factor=True)) == {0: None}
+        # What is so is told.
+        assert kinds(await reassign({of(0): None}, may_change_factor=True)) == {
+            0: NoReassignmentInProgress
+        }
+
+    play(tmp_path, story)
+
+
+def test_what_is_refused_by_an_old_view_only_is_not_refused_while_the_store_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        node = await rides(world)
+
+        async def fail() -> None:
+            raise StoreUnavailable("gone")
+
+        monkeypatch.setattr(node.catalog, "read_view", fail)
+        answers = await node.partition_writes.reassign({of(0): None}, may_change_factor=True)
+        assert kinds(answers) == {0: RequestTimedOut}
 
     play(tmp_path, story)
 

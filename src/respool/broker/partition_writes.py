@@ -66,6 +66,11 @@ class PartitionWrites:
                 rest = None if asked is None else [of for of in asked if of not in answers]
                 view = await self._catalog.sure_view()
                 outcome = decide(view, rest)
+                if rest is None or not _writes_all(outcome, rest, view):
+                    # What is known here may be old. A write would show that; but that one is refused, or nothing is to
+                    # be done for it, must be true of the store.
+                    view = await self._catalog.read_view()
+                    outcome = decide(view, rest)
                 if await self._write(outcome.writes, view, answers):
                     granted: Answers = dict.fromkeys(rest or ())
                     return granted | dict(outcome.refused) | answers
@@ -88,6 +93,11 @@ class PartitionWrites:
         except GuardFailed:
             return False
         return True
+
+
+def _writes_all(outcome: Outcome, asked: Sequence[TopicPartition], view: ClusterView) -> bool:
+    written = {of for write in outcome.writes for of in _partitions_of(write, view)}
+    return written.issuperset(asked)
 
 
 def _partitions_of(write: GuardedWrite, view: ClusterView) -> Iterator[TopicPartition]:
