@@ -9,6 +9,7 @@ from uuid import UUID
 from respool.broker.flusher import Flusher
 from respool.broker.partition import Partition
 from respool.broker.shard import Shard
+from respool.broker.steady_clock import SteadyClock
 from respool.coordination.decision import (
     Answer,
     CancelTimer,
@@ -58,7 +59,7 @@ class CountingMachine:
         self.parked: dict[bytes, Ticket] = {}
         self.is_loaded = False
 
-    def decide(self, request: Any, *, ticket: Ticket, now_ms: int) -> Decision:
+    def decide(self, request: Any, *, ticket: Ticket, now_ms: int, wall_ms: int) -> Decision:
         if isinstance(request, Park):
             self.parked[request.name] = ticket
             return Decision(
@@ -73,12 +74,12 @@ class CountingMachine:
             timers=(CancelTimer(key=(request.name,)),),
         )
 
-    def on_timer(self, key: TimerKey, *, now_ms: int) -> Decision:
+    def on_timer(self, key: TimerKey, *, now_ms: int, wall_ms: int) -> Decision:
         name = key[0]
         assert isinstance(name, bytes)
         return Decision(answers=(Answer(ticket=self.parked.pop(name), reply="time is up"),))
 
-    def on_loaded(self, *, now_ms: int) -> Decision:
+    def on_loaded(self, *, now_ms: int, wall_ms: int) -> Decision:
         self.is_loaded = True
         return Decision()
 
@@ -118,19 +119,23 @@ class TransactionalCounter(CountingMachine):
         self.pending: dict[int, list[CoordinatorRecord]] = {}
         self._effects_at_start = effects_at_start
 
-    def decide(self, request: Any, *, ticket: Ticket, now_ms: int) -> Decision:
+    def decide(self, request: Any, *, ticket: Ticket, now_ms: int, wall_ms: int) -> Decision:
         if isinstance(request, AddInTransaction):
-            decision = super().decide(Add(request.name), ticket=ticket, now_ms=now_ms)
+            decision = super().decide(
+                Add(request.name), ticket=ticket, now_ms=now_ms, wall_ms=wall_ms
+            )
             return replace(decision, producer=request.producer)
         if isinstance(request, AddAndDo):
-            decision = super().decide(Add(request.name), ticket=ticket, now_ms=now_ms)
+            decision = super().decide(
+                Add(request.name), ticket=ticket, now_ms=now_ms, wall_ms=wall_ms
+            )
             return replace(decision, effects=(request.effect,))
         if isinstance(request, Do):
             return Decision(effects=(request.effect,))
-        return super().decide(request, ticket=ticket, now_ms=now_ms)
+        return super().decide(request, ticket=ticket, now_ms=now_ms, wall_ms=wall_ms)
 
-    def on_loaded(self, *, now_ms: int) -> Decision:
-        super().on_loaded(now_ms=now_ms)
+    def on_loaded(self, *, now_ms: int, wall_ms: int) -> Decision:
+        super().on_loaded(now_ms=now_ms, wall_ms=wall_ms)
         return Decision(effects=self._effects_at_start)
 
     def replay(
@@ -178,7 +183,7 @@ class World:
         return Shard(
             partition=self.partition,
             machine=CountingMachine(),
-            clock=self.clock,
+            clock=SteadyClock(self.clock),
             offload=self.offload,
         )
 
@@ -194,7 +199,7 @@ class World:
         shard = Shard(
             partition=self.partition,
             machine=machine,
-            clock=self.clock,
+            clock=SteadyClock(self.clock),
             offload=self.offload,
             **callbacks,
         )

@@ -33,6 +33,7 @@ from respool.wire.codec import decode_request
 
 INITIAL_DELAY_MS = 3_000
 INVALID_TOPIC = 17
+DAY_MS = 24 * 3_600_000
 either_end = pytest.mark.parametrize("crash", [False, True])
 
 
@@ -94,6 +95,25 @@ def test_a_wall_clock_that_is_set_costs_no_member_its_session(
     assert stays.heartbeat() == REBALANCE_IN_PROGRESS
     stays.settle()
     assert silent.heartbeat() == UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("wrong_by_ms", [30 * DAY_MS, -30 * DAY_MS])
+def test_a_broker_that_was_started_with_a_wrong_clock_loses_no_offsets_for_that(
+    broker: RunningBroker, wrong_by_ms: int
+) -> None:
+    commit(broker, "drivers", ("rides", 0, 5))
+
+    broker.clock.skew(wrong_by_ms)
+    restart(broker, crash=False)
+    # NTP puts it right a moment later.
+    broker.clock.skew(-wrong_by_ms)
+    let_pass(broker, DAY_MS)
+    commit(broker, "guests", ("rides", 0, 6))
+    restart(broker, crash=False)
+    let_pass(broker, DAY_MS)
+
+    assert committed(broker, "drivers") == {("rides", 0): 5}
+    assert committed(broker, "guests") == {("rides", 0): 6}
 
 
 def test_a_member_that_never_syncs_does_not_hold_the_others_up(broker: RunningBroker) -> None:

@@ -64,19 +64,28 @@ class GroupWorld:
         self.settings = GroupSettings(**settings)  # type: ignore[arg-type]
         self.dice = CountingDice()
         self.now_ms = START_MS
+        # How far the wall clock is ahead of it.
+        self.ahead_ms = 0
         self.log: list[CoordinatorRecord] = []
         self.timers: dict[TimerKey, int] = {}
         self.replies: dict[Ticket, Any] = {}
         self._tickets = 0
         self.shard = GroupShard(self.settings, dice=self.dice)
-        self.carry_out(self.shard.on_loaded(now_ms=self.now_ms))
+        self.carry_out(self.shard.on_loaded(now_ms=self.now_ms, wall_ms=self.wall_ms))
 
     def ask(self, request: GroupRequest) -> Ticket:
         """Put a request; the reply, once there is one, is `reply(ticket)`."""
         self._tickets += 1
         ticket = Ticket(self._tickets)
-        self.carry_out(self.shard.decide(request, ticket=ticket, now_ms=self.now_ms))
+        decision = self.shard.decide(
+            request, ticket=ticket, now_ms=self.now_ms, wall_ms=self.wall_ms
+        )
+        self.carry_out(decision)
         return ticket
+
+    @property
+    def wall_ms(self) -> int:
+        return self.now_ms + self.ahead_ms
 
     def now(self, request: GroupRequest) -> Any:
         """Put a request that is answered at once."""
@@ -93,14 +102,14 @@ class GroupWorld:
             if self.timers[key] > end_ms:
                 break
             self.now_ms = max(self.now_ms, self.timers.pop(key))
-            self.carry_out(self.shard.on_timer(key, now_ms=self.now_ms))
+            self.carry_out(self.shard.on_timer(key, now_ms=self.now_ms, wall_ms=self.wall_ms))
         self.now_ms = end_ms
 
     def reload(self) -> None:
         """The coordinator is lost and starts again from its log. Whoever waited is not answered."""
         self.shard = self.folded()
         self.timers.clear()
-        self.carry_out(self.shard.on_loaded(now_ms=self.now_ms))
+        self.carry_out(self.shard.on_loaded(now_ms=self.now_ms, wall_ms=self.wall_ms))
 
     def folded(self) -> GroupShard:
         """What a coordinator knows that has only read the log."""

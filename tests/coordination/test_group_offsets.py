@@ -6,6 +6,7 @@ from coordination.group_world import (
     DELAY_MS,
     GROUP,
     SESSION_MS,
+    START_MS,
     TOPIC,
     GroupWorld,
     error_of,
@@ -275,6 +276,65 @@ def test_a_group_somebody_is_about_to_join_does_not_go() -> None:
     ticket = world.join(told.member_id)
     world.advance(DELAY_MS)
     assert world.joined(ticket).error is None
+
+
+@pytest.mark.parametrize("has_member", [False, True])
+def test_a_clock_that_was_wrong_at_the_start_expires_no_offsets(has_member: bool) -> None:
+    world = GroupWorld()
+    if has_member:
+        (one,) = world.new_members(1)
+        world.commit(5, member_id=one, generation=1)
+        world.leave(one)
+    else:
+        world.commit(5)
+    # The next coordinator's machine had a wrong clock when its broker was started; it is right again by now.
+    world.now_ms += 30 * DAY_MS
+    world.ahead_ms = -30 * DAY_MS
+    world.reload()
+    world.advance(DAY_MS)
+    assert world.committed() == 5
+    world.advance(RETENTION_MS)
+    assert world.committed() == -1
+
+
+@pytest.mark.parametrize("ahead_ms", [30 * DAY_MS, -30 * DAY_MS])
+def test_a_clock_that_is_set_expires_no_offsets(ahead_ms: int) -> None:
+    world = GroupWorld()
+    world.commit(5)
+    world.ahead_ms = ahead_ms
+    world.advance(DAY_MS)
+    assert world.committed() == 5
+
+
+@pytest.mark.parametrize("has_member", [False, True])
+def test_commits_made_under_a_clock_that_was_behind_are_not_expired_by_the_next_coordinator(
+    has_member: bool,
+) -> None:
+    world = GroupWorld()
+    world.now_ms, world.ahead_ms = 0, START_MS
+    world.reload()
+    if has_member:
+        (one,) = world.new_members(1)
+        world.commit(5, member_id=one, generation=1)
+        world.leave(one)
+    else:
+        world.commit(5)
+    world.now_ms, world.ahead_ms = START_MS, 0
+    world.reload()
+    world.advance(DAY_MS)
+    assert world.committed() == 5
+
+
+def test_a_time_the_client_asked_for_runs_by_the_wall_clock() -> None:
+    world = GroupWorld()
+    world.now_ms, world.ahead_ms = 0, START_MS
+    world.commit(5, retention_ms=2 * DAY_MS)
+    world.now_ms, world.ahead_ms = START_MS, 0
+    world.reload()
+    world.advance(DAY_MS)
+    assert world.committed() == 5
+    world.advance(2 * DAY_MS)
+    assert world.committed() == -1
 
 
 def test_very_many_expire_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from coordination.transaction_world import (
     TIMEOUT_MS,
     V2,
     TransactionWorld,
+    add_of,
     told,
 )
 from respool.coordination import transaction_shard
@@ -140,7 +141,62 @@ def test_very_many_that_are_due_at_once_are_aborted_in_parts(
     assert TIMEOUT_TIMER not in world.timers
 
 
+@pytest.mark.parametrize("ahead_ms", [30 * DAY_MS, -30 * DAY_MS])
+def test_a_clock_that_is_set_ends_no_transaction_early_or_late(ahead_ms: int) -> None:
+    world = TransactionWorld()
+    world.init()
+    world.add(A0)
+    world.ahead_ms = ahead_ms
+    world.advance(TIMEOUT_MS - 1)
+    world.add(A1)
+    assert world.state() is TransactionState.ONGOING
+    world.advance(1)
+    assert world.state() is TransactionState.PREPARE_ABORT
+
+
+@pytest.mark.parametrize("ahead_ms", [30 * DAY_MS, -30 * DAY_MS])
+def test_a_transaction_begun_under_a_wrong_clock_has_its_time_and_no_more(ahead_ms: int) -> None:
+    world = TransactionWorld()
+    world.ahead_ms = ahead_ms
+    world.init()
+    world.add(A0)
+    world.advance(TIMEOUT_MS - 1)
+    assert world.state() is TransactionState.ONGOING
+    # Whoever is next cannot know which clock was right, but does not leave it open for a month.
+    world.reload()
+    world.advance(TIMEOUT_MS)
+    assert world.state() is TransactionState.PREPARE_ABORT
+
+
+def test_a_transaction_begun_when_the_markers_are_written_has_its_time_too() -> None:
+    world = TransactionWorld()
+    world.init()
+    world.add(A0)
+    world.end()
+    waiting = world.ask(add_of(A1))
+    assert world.is_waiting(waiting)
+    world.write_markers()
+    assert world.state() is TransactionState.ONGOING
+    world.advance(TIMEOUT_MS - 1)
+    assert world.state() is TransactionState.ONGOING
+    world.advance(1)
+    assert world.state() is TransactionState.PREPARE_ABORT
+
+
 # --- expiry
+
+
+@pytest.mark.parametrize("ahead_ms", [30 * DAY_MS, -30 * DAY_MS])
+def test_an_id_is_not_forgotten_because_one_clock_is_wrong(ahead_ms: int) -> None:
+    world = TransactionWorld()
+    world.init()
+    # With the steady clock ahead, or the wall clock.
+    world.now_ms += max(0, -ahead_ms)
+    world.ahead_ms = ahead_ms
+    world.advance(DAY_MS)
+    assert world.describe().error is None
+    world.advance(7 * DAY_MS)
+    assert isinstance(world.describe().error, TransactionalIdNotFound)
 
 
 def test_an_id_that_nobody_used_for_long_is_forgotten() -> None:

@@ -46,6 +46,8 @@ class TransactionWorld:
     def __init__(self, **settings: int) -> None:
         self.settings = TransactionSettings(**settings)
         self.now_ms = START_MS
+        # How far the wall clock is ahead of it.
+        self.ahead_ms = 0
         self.log: list[CoordinatorRecord] = []
         self.timers: dict[TimerKey, int] = {}
         self.replies: dict[Ticket, Any] = {}
@@ -54,14 +56,21 @@ class TransactionWorld:
         self.next_producer_id = FIRST_PRODUCER_ID
         self._tickets = 0
         self.shard = TransactionShard(self.settings)
-        self.carry_out(self.shard.on_loaded(now_ms=self.now_ms))
+        self.carry_out(self.shard.on_loaded(now_ms=self.now_ms, wall_ms=self.wall_ms))
 
     def ask(self, request: TransactionRequest) -> Ticket:
         """Put a request; the reply, once there is one, is in `replies`."""
         self._tickets += 1
         ticket = Ticket(self._tickets)
-        self.carry_out(self.shard.decide(request, ticket=ticket, now_ms=self.now_ms))
+        decision = self.shard.decide(
+            request, ticket=ticket, now_ms=self.now_ms, wall_ms=self.wall_ms
+        )
+        self.carry_out(decision)
         return ticket
+
+    @property
+    def wall_ms(self) -> int:
+        return self.now_ms + self.ahead_ms
 
     def now(self, request: TransactionRequest) -> Any:
         """Put a request that is answered at once."""
@@ -78,7 +87,7 @@ class TransactionWorld:
             if self.timers[key] > end_ms:
                 break
             self.now_ms = max(self.now_ms, self.timers.pop(key))
-            self.carry_out(self.shard.on_timer(key, now_ms=self.now_ms))
+            self.carry_out(self.shard.on_timer(key, now_ms=self.now_ms, wall_ms=self.wall_ms))
         self.now_ms = end_ms
 
     def reload(self) -> None:
@@ -86,7 +95,7 @@ class TransactionWorld:
         self.shard = self.folded()
         self.timers.clear()
         self.effects.clear()
-        self.carry_out(self.shard.on_loaded(now_ms=self.now_ms))
+        self.carry_out(self.shard.on_loaded(now_ms=self.now_ms, wall_ms=self.wall_ms))
 
     def folded(self) -> TransactionShard:
         """What a coordinator knows that has only read the log."""

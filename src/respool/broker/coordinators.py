@@ -15,6 +15,7 @@ from respool.broker.remote_coordinators import RemoteCoordinators
 from respool.broker.remote_markers import RemoteMarkers
 from respool.broker.room_settings import settings_for
 from respool.broker.shards import Shards, ShardsOwner
+from respool.broker.steady_clock import SteadyClock
 from respool.broker.topics import Topics
 from respool.broker.transactions import Transactions
 from respool.coordination.group_settings import GroupSettings
@@ -40,7 +41,7 @@ class Coordinators:
         partitions: Partitions,
         producer_ids: ProducerIds,
         clock: Clock,
-        steady_clock: Clock,
+        steady_clock: SteadyClock,
         offload: Offload,
         dice: Dice,
         link: PeerLink | None,

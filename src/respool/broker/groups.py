@@ -8,15 +8,15 @@ from respool.broker.catalog import Catalog
 from respool.broker.shard import Shard
 from respool.broker.shard_log import TransactionalMachine
 from respool.broker.shards import Shards, ShardsOwner
+from respool.broker.steady_clock import SteadyClock
 from respool.coordination.consumer_requests import TopicsView, TopicView
 from respool.coordination.decision import Decision
-from respool.ports.clock import Clock
 
 
 class GroupMachine(TransactionalMachine, Protocol):
     def on_heard_again(self, *, now_ms: int) -> None: ...
 
-    def on_topics_changed(self, topics: TopicsView, *, now_ms: int) -> Decision: ...
+    def on_topics_changed(self, topics: TopicsView, *, now_ms: int, wall_ms: int) -> Decision: ...
 
     def on_topics_deleted(self, names: Collection[str], *, now_ms: int) -> Decision: ...
 
@@ -27,7 +27,7 @@ class Groups:
         *,
         new_shards: Callable[[ShardsOwner], Shards],
         catalog: Catalog,
-        clock: Clock,
+        clock: SteadyClock,
         new_group_machine: Callable[[], GroupMachine],
     ) -> None:
         self.shards = new_shards(self)
@@ -60,7 +60,7 @@ class Groups:
     def new_machine(self, number: int) -> GroupMachine:
         view = self._topics_view()
         machine = self._machines[number] = self._new_group_machine()
-        machine.on_topics_changed(view, now_ms=self._clock.now_ms())
+        machine.on_topics_changed(view, now_ms=self._clock.now_ms(), wall_ms=self._clock.wall_ms())
         # Where another machine was before, topics deleted since are still to be told, when the log is loaded.
         self._topics_told.setdefault(number, view)
         return machine
@@ -78,7 +78,7 @@ class Groups:
         deleted = [name for name in told if name not in view]
         if deleted:
             shard.tell(machine.on_topics_deleted(deleted, now_ms=now_ms))
-        shard.tell(machine.on_topics_changed(view, now_ms=now_ms))
+        shard.tell(machine.on_topics_changed(view, now_ms=now_ms, wall_ms=self._clock.wall_ms()))
         if shard.is_active:
             # Else it could not be written: the next one is told.
             self._topics_told[number] = view

@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 from respool.broker.partition import Partition
 from respool.broker.shard_log import Machine, ShardLog
 from respool.broker.shard_timers import ShardTimers
+from respool.broker.steady_clock import SteadyClock
 from respool.coordination.decision import (
     Answer,
     Decision,
@@ -35,7 +36,6 @@ from respool.model.errors import (
     StorageFailed,
 )
 from respool.model.ids import LeaderEpoch, Offset
-from respool.ports.clock import Clock
 from respool.ports.offload import Offload
 from respool.records.markers import EndTransactionMarker
 
@@ -57,7 +57,7 @@ class Shard:
         *,
         partition: Partition,
         machine: Machine,
-        clock: Clock,
+        clock: SteadyClock,
         offload: Offload,
         may_act: Callable[[], bool] = lambda: True,
         on_failed: Callable[[], None] = lambda: None,
@@ -107,7 +107,9 @@ class Shard:
         self._state = _State.ACTIVE
         if count:
             logger.info("%s: replayed %d records", self._partition.name, count)
-        self._carry_out(self.machine.on_loaded(now_ms=self._clock.now_ms()))
+        self._carry_out(
+            self.machine.on_loaded(now_ms=self._clock.now_ms(), wall_ms=self._clock.wall_ms())
+        )
 
     def ask(self, request: Any, *, guard: VerificationGuard | None = None) -> "asyncio.Future[Any]":
         """Put a request to the machine; its reply comes when it is safe to give.
@@ -122,7 +124,7 @@ class Shard:
         ticket = Ticket(next(self._tickets))
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = reply
-        decision = self.machine.decide(request, ticket=ticket, now_ms=self._clock.now_ms())
+        decision = self._decide(request, ticket)
         self._carry_out(decision, guard)
         return reply
 
@@ -130,7 +132,7 @@ class Shard:
         """Tell the machine something that it need not answer."""
         if self.is_active:
             ticket = Ticket(next(self._tickets))
-            decision = self.machine.decide(request, ticket=ticket, now_ms=self._clock.now_ms())
+            decision = self._decide(request, ticket)
             # Others may be answered with it, who waited for what is reported.
             answers = tuple(one for one in decision.answers if one.ticket != ticket)
             self._carry_out(replace(decision, answers=answers))
@@ -191,7 +193,13 @@ class Shard:
             # Nobody can be heard of now, and what is decided could not be committed.
             self._timers.apply((SetTimer(key=key, due_at_ms=now_ms + POSTPONED_MS),))
             return
-        self._carry_out(self.machine.on_timer(key, now_ms=now_ms))
+        decision = self.machine.on_timer(key, now_ms=now_ms, wall_ms=self._clock.wall_ms())
+        self._carry_out(decision)
+
+    def _decide(self, request: Any, ticket: Ticket) -> Decision:
+        return self.machine.decide(
+            request, ticket=ticket, now_ms=self._clock.now_ms(), wall_ms=self._clock.wall_ms()
+        )
 
     def _carry_out(self, decision: Decision, guard: VerificationGuard | None = None) -> None:
         self._timers.apply(decision.timers)

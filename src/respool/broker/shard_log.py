@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
 from respool.broker.partition import Partition
+from respool.broker.steady_clock import SteadyClock
 from respool.coordination.decision import (
     CoordinatorRecord,
     Decision,
@@ -18,7 +19,6 @@ from respool.coordination.decision import (
 )
 from respool.log.verification import VerificationGuard
 from respool.model.ids import NO_PRODUCER_ID, Offset, ProducerId
-from respool.ports.clock import Clock
 from respool.ports.offload import Offload
 from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
@@ -37,11 +37,11 @@ BATCH_BYTES_MAX = 2**31 - 1
 class Machine(Protocol):
     """The form of `coordination/`: see `coordination/decision.py`."""
 
-    def decide(self, request: Any, *, ticket: Ticket, now_ms: int) -> Decision: ...
+    def decide(self, request: Any, *, ticket: Ticket, now_ms: int, wall_ms: int) -> Decision: ...
 
-    def on_timer(self, key: TimerKey, *, now_ms: int) -> Decision: ...
+    def on_timer(self, key: TimerKey, *, now_ms: int, wall_ms: int) -> Decision: ...
 
-    def on_loaded(self, *, now_ms: int) -> Decision: ...
+    def on_loaded(self, *, now_ms: int, wall_ms: int) -> Decision: ...
 
     def replay(self, record: CoordinatorRecord) -> None: ...
 
@@ -58,7 +58,7 @@ class TransactionalMachine(Machine, Protocol):
 
 class ShardLog:
     def __init__(
-        self, *, partition: Partition, machine: Machine, clock: Clock, offload: Offload
+        self, *, partition: Partition, machine: Machine, clock: SteadyClock, offload: Offload
     ) -> None:
         self._partition = partition
         self._machine = machine
@@ -75,7 +75,7 @@ class ShardLog:
         Raises:
             RequestError: nothing was written.
         """
-        now_ms, producer = self._clock.now_ms(), decision.producer
+        now_ms, producer = self._clock.wall_ms(), decision.producer
         batch = _batch(decision.records, producer, now_ms=now_ms)
         is_urgent = bool(decision.answers or decision.effects)
         self._partition.append(batch, now_ms=now_ms, guard=guard, is_urgent=is_urgent)
@@ -102,7 +102,7 @@ class ShardLog:
             RequestError: nothing was written.
         """
         appended = self._partition.append_marker(
-            marker, now_ms=self._clock.now_ms(), needs_newer_epoch=needs_newer_epoch
+            marker, now_ms=self._clock.wall_ms(), needs_newer_epoch=needs_newer_epoch
         )
         self._replay_marker(marker)
         return Offset(appended.last_offset + 1)

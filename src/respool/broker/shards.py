@@ -16,6 +16,7 @@ from respool.broker.partitions import Partitions
 from respool.broker.seldom import Seldom
 from respool.broker.shard import Shard
 from respool.broker.shard_log import Machine
+from respool.broker.steady_clock import SteadyClock
 from respool.broker.topics import Topics
 from respool.coordination.java_hash import partition_for
 from respool.model.cluster import BrokerEndpoint
@@ -25,7 +26,6 @@ from respool.model.errors import (
     NotCoordinator,
     RequestError,
 )
-from respool.ports.clock import Clock
 from respool.ports.offload import Offload
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Shards:
         catalog: Catalog,
         topics: Topics,
         partitions: Partitions,
-        clock: Clock,
+        clock: SteadyClock,
         offload: Offload,
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[Any]"],
         is_clustered: bool,

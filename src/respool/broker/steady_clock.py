@@ -1,10 +1,18 @@
 """The time for sessions and time-outs: what the wall clock said at the start, moved on by the monotonic clock.
 
-Coordinators write times into records, so theirs must be times since 1970. But when an operator or NTP sets the wall
-clock forward by an hour, no group may lose its members and no producer its transaction for that.
+When an operator or NTP sets the wall clock forward by an hour, no group may lose its members and no producer its
+transaction for that. But the wall clock may have been wrong at the start and put right since, so times that go into
+records are the wall clock's own: others read them, and the next start does.
 """
 
+import logging
+
 from respool.ports.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+# Clocks drift, and NTP moves them a little; more than this was set.
+APART_MS_MAX = 60_000
 
 
 class SteadyClock:
@@ -13,9 +21,22 @@ class SteadyClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._started_at_ms = clock.now_ms() - clock.monotonic_ms()
+        self._has_told = False
 
     def now_ms(self) -> int:
         return self._started_at_ms + self._clock.monotonic_ms()
 
     def monotonic_ms(self) -> int:
         return self._clock.monotonic_ms()
+
+    def wall_ms(self) -> int:
+        """What the wall clock says now: it may jump. Says so once in the log when the two are far apart."""
+        wall_ms = self._clock.now_ms()
+        if not self._has_told and abs(wall_ms - self.now_ms()) > APART_MS_MAX:
+            self._has_told = True
+            logger.warning(
+                "the wall clock was set by %d s since this broker was started, or this machine slept: offsets and "
+                "transactional ids expire only when they are too old also by how it was at the start",
+                (wall_ms - self.now_ms()) // 1000,
+            )
+        return wall_ms

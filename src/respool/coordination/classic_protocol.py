@@ -45,7 +45,7 @@ class ClassicProtocol:
     def groups(self) -> Mapping[str, ClassicGroup]:
         return self._groups
 
-    def join(self, request: JoinGroup, ticket: Ticket, now_ms: int) -> Decision:
+    def join(self, request: JoinGroup, ticket: Ticket, draft: Draft) -> Decision:
         try:
             check_group_id(request.group_id)
         except RequestError as error:
@@ -53,17 +53,15 @@ class ClassicProtocol:
         group = self._groups.get(request.group_id)
         if group is None:
             group = self._groups[request.group_id] = ClassicGroup(request.group_id)
-        draft = Draft(now_ms)
         timer_at_ms = group.wake_at_ms
         self._joining.join(group, request, ticket, draft)
         self._settle(group, draft, timer_at_ms=timer_at_ms)
         return draft.decision()
 
-    def sync(self, request: SyncGroup, ticket: Ticket, now_ms: int) -> Decision:
+    def sync(self, request: SyncGroup, ticket: Ticket, draft: Draft) -> Decision:
         group = self._groups.get(request.group_id)
         if group is None:
             return _answer(ticket, SyncGroupReply(error=_nobody_there(request.group_id)))
-        draft = Draft(now_ms)
         timer_at_ms = group.wake_at_ms
         self._membership.sync(group, request, ticket, draft)
         self._settle(group, draft, timer_at_ms=timer_at_ms)
@@ -75,11 +73,10 @@ class ClassicProtocol:
             return _answer(ticket, HeartbeatReply(error=_nobody_there(request.group_id)))
         return _answer(ticket, self._membership.heartbeat(group, request, now_ms))
 
-    def leave(self, request: LeaveGroup, ticket: Ticket, now_ms: int) -> Decision:
+    def leave(self, request: LeaveGroup, ticket: Ticket, draft: Draft) -> Decision:
         group = self._groups.get(request.group_id)
         if group is None:
             return _answer(ticket, LeaveGroupReply(error=_nobody_there(request.group_id)))
-        draft = Draft(now_ms)
         timer_at_ms = group.wake_at_ms
         draft.answer(ticket, self._membership.leave(group, request, draft))
         self._settle(group, draft, timer_at_ms=timer_at_ms)
@@ -108,15 +105,14 @@ class ClassicProtocol:
         self._forget_if_nothing(group)
         return removed
 
-    def on_timer(self, key: TimerKey, now_ms: int) -> Decision:
+    def on_timer(self, key: TimerKey, draft: Draft) -> Decision:
         group = self._groups.get(str(key[1]))
         if group is None:
             return NOTHING
-        draft = Draft(now_ms)
         for member in group.members.values():
             # The group was one of the next-generation protocol until now; its members' sessions begin here.
             if member.expires_at_ms == NEVER_MS:
-                self._rebalance.restart_session(group, member, now_ms)
+                self._rebalance.restart_session(group, member, draft.now_ms)
         self._membership.on_timer(group, draft)
         self._settle(group, draft, timer_at_ms=None)
         return draft.decision()

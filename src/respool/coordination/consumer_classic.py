@@ -58,7 +58,7 @@ class ClassicMembers:
         self._time = time
 
     def join(
-        self, change: ConsumerDraft, request: JoinGroup, *, member_id: str, now_ms: int
+        self, change: ConsumerDraft, request: JoinGroup, *, member_id: str, wall_ms: int
     ) -> JoinGroupReply:
         """A member joins, or joins again. `member_id` is the request's, or the one it is given.
 
@@ -83,7 +83,7 @@ class ClassicMembers:
             assignor=None,
             classic=ClassicDetails(request.session_timeout_ms, request.protocols),
         )
-        self._rebalance.subscribe(change, before, member, now_ms)
+        self._rebalance.subscribe(change, before, member, wall_ms)
         return self.joined(change, member_id)
 
     def joined(self, change: ConsumerDraft, member_id: str) -> JoinGroupReply:
@@ -168,7 +168,7 @@ class ClassicMembers:
             self._time.on_asked_to_rejoin(group.group_id, member, now_ms)
             raise RebalanceInProgress(f"member {member.member_id} must join again")
 
-    def leave(self, change: ConsumerDraft, request: LeaveGroup, now_ms: int) -> LeaveGroupReply:
+    def leave(self, change: ConsumerDraft, request: LeaveGroup, wall_ms: int) -> LeaveGroupReply:
         left = []
         gone = []
         for leaving in request.members:
@@ -179,7 +179,7 @@ class ClassicMembers:
                 error = refusal
             left.append(LeftMember(leaving.member_id, leaving.instance_id, error))
         if gone:
-            self._rebalance.remove(change, dict.fromkeys(gone), now_ms)
+            self._rebalance.remove(change, dict.fromkeys(gone), wall_ms)
         return LeaveGroupReply(members=tuple(left))
 
     def _member_before(

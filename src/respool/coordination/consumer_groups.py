@@ -144,23 +144,22 @@ class ConsumerGroups:
         classic: ClassicGroup | None,
     ) -> None:
         """Answer a heartbeat. The classic group of that name, if there is one, gives way or is taken over."""
-        now_ms = draft.now_ms
         try:
             check_request(request)
             change = self._change_for(request, classic)
             if request.member_epoch < JOIN_EPOCH:
-                reply = self._heartbeats.leave(change, request, now_ms=now_ms)
+                reply = self._heartbeats.leave(change, request, wall_ms=draft.wall_ms)
             else:
                 member_id = request.member_id or str(self._dice.uuid())
                 reply = self._heartbeats.heartbeat(
-                    change, request, member_id=member_id, now_ms=now_ms
+                    change, request, member_id=member_id, wall_ms=draft.wall_ms
                 )
         except RequestError as error:
             draft.answer(ticket, ConsumerGroupHeartbeatReply(error=error))
             return
         if classic is not None:
             self._take_over(classic, change, draft)
-        self._keep_time(change, reply.member_id or NO_MEMBER_ID, now_ms)
+        self._keep_time(change, reply.member_id or NO_MEMBER_ID, draft.now_ms)
         self._carry_out(change, draft)
         draft.answer(ticket, reply)
 
@@ -179,7 +178,7 @@ class ConsumerGroups:
                 reply = JoinGroupReply(error=error, member_id=member_id)
             else:
                 reply = self._classic.join(
-                    change, request, member_id=member_id, now_ms=draft.now_ms
+                    change, request, member_id=member_id, wall_ms=draft.wall_ms
                 )
         except RequestError as refusal:
             draft.answer(ticket, JoinGroupReply(error=refusal, member_id=request.member_id))
@@ -211,7 +210,7 @@ class ConsumerGroups:
 
     def leave(self, request: LeaveGroup, ticket: Ticket, draft: Draft) -> None:
         change = ConsumerDraft(self.groups[request.group_id])
-        draft.answer(ticket, self._classic.leave(change, request, draft.now_ms))
+        draft.answer(ticket, self._classic.leave(change, request, draft.wall_ms))
         self._carry_out(change, draft)
 
     # --- whole groups
@@ -274,7 +273,7 @@ class ConsumerGroups:
             return False
         logger.info("group %s: a classic group from now on", group.group_id)
         change = ConsumerDraft(group)
-        downgrade(change, topics=self.topics, now_ms=draft.now_ms)
+        downgrade(change, topics=self.topics, wall_ms=draft.wall_ms)
         change.flush(draft)
         return True
 
@@ -284,12 +283,12 @@ class ConsumerGroups:
         for group in groups:
             if group.members:
                 change = ConsumerDraft(group)
-                self._rebalance.on_topics_changed(change, draft.now_ms, new_names=new_names)
+                self._rebalance.on_topics_changed(change, draft.wall_ms, new_names=new_names)
                 change.flush(draft)
 
     def _remove(self, group: ConsumerGroup, member_ids: Iterable[str], draft: Draft) -> None:
         change = ConsumerDraft(group)
-        self._rebalance.remove(change, member_ids, draft.now_ms)
+        self._rebalance.remove(change, member_ids, draft.wall_ms)
         self._carry_out(change, draft)
 
     def _keep_time(self, change: ConsumerDraft, member_id: str, now_ms: int) -> None:

@@ -37,7 +37,12 @@ class ConsumerHeartbeats:
         self._rebalance = rebalance
 
     def heartbeat(
-        self, change: ConsumerDraft, request: ConsumerGroupHeartbeat, *, member_id: str, now_ms: int
+        self,
+        change: ConsumerDraft,
+        request: ConsumerGroupHeartbeat,
+        *,
+        member_id: str,
+        wall_ms: int,
     ) -> ConsumerGroupHeartbeatReply:
         """A member joins, or was heard of. `member_id` is the request's, or the one it is given.
 
@@ -49,7 +54,7 @@ class ConsumerHeartbeats:
         is_joining = request.member_epoch == JOIN_EPOCH
         member = _with_news(before or ConsumerMember(member_id=member_id), request)
         if before is not member:
-            self._rebalance.subscribe(change, before, member, now_ms)
+            self._rebalance.subscribe(change, before, member, wall_ms)
         group = change.group
         if before is not member or not _is_settled(group, member):
             self._rebalance.assign(change)
@@ -65,7 +70,7 @@ class ConsumerHeartbeats:
         )
 
     def leave(
-        self, change: ConsumerDraft, request: ConsumerGroupHeartbeat, *, now_ms: int
+        self, change: ConsumerDraft, request: ConsumerGroupHeartbeat, *, wall_ms: int
     ) -> ConsumerGroupHeartbeatReply:
         """A member goes for good, or a static one for a while: then its partitions are kept for it.
 
@@ -74,7 +79,7 @@ class ConsumerHeartbeats:
         """
         member = change.group.find(request.member_id, request.instance_id)
         if request.member_epoch == LEAVE_EPOCH:
-            self._rebalance.remove(change, [member.member_id], now_ms)
+            self._rebalance.remove(change, [member.member_id], wall_ms)
         else:
             away = replace(
                 member,

@@ -36,7 +36,7 @@ class ConsumerRebalance:
         change: ConsumerDraft,
         before: ConsumerMember | None,
         member: ConsumerMember,
-        now_ms: int,
+        wall_ms: int,
     ) -> bool:
         """A member came, or says something new of itself. Whether that makes a new epoch: when it reads other topics.
 
@@ -54,9 +54,9 @@ class ConsumerRebalance:
         pattern = member.topic_pattern
         if pattern is not None and pattern not in change.group.resolved:
             names = topic_pattern(pattern).matching(self.names_for_patterns())
-            change.put(ConsumerRecordKind.PATTERN, PatternValue(names, now_ms), pattern)
+            change.put(ConsumerRecordKind.PATTERN, PatternValue(names, wall_ms), pattern)
         self.drop_unused_patterns(change)
-        self.begin_epoch(change, now_ms)
+        self.begin_epoch(change, wall_ms)
         return True
 
     def replace_static(
@@ -70,21 +70,21 @@ class ConsumerRebalance:
         change.put(ConsumerRecordKind.TARGET, TargetValue(target), new.member_id)
         change.put_current(new)
 
-    def remove(self, change: ConsumerDraft, member_ids: Iterable[str], now_ms: int) -> None:
+    def remove(self, change: ConsumerDraft, member_ids: Iterable[str], wall_ms: int) -> None:
         """Members go; what they had is free at once."""
         for member_id in member_ids:
             change.end(end_of_member(change.group.group_id, member_id))
         self.drop_unused_patterns(change)
-        self.begin_epoch(change, now_ms)
+        self.begin_epoch(change, wall_ms)
 
-    def begin_epoch(self, change: ConsumerDraft, now_ms: int) -> None:
+    def begin_epoch(self, change: ConsumerDraft, wall_ms: int) -> None:
         group = change.group
         hashed = group.hash_of_topics(self.topics)
-        empty_since_ms = NO_TIMESTAMP if group.members else now_ms
+        empty_since_ms = NO_TIMESTAMP if group.members else wall_ms
         change.put(ConsumerRecordKind.GROUP, GroupValue(group.epoch + 1, hashed, empty_since_ms))
 
     def on_topics_changed(
-        self, change: ConsumerDraft, now_ms: int, *, new_names: Iterable[str]
+        self, change: ConsumerDraft, wall_ms: int, *, new_names: Iterable[str]
     ) -> None:
         """Begin a new epoch if the group reads other topics, or they have other partitions, than when it last did.
 
@@ -93,9 +93,9 @@ class ConsumerRebalance:
         for pattern in sorted(change.group.patterns()):
             names = self._resolved_again(change.group, pattern, new_names)
             if names != change.group.resolved.get(pattern):
-                change.put(ConsumerRecordKind.PATTERN, PatternValue(names, now_ms), pattern)
+                change.put(ConsumerRecordKind.PATTERN, PatternValue(names, wall_ms), pattern)
         if change.group.hash_of_topics(self.topics) != change.group.metadata_hash:
-            self.begin_epoch(change, now_ms)
+            self.begin_epoch(change, wall_ms)
 
     def assign(self, change: ConsumerDraft) -> None:
         """Share the partitions out for the group's epoch, unless that was done."""

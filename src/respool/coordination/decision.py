@@ -2,7 +2,7 @@
 
 The machine is pure and belongs to one partition of an internal topic. Its runtime (`broker/`) does, for each request:
 
-1. `decide(request, ticket, now_ms)` -> a `Decision`. Nothing durable has changed yet.
+1. `decide(request, ticket, now_ms, wall_ms)` -> a `Decision`. Nothing durable has changed yet.
 2. append `records` as one batch, all or none, and `replay` each of them at once.
 3. give each answer to the request that holds its ticket when everything appended so far is committed. A decision
    without records waits for what was appended before it: nobody is told of what could still be lost.
@@ -10,6 +10,10 @@ The machine is pure and belongs to one partition of an internal topic. Its runti
 
 At start-up and after a failover the same `replay` is fed from the log. So what is durable changes by `replay` only;
 what need not survive (who waits, when a member was last heard of) may change in `decide` and `on_timer`.
+
+There are two times, both since 1970. `now_ms` goes steadily: timers, sessions and time-outs are by it, but it may be
+wrong for as long as the broker runs. `wall_ms` goes into records, and may jump. What is lost for good when it is old
+goes only when it is by both.
 """
 
 from collections.abc import Hashable

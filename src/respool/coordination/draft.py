@@ -25,10 +25,13 @@ class Draft:
         "now_ms",
         "producer",
         "record_bytes",
+        "wall_ms",
     )
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int, wall_ms: int | None = None) -> None:
+        """See `decision.py` for the two times; with one only, the clocks agree."""
         self.now_ms = now_ms
+        self.wall_ms = now_ms if wall_ms is None else wall_ms
         self._records: list[CoordinatorRecord] = []
         # Of the records' keys and values.
         self.record_bytes = 0
@@ -54,6 +57,11 @@ class Draft:
 
     def carry_out(self, effect: Any) -> None:
         self._effects.append(effect)
+
+    @property
+    def surely_ms(self) -> int:
+        """It is at least that late by both clocks: for what is lost for good when its time is over."""
+        return min(self.now_ms, self.wall_ms)
 
     @property
     def record_count(self) -> int:

@@ -19,52 +19,47 @@ class GroupProtocols:
         self._consumers = consumers
 
     def consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeat, ticket: Ticket, now_ms: int
+        self, request: ConsumerGroupHeartbeat, ticket: Ticket, draft: Draft
     ) -> Decision:
-        draft = Draft(now_ms)
         classic = self._classic.groups.get(request.group_id)
         self._consumers.heartbeat(request, ticket, draft, classic=classic)
         return draft.decision()
 
-    def join(self, request: JoinGroup, ticket: Ticket, now_ms: int) -> Decision:
+    def join(self, request: JoinGroup, ticket: Ticket, draft: Draft) -> Decision:
         group = self._consumers.groups.get(request.group_id)
         if group is None:
-            return self._classic.join(request, ticket, now_ms)
-        draft = Draft(now_ms)
+            return self._classic.join(request, ticket, draft)
         if group.members:
             self._consumers.join(request, ticket, draft)
             return draft.decision()
-        decision = self._classic.join(request, ticket, now_ms)
+        end = Draft(draft.now_ms, draft.wall_ms)
+        decision = self._classic.join(request, ticket, draft)
         if request.group_id in self._classic.groups:
             # It joins, or is about to: the group of the other protocol gives way.
-            self._consumers.delete(request.group_id, draft)
-        gone = draft.decision()
+            self._consumers.delete(request.group_id, end)
         return Decision(
-            records=gone.records + decision.records,
+            records=end.decision().records + decision.records,
             answers=decision.answers,
             timers=decision.timers,
         )
 
-    def sync(self, request: SyncGroup, ticket: Ticket, now_ms: int) -> Decision:
+    def sync(self, request: SyncGroup, ticket: Ticket, draft: Draft) -> Decision:
         if request.group_id not in self._consumers.groups:
-            return self._classic.sync(request, ticket, now_ms)
-        draft = Draft(now_ms)
+            return self._classic.sync(request, ticket, draft)
         if self._consumers.sync(request, ticket, draft):
             _on_downgraded(request.group_id, draft)
         return draft.decision()
 
-    def heartbeat(self, request: Heartbeat, ticket: Ticket, now_ms: int) -> Decision:
+    def heartbeat(self, request: Heartbeat, ticket: Ticket, draft: Draft) -> Decision:
         if request.group_id not in self._consumers.groups:
-            return self._classic.heartbeat(request, ticket, now_ms)
-        draft = Draft(now_ms)
+            return self._classic.heartbeat(request, ticket, draft.now_ms)
         if self._consumers.classic_heartbeat(request, ticket, draft):
             _on_downgraded(request.group_id, draft)
         return draft.decision()
 
-    def leave(self, request: LeaveGroup, ticket: Ticket, now_ms: int) -> Decision:
+    def leave(self, request: LeaveGroup, ticket: Ticket, draft: Draft) -> Decision:
         if request.group_id not in self._consumers.groups:
-            return self._classic.leave(request, ticket, now_ms)
-        draft = Draft(now_ms)
+            return self._classic.leave(request, ticket, draft)
         self._consumers.leave(request, ticket, draft)
         return draft.decision()
 

@@ -1,7 +1,7 @@
 """The group coordinator's machine for one partition of `__consumer_offsets`: groups, their members and offsets.
 
 See `decision.py` for how it is used. A request is answered by the decision it leads to or, where a member must wait
-for the others, by a later one. `now_ms` is the time since 1970, as it goes into records.
+for the others, by a later one.
 """
 
 import logging
@@ -67,7 +67,7 @@ class GroupShard:
         )
         self._skipped_kinds: set[int] = set()
         # Requests that members wait in, and the most frequent one, make their own decisions.
-        self._deciders: dict[type, Callable[[Any, Ticket, int], Decision]] = {
+        self._deciders: dict[type, Callable[[Any, Ticket, Draft], Decision]] = {
             JoinGroup: protocols.join,
             SyncGroup: protocols.sync,
             Heartbeat: protocols.heartbeat,
@@ -88,19 +88,24 @@ class GroupShard:
         }
 
     def decide(
-        self, request: GroupRequest | ConsumerGroupRequest, *, ticket: Ticket, now_ms: int
+        self,
+        request: GroupRequest | ConsumerGroupRequest,
+        *,
+        ticket: Ticket,
+        now_ms: int,
+        wall_ms: int | None = None,
     ) -> Decision:
+        draft = Draft(now_ms, wall_ms)
         decider = self._deciders.get(type(request))
         if decider is not None:
-            return decider(request, ticket, now_ms)
-        draft = Draft(now_ms)
+            return decider(request, ticket, draft)
         draft.answer(ticket, self._repliers[type(request)](request, draft))
         return draft.decision()
 
-    def on_timer(self, key: TimerKey, *, now_ms: int) -> Decision:
+    def on_timer(self, key: TimerKey, *, now_ms: int, wall_ms: int | None = None) -> Decision:
+        draft = Draft(now_ms, wall_ms)
         if key[0] == CLASSIC_TIMER:
-            return self._classic.on_timer(key, now_ms)
-        draft = Draft(now_ms)
+            return self._classic.on_timer(key, draft)
         if key[0] == CONSUMER_TIMER:
             self._consumers.on_timer(str(key[1]), draft)
             return draft.decision()
@@ -109,9 +114,9 @@ class GroupShard:
         draft.set_timer(EXPIRY_TIMER, now_ms if has_more else now_ms + self._check_interval_ms)
         return draft.decision()
 
-    def on_loaded(self, *, now_ms: int) -> Decision:
+    def on_loaded(self, *, now_ms: int, wall_ms: int | None = None) -> Decision:
         """The whole log has been replayed: begin to time members and offsets out."""
-        draft = Draft(now_ms)
+        draft = Draft(now_ms, wall_ms)
         draft.set_timer(EXPIRY_TIMER, now_ms + self._check_interval_ms)
         self._classic.on_loaded(draft)
         self._consumers.on_loaded(draft)
@@ -126,12 +131,14 @@ class GroupShard:
         self._classic.on_heard_again(until_ms=now_ms + HEARD_AGAIN_MS)
         self._consumers.on_heard_again(until_ms=now_ms + HEARD_AGAIN_MS)
 
-    def on_topics_changed(self, topics: TopicsView, *, now_ms: int) -> Decision:
+    def on_topics_changed(
+        self, topics: TopicsView, *, now_ms: int, wall_ms: int | None = None
+    ) -> Decision:
         """These are the topics there are: to be told before loading, and whenever one comes, goes or grows.
 
         Before loading there is nothing to decide yet.
         """
-        draft = Draft(now_ms)
+        draft = Draft(now_ms, wall_ms)
         self._consumers.on_topics_changed(topics, draft)
         return draft.decision()
 

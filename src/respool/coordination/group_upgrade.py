@@ -97,7 +97,7 @@ def may_downgrade(group: ConsumerGroup, settings: GroupSettings) -> bool:
     )
 
 
-def downgrade(change: ConsumerDraft, *, topics: TopicsView, now_ms: int) -> None:
+def downgrade(change: ConsumerDraft, *, topics: TopicsView, wall_ms: int) -> None:
     """Make a group that `may_downgrade` a classic one."""
     group = change.group
     classic = ClassicGroup(group.group_id)
@@ -109,7 +109,7 @@ def downgrade(change: ConsumerDraft, *, topics: TopicsView, now_ms: int) -> None
         generation=group.epoch,
         protocol_name=protocol_name,
         leader=classic.leader,
-        since_ms=now_ms,
+        since_ms=wall_ms,
         members=tuple(
             _to_stored(member, group, protocol_name, topics) for member in classic.members.values()
         ),

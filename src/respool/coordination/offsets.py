@@ -152,7 +152,7 @@ class Offsets:
     ) -> tuple[TopicResult, ...]:
         """Write what can be written; each partition has its own result."""
         expires_at_ms = (
-            NO_TIMESTAMP if retention_ms < 0 else min(draft.now_ms + retention_ms, _INT64_MAX)
+            NO_TIMESTAMP if retention_ms < 0 else min(draft.wall_ms + retention_ms, _INT64_MAX)
         )
         results = []
         for topic in topics:
@@ -165,7 +165,7 @@ class Offsets:
                         one.offset,
                         one.leader_epoch,
                         one.metadata,
-                        draft.now_ms,
+                        draft.wall_ms,
                         expires_at_ms,
                         topic.topic_id,
                     )
@@ -239,7 +239,7 @@ class Offsets:
                 committed_at_ms, expires_at_ms = read_offset_times(value)
                 if expires_at_ms == NO_TIMESTAMP:
                     expires_at_ms = max(rule.since_ms, committed_at_ms) + retention_ms
-                if expires_at_ms <= draft.now_ms and topic.key(partition) not in self._pending:
+                if expires_at_ms <= draft.surely_ms and topic.key(partition) not in self._pending:
                     draft.write(topic.key(partition), None)
                 else:
                     are_all_gone = False

@@ -195,7 +195,7 @@ class Rebalance:
             generation=group.generation,
             protocol_name=None,
             leader=None,
-            since_ms=draft.now_ms,
+            since_ms=draft.wall_ms,
             members=(),
         )
         draft.write(write_group_key(group.group_id), write_group_value(stored))
@@ -212,7 +212,7 @@ class Rebalance:
             generation=group.generation,
             protocol_name=group.protocol_name,
             leader=group.leader,
-            since_ms=draft.now_ms,
+            since_ms=draft.wall_ms,
             members=tuple(
                 member.to_stored(
                     protocol_name=group.protocol_name,

@@ -63,7 +63,7 @@ class Transaction(NamedTuple):
 
     @property
     def due_at_ms(self) -> int:
-        """When an open transaction is aborted."""
+        """When an open transaction is aborted, by the clock of who wrote its first record."""
         return self.started_at_ms + self.timeout_ms
 
     def is_current(self, producer_id: ProducerId, producer_epoch: int) -> bool:

@@ -75,6 +75,8 @@ class TransactionShard:
         self._ids_bytes = 0
         # Invariant: exactly those that are Ongoing.
         self._open: dict[str, Transaction] = {}
+        # When they are aborted, by our own clock: the times in the records are the wall clock's, which may be set.
+        self._due_at_ms: dict[str, int] = {}
         self._admin = TransactionAdmin(self._transactions)
         self._waiting = WaitingRequests(hold_ms_max=settings.hold_ms_max)
         # For transactions with markers in some partitions: where they are missing.
@@ -85,19 +87,26 @@ class TransactionShard:
         self._skipped_kinds: set[int] = set()
         # What records say that were just decided on: they are replayed at once, and need not be read for that.
         self._written: dict[tuple[bytes, bytes], Transaction] = {}
-        self._repliers: dict[type, Callable[[Any, int], Any]] = {
+        self._repliers: dict[type, Callable[[Any, Draft], Any]] = {
             VerifyPartitions: lambda request, _: verify_partitions(
                 self._transactions.get(request.transactional_id), request
             ),
-            ListTransactions: self._admin.list,
+            ListTransactions: lambda request, draft: self._admin.list(request, draft.wall_ms),
             DescribeTransactions: lambda request, _: self._admin.describe(request),
         }
 
-    def decide(self, request: TransactionRequest, *, ticket: Ticket, now_ms: int) -> Decision:
-        draft = Draft(now_ms)
+    def decide(
+        self,
+        request: TransactionRequest,
+        *,
+        ticket: Ticket,
+        now_ms: int,
+        wall_ms: int | None = None,
+    ) -> Decision:
+        draft = Draft(now_ms, wall_ms)
         if isinstance(request, AddPartitions | EndTransaction | InitProducerId):
             transaction = self._transactions.get(request.transactional_id)
-            step = self._step(transaction, request, now_ms)
+            step = self._step(transaction, request, draft.wall_ms)
             _tell_of_takeover(transaction, step, request)
             if transaction is None and step.transaction is not None:
                 step = self._make_room(step, draft)
@@ -110,11 +119,11 @@ class TransactionShard:
             self._on_markers_written(request, draft)
             draft.answer(ticket, None)
         else:
-            draft.answer(ticket, self._repliers[type(request)](request, now_ms))
+            draft.answer(ticket, self._repliers[type(request)](request, draft))
         return draft.decision()
 
-    def on_timer(self, key: TimerKey, *, now_ms: int) -> Decision:
-        draft = Draft(now_ms)
+    def on_timer(self, key: TimerKey, *, now_ms: int, wall_ms: int | None = None) -> Decision:
+        draft = Draft(now_ms, wall_ms)
         if key == TIMEOUT_TIMER:
             self._abort_overdue(draft)
         elif key == WAITING_TIMER:
@@ -124,9 +133,9 @@ class TransactionShard:
             self._expire(draft)
         return draft.decision()
 
-    def on_loaded(self, *, now_ms: int) -> Decision:
+    def on_loaded(self, *, now_ms: int, wall_ms: int | None = None) -> Decision:
         """The whole log has been replayed: have missing markers written, and begin to time transactions out."""
-        draft = Draft(now_ms)
+        draft = Draft(now_ms, wall_ms)
         draft.set_timer(
             EXPIRY_TIMER, now_ms + self._settings.transactional_id_expiration_check_interval_ms
         )
@@ -134,7 +143,9 @@ class TransactionShard:
             if transaction.is_prepared:
                 draft.carry_out(_markers_of(transaction))
         for transaction in self._open.values():
-            self._watch(transaction, draft)
+            # Who wrote when it began may have had another time: it is open for its time-out at most from now.
+            left_ms = min(max(0, transaction.due_at_ms - draft.surely_ms), transaction.timeout_ms)
+            self._watch(transaction, draft, due_at_ms=now_ms + left_ms)
         return draft.decision()
 
     def replay(
@@ -172,16 +183,16 @@ class TransactionShard:
 
     # --- steps of one transactional id
 
-    def _step(self, transaction: Transaction | None, request: WaitingRequest, now_ms: int) -> Step:
+    def _step(self, transaction: Transaction | None, request: WaitingRequest, wall_ms: int) -> Step:
         if isinstance(request, AddPartitions):
-            return add_partitions(transaction, request, now_ms)
+            return add_partitions(transaction, request, wall_ms)
         if isinstance(request, EndTransaction):
-            return end_transaction(transaction, request, now_ms)
+            return end_transaction(transaction, request, wall_ms)
         return init_producer_id(
             transaction,
             request,
             timeout_ms_max=self._settings.transaction_max_timeout_ms,
-            now_ms=now_ms,
+            now_ms=wall_ms,
         )
 
     def _write_step(self, step: Step, draft: Draft) -> None:
@@ -194,8 +205,9 @@ class TransactionShard:
         self._written[key, value] = transaction
         draft.write(key, value)
         if transaction.state is TransactionState.ONGOING:
-            self._watch(transaction, draft)
+            self._watch(transaction, draft, due_at_ms=draft.now_ms + transaction.timeout_ms)
         elif transaction.is_prepared:
+            self._due_at_ms.pop(transaction.transactional_id, None)
             draft.carry_out(_markers_of(transaction))
 
     def _on_markers_written(self, report: MarkersWritten, draft: Draft) -> None:
@@ -214,11 +226,11 @@ class TransactionShard:
         if unmarked:
             self._unmarked[transactional_id] = unmarked
             return
-        transaction = complete(transaction, draft.now_ms)
+        transaction = complete(transaction, draft.wall_ms)
         self._write(transaction, draft)
         # Each is decided from what the one before it has left.
         for waiting in self._waiting.take(transactional_id):
-            step = self._step(transaction, waiting.request, draft.now_ms)
+            step = self._step(transaction, waiting.request, draft.wall_ms)
             self._write_step(step, draft)
             transaction = step.transaction or transaction
             if step.reply is WAIT:
@@ -228,10 +240,11 @@ class TransactionShard:
 
     # --- time
 
-    def _watch(self, transaction: Transaction, draft: Draft) -> None:
-        """Have the timer ring when an open transaction is due, or earlier."""
-        if self._rings_at_ms is None or transaction.due_at_ms < self._rings_at_ms:
-            self._ring_at(transaction.due_at_ms, draft)
+    def _watch(self, transaction: Transaction, draft: Draft, *, due_at_ms: int) -> None:
+        """Have the timer ring when an open transaction is due, or earlier. One that goes on is due as before."""
+        due_at_ms = self._due_at_ms.setdefault(transaction.transactional_id, due_at_ms)
+        if self._rings_at_ms is None or due_at_ms < self._rings_at_ms:
+            self._ring_at(due_at_ms, draft)
 
     def _ring_at(self, due_at_ms: int, draft: Draft) -> None:
         self._rings_at_ms = due_at_ms
@@ -242,7 +255,7 @@ class TransactionShard:
         self._rings_at_ms = None
         rings_at_ms: int | None = None
         for transaction in self._open.values():
-            due_at_ms = transaction.due_at_ms
+            due_at_ms = self._due_at_ms[transaction.transactional_id]
             if due_at_ms <= now_ms and draft.record_bytes < RECORD_BYTES_PER_TIMER:
                 logger.info(
                     "%r: the transaction of producer %d is open for more than %d ms and is aborted",
@@ -250,7 +263,7 @@ class TransactionShard:
                     transaction.producer_id,
                     transaction.timeout_ms,
                 )
-                self._write(fence(transaction, is_own_wish=False, now_ms=now_ms), draft)
+                self._write(fence(transaction, is_own_wish=False, now_ms=draft.wall_ms), draft)
             elif rings_at_ms is None or due_at_ms < rings_at_ms:
                 rings_at_ms = due_at_ms
         if rings_at_ms is not None:
@@ -282,7 +295,7 @@ class TransactionShard:
 
     def _expire(self, draft: Draft) -> None:
         """Take out ids that nobody has used for long."""
-        unused_since_ms = draft.now_ms - self._settings.transactional_id_expiration_ms
+        unused_since_ms = draft.surely_ms - self._settings.transactional_id_expiration_ms
         for transaction in self._transactions.values():
             if draft.record_bytes >= RECORD_BYTES_PER_TIMER:
                 draft.set_timer(EXPIRY_TIMER, draft.now_ms)

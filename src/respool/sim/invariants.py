@@ -76,7 +76,8 @@ def transactions_under_way(broker: Broker) -> Iterator[str]:
             yield f"coordinator {number} is not at work"
             continue
         # It is only looked at: nothing is written for this request, and no timer set.
-        for answer in shard.machine.decide(UNDER_WAY, ticket=Ticket(-1), now_ms=0).answers:
+        decision = shard.machine.decide(UNDER_WAY, ticket=Ticket(-1), now_ms=0, wall_ms=0)
+        for answer in decision.answers:
             yield from (str(one) for one in answer.reply.transactions)
 
 
