@@ -1,8 +1,9 @@
 """Who may use etcd: passwords, tokens, permissions, certificates, versions; and what is said to who may not."""
 
 import asyncio
+import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from respool.drivers import etcd_member
 from respool.drivers.etcd_failures import EtcdRefused
 from respool.drivers.etcd_options import EtcdOptions
 from respool.drivers.etcd_store import EtcdStore
+from respool.model.settings import Settings
+from respool.node.etcd import etcd_options
 from respool.ports.metadata_store import StoreUnavailable
 from support.etcd_admin import EtcdAdmin
 from support.etcd_process import EtcdCluster, find_etcd
@@ -138,6 +141,31 @@ def test_a_password_changed_meanwhile_is_told(guarded: EtcdCluster) -> None:
                 await admin.change_password("changing", "another")
                 with pytest.raises(EtcdRefused, match="check etcd_user and etcd_password"):
                     await store.get("/a")
+
+    run(story)
+
+
+def test_a_changed_password_file_is_read_again(guarded: EtcdCluster, tmp_path: Path) -> None:
+    async def story() -> None:
+        file = tmp_path / "password"
+        file.write_text(PASSWORD)
+        settings = Settings(
+            etcd=guarded.endpoints[0], etcd_user="renewed", etcd_password_file=str(file)
+        )
+        options = replace(
+            options_of("renewed", guarded), read_password=etcd_options(settings).read_password
+        )
+        async with EtcdAdmin(options_of("root", guarded)) as admin:
+            await admin.add_user("renewed", PASSWORD, role="broker")
+            async with connected(options) as store:
+                await admin.change_password("renewed", "another")
+                # Not there yet, and not of any use.
+                for content in (PASSWORD, ""):
+                    file.write_text(content)
+                    with pytest.raises(EtcdRefused, match="check etcd_user and etcd_password"):
+                        await store.get("/a")
+                file.write_text("another\n")
+                await store.get("/a")
 
     run(story)
 
@@ -272,6 +300,43 @@ def test_a_file_that_cannot_be_used_is_told_before_anything_is_sent(
         options = replace(options, **{field: str(tmp_path / name)})  # type: ignore[arg-type]
         with pytest.raises(EtcdRefused, match="etcd_ca_file, etcd_cert_file and etcd_key_file"):
             EtcdStore(options)
+
+
+def test_a_renewed_certificate_is_used_by_the_next_connection(tmp_path: Path) -> None:
+    """The old one was of an authority that etcd does not trust any more when it comes back."""
+
+    async def story() -> None:
+        folders = [tmp_path / name for name in ("old", "new", "ours", "etcd")]
+        for folder in folders:
+            folder.mkdir()
+        old, new = make_papers(folders[0]), make_papers(folders[1])
+        ours = replace(old, **copied(old, folders[2]))
+        theirs = replace(old, **copied(old, folders[3]))
+        extra = [
+            f"--cert-file={theirs.server_cert_file}",
+            f"--key-file={theirs.server_key_file}",
+            f"--trusted-ca-file={theirs.ca_file}",
+            "--client-cert-auth",
+        ]
+        with EtcdCluster(tmp_path / "data", extra=extra, tls=True) as cluster:
+            async with connected(ours.options(cluster.endpoints)) as store:
+                await store.transact(puts={"/a": b"1"})
+                copied(new, folders[2])
+                copied(new, folders[3])
+                await asyncio.to_thread(cluster.members[0].restart)
+                assert await value_of(store) == b"1"
+
+    run(story)
+
+
+def copied(papers: Papers, folder: Path) -> dict[str, str]:
+    """Write the papers over those in the folder; where each lies now."""
+    return {one.name: shutil.copy(getattr(papers, one.name), str(folder)) for one in fields(papers)}
+
+
+async def value_of(store: EtcdStore) -> bytes | None:
+    found = await store.get("/a")
+    return None if found is None else found.value
 
 
 # -- versions ----------------------------------------------------------------------------------------------------------

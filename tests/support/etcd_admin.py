@@ -7,8 +7,9 @@ from typing import Self
 
 from respool.drivers.etcd_member import EtcdIdentity, EtcdMember
 from respool.drivers.etcd_messages import Method, Nothing
-from respool.drivers.etcd_options import EtcdOptions, tls_context
+from respool.drivers.etcd_options import EtcdOptions
 from respool.drivers.etcd_protobuf import flag, number, one, raw, text
+from respool.drivers.etcd_tls import EtcdTls
 
 READ_WRITE = 2
 
@@ -65,7 +66,7 @@ class EtcdAdmin:
 
     def __init__(self, options: EtcdOptions) -> None:
         url = options.endpoints[0]
-        tls = tls_context(options) if url.startswith("https:") else None
+        tls = EtcdTls(options) if url.startswith("https:") else None
         self._member = EtcdMember(url, options, tls, EtcdIdentity())
 
     async def __aenter__(self) -> Self:

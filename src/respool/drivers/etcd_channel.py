@@ -2,7 +2,8 @@
 
 grpclib asks a transport to close and forgets it; over TLS that takes a few rounds with the server, who may be gone.
 Here a closed channel aborts what is left of its connections, and `wait_until_gone` returns when the loop has let
-them go. This leans on `_protocol_factory`, which is why the extra pins grpclib below its next minor version.
+them go. This leans on `_protocol_factory`, and on `_create_connection` to use certificates that were renewed, which is
+why the extra pins grpclib below its next minor version.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from grpclib.protocol import H2Protocol
 
 from respool.drivers.etcd_options import Endpoint
 from respool.drivers.etcd_protobuf import decode, encode
+from respool.drivers.etcd_tls import EtcdTls
 
 # How long a connection that was aborted may take to be gone; it takes a turn of the loop.
 GOING_TRY_S = 0.2
@@ -21,8 +23,10 @@ GOING_TRIES_MAX = 10
 
 
 class EtcdChannel(Channel):
-    def __init__(self, endpoint: Endpoint, **rest: Any) -> None:
-        super().__init__(endpoint.host, endpoint.port, codec=_Codec(), **rest)
+    def __init__(self, endpoint: Endpoint, tls: EtcdTls | None = None) -> None:
+        context = None if tls is None else tls.context()
+        super().__init__(endpoint.host, endpoint.port, codec=_Codec(), ssl=context)
+        self._tls = tls
         self._open: dict[_Protocol, asyncio.Transport] = {}
         self._nobody_left = asyncio.Event()
         self._nobody_left.set()
@@ -56,6 +60,11 @@ class EtcdChannel(Channel):
         self._open.pop(protocol, None)
         if not self._open:
             self._nobody_left.set()
+
+    async def _create_connection(self) -> H2Protocol:
+        if self._tls is not None:
+            self._ssl = self._tls.context()
+        return await super()._create_connection()
 
     def _protocol_factory(self) -> H2Protocol:
         return _Protocol(self)

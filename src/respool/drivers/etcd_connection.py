@@ -20,6 +20,7 @@ from respool.drivers import etcd_messages as msg
 from respool.drivers.etcd_channel import EtcdChannel
 from respool.drivers.etcd_failures import CallFailed, Verdict, answered
 from respool.drivers.etcd_options import Endpoint
+from respool.drivers.etcd_tls import EtcdTls
 
 T = TypeVar("T")
 
@@ -42,9 +43,7 @@ _CONNECTION_ERRORS = (
 class EtcdConnection:
     """Connects when first used, and again when used after it broke. Any number of calls at a time."""
 
-    def __init__(
-        self, endpoint: Endpoint, tls: ssl.SSLContext | None, *, connect_timeout_ms: int
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, tls: EtcdTls | None, *, connect_timeout_ms: int) -> None:
         self._endpoint = endpoint
         self._tls = tls if endpoint.is_tls else None
         self._connect_timeout_ms = connect_timeout_ms
@@ -176,7 +175,7 @@ class EtcdConnection:
     def _new_channel(self) -> EtcdChannel:
         if self._is_closed:
             raise CallFailed("closed", Verdict.NOT_DONE)
-        return EtcdChannel(self._endpoint, ssl=self._tls)
+        return EtcdChannel(self._endpoint, self._tls)
 
     async def _connect(self, stream: Stream[Any, Any]) -> None:
         """Connect where there is no connection, and announce the call; nothing has been asked by then."""

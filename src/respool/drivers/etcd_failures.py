@@ -40,6 +40,10 @@ class CallFailed(Exception):
             or "user name is empty" in reason
         )
 
+    @property
+    def is_about_password(self) -> bool:
+        return "invalid user ID or password" in str(self)
+
 
 class EtcdRefused(StoreUnavailable):
     """etcd answers, but not to us: wrong password, missing permission, a version with known faults. Waiting does not
@@ -80,7 +84,7 @@ def refusal_to_user(failure: CallFailed, *, user: str, root: str) -> EtcdRefused
     reason = str(failure)
     if "user name is empty" in reason:
         return EtcdRefused("etcd wants a user: set etcd_user and etcd_password")
-    if "invalid user ID or password" in reason:
+    if failure.is_about_password:
         return EtcdRefused(
             f"etcd does not know user {user!r} with this password: check etcd_user and etcd_password"
         )

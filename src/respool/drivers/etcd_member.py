@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-import ssl
 
 from respool.drivers import etcd_messages as msg
 from respool.drivers.etcd_connection import EtcdConnection, WatchStream
 from respool.drivers.etcd_failures import CallFailed, EtcdRefused, Verdict, refusal_to_user
 from respool.drivers.etcd_options import EtcdOptions, endpoint_of
+from respool.drivers.etcd_tls import EtcdTls
 from respool.drivers.etcd_version import ADVICE, is_known_good
+from respool.model.errors import SettingsError
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class EtcdMember:
         self,
         url: str,
         options: EtcdOptions,
-        tls: ssl.SSLContext | None,
+        tls: EtcdTls | None,
         identity: EtcdIdentity,
     ) -> None:
         self.url = url
@@ -55,6 +56,7 @@ class EtcdMember:
         # Logged in and of a version we take, on the connection of this generation.
         self._ready_in = -1
         self._token = ""
+        self._password = options.password
         self._has_warned = False
 
     async def call(
@@ -129,20 +131,40 @@ class EtcdMember:
         if not self._options.user:
             return
         try:
-            reply = await self._connection.exchange(
-                msg.AUTHENTICATE,
-                msg.LoginAsk(name=self._options.user, password=self._options.password),
-                metadata={},
-                timeout_ms=self._options.attempt_timeout_ms,
-            )
+            try:
+                self._token = await self._new_token()
+            except CallFailed as failure:
+                if not (failure.is_about_password and self._has_new_password()):
+                    raise
+                self._token = await self._new_token()
         except CallFailed as failure:
             if "authentication is not enabled" not in str(failure):
                 raise
             self._warn(
                 f"etcd at {self.url} lets everybody in: etcd_user is set, but authentication is not enabled there"
             )
-            return
-        self._token = reply.token
+
+    async def _new_token(self) -> str:
+        reply = await self._connection.exchange(
+            msg.AUTHENTICATE,
+            msg.LoginAsk(name=self._options.user, password=self._password),
+            metadata={},
+            timeout_ms=self._options.attempt_timeout_ms,
+        )
+        return reply.token
+
+    def _has_new_password(self) -> bool:
+        """Whether it was changed where we have it from, and is known here now."""
+        if self._options.read_password is None:
+            return False
+        try:
+            password = self._options.read_password()
+        except SettingsError as error:
+            logger.warning("etcd does not take the password, and there is no new one: %s", error)
+            return False
+        is_new = password != self._password
+        self._password = password
+        return is_new
 
     def _login(self) -> dict[str, str]:
         return {"token": self._token} if self._token else {}

@@ -11,7 +11,8 @@ import random
 from respool.drivers import etcd_messages as msg
 from respool.drivers.etcd_failures import CallFailed, EtcdRefused, Verdict, refusal_to_user
 from respool.drivers.etcd_member import EtcdIdentity, EtcdMember
-from respool.drivers.etcd_options import EtcdOptions, endpoint_of, tls_context
+from respool.drivers.etcd_options import EtcdOptions, endpoint_of
+from respool.drivers.etcd_tls import EtcdTls
 from respool.ports.metadata_store import StoreUnavailable
 
 logger = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ class EtcdMembers:
         tls = None
         if any(endpoint_of(url).is_tls for url in options.endpoints):
             try:
-                tls = tls_context(options)
+                tls = EtcdTls(options)
             except OSError as error:
                 raise EtcdRefused(
                     f"the files for TLS to etcd cannot be used: {error}: "

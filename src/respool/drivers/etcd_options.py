@@ -1,6 +1,6 @@
 """How to reach etcd: where, as whom, how long to wait. Needs no library of etcd's, so anybody may import it."""
 
-import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -13,6 +13,8 @@ class EtcdOptions:
     cluster: str = "respool"
     user: str = ""
     password: str = field(default="", repr=False)
+    # Where the password may have changed meanwhile. Raises SettingsError: it cannot be read.
+    read_password: Callable[[], str] | None = field(default=None, repr=False, compare=False)
     # Whom to trust (empty: whom this system trusts), and who we are.
     ca_file: str = ""
     cert_file: str = ""
@@ -51,18 +53,3 @@ def endpoint_of(url: str) -> Endpoint:
     assert parts.hostname, url
     assert parts.port, url
     return Endpoint(url=url, host=parts.hostname, port=parts.port, is_tls=parts.scheme == "https")
-
-
-def tls_context(options: EtcdOptions) -> ssl.SSLContext:
-    """What all TLS connections share.
-
-    Raises:
-        OSError, ssl.SSLError: a file cannot be read, or holds no certificate or key.
-    """
-    context = ssl.create_default_context(cafile=options.ca_file or None)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # etcd's listener tells gRPC from HTTP/1 by this.
-    context.set_alpn_protocols(["h2"])
-    if options.cert_file:
-        context.load_cert_chain(options.cert_file, options.key_file or None)
-    return context

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ REQUEST_MS_MAX = 5_000
 
 
 def etcd_options(settings: Settings) -> EtcdOptions:
-    """How these settings reach etcd; the password's file is read now.
+    """How these settings reach etcd; the password's file is read now, and again when etcd does not take what it held.
 
     Raises:
         SettingsError: that file cannot be read, or holds no password.
@@ -33,6 +34,7 @@ def etcd_options(settings: Settings) -> EtcdOptions:
         cluster=settings.cluster,
         user=settings.etcd_user,
         password=_password(settings),
+        read_password=partial(_password, settings) if settings.etcd_password_file else None,
         ca_file=settings.etcd_ca_file,
         cert_file=settings.etcd_cert_file,
         key_file=settings.etcd_key_file,
