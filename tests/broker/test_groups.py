@@ -97,6 +97,16 @@ def test_a_wall_clock_that_is_set_costs_no_member_its_session(
     assert silent.heartbeat() == UNKNOWN_MEMBER_ID
 
 
+def test_a_machine_that_sleeps_costs_no_member_its_session(broker: RunningBroker) -> None:
+    """Members on the same machine slept as well, and nobody could have been heard of."""
+    first, second = settled(broker, "drivers", 2)
+
+    broker.clock.sleep(DAY_MS)
+    let_pass(broker, SESSION_TIMEOUT_MS - 1)
+
+    assert first.heartbeat() == second.heartbeat() == 0
+
+
 @pytest.mark.parametrize("wrong_by_ms", [30 * DAY_MS, -30 * DAY_MS])
 def test_a_broker_that_was_started_with_a_wrong_clock_loses_no_offsets_for_that(
     broker: RunningBroker, wrong_by_ms: int

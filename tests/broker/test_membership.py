@@ -371,3 +371,17 @@ def test_whose_lease_was_only_in_doubt_is_told_when_it_may_act_again(
         assert run.agains == 1
 
     play(tmp_path, monkeypatch, story)
+
+
+def test_a_machine_that_slept_does_not_believe_its_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        run = Run(world)
+        await run.join()
+        await run.membership._renew()
+        assert run.membership.may_act()
+        world.clock.sleep(SETTINGS.lease_ttl_ms)
+        assert not run.membership.may_act()
+
+    play(tmp_path, monkeypatch, story)

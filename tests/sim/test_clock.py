@@ -19,6 +19,13 @@ def test_skew_moves_the_wall_clock_only() -> None:
     assert (clock.now_ms(), clock.monotonic_ms()) == (995_100, 100)
 
 
+def test_a_machine_that_sleeps_does_not_notice_by_its_monotonic_time() -> None:
+    clock = SimClock(now_ms=1_000_000)
+    clock.advance(100)
+    clock.sleep(5_000)
+    assert (clock.now_ms(), clock.monotonic_ms(), clock.boot_ms()) == (1_005_100, 100, 5_100)
+
+
 def test_time_does_not_pass_backwards() -> None:
     clock = SimClock()
     with pytest.raises(AssertionError):

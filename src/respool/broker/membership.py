@@ -110,10 +110,10 @@ class Membership:
         return self._session.phase in (Phase.STOPPING, Phase.CLOSING)
 
     def may_act(self) -> bool:
-        return self._session.may_act(self._clock.monotonic_ms())
+        return self._session.may_act(self._clock.boot_ms())
 
     def may_control(self) -> bool:
-        return self._session.may_control(self._clock.monotonic_ms())
+        return self._session.may_control(self._clock.boot_ms())
 
     @property
     def controller_revision(self) -> int:
@@ -189,7 +189,7 @@ class Membership:
         await self._carry_out(self._session.on_closed(entry))
 
     async def _renew(self) -> None:
-        sent_at_ms = self._clock.monotonic_ms()
+        sent_at_ms = self._clock.boot_ms()
         try:
             is_alive = await self._store.keep_alive(self._lease)
         except StoreUnavailable as error:
@@ -236,7 +236,7 @@ class Membership:
             case NoteRun(run=run):
                 await self._note_run(run)
             case GrantLease(ttl_ms=ttl_ms):
-                sent_at_ms = self._clock.monotonic_ms()
+                sent_at_ms = self._clock.boot_ms()
                 self._lease = await self._store.grant_lease(ttl_ms)
                 return session.on_lease_granted(self._lease, ttl_ms=ttl_ms, sent_at_ms=sent_at_ms)
             case ReadOwnKeys(after_ms=after_ms):
@@ -333,7 +333,7 @@ class Membership:
     async def _wait_until_doubted(self, at_ms: int) -> None:
         """Or until that time."""
         try:
-            async with asyncio.timeout(max(0, at_ms - self._clock.monotonic_ms()) / 1000):
+            async with asyncio.timeout(max(0, at_ms - self._clock.boot_ms()) / 1000):
                 await self._is_lease_doubted.wait()
         except TimeoutError:
             pass

@@ -29,6 +29,9 @@ class SteadyClock:
     def monotonic_ms(self) -> int:
         return self._clock.monotonic_ms()
 
+    def boot_ms(self) -> int:
+        return self._clock.boot_ms()
+
     def wall_ms(self) -> int:
         """What the wall clock says now: it may jump. Says so once in the log when the two are far apart."""
         wall_ms = self._clock.now_ms()

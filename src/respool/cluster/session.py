@@ -14,7 +14,8 @@ CLOSING        the registry says that it stopped cleanly; the lease is ended
 What stands beside a phase leads to the next. A lease that has run out leads back to IDLE, until it is stopping.
 
 The shell does what each event returns and reports how it went; what failed or has no answer is reported by
-`on_refused`, and the own keys are read again. The time is a monotonic clock's.
+`on_refused`, and the own keys are read again. The time is that of a clock that does not jump, and goes on
+while the machine sleeps.
 
 **Fencing.** Others act without this broker once its lease has run out. The store counts from when it received the last
 renewal, which is not before that was sent: so long the lease is valid, less what two clocks may differ by.

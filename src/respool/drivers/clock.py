@@ -2,6 +2,9 @@
 
 import time
 
+# Linux has it; elsewhere a broker that slept finds out when it next renews its lease.
+BOOT_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 class SystemClock:
     """A `ports.clock.Clock`."""
@@ -11,3 +14,6 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
+
+    def boot_ms(self) -> int:
+        return time.clock_gettime_ns(BOOT_CLOCK) // 1_000_000

@@ -9,5 +9,16 @@ class Clock(Protocol):
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some start: for waiting and expiry. It never goes back."""
+        """Milliseconds since some start: for waiting and expiry. It never goes back.
+
+        It stands still while the machine sleeps, as the event loop's time does: whoever could not be heard of then
+        loses nothing.
+        """
+        ...
+
+    def boot_ms(self) -> int:
+        """As `monotonic_ms`, but it goes on while the machine sleeps: for what runs out elsewhere, as a lease.
+
+        The two begin at different times: neither is compared with the other.
+        """
         ...

@@ -9,17 +9,26 @@ class SimClock:
     def __init__(self, *, now_ms: int = 1_700_000_000_000) -> None:
         self._started_at_ms = now_ms
         self._passed_ms = 0
+        self._slept_ms = 0
 
     def now_ms(self) -> int:
-        return self._started_at_ms + self._passed_ms
+        return self._started_at_ms + self._slept_ms + self._passed_ms
 
     def monotonic_ms(self) -> int:
         return self._passed_ms
+
+    def boot_ms(self) -> int:
+        return self._slept_ms + self._passed_ms
 
     def advance(self, ms: int) -> None:
         """Let time pass, for both clocks."""
         assert ms >= 0, f"time does not pass backwards: {ms} ms"
         self._passed_ms += ms
+
+    def sleep(self, ms: int) -> None:
+        """Let time pass while the machine sleeps."""
+        assert ms >= 0, f"time does not pass backwards: {ms} ms"
+        self._slept_ms += ms
 
     def skew(self, ms: int) -> None:
         """Set the wall clock forward or back, as an operator or NTP would; the monotonic time does not notice."""
@@ -53,3 +62,6 @@ class NodeClock:
 
     def monotonic_ms(self) -> int:
         return int(self._loop.time() * 1000 * self._rate)
+
+    def boot_ms(self) -> int:
+        return self.monotonic_ms()

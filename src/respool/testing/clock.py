@@ -72,3 +72,6 @@ class MovedClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000 + self._loop.shift_ms
+
+    def boot_ms(self) -> int:
+        return self.monotonic_ms()
