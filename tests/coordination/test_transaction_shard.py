@@ -11,6 +11,7 @@ from coordination.transaction_world import (
     V2,
     TransactionWorld,
     add_of,
+    end_of,
     told,
 )
 from respool.coordination import transaction_shard
@@ -53,6 +54,22 @@ def test_adding_partitions_does_not_prolong_a_transaction() -> None:
     world.add(A0)
     world.advance(TIMEOUT_MS - 1)
     world.add(A1)
+    world.advance(1)
+    assert world.state() is TransactionState.PREPARE_ABORT
+
+
+def test_what_could_not_be_written_changes_nothing_of_a_transactions_time() -> None:
+    """The log refused the record: what was decided with it has not happened."""
+    world = TransactionWorld()
+    world.init()
+    world.ask_in_vain(add_of(A0))
+    # It begins later, and has all of its time.
+    world.advance(TIMEOUT_MS - 1)
+    world.add(A0)
+    world.ask_in_vain(end_of(is_commit=True))
+    # Its end was not written either: it is aborted in time.
+    world.advance(TIMEOUT_MS - 1)
+    assert world.state() is TransactionState.ONGOING
     world.advance(1)
     assert world.state() is TransactionState.PREPARE_ABORT
 

@@ -68,6 +68,13 @@ class TransactionWorld:
         self.carry_out(decision)
         return ticket
 
+    def ask_in_vain(self, request: TransactionRequest) -> None:
+        """The log refuses what is decided; timers are set before that."""
+        decision = self.shard.decide(
+            request, ticket=Ticket(-1), now_ms=self.now_ms, wall_ms=self.wall_ms
+        )
+        self.carry_out(Decision(timers=decision.timers))
+
     @property
     def wall_ms(self) -> int:
         return self.now_ms + self.ahead_ms

@@ -10,7 +10,7 @@ Nothing is remembered of ids that only were asked for: an id begins with InitPro
 import logging
 from collections.abc import Callable
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from respool.coordination.decision import CoordinatorRecord, Decision, Ticket, TimerKey
 from respool.coordination.draft import Draft
@@ -67,6 +67,11 @@ ID_BYTES = 512
 FORGETTABLE_MAX = 1_000
 
 
+class _Due(NamedTuple):
+    started_at_ms: int
+    at_ms: int
+
+
 class TransactionShard:
     def __init__(self, settings: TransactionSettings) -> None:
         self._settings = settings
@@ -75,8 +80,9 @@ class TransactionShard:
         self._ids_bytes = 0
         # Invariant: exactly those that are Ongoing.
         self._open: dict[str, Transaction] = {}
-        # When they are aborted, by our own clock: the times in the records are the wall clock's, which may be set.
-        self._due_at_ms: dict[str, int] = {}
+        # When they are aborted, by our own clock: the times in the records are the wall clock's, which may be set. And
+        # when they were begun, by the record: what was decided may not have been written, and is begun again then.
+        self._due: dict[str, _Due] = {}
         self._admin = TransactionAdmin(self._transactions)
         self._waiting = WaitingRequests(hold_ms_max=settings.hold_ms_max)
         # For transactions with markers in some partitions: where they are missing.
@@ -143,9 +149,7 @@ class TransactionShard:
             if transaction.is_prepared:
                 draft.carry_out(_markers_of(transaction))
         for transaction in self._open.values():
-            # Who wrote when it began may have had another time: it is open for its time-out at most from now.
-            left_ms = min(max(0, transaction.due_at_ms - draft.surely_ms), transaction.timeout_ms)
-            self._watch(transaction, draft, due_at_ms=now_ms + left_ms)
+            self._watch(transaction, draft)
         return draft.decision()
 
     def replay(
@@ -178,8 +182,8 @@ class TransactionShard:
         self._transactions[transactional_id] = transaction
         if transaction.state is TransactionState.ONGOING:
             self._open[transactional_id] = transaction
-        else:
-            self._open.pop(transactional_id, None)
+        elif self._open.pop(transactional_id, None) is not None:
+            self._due.pop(transactional_id, None)
 
     # --- steps of one transactional id
 
@@ -205,9 +209,8 @@ class TransactionShard:
         self._written[key, value] = transaction
         draft.write(key, value)
         if transaction.state is TransactionState.ONGOING:
-            self._watch(transaction, draft, due_at_ms=draft.now_ms + transaction.timeout_ms)
+            self._watch(transaction, draft)
         elif transaction.is_prepared:
-            self._due_at_ms.pop(transaction.transactional_id, None)
             draft.carry_out(_markers_of(transaction))
 
     def _on_markers_written(self, report: MarkersWritten, draft: Draft) -> None:
@@ -240,11 +243,23 @@ class TransactionShard:
 
     # --- time
 
-    def _watch(self, transaction: Transaction, draft: Draft, *, due_at_ms: int) -> None:
-        """Have the timer ring when an open transaction is due, or earlier. One that goes on is due as before."""
-        due_at_ms = self._due_at_ms.setdefault(transaction.transactional_id, due_at_ms)
+    def _watch(self, transaction: Transaction, draft: Draft) -> None:
+        """Have the timer ring when an open transaction is due, or earlier."""
+        due_at_ms = self._due_at_ms(transaction, draft)
         if self._rings_at_ms is None or due_at_ms < self._rings_at_ms:
             self._ring_at(due_at_ms, draft)
+
+    def _due_at_ms(self, transaction: Transaction, draft: Draft) -> int:
+        """One that goes on is due as before, whatever was done with the wall clock since.
+
+        Who wrote when it began may have had another time: it is open for its time-out at most from when it is seen.
+        """
+        name, started_at_ms = transaction.transactional_id, transaction.started_at_ms
+        known = self._due.get(name)
+        if known is None or known.started_at_ms != started_at_ms:
+            left_ms = min(max(0, transaction.due_at_ms - draft.surely_ms), transaction.timeout_ms)
+            self._due[name] = known = _Due(started_at_ms, draft.now_ms + left_ms)
+        return known.at_ms
 
     def _ring_at(self, due_at_ms: int, draft: Draft) -> None:
         self._rings_at_ms = due_at_ms
@@ -255,7 +270,7 @@ class TransactionShard:
         self._rings_at_ms = None
         rings_at_ms: int | None = None
         for transaction in self._open.values():
-            due_at_ms = self._due_at_ms[transaction.transactional_id]
+            due_at_ms = self._due_at_ms(transaction, draft)
             if due_at_ms <= now_ms and draft.record_bytes < RECORD_BYTES_PER_TIMER:
                 logger.info(
                     "%r: the transaction of producer %d is open for more than %d ms and is aborted",
