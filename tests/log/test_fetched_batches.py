@@ -224,6 +224,32 @@ def test_a_recovery_knows_from_the_file_where_in_a_gap_an_epoch_began() -> None:
     assert copy.log.end_of_epoch(LeaderEpoch(2)) == (2, 10)
 
 
+def test_an_epoch_that_compaction_left_nothing_of_is_known_after_a_crash() -> None:
+    """Its offsets were taken for the epoch's before it, which had ended."""
+    roomy = TopicConfig(retention_ms=-1)
+    leader, copy = Copy(config=roomy), Copy(config=roomy)
+    for epoch, count in ((5, 10), (6, 3), (7, 4)):
+        leader.log.on_leader_epoch(LeaderEpoch(epoch))
+        for _ in range(count):
+            leader.log.append(batch_of(NOW), leader_epoch=LeaderEpoch(epoch), now_ms=NOW)
+    stored = leader.stored()
+    left = [
+        stored[at : at + header.size]
+        for at, header in walk_batches(stored)
+        if header.leader_epoch != 6
+    ]
+    copy.log.append_fetched(b"".join(left[:10]), now_ms=NOW)
+    # It was there once.
+    copy.log._parts.epochs.begin(LeaderEpoch(6), Offset(10))
+    copy.log._parts.epochs.begin(LeaderEpoch(7), Offset(13))
+    copy.log.append_fetched(b"".join(left[10:]), now_ms=NOW)
+    assert copy.log._parts.epochs.entries == leader.log._parts.epochs.entries
+    copy.sync()
+    copy.crash_and_start()
+    assert copy.log._parts.epochs.entries == leader.log._parts.epochs.entries
+    assert copy.log.end_of_epoch(LeaderEpoch(5)) == (5, 10)
+
+
 def test_one_write_takes_all_that_goes_to_one_segment() -> None:
     leader = LogWorld.new(config=TopicConfig())
     leader.fill(50)

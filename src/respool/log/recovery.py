@@ -43,7 +43,7 @@ from respool.log.segments import Segments
 from respool.log.snapshot_files import SnapshotFiles
 from respool.log.transaction_index import AbortedTransaction
 from respool.model.errors import SegmentCorrupt
-from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
+from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.ports.disk import Disk
 from respool.records.batch import BatchHeader
 
@@ -86,7 +86,7 @@ class LogRecovery:
         self._log_end = Offset(0)
         # Where the batch that was replayed last ends.
         self._replayed_end = Offset(0)
-        self._written_starts: dict[LeaderEpoch, Offset] = {}
+        self._written_down: list[EpochEntry] = []
 
     def run(self, listed: Segments, *, log_start: Offset, synced_end: Offset) -> Recovery:
         """Find what is whole and cut off the rest.
@@ -175,7 +175,7 @@ class LogRecovery:
         for entry in written_down:
             self.epochs.assign(*entry)
         self.epochs.truncate_end(scan_from)
-        self._written_starts = dict(written_down)
+        self._written_down = written_down
         return written_down
 
     def _scan_all(
@@ -220,18 +220,22 @@ class LogRecovery:
     def _replay(self, segment: Segment, batch: BatchAt) -> AbortedTransaction | None:
         header = batch.header
         if header.leader_epoch > self.epochs.latest:
-            self.epochs.assign(header.leader_epoch, self._start_of_epoch(header))
+            self._enter_epochs(header)
         self._replayed_end = header.next_offset
         is_known = header.base_offset < self._replay_from
         return replay_batch(self._earlier if is_known else self.producers, segment, batch)
 
-    def _start_of_epoch(self, header: BatchHeader) -> Offset:
-        """Where this batch's epoch begins: of what is missing before the batch, as far as was written down.
+    def _enter_epochs(self, header: BatchHeader) -> None:
+        """Enter this batch's epoch, and those that compaction left nothing of before it, as far as was written down.
 
-        If nothing was, all of it may be of this epoch.
+        If nothing was, all that is missing may be of this batch's epoch.
         """
-        written = self._written_starts.get(header.leader_epoch, self._replayed_end)
-        return min(max(written, self._replayed_end), header.base_offset)
+        for entry in self._written_down:
+            is_missing = self._replayed_end <= entry.start_offset <= header.base_offset
+            if is_missing and self.epochs.latest < entry.epoch <= header.leader_epoch:
+                self.epochs.assign(*entry)
+        if header.leader_epoch > self.epochs.latest:
+            self.epochs.assign(header.leader_epoch, self._replayed_end)
 
     def _cut(self, dropped: Sequence[Segment]) -> None:
         # The newest first, so that a crash meanwhile leaves no gap.
