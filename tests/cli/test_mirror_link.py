@@ -71,41 +71,58 @@ def test_another_one_is_asked_each_time(monkeypatch: pytest.MonkeyPatch) -> None
     assert 1 in leaders
 
 
-def test_a_topic_is_gone_when_two_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was stopped for good when the one that was asked had not heard of it yet."""
+@pytest.mark.parametrize("cut_off", ["b1", "b2", "b3"])
+def test_a_topic_is_gone_when_two_say_so(monkeypatch: pytest.MonkeyPatch, cut_off: str) -> None:
+    """It was stopped for good when the one that was asked had not heard of it yet.
+
+    The first is also the one that the mirror was given: it confirmed itself.
+    """
     new = {"rides": 1, "fares": 2}
-    brokers = Brokers(monkeypatch, b1=new, b2=new, b3={"rides": 1})
+    brokers = Brokers(monkeypatch, b1=new, b2=new, b3=new)
+    brokers.refresh()
+    brokers.said[cut_off] = {"rides": 1}
     for _ in range(6):
         brokers.refresh()
         assert brokers.link.topics.keys() == new.keys()
-    brokers.said.update(b1={"rides": 1}, b2={"rides": 1})
-    assert len(brokers.refresh()) == 2
+    brokers.said.update({name: {"rides": 1} for name in brokers.said})
+    assert len(set(brokers.refresh())) == 2
     assert brokers.link.topics.keys() == {"rides"}
 
 
+@pytest.mark.parametrize("cut_off", ["b1", "b2", "b3"])
 def test_fewer_partitions_or_another_id_count_when_two_say_so(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, cut_off: str
 ) -> None:
-    """Broker 3 is cut off: a topic that had grown was stopped for good when that one was asked."""
+    """One is cut off: a topic that had grown was stopped for good when that one was asked."""
     grown, before = {"rides": [1, 2]}, {"rides": [1]}
     brokers = Brokers(monkeypatch, b1=before, b2=before, b3=before)
     brokers.refresh()
-    brokers.said.update(b1=grown, b2=grown)
+    others = sorted(brokers.said.keys() - {cut_off})
+    brokers.said.update(dict.fromkeys(others, grown))
     counts = []
     for _ in range(6):
         brokers.refresh()
         counts.append(len(brokers.link.topics["rides"].leaders))
     assert counts == sorted(counts)
     assert counts[-1] == 2
-    # Made anew, which the third has not heard of, and then has.
-    brokers.ids.update(b1=UUID(int=7), b2=UUID(int=7))
+    # Made anew, which that one has not heard of, and then of something else.
+    brokers.ids.update(dict.fromkeys(others, UUID(int=7)))
     for _ in range(6):
         brokers.refresh()
     assert brokers.link.topics["rides"].id == UUID(int=7)
-    brokers.ids.update(b3=UUID(int=8))
+    brokers.ids[cut_off] = UUID(int=8)
     for _ in range(6):
         brokers.refresh()
         assert brokers.link.topics["rides"].id == UUID(int=7)
+
+
+def test_a_broker_alone_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "ADDRESSES", {1: ADDRESSES[1]})
+    brokers = Brokers(monkeypatch, b1={"rides": 1})
+    brokers.refresh()
+    brokers.said.update(b1={})
+    assert brokers.refresh() == [1]
+    assert not brokers.link.topics
 
 
 def test_where_only_one_answers_what_it_does_not_know_stays(

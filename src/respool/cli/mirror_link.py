@@ -27,7 +27,7 @@ FETCH_VERSION = 12
 PRODUCE_VERSION = 9
 DELETE_RECORDS_VERSION = 2
 DESCRIBE_CONFIGS_VERSION = 1
-# Asked of the target alone.
+# From 3.0 on; the source is asked it only where it would be good to know.
 DESCRIBE_PRODUCERS_VERSION = 0
 
 LATEST, EARLIEST = -1, -2
@@ -141,20 +141,22 @@ class MirrorLink:
         known = self.topics
         told: dict[str, TopicMap] | None = None
         for broker in self._next_order():
+            if told is not None and broker < 0:
+                # An address that was given at the start: it may be the same one's.
+                break
             try:
                 reply = await self.ask(broker, Api.METADATA, METADATA_VERSION, fields)
             except Unreachable as error:
                 failure = error
                 continue
-            if told is None:
-                told = self._take(reply)
-                if not _doubted(told, known):
-                    self.topics = told
-                    return
-                # Topics are gone, or were made anew; or it is cut off, and knows what was. One more is asked.
-            else:
+            if told is not None:
                 self.topics = _agreed(told, _topics_of(reply), known)
                 return
+            told = self._take(reply)
+            if len(reply.brokers) == 1 or not _doubted(told, known):
+                self.topics = told
+                return
+            # Topics are gone, or were made anew; or it is cut off, and knows what was. One more is asked.
         if told is None:
             assert failure is not None
             raise failure
@@ -162,11 +164,15 @@ class MirrorLink:
         self.topics = told | {name: known[name] for name in _doubted(told, known)}
 
     def _next_order(self) -> list[BrokerId]:
-        """Whom to ask first, next and so on: another one each time, for one that is cut off knows old leaders only."""
+        """Whom to ask first, next and so on: another one each time, for one that is cut off knows old leaders only.
+
+        The addresses that were given at the start come last: who is there is not known.
+        """
         self._turn += 1
-        brokers = sorted(self._addresses, reverse=True)
-        first = self._turn % sum(one >= 0 for one in brokers) if brokers[0] >= 0 else 0
-        return brokers[first:] + brokers[:first]
+        given = sorted(self._first, reverse=True)
+        brokers = sorted(self._addresses.keys() - self._first.keys(), reverse=True)
+        first = self._turn % len(brokers) if brokers else 0
+        return [*brokers[first:], *brokers[:first], *given]
 
     def _take(self, reply: Any) -> dict[str, TopicMap]:
         if reply.brokers:

@@ -252,13 +252,14 @@ class MirrorRun:
         self._report.note(f"error: {why}", style="bold red")
         self._report.note(f"  {_advice(topic, cause, self._plan.target)}", style="")
 
-    def _on_loss(self, copy: PartitionCopy, count: int, *, aborted: int) -> None:
+    def _on_loss(self, copy: PartitionCopy, count: int, *, aborted: int, left_open: int) -> None:
         gone = output.counted(count, "offset")
-        ended = output.counted(aborted, "transaction")
-        self._report.note(
-            f"{copy.name}: the source had deleted {gone} from {copy.target_end} on before they were copied"
-            + (f"; open there, and taken for aborted: {ended}" if aborted else "")
-        )
+        told = f"{copy.name}: the source had deleted {gone} from {copy.target_end} on before they were copied"
+        if aborted:
+            told += f"; open there, and taken for aborted: {output.counted(aborted, 'transaction')}"
+        if left_open:
+            told += f", and still open: {left_open:,}, which end with what is copied next, or with a promotion"
+        self._report.note(told)
 
     # -- groups and words ----------------------------------------------------------------------------------------------
 

@@ -28,8 +28,11 @@ class Stop(Protocol):
 
 
 class OnLoss(Protocol):
-    def __call__(self, copy: PartitionCopy, count: int, *, aborted: int) -> None:
-        """The source deleted so many offsets before they were copied; so many transactions were open there."""
+    def __call__(self, copy: PartitionCopy, count: int, *, aborted: int, left_open: int) -> None:
+        """The source deleted so many offsets before they were copied.
+
+        So many transactions that were open there were aborted, and so many were not, for want of offsets.
+        """
 
 
 class MirrorSeek:
@@ -113,9 +116,12 @@ class MirrorSeek:
         # The source may start inside a batch, and that comes whole.
         begin = copy.source_start if first is None else min(copy.source_start, first.base_offset)
         room = max(0, begin - copy.target_end)
-        ends = (await self._open_ends(copy))[:room]
+        ends = await self._open_ends(copy, room)
+        left_open = max(0, len(ends) - room)
+        ends = ends[:room]
         if copy.target_end > 0:
-            self._on_loss(copy, copy.source_start - copy.target_end, aborted=len(ends))
+            count = copy.source_start - copy.target_end
+            self._on_loss(copy, count, aborted=len(ends), left_open=left_open)
         if not room:
             return copy.target_end
         data = gap_with_ends(Offset(copy.target_end), Offset(begin), ends)
@@ -130,12 +136,18 @@ class MirrorSeek:
             raise Unreachable(f"{self._target.name}: {copy.name}: {words(answer.error_code)}")
         return begin
 
-    async def _open_ends(self, copy: PartitionCopy) -> list[EndTransactionMarker]:
+    async def _open_ends(self, copy: PartitionCopy, room: int) -> list[EndTransactionMarker]:
         """Ends for the transactions that are open where the copy ends: theirs may be among what the source deleted.
 
         Nobody can tell any more whether that is so, and how they ended. Left open, readers of committed messages would
         wait before them for ever, and the producer's next transaction would be taken for a part of them.
+
+        Where there is no room for all, those come last that are open at the source as well: they did not end there.
         """
+        found = await self._target.open_transactions(copy.place)
+        if len(found) > room:
+            going_on = await self._open_at_source(copy)
+            found.sort(key=lambda one: one.producer_id in going_on)
         return [
             EndTransactionMarker(
                 producer_id=one.producer_id,
@@ -144,5 +156,13 @@ class MirrorSeek:
                 coordinator_epoch=max(0, one.coordinator_epoch),
                 is_commit=False,
             )
-            for one in await self._target.open_transactions(copy.place)
+            for one in found
         ]
+
+    async def _open_at_source(self, copy: PartitionCopy) -> set[int]:
+        """Producers whose transactions there began before the copy's end; none where it does not know the question."""
+        try:
+            found = await self._source.open_transactions(copy.place)
+        except Unreachable:
+            return set()
+        return {one.producer_id for one in found if one.start_offset < copy.target_end}
