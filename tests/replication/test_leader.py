@@ -539,6 +539,14 @@ def deleting_fetch(leader: Leader, broker: BrokerId, log_start: int) -> list[Lea
     return fetch(leader, broker, 10, log_start=log_start, with_low_watermark=True)
 
 
+def test_nobody_joins_a_new_leader_before_it_has_deleted_what_that_had_deleted() -> None:
+    """The leader before had not waited for it, for it was not in sync: it could lead next, and bring all back."""
+    image = image_of(ONE, TWO, THREE, isr=(ONE, TWO))
+    leader = leader_of(image, log_start=100, high_watermark=150, log_end=150)
+    assert fetch(leader, THREE, 150, log_start=0, now_ms=10) == []
+    proposal_in(fetch(leader, THREE, 150, log_start=100, now_ms=20))
+
+
 def test_the_low_watermark_waits_for_the_dead_only_while_they_can_be_elected() -> None:
     image = image_of(ONE, TWO)
     leader = leader_of(image, log_end=10, high_watermark=10)

@@ -82,7 +82,7 @@ class Leader:
         self.is_leading = True
         self._rules = rules
         self._min_isr = min_isr
-        self._log_start = log_start
+        self._log_start = self._first_log_start = log_start
         self._log_end = log_end
         self._durable_end = durable_end
         self._in_sync = InSyncSet(image, rules)
@@ -353,7 +353,8 @@ class Leader:
         # A fetch from before its log failed may come late.
         joining = followers.joiners(
             {*image.isr, *image.offline},
-            low_watermark=self._low_watermark,
+            # An earlier leader may have waited for this one to delete, and not for who was not in sync.
+            low_watermark=max(self._low_watermark, self._first_log_start),
             high_watermark=high_watermark,
         )
         wanted = image.with_isr(
