@@ -66,8 +66,9 @@ class ReplicaWatch:
         self._ledgers: dict[Place, Ledger] = {}
         # Which process led in an epoch.
         self._leaders: dict[tuple[Place, int], str] = {}
-        # The high watermark last seen, of each replica in each epoch. One that went and came back is another.
-        self._marks: dict[tuple[Partition, int], Offset] = {}
+        # The high watermark last seen, of each replica in each epoch, and how often its log had been cut off by then.
+        # One that went and came back is another.
+        self._marks: dict[tuple[Partition, int], tuple[Offset, int]] = {}
         # How far each replica was compared with the ledger.
         self._compared: dict[Partition, Offset] = {}
         self._images: dict[str, PartitionImage] = {}
@@ -114,12 +115,12 @@ class ReplicaWatch:
             marks = (log.log_start, high_watermark, log.log_end)
             self._violate("C3", name, f"{process}: start, watermark, end are {marks}")
         key = (partition, partition.leader_epoch)
-        before = self._marks.get(key, START)
+        before, cuts = self._marks.get(key, (START, log.cuts))
         # Who follows the copy of a compacted log cuts off more than it must: where a gap begins, not an epoch in it.
-        was_cut = _is_compacted(name) and log.log_end < before
+        was_cut = _is_compacted(name) and log.was_cut_since(cuts)
         if high_watermark < before and not was_cut:
             self._violate("C3", name, f"{process}: watermark from {before} to {high_watermark}")
-        self._marks[key] = high_watermark
+        self._marks[key] = (high_watermark, log.cuts)
         if partition.is_leading:
             self._check_sole_leader(process, partition)
             self._write_down(process, partition)
