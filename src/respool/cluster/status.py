@@ -12,7 +12,7 @@ from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, TopicPartition
 
 # What one whose log has failed needs to lead again.
-WITH_ITS_LOG = "restarted on a sound disk, or an unclean election"
+WITH_ITS_LOG = "restarted with its log in order, or an unclean election"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ class Draft:
         "wall_ms",
     )
 
-    def __init__(self, now_ms: int, wall_ms: int | None = None) -> None:
+    def __init__(self, now_ms: int, *, wall_ms: int | None = None) -> None:
         """See `decision.py` for the two times; with one only, the clocks agree."""
         self.now_ms = now_ms
         self.wall_ms = now_ms if wall_ms is None else wall_ms

@@ -32,7 +32,7 @@ class GroupProtocols:
         if group.members:
             self._consumers.join(request, ticket, draft)
             return draft.decision()
-        end = Draft(draft.now_ms, draft.wall_ms)
+        end = Draft(draft.now_ms, wall_ms=draft.wall_ms)
         decision = self._classic.join(request, ticket, draft)
         if request.group_id in self._classic.groups:
             # It joins, or is about to: the group of the other protocol gives way.

@@ -95,7 +95,7 @@ class GroupShard:
         now_ms: int,
         wall_ms: int | None = None,
     ) -> Decision:
-        draft = Draft(now_ms, wall_ms)
+        draft = Draft(now_ms, wall_ms=wall_ms)
         decider = self._deciders.get(type(request))
         if decider is not None:
             return decider(request, ticket, draft)
@@ -103,7 +103,7 @@ class GroupShard:
         return draft.decision()
 
     def on_timer(self, key: TimerKey, *, now_ms: int, wall_ms: int | None = None) -> Decision:
-        draft = Draft(now_ms, wall_ms)
+        draft = Draft(now_ms, wall_ms=wall_ms)
         if key[0] == CLASSIC_TIMER:
             return self._classic.on_timer(key, draft)
         if key[0] == CONSUMER_TIMER:
@@ -116,7 +116,7 @@ class GroupShard:
 
     def on_loaded(self, *, now_ms: int, wall_ms: int | None = None) -> Decision:
         """The whole log has been replayed: begin to time members and offsets out."""
-        draft = Draft(now_ms, wall_ms)
+        draft = Draft(now_ms, wall_ms=wall_ms)
         draft.set_timer(EXPIRY_TIMER, now_ms + self._check_interval_ms)
         self._classic.on_loaded(draft)
         self._consumers.on_loaded(draft)
@@ -138,7 +138,7 @@ class GroupShard:
 
         Before loading there is nothing to decide yet.
         """
-        draft = Draft(now_ms, wall_ms)
+        draft = Draft(now_ms, wall_ms=wall_ms)
         self._consumers.on_topics_changed(topics, draft)
         return draft.decision()
 

@@ -109,7 +109,7 @@ class TransactionShard:
         now_ms: int,
         wall_ms: int | None = None,
     ) -> Decision:
-        draft = Draft(now_ms, wall_ms)
+        draft = Draft(now_ms, wall_ms=wall_ms)
         if isinstance(request, AddPartitions | EndTransaction | InitProducerId):
             transaction = self._transactions.get(request.transactional_id)
             step = self._step(transaction, request, draft.wall_ms)
@@ -129,7 +129,7 @@ class TransactionShard:
         return draft.decision()
 
     def on_timer(self, key: TimerKey, *, now_ms: int, wall_ms: int | None = None) -> Decision:
-        draft = Draft(now_ms, wall_ms)
+        draft = Draft(now_ms, wall_ms=wall_ms)
         if key == TIMEOUT_TIMER:
             self._abort_overdue(draft)
         elif key == WAITING_TIMER:
@@ -141,7 +141,7 @@ class TransactionShard:
 
     def on_loaded(self, *, now_ms: int, wall_ms: int | None = None) -> Decision:
         """The whole log has been replayed: have missing markers written, and begin to time transactions out."""
-        draft = Draft(now_ms, wall_ms)
+        draft = Draft(now_ms, wall_ms=wall_ms)
         draft.set_timer(
             EXPIRY_TIMER, now_ms + self._settings.transactional_id_expiration_check_interval_ms
         )
@@ -172,6 +172,7 @@ class TransactionShard:
             if self._transactions.pop(transactional_id, None) is not None:
                 self._ids_bytes -= _bytes_of(transactional_id)
             self._open.pop(transactional_id, None)
+            self._due.pop(transactional_id, None)
             return
         transaction = self._written.pop((record.key, record.value), None)
         if transaction is None:
@@ -258,7 +259,9 @@ class TransactionShard:
         known = self._due.get(name)
         if known is None or known.started_at_ms != started_at_ms:
             left_ms = min(max(0, transaction.due_at_ms - draft.surely_ms), transaction.timeout_ms)
-            self._due[name] = known = _Due(started_at_ms, draft.now_ms + left_ms)
+            self._due[name] = known = _Due(
+                started_at_ms=started_at_ms, at_ms=draft.now_ms + left_ms
+            )
         return known.at_ms
 
     def _ring_at(self, due_at_ms: int, draft: Draft) -> None:
