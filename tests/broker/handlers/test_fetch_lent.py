@@ -133,7 +133,7 @@ def test_what_is_lent_takes_no_memory_of_replies(
     memory = broker.broker.memory
     take, taken = memory.take, []
 
-    def watched(amount: int) -> None:
+    def watched(amount: int, **_: bool) -> None:
         taken.append(amount)
         take(amount)
 
