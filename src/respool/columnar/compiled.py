@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
+
+# numba asks for it at every call, and numpy loads it then: by two threads at once, that never ends.
+import numpy.ma
 from numba import njit
 from numpy.typing import NDArray
 
