@@ -1,5 +1,6 @@
 """Stock clients ride through a rolling restart of all brokers: no error reaches the application, nothing is lost."""
 
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -48,9 +49,22 @@ def check(rider: Rider, address: str) -> None:
     assert told["acknowledged"] == told["sent"]
     expected = {n: list(range(n, told["sent"], PARTITIONS)) for n in range(PARTITIONS)}
     there = ConfluentClient().read(address, [(rider.topic, n) for n in range(PARTITIONS)])
-    assert {
+    written = {
         place[1]: [int(one.value or b"-1") for one in messages] for place, messages in there.items()
-    } == expected
+    }
+    assert written == expected, differences(written, expected)
     # A group that is moved may read again what it has read, but in order, and misses nothing.
     read = {int(number): list(dict.fromkeys(story)) for number, story in told["story"].items()}
-    assert read == expected
+    assert read == expected, differences(read, expected)
+
+
+def differences(found: dict[int, list[int]], expected: dict[int, list[int]]) -> str:
+    """What pytest would leave out of thousands of numbers."""
+    told = []
+    for number, values in found.items():
+        twice = [value for value, count in Counter(values).items() if count > 1]
+        missing = sorted(set(expected[number]) - set(values))
+        told.append(
+            f"partition {number}: twice {twice}, missing {missing}, sorted {sorted(values) == values}"
+        )
+    return "; ".join(told)
