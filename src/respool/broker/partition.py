@@ -16,6 +16,7 @@ from respool.broker.mirrored import check_continues, check_same, mirror_refusal,
 from respool.broker.partition_role import PartitionRole
 from respool.broker.passing_troubles import PassingTroubles
 from respool.broker.read_marks import ReadMarks, ReadTo
+from respool.broker.refused_batches import RefusedBatches
 from respool.log.partition_log import (
     Appended,
     PartitionLog,
@@ -98,6 +99,7 @@ class Partition:
         self.failure: StorageError | None = None
         self._marks = ReadMarks()
         self._commits = CommitQueue()
+        self.refused = RefusedBatches()
         # The same for those who need more than the topic promises: that it is on the disk.
         self._syncs_awaited = CommitQueue()
         # DeleteRecords that wait until followers have deleted too.

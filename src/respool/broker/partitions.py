@@ -94,10 +94,10 @@ class Partitions:
             raise NotLeader(f"{topic}-{partition}: this broker's lease has run out")
         return found
 
-    def going_on(self, topic: str, partition: int) -> "asyncio.Future[None] | None":
-        """To be waited for while this broker goes on from leading in one epoch to the next; None while it does not."""
+    def held(self, topic: str, partition: int) -> Partition | None:
+        """The partition, whoever leads it; None where this broker has no replica of it."""
         try:
-            return self.find(topic, partition).role.going_on
+            return self.find(topic, partition)
         except RequestError:
             return None
 

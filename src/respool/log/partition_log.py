@@ -258,6 +258,10 @@ class PartitionLog(LogReader):
         """The coordinator refused: nobody will come with this guard, unless others asked for it too."""
         self._parts.producers.give_back(guard)
 
+    def knows_producer(self, producer_id: int) -> bool:
+        """Whether it remembers what this producer sent last: of others it takes any sequence."""
+        return producer_id in self._parts.producers
+
     def has_open_transaction(self, producer_id: int) -> bool:
         return producer_id in self._parts.producers.transactions
 

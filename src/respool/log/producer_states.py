@@ -208,6 +208,9 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._states)
 
+    def __contains__(self, producer_id: int) -> bool:
+        return producer_id in self._states
+
     def __eq__(self, other: object) -> bool:
         """Do both decide alike?"""
         return isinstance(other, ProducerStates) and self._states == other._states

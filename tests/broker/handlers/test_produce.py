@@ -182,6 +182,36 @@ def test_a_retry_after_a_restart_is_recognised(rides: RunningBroker, crash: bool
     assert rides.offset("rides", at=LATEST) == 4
 
 
+def test_a_batch_behind_one_that_came_too_early_is_refused_as_that_was(
+    rides: RunningBroker,
+) -> None:
+    """Two are under way, and the broker begins to lead between them.
+
+    librdkafka took the second one's answer for a gap, began anew in another epoch, and wrote others twice.
+    """
+    role = rides.broker.partitions.find("rides", 0).role
+    first, second = (
+        batch(producer_id=7, producer_epoch=0, base_sequence=number) for number in range(2)
+    )
+    leader, role.leader = role.leader, None
+    assert send(rides, first).error_code == NOT_LEADER
+    role.leader = leader
+    assert send(rides, second).error_code == NOT_LEADER
+    assert [send(rides, one).error_code for one in (first, second)] == [0, 0]
+    # The same of one whose producer is known here.
+    third, fourth = (
+        batch(producer_id=7, producer_epoch=0, base_sequence=number) for number in (2, 3)
+    )
+    leader, role.leader = role.leader, None
+    assert send(rides, third).error_code == NOT_LEADER
+    role.leader = leader
+    assert send(rides, fourth).error_code == NOT_LEADER
+    assert [send(rides, one).error_code for one in (third, fourth)] == [0, 0]
+    # Nothing is remembered of it.
+    gap = batch(producer_id=7, producer_epoch=0, base_sequence=9)
+    assert send(rides, gap).error_code == OUT_OF_ORDER
+
+
 def test_a_gap_in_the_sequence_and_an_older_epoch_are_refused(rides: RunningBroker) -> None:
     send(rides, batch(producer_id=7, producer_epoch=1, base_sequence=0))
     gap = batch(producer_id=7, producer_epoch=1, base_sequence=5)

@@ -39,13 +39,14 @@ from respool.model.errors import (
     InvalidRequiredAcks,
     InvalidTopic,
     NotLeader,
+    OutOfOrderSequence,
     RequestError,
     RequestTimedOut,
 )
 from respool.model.ids import Offset
 from respool.model.internal_topics import is_internal
 from respool.ports.record_scan import RecordScanner
-from respool.records.batch import RecordBatch
+from respool.records.batch import BatchHeader, RecordBatch
 from respool.records.mirrored import MirroredBatches
 from respool.records.validate import recompress
 from respool.wire.codec import Request
@@ -157,6 +158,8 @@ class _Write:
     needs_opening: bool = False
     # Done when it is known who leads the partition in its next epoch: this broker, most probably.
     waits_for: "asyncio.Future[None] | None" = None
+    # The replica here that does not lead.
+    refused_by: Partition | None = None
     # Of a batch that begins its transaction in the partition.
     guard: VerificationGuard | None = None
 
@@ -168,7 +171,7 @@ class _Write:
         return self.partition.role.going_on
 
     def admit(self, request: Request, broker: Broker, now_ms: int) -> None:
-        self.error = self.waits_for = None
+        self.error = self.waits_for = self.refused_by = None
         try:
             if request.body.acks not in (0, 1, ACKS_ALL):
                 raise InvalidRequiredAcks(f"acks={request.body.acks} is not 0, 1 or -1")
@@ -190,7 +193,9 @@ class _Write:
                 check_transactional_id(request)
                 self.guard = partition.begin_verification(self.batch.header)
         except NotLeader as error:
-            self.waits_for = broker.partitions.going_on(self.topic, self.index)
+            self.refused_by = broker.partitions.held(self.topic, self.index)
+            if self.refused_by is not None:
+                self.waits_for = self.refused_by.role.going_on
             self.error = _without_trace(error)
         except RequestError as error:
             self.error = _without_trace(error)
@@ -214,9 +219,12 @@ class _Write:
 
     def append(self, acks: int, now_ms: int) -> None:
         partition, batch, mirrored = self.partition, self.batch, self.mirrored
+        records = self.records
         # While the reply waits for its sync, nothing holds the records: how many requests wait is up
         # to clients, and so would be how much memory.
         self.records = self.batch = self.mirrored = None
+        if self.error is not None and self.refused_by is not None:
+            self.refused_by.refused.note_bytes(records, self.error, now_ms=now_ms)
         if self.error is not None or partition is None:
             return
         try:
@@ -227,14 +235,30 @@ class _Write:
                 self.base_offset = mirrored.base_offset
                 return
             assert batch is not None
+            if partition.refused and not partition.log.knows_producer(batch.header.producer_id):
+                # It would be taken for the producer's first, and the one that was refused could never follow.
+                self.error = partition.refused.instead_of_a_gap(batch.header, now_ms=now_ms)
+                if self.error is not None:
+                    return
             appended = partition.append(batch, now_ms=now_ms, guard=self.guard)
         except RequestError as error:
             self.error = _without_trace(error)
+            if batch is not None:
+                self._on_refused(partition, batch.header, now_ms)
             return
+        if partition.refused:
+            partition.refused.on_appended(batch.header.producer_id)
         self.base_offset = appended.base_offset
         self.next_offset = Offset(appended.last_offset + 1)
         # Of a retry, the time its first try was appended at.
         self.log_append_time_ms = appended.log_append_time_ms
+
+    def _on_refused(self, partition: Partition, header: BatchHeader, now_ms: int) -> None:
+        assert self.error is not None
+        if isinstance(self.error, OutOfOrderSequence):
+            self.error = partition.refused.instead_of_a_gap(header, now_ms=now_ms) or self.error
+        else:
+            partition.refused.note(header, self.error, now_ms=now_ms)
 
 
 def _without_trace(error: RequestError) -> RequestError:

@@ -1,0 +1,84 @@
+"""Batches of idempotent producers that were refused for now: those sent behind them are refused in the same words.
+
+```
+ client        batch 5 ----> not the leader yet: NOT_LEADER
+               batch 6 ----> it leads now, and 5 is missing: NOT_LEADER again, not OUT_OF_ORDER_SEQUENCE
+               batch 5, batch 6 ----> written, in order
+```
+A client that has several batches under way sends all that were refused again, in their order. Told that one is out of
+order, some take it for a gap of their own: librdkafka begins anew in another epoch, with all its partitions, and writes
+a second time what was written and not acknowledged yet.
+
+If the missing one has not come after a while, it will not come, and the gap is one.
+"""
+
+from typing import NamedTuple
+
+from respool.model.errors import NotEnoughReplicas, NotLeader, RequestError, StorageFailed
+from respool.records.batch import HEADER_BYTES, MAGIC, BatchHeader, read_header
+
+# Clients wait a tenth of a second before they try again, and longer each time.
+KEPT_MS = 5_000
+# How many producers are remembered in a partition at most.
+PRODUCERS_MAX = 1_000
+# Nothing was written, and it may be tried again.
+_PASSING = (NotLeader, NotEnoughReplicas, StorageFailed)
+
+
+class _Refused(NamedTuple):
+    epoch: int
+    sequence: int
+    error: RequestError
+    at_ms: int
+
+
+class RefusedBatches:
+    """Of one partition. What is remembered is of no use to anybody else, and may be lost."""
+
+    __slots__ = ("_first",)
+
+    def __init__(self) -> None:
+        # By producer: the first that was refused and has not come again.
+        self._first: dict[int, _Refused] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._first)
+
+    def note(self, header: BatchHeader, error: RequestError, *, now_ms: int) -> None:
+        """This one was refused."""
+        if header.producer_id < 0 or not isinstance(error, _PASSING):
+            return
+        known = self._first.pop(header.producer_id, None)
+        sequence = header.base_sequence
+        if known is not None and known.epoch == header.producer_epoch and _is_fresh(known, now_ms):
+            sequence = min(sequence, known.sequence)
+        while len(self._first) >= PRODUCERS_MAX:
+            self._first.pop(next(iter(self._first)))
+        self._first[header.producer_id] = _Refused(header.producer_epoch, sequence, error, now_ms)
+
+    def note_bytes(self, records: bytes | None, error: RequestError, *, now_ms: int) -> None:
+        """The same of one that nobody has looked at."""
+        if records is not None and len(records) >= HEADER_BYTES:
+            header = read_header(records)
+            if header.magic == MAGIC:
+                self.note(header, error, now_ms=now_ms)
+
+    def instead_of_a_gap(self, header: BatchHeader, *, now_ms: int) -> RequestError | None:
+        """What to say to a batch that is out of order, if that is because one before it was refused."""
+        known = self._first.get(header.producer_id)
+        if known is None or known.epoch != header.producer_epoch or not _is_fresh(known, now_ms):
+            return None
+        if header.base_sequence <= known.sequence:
+            return None
+        return type(known.error)(
+            f"sequence {known.sequence} of producer {header.producer_id} was refused and comes first: "
+            f"{known.error.message}"
+        )
+
+    def on_appended(self, producer_id: int) -> None:
+        self._first.pop(producer_id, None)
+
+
+def _is_fresh(known: _Refused, now_ms: int) -> bool:
+    # The wall clock may have been set.
+    return abs(now_ms - known.at_ms) <= KEPT_MS
