@@ -13,11 +13,11 @@ from respool.cli.kafka import TopicInfo
 from respool.cli.kafka_transactions import (
     RETRY_SECONDS,
     TRANSACTION_TOPIC,
-    OpenWrite,
     Refused,
     Transaction,
     Transactions,
 )
+from respool.cli.open_writes import OpenWrite
 from respool.wire.api_table import Api
 from respool.wire.client_codec import encode_request
 

@@ -208,6 +208,7 @@ class Side(MirrorLink):
                 producer_id=producer,
                 producer_epoch=0,
                 coordinator_epoch=-1,
+                last_timestamp=1,
                 current_txn_start_offset=start,
             )
             for producer, start in self.logs[topic, number].open_transactions().items()
@@ -215,7 +216,7 @@ class Side(MirrorLink):
         idle = Reply(
             producer_id=9, producer_epoch=0, coordinator_epoch=-1, current_txn_start_offset=-1
         )
-        partition = Reply(error_code=0, active_producers=[idle, *producers])
+        partition = Reply(partition_index=number, error_code=0, active_producers=[idle, *producers])
         return Reply(topics=[Reply(partitions=[partition])])
 
     def _delete(self, fields: Mapping[str, Any]) -> Any:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from respool.cli.kafka_transactions import ONGOING, OpenWrite, Transaction, TransactionInfo
+from respool.cli.kafka_transactions import ONGOING, Transaction, TransactionInfo
+from respool.cli.open_writes import OpenWrite
 from respool.cli.transaction_abort import command_for
 from respool.cli.transaction_hanging import GRACE_MS, Hanging, Lookout, Why, judge
 from respool.client.arrow.group_offsets import Place

@@ -15,6 +15,7 @@ from typing import Any
 from respool.cli.broker_socket import BrokerSocket, Question
 from respool.cli.errors import BrokerUnreachable, CliError, NotFound
 from respool.cli.kafka import Cluster
+from respool.cli.open_writes import OpenWrite, open_writes
 from respool.client.arrow.group_offsets import Place
 from respool.model.errors import (
     ConcurrentTransactions,
@@ -75,24 +76,6 @@ class Transaction(TransactionInfo):
     def is_decided(self) -> bool:
         """Nothing can change its outcome any more; its partitions are being told."""
         return self.state in PREPARED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenWrite:
-    """A transaction as one partition sees it: begun here, and not ended."""
-
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
-    start_offset: int
-    # When the producer wrote here last.
-    last_ms: int
-    coordinator_epoch: int
-
-    @property
-    def place(self) -> Place:
-        return self.topic, self.partition
 
 
 class Refused(CliError):
@@ -226,7 +209,7 @@ class Transactions:
                     self.unasked[topic.name, partition.partition_index] = _words(
                         partition.error_code
                     )
-                found += _open_writes(topic.name, partition)
+                found += open_writes(topic.name, partition)
         return found
 
     def write_abort_marker(self, write: OpenWrite) -> None:
@@ -237,8 +220,7 @@ class Transactions:
             "producer_epoch": write.producer_epoch,
             "transaction_result": False,
             "topics": [topic],
-            # The partition may have had no word of a coordinator yet.
-            "coordinator_epoch": max(0, write.coordinator_epoch),
+            "coordinator_epoch": write.epoch_of_end,
         }
         self._ask(
             lambda: self._leader(write),
@@ -328,22 +310,6 @@ def _transaction(one: Any) -> Transaction:
             sorted((each.topic, number) for each in one.topics for number in each.partitions)
         ),
     )
-
-
-def _open_writes(topic: str, partition: Any) -> list[OpenWrite]:
-    return [
-        OpenWrite(
-            topic=topic,
-            partition=partition.partition_index,
-            producer_id=one.producer_id,
-            producer_epoch=one.producer_epoch,
-            start_offset=one.current_txn_start_offset,
-            last_ms=one.last_timestamp,
-            coordinator_epoch=one.coordinator_epoch,
-        )
-        for one in partition.active_producers
-        if one.current_txn_start_offset >= 0
-    ]
 
 
 def _words(code: Any) -> str:

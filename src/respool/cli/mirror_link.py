@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from respool.cli.errors import UsageError
+from respool.cli.open_writes import OpenWrite, open_writes
 from respool.drivers.tcp_peers import TcpPeers
 from respool.model.errors import SettingsError
 from respool.model.ids import BrokerId
@@ -51,16 +52,6 @@ class TopicMap:
     def shape(self) -> tuple[UUID | None, int]:
         """What stays the same whoever leads."""
         return self.id, len(self.leaders)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTransaction:
-    """In one partition, as its leader knows it."""
-
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    start_offset: int
 
 
 class Unreachable(Exception):
@@ -230,7 +221,7 @@ class MirrorLink:
             )
         return answer.records or b""
 
-    async def open_transactions(self, place: Place) -> list[OpenTransaction]:
+    async def open_transactions(self, place: Place) -> list[OpenWrite]:
         """Those that have not ended in the partition, in the order they were begun.
 
         Raises:
@@ -246,16 +237,7 @@ class MirrorLink:
             raise Unreachable(
                 f"{self.name}: {place[0]}/{place[1]} does not say what is open in it: {words(answer.error_code)}"
             )
-        found = [
-            OpenTransaction(
-                producer_id=one.producer_id,
-                producer_epoch=one.producer_epoch,
-                coordinator_epoch=one.coordinator_epoch,
-                start_offset=one.current_txn_start_offset,
-            )
-            for one in answer.active_producers
-            if one.current_txn_start_offset >= 0
-        ]
+        found = open_writes(place[0], answer)
         return sorted(found, key=lambda one: one.start_offset)
 
     async def is_mirror(self, topic: str) -> bool | None:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from respool.cli.errors import BrokerUnreachable, CliError
 from respool.cli.kafka import Cluster
-from respool.cli.kafka_transactions import OpenWrite, Transactions
+from respool.cli.kafka_transactions import Transactions
 from respool.cli.mirror_link import MirrorLink, Unreachable
 from respool.cli.mirror_topics import MIRROR_SETTING
+from respool.cli.open_writes import OpenWrite
 from respool.cli.transaction_hanging import Lookout
 
 HEARD_SECONDS_MAX = 30.0

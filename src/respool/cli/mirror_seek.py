@@ -152,8 +152,7 @@ class MirrorSeek:
             EndTransactionMarker(
                 producer_id=one.producer_id,
                 producer_epoch=one.producer_epoch,
-                # The partition may have had no word of a coordinator yet.
-                coordinator_epoch=max(0, one.coordinator_epoch),
+                coordinator_epoch=one.epoch_of_end,
                 is_commit=False,
             )
             for one in found

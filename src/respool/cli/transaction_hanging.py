@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from respool.cli.kafka_transactions import OpenWrite, Transaction, TransactionInfo, by_producer
+from respool.cli.kafka_transactions import Transaction, TransactionInfo, by_producer
+from respool.cli.open_writes import OpenWrite
 from respool.client.arrow.group_offsets import Place
 
 # A coordinator looks at its clock now and then, and ours may be another than its.
