@@ -5,6 +5,7 @@ from statistics import median
 from bench import cluster_failover, cluster_moving, librdkafka
 from bench.broker_process import BrokerProcess
 from bench.cluster_process import ClusterProcess, partitions_of
+from bench.disk_speed import disk_bytes_per_s
 from bench.load_client import Measured, measure, measure_command
 from bench.produce_load import ProduceSpec, window_for
 from bench.report import Column, Report, Table, megabytes, millions, percent, ratio
@@ -17,6 +18,7 @@ ACKS_ALL = -1
 PARTITIONS = 6
 SHARE_TARGET = 0.4
 TURNS = 3
+REPLICAS = 3
 # Requests under way. What two more brokers have to confirm takes longer: with three of 1 MB all would only wait.
 WINDOW_MIN = 20
 
@@ -47,6 +49,7 @@ def _share(scale: Scale, report: Report, memory: WarmMemory) -> None:
     )
     loads = ("16 KB batches", "1 MB batches", "librdkafka, idempotent")
     runs: dict[str, list[tuple[Measured, Measured]]] = {load: [] for load in loads}
+    disk_rates: list[float] = []
     for turn in range(TURNS):
         for load, done in runs.items():
             report.progress(f"cluster: {load}, turn {turn + 1} of {TURNS}")
@@ -69,6 +72,7 @@ def _share(scale: Scale, report: Report, memory: WarmMemory) -> None:
                     address=cluster.bootstrap,
                 )
             done.append((single, together))
+        disk_rates.append(disk_bytes_per_s(scale.cell_bytes_max, memory))
     for load, pairs in runs.items():
         shares = [together.messages_per_s / one.messages_per_s for one, together in pairs]
         middle = sorted(pairs, key=lambda pair: pair[1].messages_per_s / pair[0].messages_per_s)
@@ -86,13 +90,16 @@ def _share(scale: Scale, report: Report, memory: WarmMemory) -> None:
                 "client_cores": together.client_cpu_s / together.seconds,
             }
         )
+        by_turn = ", ".join(f"{share:.2f}" for share in shares)
+        written = megabytes(REPLICAS * together.bytes_per_s)
         table.notes.append(
-            f"{load}: " + ", ".join(f"{share:.2f}" for share in shares) + " by turn."
+            f"{load}: {by_turn} by turn; three brokers wrote {written} MB/s together."
         )
     table.notes.append(
         "One broker and three in turn, all on this machine. Batches go to one partition, at its leader, as in Produce, "
         f"with {window_for(16 * KB)} requests of 16 KB under way, or {WINDOW_MIN} of 1 MB; "
-        f"librdkafka's producer writes to {PARTITIONS} partitions, at three leaders."
+        f"librdkafka's producer writes to {PARTITIONS} partitions, at three leaders. They share one disk here: "
+        f"one process that only writes and syncs gets {megabytes(median(disk_rates))} MB/s out of it."
     )
     report.add(table)
 

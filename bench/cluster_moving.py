@@ -1,14 +1,13 @@
 """How fast a new broker gets its part of what is there, and whether producers notice."""
 
-import os
 import sys
 import threading
 import time
 from dataclasses import dataclass
 from statistics import median
 
-from bench.broker_process import BENCH_FOLDER
 from bench.cluster_process import ClusterProcess, partitions_of
+from bench.disk_speed import disk_bytes_per_s
 from bench.report import Column, Report, Table, count, megabytes, ratio, seconds
 from bench.requests import INT, Batch, Client, ProduceFrame, RequestFailed
 from bench.scale import MB, MESSAGE_BYTES, Scale, size_text
@@ -68,7 +67,7 @@ def _measure(
             seen = producer.take_seen() if producer else None
             moved = sum(path.stat().st_size for path in broker.log_files())
             # While the producer writes on, which takes most of two cores: what is left is what a move can have.
-            disk = median(_disk_bytes_per_s(moved, memory) for _ in range(3))
+            disk = median(disk_bytes_per_s(moved, memory) for _ in range(3))
             errors = producer.stop() if producer else 0
             table.rows.append(
                 {
@@ -92,23 +91,6 @@ def _seconds_of(cluster: ClusterProcess, *options: str) -> float:
     began = time.perf_counter()
     cluster.run("balance", *options)
     return time.perf_counter() - began
-
-
-def _disk_bytes_per_s(size: int, memory: WarmMemory) -> float:
-    """By one process, which has nothing else to do; in memory that is there as it is for the broker."""
-    path = BENCH_FOLDER / "disk-speed"
-    chunk = os.urandom(MB)
-    try:
-        memory.refill()
-        with path.open("wb", buffering=0) as file, memory.let_go(file.tell):
-            began = time.perf_counter()
-            for _ in range(size // MB):
-                file.write(chunk)
-            os.fsync(file.fileno())
-            taken = time.perf_counter() - began
-        return size // MB * MB / taken
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def _fill(cluster: ClusterProcess, size: int) -> None:
