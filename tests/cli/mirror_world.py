@@ -82,10 +82,10 @@ class MirrorWorld:
 
 
 @contextmanager
-def two_brokers(run: Run, folder: Path) -> Iterator[MirrorWorld]:
+def two_brokers(run: Run, folder: Path, **of_target: Any) -> Iterator[MirrorWorld]:
     with (
         BrokerProcess(folder / "source", SETTINGS) as source,
-        BrokerProcess(folder / "target", SETTINGS) as target,
+        BrokerProcess(folder / "target", {**SETTINGS, **of_target}) as target,
     ):
         yield MirrorWorld(run, source, target)
 

@@ -419,6 +419,55 @@ def test_a_source_that_was_made_anew_stops_the_topic_and_only_that(world: Mirror
     assert look(world.target.address, "rides") == before
 
 
+def test_a_topic_that_cannot_be_made_or_grown_holds_up_no_other(run: Run, tmp_path: Path) -> None:
+    with two_brokers(run, tmp_path, partitions_max=3) as world:
+        world.at_source("topic", "create", "airports", "--partitions", "5", *KEEP)
+        ended = world.mirror(code=1)
+        assert "airports: " in ended.err
+        assert "error: 1 topic not mirrored: airports" in ended.err
+        world.at_source("topic", "create", "fares", *KEEP)
+        world.at_source("topic", "create", "rides", *KEEP)
+        produce(world.source.address, "rides", ["a"])
+        assert "not mirrored: airports" in world.mirror(code=1).err
+        assert world.is_same("rides")
+        world.at_source("topic", "alter", "fares", "--partitions", "4")
+        produce(world.source.address, "fares", ["b"])
+        world.at_source("topic", "alter", "rides", "--partitions", "2")
+        assert "2 topics not mirrored: airports, fares" in world.mirror(code=1).err
+        # What there is of it is copied, and the one behind it grew.
+        assert world.is_same("fares")
+        assert world.is_same("rides", partitions=2)
+
+
+def test_a_topic_that_could_not_be_made_is_followed_when_it_can_be(
+    run: Run, tmp_path: Path
+) -> None:
+    with two_brokers(run, tmp_path, partitions_max=3) as world:
+        world.at_source("topic", "create", "rides", "--partitions", "2", *KEEP)
+        world.at_target("topic", "create", "others", "--partitions", "2")
+        mirror = world.begin_mirror("--interval", "1s", topics="rides")
+        said = []
+        try:
+            assert mirror.stdout is not None
+            while not (line := mirror.stdout.readline()).startswith("rides: "):
+                assert line, said
+                said.append(line)
+            world.at_target("topic", "delete", "others", "--yes")
+            produce(world.source.address, "rides", ["a"])
+            admin = AdminClient({"bootstrap.servers": world.target.address})
+            wait_until(
+                lambda: "rides" in admin.list_topics(timeout=WAIT_SECONDS).topics,
+                "it is made",
+                seconds=WAIT_SECONDS,
+            )
+            wait_until(lambda: world.is_same("rides", 2), "it is copied", seconds=WAIT_SECONDS)
+        finally:
+            mirror.send_signal(signal.SIGINT)
+            rest, _ = mirror.communicate(timeout=WAIT_SECONDS)
+    assert mirror.returncode == 0, rest
+    assert "rides: all well again" in rest
+
+
 def test_a_copy_is_copied_like_anything_else(world: MirrorWorld, tmp_path: Path, run: Run) -> None:
     world.at_source("topic", "create", "rides", *KEEP)
     produce(world.source.address, "rides", ["a", "b", "c"])

@@ -11,11 +11,13 @@ from respool.cli.errors import BrokerUnreachable, CliError, NotFound, UsageError
 from respool.cli.kafka import Cluster
 from respool.cli.mirror_copy import MirrorCopy
 from respool.cli.mirror_groups import GroupCare
-from respool.cli.mirror_link import MirrorLink, TopicMap, Unreachable
+from respool.cli.mirror_link import MirrorLink, Unreachable
 from respool.cli.mirror_partition import Cause, PartitionCopy, State
 from respool.cli.mirror_patience import Patience
 from respool.cli.mirror_report import MirrorReport
-from respool.cli.mirror_topics import TopicCare, Wanted, partition_counts, why_not_followed
+from respool.cli.mirror_survey import TopicSurvey
+from respool.cli.mirror_topics import TopicCare, Wanted
+from respool.cli.mirror_troubles import Troubles
 
 SURVEY_SECONDS = 5.0
 GROUPS_SECONDS = 10.0
@@ -51,11 +53,7 @@ class MirrorRun:
         self._topics = TopicCare(*clusters)
         self._topics.check_target()
         self._groups = GroupCare(*clusters, plan.groups) if plan.groups else None
-        # What the source's topics were when their copying began.
-        self._followed: dict[str, TopicMap] = {}
         self._busy_groups: set[str] = set()
-        self._troubles: dict[str, str] = {}
-        self._stopped: dict[str, str] = {}
         self._groups_copied = False
         self._patience = Patience(seconds_max=AWAY_SECONDS_MAX, now_s=time.monotonic())
 
@@ -76,6 +74,16 @@ class MirrorRun:
             on_loss=self._on_loss,
         )
         self._report = MirrorReport(self._copy, as_json=self._plan.as_json)
+        self._troubles = Troubles(self._report)
+        self._survey = TopicSurvey(
+            self._plan.topics,
+            self._source,
+            self._target,
+            care=self._topics,
+            copy=self._copy,
+            report=self._report,
+            troubles=self._troubles,
+        )
         interrupted = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in ENDING_SIGNALS:
@@ -102,9 +110,9 @@ class MirrorRun:
             output.note("stopped; the next start goes on where the copies end")
         elif not work.cancelled():
             _raise_one(work.exception())
-        if self._stopped:
+        if missed := self._survey.not_mirrored:
             raise CliError(
-                f"{output.counted(len(self._stopped), 'topic')} not mirrored: {', '.join(sorted(self._stopped))}",
+                f"{output.counted(len(missed), 'topic')} not mirrored: {', '.join(missed)}",
                 hint="why is said above; the copies are left as they were",
             )
 
@@ -142,20 +150,21 @@ class MirrorRun:
         hint = "run it again to go on where it stopped"
         if not self._copy.is_done:
             whys = {one.why for one in self._copy.partitions.values() if one.why}
-            whys |= {why for why in self._troubles.values() if why}
+            whys |= self._troubles.all()
             raise BrokerUnreachable(
                 f"nothing was copied for {AWAY_SECONDS_MAX:.0f} seconds: {'; '.join(sorted(whys))}",
                 hint=hint,
             )
         # None while the groups are looked at for the first time, which tells why when it ends.
-        if why := self._troubles.get("groups"):
+        if why := self._troubles.why("groups"):
             raise CliError(
                 f"all messages are copied, but not the offsets of all groups: {why}", hint=hint
             )
 
     def _has_ended(self) -> bool:
         copies = self._copy.partitions.values()
-        if copies and all(one.state is State.STOPPED for one in copies):
+        is_any_left = bool(self._survey.waiting) and not self._plan.once
+        if copies and not is_any_left and all(one.state is State.STOPPED for one in copies):
             return True
         has_groups = self._groups is None or self._groups_copied
         return self._plan.once and self._copy.is_done and has_groups
@@ -164,10 +173,10 @@ class MirrorRun:
 
     async def _survey_first(self) -> None:
         try:
-            await self._survey()
+            await self._survey.look()
         except Unreachable as error:
             raise BrokerUnreachable(str(error)) from error
-        if not self._copy.partitions and not self._stopped:
+        if not self._copy.partitions and not self._survey.not_mirrored:
             if self._plan.once:
                 raise NotFound(
                     f"no topic at {self._plan.source} matches --topics",
@@ -179,78 +188,14 @@ class MirrorRun:
         while True:
             await asyncio.sleep(SURVEY_SECONDS)
             try:
-                await self._survey()
+                await self._survey.look()
             except (Unreachable, CliError) as error:
-                self._trouble("topics", str(error))
+                self._troubles.on_failed("topics", error)
             else:
-                self._trouble("topics", "")
-
-    async def _survey(self) -> None:
-        await self._source.refresh()
-        await self._target.refresh()
-        names = self._plan.topics.of(self._source.topics)
-        await self._make_missing(names)
-        held = [name for name in {*names, *self._followed} if name in self._target.topics]
-        mirrors = await asyncio.to_thread(self._topics.mirrors_among, held) if held else {}
-        there = [name for name in held if name in self._source.topics]
-        await asyncio.to_thread(self._topics.look_for_compacted, there)
-        for name, known in self._followed.items():
-            why = why_not_followed(
-                name,
-                self._source.topics.get(name),
-                known,
-                self._target.topics.get(name),
-                is_mirror=mirrors.get(name, True),
-            )
-            if why:
-                self._copy.stop_topic(name, *why)
-        for name in names:
-            if name in self._target.topics and name not in self._stopped:
-                await self._follow(name, is_mirror=mirrors.get(name, False))
-
-    async def _make_missing(self, names: list[str]) -> None:
-        missing = [name for name in names if name not in self._target.topics]
-        for name in missing:
-            if name in self._followed:
-                why = f"{name} was deleted at the target; the next start copies it anew"
-                self._copy.stop_topic(name, Cause.LET_GO, why)
-                continue
-            count = partition_counts(self._source.topics, name)
-            await asyncio.to_thread(self._topics.create, name, partitions=count)
-            self._report.note(f"created {name} at the target", style="")
-            if left_out := self._topics.left_out.pop(name, None):
-                self._report.note(f"{name}: not known here, and left out: {', '.join(left_out)}")
-        if missing:
-            await self._target.refresh()
-
-    async def _follow(self, name: str, *, is_mirror: bool) -> None:
-        wanted = partition_counts(self._source.topics, name)
-        have = partition_counts(self._target.topics, name)
-        if not is_mirror:
-            if name not in self._followed:
-                why = f"there is a topic {name} at the target, and it is no mirror"
-                self._on_stopped(name, Cause.NO_MIRROR, why)
-            return
-        if have > wanted:
-            why = f"{name} has {have} partitions at the target, and {wanted} at the source"
-            if name in self._followed:
-                self._copy.stop_topic(name, Cause.DIFFERS, why)
-            else:
-                self._on_stopped(name, Cause.DIFFERS, why)
-            return
-        if have < wanted:
-            await asyncio.to_thread(self._topics.grow, name, partitions=wanted)
-            self._report.note(f"{name} has {wanted} partitions now", style="")
-            await self._target.refresh()
-        self._followed.setdefault(name, self._source.topics[name])
-        self._copy.add((name, number) for number in self._source.topics[name].leaders)
+                self._troubles.on_passed("topics")
 
     def _on_stopped(self, topic: str, cause: Cause, why: str) -> None:
-        if topic in self._stopped:
-            return
-        self._stopped[topic] = why
-        self._report.note(f"error: {why}", style="bold red")
-        self._report.note(f"  {_advice(topic, cause, self._plan.target)}", style="")
+        self._survey.on_stopped(topic, cause, why)
 
     def _on_loss(self, copy: PartitionCopy, count: int, *, aborted: int, left_open: int) -> None:
         gone = output.counted(count, "offset")
@@ -274,9 +219,12 @@ class MirrorRun:
             try:
                 done = await asyncio.to_thread(groups.copy, ends)
             except CliError as error:
-                self._trouble("groups", error.message)
+                self._troubles.on_told("groups", error.message)
             else:
-                self._trouble("groups", done.troubles)
+                if done.troubles:
+                    self._troubles.on_told("groups", done.troubles)
+                else:
+                    self._troubles.on_passed("groups")
                 self._report.group_count = len(done.wanted - done.busy)
                 for name in sorted(done.busy - self._busy_groups):
                     self._report.note(
@@ -287,29 +235,20 @@ class MirrorRun:
                 self._groups_copied = was_done and not done.troubles
                 are_moved = bool(done.moved)
             self._patience.on_groups(
-                has_trouble=bool(self._troubles["groups"]),
+                has_trouble=bool(self._troubles.why("groups")),
                 are_moved=are_moved,
                 now_s=time.monotonic(),
             )
             if not self._plan.once:
                 await asyncio.sleep(GROUPS_SECONDS)
             else:
-                await asyncio.sleep(AGAIN_SECONDS if self._troubles.get("groups") else NAP_SECONDS)
+                await asyncio.sleep(AGAIN_SECONDS if self._troubles.why("groups") else NAP_SECONDS)
 
     async def _keep_telling(self) -> None:
         while True:
             self._report.tell(time.monotonic())
             seconds = LIVE_SECONDS if self._report.is_live else self._plan.interval_seconds
             await asyncio.sleep(seconds)
-
-    def _trouble(self, what: str, why: str) -> None:
-        """Said once, and once more when it has passed."""
-        before = self._troubles.get(what, "")
-        if why and why != before:
-            self._report.note(f"{what}: {why}; trying again")
-        elif before and not why:
-            self._report.note(f"{what}: all well again", style="dim")
-        self._troubles[what] = why
 
 
 def connect_both(source: str, target: str) -> tuple[Cluster, Cluster]:
@@ -338,24 +277,6 @@ def _connect(address: str, option: str) -> Cluster:
 _REACH_HINT = (
     "both clusters must be reachable from here, also at the addresses their brokers advertise"
 )
-
-
-def _advice(topic: str, cause: Cause, target: str) -> str:
-    match cause:
-        case Cause.LET_GO:
-            return "nothing is to be done; leave it out with --exclude the next time"
-        case Cause.NO_MIRROR:
-            return (
-                f"leave it out with --exclude {topic}; or, if it is an old copy to be gone on with: "
-                f"respool topic alter {topic} --set respool.mirror=true --broker {target}"
-            )
-        case Cause.REFUSED:
-            return "the copy is left as it is; start the mirror again when that is mended"
-        case Cause.DIFFERS:
-            return (
-                f"the copy is left as it is. To copy all anew: respool topic delete {topic} --broker {target}, "
-                "and start the mirror again"
-            )
 
 
 def _raise_one(error: BaseException | None) -> None:

@@ -60,6 +60,14 @@ def parse_patterns(texts: Collection[str], *, option: str) -> tuple[re.Pattern[s
     return tuple(found)
 
 
+class NoMirrors(CliError):
+    def __init__(self, broker: str) -> None:
+        super().__init__(
+            f"the broker at {broker} has no mirror topics: it is not a Respool broker, or an older one",
+            hint="a mirror is written to a Respool cluster; the source may be any that speaks Kafka's protocol",
+        )
+
+
 class TopicCare:
     """Makes topics at the target, and lets them grow. Blocks: it stands on the client library's admin."""
 
@@ -88,8 +96,16 @@ class TopicCare:
                     name, partitions=partitions, settings={**copied, MIRROR_SETTING: "true"}
                 )
         except UsageError as error:
-            # A setting is unknown there, and all but this one are Kafka's.
-            raise _no_mirrors(self._target.broker) from error
+            if MIRROR_SETTING in error.message:
+                raise NoMirrors(self._target.broker) from error
+            # Values that Kafka takes, and we do not.
+            by_hand = (
+                f"respool topic create {name} --partitions {partitions} --set {MIRROR_SETTING}=true"
+            )
+            raise CliError(
+                f"the target refuses the source's settings: {error.message}",
+                hint=f"make it yourself, with what it should have: {by_hand} --broker {self._target.broker}",
+            ) from error
 
     def grow(self, name: str, *, partitions: int) -> None:
         self._target.grow_topic(name, partitions=partitions)
@@ -112,20 +128,13 @@ class TopicCare:
     def check_target(self) -> None:
         """
         Raises:
-            CliError: the target's brokers have no mirrors: they are not ours, or too old.
+            NoMirrors: the target's brokers are not ours, or too old.
         """
         names = [name for name in self._target.topics() if not name.startswith("__")][:1]
         settings = self._target.settings(names)
         for each in settings.values():
             if all(one.name != MIRROR_SETTING for one in each):
-                raise _no_mirrors(self._target.broker)
-
-
-def _no_mirrors(broker: str) -> CliError:
-    return CliError(
-        f"the broker at {broker} has no mirror topics: it is not a Respool broker, or an older one",
-        hint="a mirror is written to a Respool cluster; the source may be any that speaks Kafka's protocol",
-    )
+                raise NoMirrors(self._target.broker)
 
 
 def _value(settings: Iterable[Setting], name: str) -> str:
