@@ -332,7 +332,7 @@ def test_who_was_removed_may_not_come_back(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_killed_run_of_the_same_folder_is_not_waited_for_also_if_the_store_does_not_answer_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(world: World) -> None:
         killed = Run(world)
@@ -352,6 +352,8 @@ def test_the_killed_run_of_the_same_folder_is_not_waited_for_also_if_the_store_d
 
         assert again.noted != killed.noted
         assert again.membership.may_act()
+        # Nor taken for another broker.
+        assert "is registered already" not in caplog.text
 
     play(tmp_path, monkeypatch, story)
 

@@ -13,10 +13,11 @@ import pytest
 from cli.running import Run
 from cli.stored_cluster import StoredCluster, image_of
 from respool.cli import asking, cluster_status, cluster_store, cluster_wait, output
+from respool.cli.cluster_drain import stuck
 from respool.cli.errors import ExitCode
 from respool.cluster import keys
 from respool.cluster.keys import RegistryEntry
-from respool.model.ids import BrokerId
+from respool.model.ids import BrokerId, TopicPartition
 from respool.model.settings import Settings
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 from support.etcd_process import EtcdCluster, find_etcd
@@ -331,10 +332,40 @@ def test_a_broker_that_is_down_need_not_be_stopped_once_it_is_drained(
     assert "broker 3 holds nothing any more: respool cluster remove 3" in ended.err
 
 
+def test_a_drain_ends_when_only_what_cannot_go_is_left_and_names_it(
+    run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for ever, and said nothing where there was no terminal."""
+    monkeypatch.setattr(cluster_wait, "STUCK_S", 0.5)
+    cluster.create("rides", *[image_of(3, 1)] * 3)
+    # Only broker 3 has all of it, and its log has failed there.
+    cluster.create("fares", image_of(3, 1, isr=[3], leader=3, offline=[3]))
+    with cluster.controlled():
+        ended = cluster.command(run, "drain", "3", "--json")
+    assert ended.code == ExitCode.FAILED
+    (stays,) = json.loads(ended.out)["cannot_go"]
+    assert (stays["topic"], stays["partition"]) == ("fares", 0)
+    assert "fares-0 is offline, and waits for broker 3" in ended.err
+    assert "broker 3 is drained but for 1 replica, which cannot go" in ended.err
+    assert all(3 not in cluster.image("rides", number).replicas for number in range(3))
+
+
+def test_what_no_broker_is_left_for_cannot_go(run: Run, cluster: StoredCluster) -> None:
+    cluster.create("rides", image_of(3, 1))
+    assert cluster.command(run, "drain", "3", "--no-wait").code == 0
+    # The only one who could take it dies meanwhile.
+    cluster.die(2)
+    assert stuck(cluster.view(), BrokerId(3)) == {
+        TopicPartition(
+            "rides", 0
+        ): "has a replica on each of the other brokers that run: another one is needed"
+    }
+
+
 def test_a_drain_nobody_waits_for_is_only_asked_for(run: Run, cluster: StoredCluster) -> None:
     cluster.create("rides", image_of(3, 1))
     ended = cluster.command(run, "drain", "3", "--no-wait", "--json")
-    assert json.loads(ended.out) == {"broker": 3, "replicas_left": 1}
+    assert json.loads(ended.out) == {"broker": 3, "replicas_left": 1, "cannot_go": []}
     assert cluster.view().registry[BrokerId(3)].is_drained
 
 

@@ -51,6 +51,14 @@ def test_partitions_are_led_as_preferred_again(run: Run, cluster: StoredCluster)
     assert "nothing to elect" in cluster.command(run, "elect").err
 
 
+def test_of_many_that_cannot_be_elected_some_are_named(run: Run, cluster: StoredCluster) -> None:
+    cluster.create("rides", *[replace(image_of(3, 1), leader=BrokerId(1), isr=(BrokerId(1),))] * 12)
+    ended = cluster.command(run, "elect", "rides")
+    assert ended.code == ExitCode.FAILED
+    assert ended.err.count("rides-") == 10
+    assert "; and 2 more" in ended.err
+
+
 def test_an_unclean_election_is_shown_and_asked_for(
     run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

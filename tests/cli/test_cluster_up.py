@@ -67,6 +67,19 @@ def test_a_closed_terminal_and_an_orderly_end_stop_it_too(
         assert last_line(row.log) == "fake broker 1 stops"
 
 
+def test_under_nohup_it_outlives_its_terminal(data: Path) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        up = started(data, "--brokers=1")
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    with up:
+        up.wait_until_up()
+        up.process.send_signal(signal.SIGHUP)
+        # Had the first one been a wish to stop, this one would be impatience, and not end with 0.
+        assert up.stop(signal.SIGTERM) == 0
+
+
 def test_nothing_is_left_when_it_is_killed(data: Path) -> None:
     with started(data) as up:
         up.wait_until_up()

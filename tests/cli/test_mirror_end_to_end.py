@@ -446,7 +446,7 @@ def test_a_topic_that_could_not_be_made_is_followed_when_it_can_be(
         world.at_source("topic", "create", "rides", "--partitions", "2", *KEEP)
         world.at_target("topic", "create", "others", "--partitions", "2")
         mirror = world.begin_mirror("--interval", "1s", topics="rides")
-        said = []
+        said: list[str] = []
         try:
             assert mirror.stdout is not None
             while not (line := mirror.stdout.readline()).startswith("rides: "):

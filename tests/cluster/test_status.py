@@ -105,3 +105,9 @@ def test_of_what_nobody_leads_it_is_told_what_it_waits_for(
     image: PartitionImage, waited_for: str
 ) -> None:
     assert waits_for(view_of(image), image) == waited_for
+
+
+def test_where_the_brokers_default_is_not_known_eligible_replicas_tell_of_too_few() -> None:
+    alone = image_of(1, 2, 3, isr=[1], elr=(TWO,))
+    told = status(view_of(alone, image_of(1, 2, 3), rules=TopicRules(min_isr=1)))
+    assert told.under_min_isr == (TopicPartition("t", 0),)

@@ -19,6 +19,7 @@ from respool.broker.flusher import Flusher
 from respool.broker.holdings import Holdings
 from respool.broker.housekeeping import Housekeeping
 from respool.broker.leftovers import Leftovers
+from respool.broker.membership import RemovedFromCluster
 from respool.broker.memory import MemoryBudget
 from respool.broker.partitions import Partitions
 from respool.broker.peer_link import PeerLink
@@ -290,12 +291,20 @@ class Broker:
     def fail(self, error: BaseException) -> None:
         """An invariant is broken. Serving on could spread the damage, so the broker stops."""
         logger.critical("the broker stops: an invariant is broken", exc_info=error)
+        self._end(error)
+
+    def _end(self, why: BaseException) -> None:
         if not self.failed.done():
-            self.failed.set_result(error)
+            self.failed.set_result(why)
 
     def _on_background_done(self, task: "asyncio.Task[Any]") -> None:
         self._background.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, RemovedFromCluster):
+            # Nothing is broken. It may not go on, and that is an operator's will.
+            self._end(error)
+        else:
             self.fail(error)
 
     def _new_replication(self) -> Replication:

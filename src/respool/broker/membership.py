@@ -275,7 +275,7 @@ class Membership:
     def _tell_of_another(self, registration: BrokerRegistration) -> None:
         """Once: it may be there for as long as two processes are started with one number."""
         other = registration.incarnation
-        if other in (self._session.run, self._told_of):
+        if self._session.is_ours(other) or other == self._told_of:
             return
         self._told_of = other
         logger.warning(

@@ -163,14 +163,14 @@ def drain(
     settings: Set = None,
 ) -> None:
     """Send all that a broker holds to others, so that it can be stopped for good."""
-    from respool.cli import cluster_brokers
+    from respool.cli import cluster_drain
     from respool.cli.cluster_address import address_by
     from respool.model.ids import BrokerId
 
     address = address_by(
         etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
     )
-    cluster_brokers.drain(address, BrokerId(broker), wait=wait, as_json=as_json)
+    cluster_drain.drain(address, BrokerId(broker), wait=wait, as_json=as_json)
 
 
 @app.command(

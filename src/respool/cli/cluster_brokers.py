@@ -1,4 +1,4 @@
-"""The work of `respool cluster drain`, `remove` and `add`: what an operator does with one broker."""
+"""The work of `respool cluster remove` and `add`: what an operator does with one broker."""
 
 import asyncio
 import shlex
@@ -11,66 +11,15 @@ from respool.cli.asking import confirm
 from respool.cli.cluster_address import ClusterAddress
 from respool.cli.cluster_balance import balance as balance_cluster
 from respool.cli.cluster_store import ClusterStore
-from respool.cli.cluster_wait import POLL_S, wait_until_none_left
+from respool.cli.cluster_wait import POLL_S
 from respool.cli.errors import CliError
 from respool.cluster import broker_requests
-from respool.cluster.broker_requests import holdings
+from respool.cluster.broker_requests import holdings, homeless
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
-from respool.model.errors import InvalidReplicationFactor
 from respool.model.ids import BrokerId, TopicPartition
 
 LISTED_MAX = 10
-
-
-# -- drain -----------------------------------------------------------------------------------------------------------
-
-
-def drain(address: ClusterAddress, broker: BrokerId, *, wait: bool, as_json: bool) -> None:
-    look = address.command("status")
-
-    async def work(cluster: ClusterStore) -> tuple[int, bool]:
-        view = await cluster.change(partial(_drain, broker=broker))
-        left = holdings(view, broker).replicas
-        if wait and left:
-            output.note(
-                f"the {output.counted(left, 'replica')} of broker {broker} are going elsewhere"
-            )
-            view = await wait_until_none_left(
-                cluster,
-                lambda view: holdings(view, broker).replicas,
-                doing=f"draining broker {broker}",
-                unit="replicas moved",
-            )
-            left = 0
-        return left, view.is_live(broker)
-
-    try:
-        left, is_up = cluster_store.run(address, work)
-    except KeyboardInterrupt:
-        output.note(
-            f"broker {broker} goes on being drained; look with: {look}; "
-            f"undo it with: {address.command('add', broker)}"
-        )
-        raise
-    if as_json:
-        output.print_json({"broker": broker, "replicas_left": left})
-    elif left:
-        output.note(
-            f"broker {broker} is being drained: {output.counted(left, 'replica')} to go elsewhere; look with: {look}"
-        )
-    else:
-        then = address.command("remove", broker)
-        if is_up:
-            then = f"stop it, then: {then}"
-        output.note(f"broker {broker} holds nothing any more: {then}")
-
-
-def _drain(view: ClusterView, *, broker: BrokerId) -> list[GuardedWrite]:
-    try:
-        return broker_requests.drain(view, broker)
-    except InvalidReplicationFactor as error:
-        raise CliError(str(error), hint="start another broker first") from error
 
 
 # -- remove ----------------------------------------------------------------------------------------------------------
@@ -92,7 +41,7 @@ def remove(
 
     view = cluster_store.run(address, work)
     held, lost = holdings(view, broker).replicas, _only_there(view, broker)
-    waiting = len(_homeless(view, broker).difference(lost))
+    waiting = len(homeless(view, broker).difference(lost))
     if as_json:
         named = [{"topic": of.topic, "partition": of.partition} for of in lost]
         output.print_json(
@@ -132,7 +81,7 @@ def _remove(
     entry = view.registry.get(broker)
     if held and not force and entry is not None and not entry.is_removed:
         first = f"send them elsewhere with: {address.command('drain', broker)}"
-        if _homeless(view, broker):
+        if homeless(view, broker):
             first = "start another broker first: too few are left for all of them"
         raise CliError(
             f"broker {broker} holds {output.counted(held, 'replica')}",
@@ -175,16 +124,6 @@ def _only_there(view: ClusterView, broker: BrokerId) -> list[TopicPartition]:
         if broker in image.replicas
         and not {*image.isr, *image.elr, image.last_leader}.difference({broker, None})
     ]
-
-
-def _homeless(view: ClusterView, broker: BrokerId) -> set[TopicPartition]:
-    """Partitions that have a replica on each of the brokers that are left."""
-    takers = view.takers().keys() - {broker}
-    return {
-        TopicPartition(topic.name, number)
-        for topic, number, image in view.partitions()
-        if broker in image.target and takers <= {*image.target}
-    }
 
 
 def _name(lost: Sequence[TopicPartition]) -> None:

@@ -17,6 +17,8 @@ from respool.cluster.view import ClusterView
 from respool.model.errors import ElectionNotNeeded, RequestError
 from respool.model.ids import BrokerId, TopicPartition
 
+# How many that could not be are named in one error.
+LISTED_MAX = 10
 COLUMNS = ("topic", "partition", "from", "to", "may lose", "waited for")
 
 
@@ -80,7 +82,10 @@ def elect(
         for of, why in found.refused.items()
         if not isinstance(why, ElectionNotNeeded)
     ]:
-        raise CliError("; ".join(problems), hint=f"look with: {address.command('status')}")
+        more = f"; and {len(problems) - LISTED_MAX:,} more" if len(problems) > LISTED_MAX else ""
+        raise CliError(
+            "; ".join(problems[:LISTED_MAX]) + more, hint=f"look with: {address.command('status')}"
+        )
 
 
 async def _carry_out(

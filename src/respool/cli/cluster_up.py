@@ -85,7 +85,11 @@ class LocalCluster:
     async def run(self) -> bool:
         """Whether somebody would not wait for a clean stop."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        ending = [signal.SIGINT, signal.SIGTERM]
+        # Under nohup it is to outlive its terminal.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            ending.append(signal.SIGHUP)
+        for number in ending:
             loop.add_signal_handler(number, self._on_signal)
         try:
             await self._start()

@@ -14,12 +14,19 @@ POLL_S_MIN = 0.03
 POLL_SHARE = 0.1
 # One large partition takes long, and no count goes down meanwhile.
 COPIED_EVERY_S = 1.0
+# What seems stuck may be waiting for a dead broker's lease to run out, and for others to take over.
+STUCK_S = 20.0
 
 
 async def wait_until_none_left(
-    cluster: ClusterStore, count_left: Callable[[ClusterView], int], *, doing: str, unit: str
+    cluster: ClusterStore,
+    count_left: Callable[[ClusterView], int],
+    count_stuck: Callable[[ClusterView], int] = lambda _: 0,
+    *,
+    doing: str,
+    unit: str,
 ) -> ClusterView:
-    """Show how much is left, until it is nothing, and return the cluster as it is then.
+    """Show how much is left, until it is nothing, or only what is stuck, and return the cluster as it is then.
 
     The work is the controller's: whoever stops waiting stops nothing.
     """
@@ -27,7 +34,7 @@ async def wait_until_none_left(
     left = count_left(sight.view)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    copied, copied_at = "", began
+    copied, copied_at, moved_at = "", began, began
     with output.progress(doing, total=left, unit=unit) as progress:
         while left:
             if progress.is_shown and loop.time() >= copied_at:
@@ -40,6 +47,10 @@ async def wait_until_none_left(
             sight = await cluster.look()
             before, left = left, count_left(sight.view)
             progress.advance(before - left)
+            if left > count_stuck(sight.view):
+                moved_at = loop.time()
+            elif loop.time() - moved_at >= STUCK_S:
+                break
     return sight.view
 
 

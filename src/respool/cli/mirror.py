@@ -181,33 +181,16 @@ def promote(
     for name in names:
         # All of them are there before the first is changed.
         cluster.topic(name, hint=f"see: respool topic list --broker {target}")
-    done = [promote_one(cluster, name) for name in dict.fromkeys(names)]
-    if as_json:
-        output.print_json(
-            [
-                {
-                    "topic": one.topic,
-                    "was_mirror": one.was_mirror,
-                    "aborted": [
-                        {
-                            "partition": w.partition,
-                            "start_offset": w.start_offset,
-                            "producer_id": w.producer_id,
-                        }
-                        for w in one.aborted
-                    ],
-                }
-                for one in done
-            ]
-        )
-        return
-    for one in done:
-        said = "takes producers now" if one.was_mirror else "was no mirror; it takes producers"
-        cut = output.counted(len(one.aborted), "transaction")
-        output.note(
-            f"{one.topic} {said}"
-            + (f"; {cut} that the source had not ended aborted" if one.aborted else "")
-        )
+    done = []
+    try:
+        for name in dict.fromkeys(names):
+            done.append(promote_one(cluster, name))
+            if not as_json:
+                output.note(done[-1].in_words())
+    finally:
+        # Also where one failed: those before it take producers now.
+        if as_json:
+            output.print_json([one.document() for one in done])
 
 
 def _both(source: str | None, target: str | None) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
+from respool.cli import output
 from respool.cli.errors import BrokerUnreachable, CliError
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_transactions import Transactions
@@ -27,6 +28,26 @@ class Promotion:
     # Else nothing was changed, but transactions that were left open are ended all the same.
     was_mirror: bool
     aborted: tuple[OpenWrite, ...]
+
+    def in_words(self) -> str:
+        said = "takes producers now" if self.was_mirror else "was no mirror; it takes producers"
+        cut = output.counted(len(self.aborted), "transaction")
+        ended = f"; {cut} that the source had not ended aborted" if self.aborted else ""
+        return f"{self.topic} {said}{ended}"
+
+    def document(self) -> dict[str, object]:
+        return {
+            "topic": self.topic,
+            "was_mirror": self.was_mirror,
+            "aborted": [
+                {
+                    "partition": one.partition,
+                    "start_offset": one.start_offset,
+                    "producer_id": one.producer_id,
+                }
+                for one in self.aborted
+            ],
+        }
 
 
 def promote(cluster: Cluster, topic: str) -> Promotion:

@@ -13,7 +13,8 @@ from respool.cli.mirror_topics import MIRROR_SETTING, Wanted
 class PartitionStatus:
     topic: str
     partition: int
-    # 'mirror', 'promoted' for a topic that is none (any more), 'missing' where there is no copy.
+    # 'mirror', 'promoted' for a topic that is none (any more), 'missing' where there is no copy, 'offline' where
+    # nobody leads it.
     state: str
     source_start: int | None
     source_end: int | None
@@ -42,7 +43,12 @@ def find_status(source: Cluster, target: Cluster, wanted: Wanted) -> list[Partit
     for name in names:
         for number in theirs[name].partitions:
             there, here = source_ranges.get((name, number)), target_ranges.get((name, number))
-            state = "missing" if here is None else "mirror" if mirrors.get(name) else "promoted"
+            if name not in ours or number not in ours[name].partitions:
+                state = "missing"
+            elif here is None:
+                state = "offline"
+            else:
+                state = "mirror" if mirrors.get(name) else "promoted"
             found.append(
                 PartitionStatus(
                     topic=name,

@@ -14,7 +14,7 @@ from respool.model.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
 )
-from respool.model.ids import BrokerId
+from respool.model.ids import BrokerId, TopicPartition
 
 Overrides: TypeAlias = Mapping[str, str]
 
@@ -36,6 +36,16 @@ def holdings(view: ClusterView, broker: BrokerId) -> Holdings:
         leads=sum(image.leader == broker for image in images),
         coming=sum(broker in image.adding for image in images),
     )
+
+
+def homeless(view: ClusterView, broker: BrokerId) -> set[TopicPartition]:
+    """Of the broker's partitions those that have a replica on each of the brokers that are left."""
+    takers = view.takers().keys() - {broker}
+    return {
+        TopicPartition(topic.name, number)
+        for topic, number, image in view.partitions()
+        if broker in image.target and takers <= {*image.target}
+    }
 
 
 def drain(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:

@@ -198,6 +198,10 @@ class Session:
         """What the clean-stop file is to name: the last run that was about to register, whose data is here."""
         return self._run if self._has_claimed else self._clean_run
 
+    def is_ours(self, incarnation: UUID) -> bool:
+        """Whether this process has registered so, or the last one in its data folder, which is dead."""
+        return incarnation in (self._incarnation, self._run, self._last_run)
+
     @property
     def registration(self) -> Guard | None:
         """What holds in the store while this run is registered, and no other in its place; None: it is not."""

@@ -74,7 +74,8 @@ def status(view: ClusterView) -> ClusterStatus:
         under_min_isr=tuple(
             of
             for of, (topic, image) in images.items()
-            if len(image.isr) < image.min_isr(topic.rules.min_isr)
+            # Brokers may have another default than whoever asks here; there are eligible ones only below it.
+            if len(image.isr) < image.min_isr(topic.rules.min_isr) or image.elr
         ),
         under_replicated=tuple(
             of

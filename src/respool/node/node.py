@@ -195,8 +195,14 @@ async def _serve_until_stopped(
         on_serving(broker, listener)
     await asked_to_stop.wait()
     if broker.failed.done():
-        # No clean stop: the next start must look at the logs again.
-        return EXIT_BROKEN_INVARIANT
+        why = broker.failed.result()
+        if not isinstance(why, RemovedFromCluster):
+            # No clean stop: the next start must look at the logs again.
+            return EXIT_BROKEN_INVARIANT
+        # Somebody removed it while it was cut off. There is nobody whom it could tell that it goes.
+        await listener.stop()
+        await broker.stop()
+        raise why
     logger.info("stopping: finishing what is under way")
     await broker.leave_leadership()
     await listener.stop()
