@@ -115,6 +115,25 @@ def test_a_group_coordinator_asks_the_transactions_coordinator_on_the_other_brok
     assert fetch_offsets(world.two, group, "rides", stable=True) == (0, 1)
 
 
+@both_protocols
+def test_a_group_coordinator_whose_question_takes_too_long_tells_the_producer_to_ask_again(
+    world: TwoBrokers, speaks: dict[str, int]
+) -> None:
+    """It passed on that there are concurrent transactions, which is fatal to some here."""
+    producer, another = producer_at(world, speaks), producer_at(world, like="shop")
+    group = world.group_id(at=world.two)
+    if speaks is OLD:
+        assert producer.add_offsets(group) == 0
+    # Somebody else's transaction is being written, and the coordinator's disk takes its time.
+    world.one.offload.hold()
+    others = world.one.start(another.add_offsets_(group))
+    world.settle()
+    assert producer.commit_offsets(group, ("rides", 0, 1)) == [COORDINATOR_LOAD_IN_PROGRESS]
+    world.run(call(world.one.offload.release))
+    assert world.one.finish(others) == 0
+    assert producer.commit_offsets(group, ("rides", 0, 1)) == [0]
+
+
 def test_who_looks_after_an_id_or_a_group_is_told_by_every_broker_alike(world: TwoBrokers) -> None:
     for broker in world:
         for key_type, shards in enumerate(

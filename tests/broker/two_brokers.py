@@ -199,8 +199,9 @@ class TwoBrokers:
         shards = self.one.broker.groups.shards
         return self.at(shards.topic, shards.partition_of(group_id))
 
-    def transactional_id(self, at: RunningBroker) -> str:
-        return next(one for one in map("bank-{}".format, range(100)) if self.coordinator(one) is at)
+    def transactional_id(self, at: RunningBroker, *, like: str = "bank") -> str:
+        names = (f"{like}-{number}" for number in range(100))
+        return next(one for one in names if self.coordinator(one) is at)
 
     def group_id(self, at: RunningBroker) -> str:
         return next(
@@ -283,10 +284,14 @@ async def call(work: Callable[[], object]) -> None:
 
 
 def producer_at(
-    world: TwoBrokers, speaks: dict[str, int] = OLD, *, coordinator: RunningBroker | None = None
+    world: TwoBrokers,
+    speaks: dict[str, int] = OLD,
+    *,
+    coordinator: RunningBroker | None = None,
+    like: str = "bank",
 ) -> Producer:
     """One whose coordinator is that broker, by default the first."""
-    name = world.transactional_id(at=coordinator or world.one)
+    name = world.transactional_id(at=coordinator or world.one, like=like)
     return Producer(world, name, speaks=speaks)  # type: ignore[arg-type]
 
 

@@ -199,7 +199,8 @@ def test_a_producer_may_commit_for_a_member_at_its_epoch() -> None:
         ({"generation": 99}, IllegalGeneration),
         ({"generation": -1}, IllegalGeneration),
         ({"member_id": "nobody"}, UnknownMemberId),
-        ({"member_id": "", "generation": -1}, UnknownMemberId),
+        ({"member_id": "", "generation": 1}, UnknownMemberId),
+        ({"member_id": "", "generation": -1, "instance_id": "taxi"}, UnknownMemberId),
     ],
 )
 def test_for_a_member_at_another_epoch_nothing_is_committed(
@@ -211,6 +212,12 @@ def test_for_a_member_at_another_epoch_nothing_is_committed(
     words: dict[str, Any] = {"member_id": "m0", "generation": epoch}
     assert type(world.commit_in(ONE, 7, **(words | fields))) is error
     assert len(world.log) == before
+
+
+def test_a_producer_that_names_no_member_may_commit_for_a_consumer_group_with_members() -> None:
+    """Those who speak versions 0 to 2 can name none, and some others do not (KAFKA-18060)."""
+    world = consumer_world()
+    assert world.commit_in(ONE, 7, member_id="", generation=-1) is None
 
 
 def test_when_a_consumer_group_is_empty_whoever_names_no_generation_may_commit() -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from hashlib import sha256
 
 from respool.cluster.keys import PRODUCER_IDS
+from respool.model.errors import CoordinatorLoadInProgress
 from respool.model.ids import ProducerId
 from respool.ports.metadata_store import Guard, GuardFailed, MetadataStore, StoreUnavailable
 
@@ -51,9 +52,20 @@ class ProducerIds:
                     logger.info("producer ids are claimed when one is needed: %s", error)
 
     async def next(self) -> ProducerId:
+        """
+        Raises:
+            CoordinatorLoadInProgress: none can be had now.
+        """
         async with self._claiming:
             if not self._block:
-                self._block = await self._claim_block()
+                try:
+                    self._block = await self._claim_block()
+                except StoreUnavailable as error:
+                    # May be tried again: what was claimed in vain is never given out. Every client does when it hears
+                    # this; some give up when they hear that the time is over.
+                    raise CoordinatorLoadInProgress(
+                        f"no producer id can be had now: {error}"
+                    ) from error
             producer_id, self._block = self._block[0], self._block[1:]
             return ProducerId(producer_id)
 

@@ -25,9 +25,8 @@ from respool.coordination.transaction_requests import (
     VerifyPartitionsReply,
     WriteMarkers,
 )
-from respool.model.errors import RequestError, RequestTimedOut
+from respool.model.errors import RequestError
 from respool.model.ids import BrokerId, TopicPartition
-from respool.ports.metadata_store import StoreUnavailable
 from respool.records.markers import EndTransactionMarker
 
 
@@ -66,11 +65,7 @@ class Transactions:
         return reply
 
     async def ask_with_new_id(self, transactional_id: str, request: Any) -> Any:
-        try:
-            new_producer_id = await self._producer_ids.next()
-        except StoreUnavailable as error:
-            # The client may try again: an id that was claimed in vain is never given out.
-            raise RequestTimedOut(f"no producer id can be had now: {error}") from error
+        new_producer_id = await self._producer_ids.next()
         asked_anew = dataclasses.replace(request, new_producer_id=new_producer_id)
         return await self.shards.ask(transactional_id, asked_anew)
 

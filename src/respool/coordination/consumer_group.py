@@ -208,13 +208,15 @@ class ConsumerGroup:
         _check_epoch(member, request.generation)
 
     def check_txn_commit(self, request: TxnOffsetCommit) -> None:
-        """Let a producer commit for a current member; and for anyone, while there are no members.
+        """Let a producer commit for a current member; for anyone, while there are no members; and one that names no
+        member, always.
 
         Raises:
             UnknownMemberId: there is no such member.
             IllegalGeneration: its epoch is another one. Producers know no other word for that.
         """
-        if request.generation < 0 and not self.members:
+        names_nobody = request.member_id == NO_MEMBER_ID and request.instance_id is None
+        if request.generation < 0 and (names_nobody or not self.members):
             return
         member = self.find(request.member_id, None)
         if request.generation != member.epoch:

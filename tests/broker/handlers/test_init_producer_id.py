@@ -24,7 +24,6 @@ from broker.wire_client import versions
 from respool.wire.api_table import Api
 
 VERSIONS = versions(Api.INIT_PRODUCER_ID)
-REQUEST_TIMED_OUT = 7
 INVALID_REQUEST = 42
 
 every_version = pytest.mark.parametrize("version", VERSIONS)
@@ -97,7 +96,7 @@ def test_without_a_metadata_store_the_client_is_told_to_try_again(
 
     reply = ask(running_broker, version)
 
-    assert (reply.error_code, reply.producer_id) == (REQUEST_TIMED_OUT, -1)
+    assert (reply.error_code, reply.producer_id) == (COORDINATOR_LOAD_IN_PROGRESS, -1)
 
 
 # --- with a transactional id
@@ -224,7 +223,7 @@ def test_without_a_metadata_store_a_new_transactional_id_must_try_again(
     restart(broker, crash=False)
     broker.run(broker.store.close())
 
-    assert ask(broker, version, "bank").error_code == REQUEST_TIMED_OUT
+    assert ask(broker, version, "bank").error_code == COORDINATOR_LOAD_IN_PROGRESS
     # The known one needs nothing from there.
     reply = ask(broker, version, "known")
     assert (reply.error_code, reply.producer_id) == (0, known.id)

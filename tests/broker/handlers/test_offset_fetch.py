@@ -12,6 +12,7 @@ from broker.group_client import (
     start_with_groups,
 )
 from broker.running_broker import RunningBroker, StartBroker
+from broker.transaction_client import OFFSETS_TOPIC
 from broker.wire_client import versions
 from respool.wire.api_table import Api
 
@@ -140,7 +141,7 @@ def test_not_even_when_the_groups_could_not_be_told_that_it_was_deleted(
     assert committed(broker, "drivers") == {("rides", 0): 1}
 
 
-@pytest.mark.parametrize("version", VERSIONS[1:])
+@several_groups
 def test_while_the_groups_are_loaded_clients_are_told_to_ask_again(
     broker: RunningBroker, version: int
 ) -> None:
@@ -152,11 +153,16 @@ def test_while_the_groups_are_loaded_clients_are_told_to_ask_again(
     assert not found.topics
 
 
-def test_version_1_has_a_place_for_errors_in_the_partitions_only(broker: RunningBroker) -> None:
+@one_group
+def test_of_one_group_they_are_told_so_of_each_partition_too(
+    broker: RunningBroker, version: int
+) -> None:
+    """aiokafka looks nowhere else: it took that for nothing committed, and went on at the end."""
     begin_to_load(broker)
 
-    found = ask(broker, 1, "drivers", {"rides": [0, 1], "fares": [0]})
+    found = ask(broker, version, "drivers", {"rides": [0, 1], "fares": [0]})
 
+    assert version < 2 or found.error_code == COORDINATOR_LOAD_IN_PROGRESS
     assert [
         (topic.name, one.partition_index, one.committed_offset, one.error_code)
         for topic in found.topics
@@ -166,6 +172,20 @@ def test_version_1_has_a_place_for_errors_in_the_partitions_only(broker: Running
         ("rides", 1, NOTHING, COORDINATOR_LOAD_IN_PROGRESS),
         ("fares", 0, NOTHING, COORDINATOR_LOAD_IN_PROGRESS),
     ]
+
+
+@every_version
+def test_of_a_coordinator_that_is_not_available_clients_hear_that_it_is_not_here(
+    broker: RunningBroker, version: int
+) -> None:
+    """They take the other word for fatal, in reply to this request."""
+    number = broker.broker.groups.shards.partition_of("drivers")
+    broker.take_offline(OFFSETS_TOPIC, number)
+
+    found = ask(broker, version, "drivers", {"rides": [0]})
+
+    told = found.topics[0].partitions[0] if version == 1 else found
+    assert told.error_code == NOT_COORDINATOR
 
 
 def test_before_anybody_looked_for_the_coordinator_there_is_none(

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from broker.group_client import (
-    COORDINATOR_LOAD_IN_PROGRESS,
     ILLEGAL_GENERATION,
     INCONSISTENT_GROUP_PROTOCOL,
     INVALID_GROUP_ID,
@@ -100,10 +99,11 @@ def test_a_member_that_waits_learns_when_the_group_shares_out_again(
 
 
 @every_version
-def test_while_the_groups_are_loaded_clients_are_told_to_ask_again(
+def test_while_the_groups_are_loaded_clients_are_told_to_join_again(
     broker: RunningBroker, version: int
 ) -> None:
+    """Some of them do not know that groups are loaded here, and raise."""
     (member,) = settled(broker, "drivers", 1)
     begin_to_load(broker)
 
-    assert broker.run(member.sync(version)).error_code == COORDINATOR_LOAD_IN_PROGRESS
+    assert broker.run(member.sync(version)).error_code == REBALANCE_IN_PROGRESS

@@ -5,7 +5,7 @@ from respool.broker.handlers.error_fields import error_code
 from respool.broker.handlers.when_answered import reply_when_answered
 from respool.broker.outcome import Outcome, Reply
 from respool.coordination.requests import Heartbeat, HeartbeatReply
-from respool.model.errors import RequestError
+from respool.model.errors import CoordinatorLoadInProgress, RequestError
 from respool.wire.codec import Request, encode_reply
 from respool.wire.reply_templates import ReplyTemplates
 
@@ -21,7 +21,9 @@ def heartbeat(request: Request, broker: Broker) -> Outcome:
 
     def encode(answer: HeartbeatReply | RequestError) -> Reply:
         error = answer if isinstance(answer, RequestError) else answer.error
-        if error is None:
+        # While the group is loaded nobody is thrown out of it, and some clients give up at any other answer. Those
+        # who stay away are given their whole session once it is there.
+        if error is None or isinstance(error, CoordinatorLoadInProgress):
             return [_TEMPLATES.encode(request, None, _done)]
         return [encode_reply(request, {"throttle_time": 0, "error_code": error_code(error)})]
 

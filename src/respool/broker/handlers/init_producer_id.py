@@ -14,9 +14,8 @@ from respool.coordination.transaction_requests import (
     InitProducerId,
     InitProducerIdReply,
 )
-from respool.model.errors import InvalidRequest, RequestError, RequestTimedOut
+from respool.model.errors import InvalidRequest, RequestError
 from respool.model.ids import NO_PRODUCER_ID
-from respool.ports.metadata_store import StoreUnavailable
 from respool.wire.codec import Request, encode_reply
 from respool.wire.shape import milliseconds
 
@@ -65,9 +64,5 @@ async def _answer(request: Request, broker: Broker) -> InitProducerIdReply:
 
 
 async def _new_producer(broker: Broker) -> InitProducerIdReply:
-    try:
-        producer_id = await broker.producer_ids.next()
-    except StoreUnavailable as error:
-        # The client may try again: an id that was claimed in vain is never given out.
-        raise RequestTimedOut(f"no producer id can be had now: {error}") from error
+    producer_id = await broker.producer_ids.next()
     return InitProducerIdReply(producer_id=producer_id, producer_epoch=FIRST_EPOCH)

@@ -17,12 +17,10 @@ from respool.coordination.requests import (
     TopicToFetch,
 )
 from respool.model.cluster import TopicImage
-from respool.model.errors import RequestError
+from respool.model.errors import CoordinatorNotAvailable, NotCoordinator, RequestError
 from respool.model.ids import ZERO_TOPIC_ID
 from respool.wire.codec import Request, encode_reply
 
-# Version 1 has no place for an error of the group, so it is repeated for each partition.
-GROUP_ERROR_VERSION = 2
 SEVERAL_GROUPS_VERSION = 8
 
 
@@ -47,9 +45,9 @@ async def offset_fetch(request: Request, broker: Broker) -> Reply:
                 {"group_id": group.group_id, **_group_fields(group, topics)} for group in groups
             ]
         }
-    elif request.version >= GROUP_ERROR_VERSION:
-        fields = _group_fields(groups[0], topics)
     else:
+        # Version 1 has no other place for an error of the group. The later ones have, and aiokafka looks only here:
+        # it would take an error for nothing committed, and begin at the end.
         fields = _group_fields(_with_error_everywhere(questions[0], groups[0]), topics)
     return [encode_reply(request, {"throttle_time": 0, **fields})]
 
@@ -68,6 +66,9 @@ def _question(group: Any) -> GroupToFetch:
 
 
 def _refused(group: GroupToFetch, error: RequestError) -> FetchedGroup:
+    if isinstance(error, CoordinatorNotAvailable):
+        # Clients take that for fatal here, and look for another coordinator when they hear this.
+        error = NotCoordinator(error.message)
     return FetchedGroup(group.group_id, (), error)
 
 

@@ -4,7 +4,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.error_fields import error_code
 from respool.broker.outcome import Reply
 from respool.coordination.requests import MemberAssignment, SyncGroup, SyncGroupReply
-from respool.model.errors import RequestError
+from respool.model.errors import CoordinatorLoadInProgress, RebalanceInProgress, RequestError
 from respool.wire.codec import Request, encode_reply
 
 
@@ -23,6 +23,9 @@ async def sync_group(request: Request, broker: Broker) -> Reply:
     )
     try:
         reply: SyncGroupReply = await broker.groups.ask(body.group_id, question)
+    except CoordinatorLoadInProgress as error:
+        # What was being shared out is lost. Some clients know no better word for that: they join again.
+        reply = SyncGroupReply(error=RebalanceInProgress(error.message))
     except RequestError as error:
         reply = SyncGroupReply(error=error)
     fields = {

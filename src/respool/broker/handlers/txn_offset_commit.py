@@ -20,12 +20,7 @@ from respool.coordination.decision import RecordsProducer
 from respool.coordination.requests import NO_GENERATION, OffsetCommitReply, TxnOffsetCommit
 from respool.coordination.transaction_requests import TransactionVersion
 from respool.log.verification import VerificationGuard
-from respool.model.errors import (
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
-    NotCoordinator,
-    RequestError,
-)
+from respool.model.errors import CoordinatorLoadInProgress, RequestError
 from respool.model.ids import TopicPartition
 from respool.wire.codec import Request
 
@@ -109,8 +104,8 @@ async def _verify(request: Request, broker: Broker, question: TxnOffsetCommit) -
         version=TransactionVersion.V2 if is_implicit else TransactionVersion.V1,
     )
     error = errors[name]
-    if isinstance(error, NotCoordinator | CoordinatorNotAvailable):
-        # The transaction's coordinator. A client would look for the group's, which is here.
+    if error is not None and is_passing(error):
+        # Words of the transaction's coordinator. A client would look for the group's, which is here, or give up.
         raise CoordinatorLoadInProgress(f"the transaction cannot be verified now: {error.message}")
     if error is not None:
         raise error

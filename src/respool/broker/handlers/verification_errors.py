@@ -20,6 +20,8 @@ from respool.model.errors import (
 # From these versions on clients know that such an error ends the transaction and not the producer.
 ABORTABLE_FROM_PRODUCE_VERSION = 11
 ABORTABLE_FROM_OFFSET_COMMIT_VERSION = 4
+# From this version on; those before it give up when they hear that something is loaded, and not when nobody is there.
+LOADING_FROM_OFFSET_COMMIT_VERSION = 2
 
 _PASSING = (
     ConcurrentTransactions,
@@ -44,6 +46,11 @@ def to_producer(error: RequestError, *, version: int) -> RequestError:
 
 
 def to_offset_committer(error: RequestError, *, version: int) -> RequestError:
+    if (
+        isinstance(error, CoordinatorLoadInProgress)
+        and version < LOADING_FROM_OFFSET_COMMIT_VERSION
+    ):
+        return CoordinatorNotAvailable(error.message)
     return _common(error, knows_abortable=version >= ABORTABLE_FROM_OFFSET_COMMIT_VERSION)
 
 
