@@ -8,6 +8,7 @@ import pytest
 from respool.broker.producer_ids import BLOCK_SIZE, ProducerIds, first_producer_id
 from respool.drivers.clock import SystemClock
 from respool.drivers.sqlite_store import SqliteStore
+from respool.model.errors import CoordinatorLoadInProgress
 from respool.ports.metadata_store import StoreUnavailable
 
 
@@ -39,7 +40,7 @@ def test_who_has_prepared_needs_no_store_for_the_first_producers(
         await late.prepare()
         assert await prepared.next() == first_producer_id("c")
         assert await prepared.next() == first_producer_id("c") + 1
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(CoordinatorLoadInProgress):
             await late.next()
         await store.close()
 
