@@ -10,7 +10,7 @@ import pytest
 from respool.broker.broker import Broker
 from respool.cluster import keys
 from respool.model.cluster import BrokerEndpoint, PartitionImage
-from respool.model.ids import BrokerId, LeaderEpoch, TopicId
+from respool.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from respool.model.settings import Settings
 from respool.ports.metadata_store import StoreUnavailable
 from respool.sim.clock import NodeClock
@@ -19,6 +19,7 @@ from respool.sim.dice import dice_of
 from respool.sim.loop import SimLoop
 from respool.sim.machine import Machine
 from respool.sim.network import SimNetwork
+from respool.sim.operator import Operator
 from respool.sim.restarter import Restarter
 from respool.sim.store import SimStore
 
@@ -247,3 +248,27 @@ def test_what_waits_for_another_disk_does_not_keep_this_one(loop: SimLoop) -> No
     # Seed 6000457: it was replaced before anybody had heard that it was back.
     assert not world.restarter.change_disk(one)
     assert one.disk is own
+
+
+def test_what_only_one_is_to_have_gets_a_second_replica_before_its_disk_is_changed(
+    loop: SimLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 80001996: it was the only replica of one partition, and another waited for the disk that it had not got."""
+    world = World(loop, is_synced=True)
+    world.watch_both_in_sync()
+    operator = Operator(
+        store=world.store, sight=ClusterSight(world.store), dice=dice_of("operator", 1)
+    )
+    moves: list[tuple[TopicPartition, list[int]]] = []
+
+    async def move(name: TopicPartition, replicas: list[int]) -> None:
+        moves.append((name, replicas))
+
+    monkeypatch.setattr(operator, "_move", move)
+    loop.run_until_complete(operator.share_out(ONE))
+    assert moves == []
+    world.put_partition(replace(BOTH, replicas=(ONE,), isr=(ONE,)))
+    loop.run_until_complete(operator.share_out(TWO))
+    assert moves == []
+    loop.run_until_complete(operator.share_out(ONE))
+    assert moves == [(TopicPartition("rides", 0), [ONE, TWO])]

@@ -10,19 +10,28 @@ from random import Random
 
 from respool.sim.machine import Machine
 from respool.sim.machine_troubles import Deed
+from respool.sim.operator import Operator
 from respool.sim.restarter import Restarter
 
 LOOK_EVERY_S = 0.2
 
 
 class DiskTroubles:
-    def __init__(self, *, machines: Sequence[Machine], restarter: Restarter, dice: Random) -> None:
+    def __init__(
+        self,
+        *,
+        machines: Sequence[Machine],
+        restarter: Restarter,
+        operator: Operator,
+        dice: Random,
+    ) -> None:
         self.deeds: Mapping[str, Deed] = {
             "disk not mounted": self._not_mounted,
             "disk replaced": self._replaced,
         }
         self._machines = machines
         self._restarter = restarter
+        self._operator = operator
         self._dice = dice
 
     async def put_back(self, patience_s: float) -> None:
@@ -31,7 +40,9 @@ class DiskTroubles:
             machine = self._without_its_disk()
             if machine is None:
                 return
-            if not self._restarter.is_busy(machine):
+            # It may have become the only replica of something meanwhile, and others may wait for its own disk.
+            await self._operator.share_out(machine.id)
+            if machine.is_without_its_disk and not self._restarter.is_busy(machine):
                 await self._change_disk(machine)
             await asyncio.sleep(LOOK_EVERY_S)
 

@@ -15,7 +15,7 @@ from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
 from respool.model.broker_config import BROKER_RULES
 from respool.model.errors import RequestError
-from respool.model.ids import TopicPartition
+from respool.model.ids import BrokerId, TopicPartition
 from respool.model.internal_topics import INTERNAL_TOPICS
 from respool.ports.metadata_store import GuardFailed
 from respool.ports.peers import PeerUnreachable
@@ -58,6 +58,13 @@ class Operator:
             await self._configure(name, {})
         if self.client is not None:
             await self.client.process.spawn(self.client.close())
+
+    async def share_out(self, broker: BrokerId) -> None:
+        """Give what only this one is to have to a second one, so that it can be spared."""
+        others = sorted(self._sight.view().takers().keys() - {broker})
+        for name, image in sorted(self._sight.partitions().items()):
+            if others and image.target == (broker,) and image.leader == broker:
+                await self._move(name, [broker, others[0]])
 
     async def _reassign(self, _machine: Machine) -> None:
         """Send some partition to as many replicas as it has, on other brokers or in another order."""

@@ -68,7 +68,9 @@ class Stage:
         return {one.id: one.address for one in self.machines}
 
     def _disk_troubles(self, dice: Random) -> DiskTroubles:
-        return DiskTroubles(machines=self.machines, restarter=self.restarter, dice=dice)
+        return DiskTroubles(
+            machines=self.machines, restarter=self.restarter, operator=self.operator, dice=dice
+        )
 
     def _cluster_troubles(self, dice: Random) -> ClusterTroubles:
         return ClusterTroubles(
