@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -446,20 +447,11 @@ def test_a_topic_that_could_not_be_made_is_followed_when_it_can_be(
         world.at_source("topic", "create", "rides", "--partitions", "2", *KEEP)
         world.at_target("topic", "create", "others", "--partitions", "2")
         mirror = world.begin_mirror("--interval", "1s", topics="rides")
-        said: list[str] = []
         try:
-            assert mirror.stdout is not None
-            while not (line := mirror.stdout.readline()).startswith("rides: "):
-                assert line, said
-                said.append(line)
+            read_until(mirror, "rides: ")
             world.at_target("topic", "delete", "others", "--yes")
             produce(world.source.address, "rides", ["a"])
-            admin = AdminClient({"bootstrap.servers": world.target.address})
-            wait_until(
-                lambda: "rides" in admin.list_topics(timeout=WAIT_SECONDS).topics,
-                "it is made",
-                seconds=WAIT_SECONDS,
-            )
+            read_until(mirror, "created rides at the target")
             wait_until(lambda: world.is_same("rides", 2), "it is copied", seconds=WAIT_SECONDS)
         finally:
             mirror.send_signal(signal.SIGINT)
@@ -515,6 +507,15 @@ def test_a_cluster_is_no_mirror_of_itself(world: MirrorWorld, run: Run) -> None:
 
 def test_no_topic_to_copy_is_an_error_once(world: MirrorWorld) -> None:
     assert "no topic at" in world.mirror(topics="nothing", code=3).err
+
+
+def read_until(mirror: "subprocess.Popen[str]", words: str) -> None:
+    """Read on in what it says, up to the line that begins so."""
+    assert mirror.stdout is not None
+    said = []
+    while not (line := mirror.stdout.readline()).startswith(words):
+        said.append(line)
+        assert line, said
 
 
 def commit(address: str, group: str, offset: int) -> None:
