@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,16 @@ def started(data: Path, *arguments: str, trouble: str = "") -> ClusterProcess:
     )
 
 
+@contextmanager
+def hanging_up(does: signal.Handlers) -> Iterator[None]:
+    """What SIGHUP does to a process that is started meanwhile."""
+    before = signal.signal(signal.SIGHUP, does)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def last_line(path: Path) -> str:
     return path.read_text().splitlines()[-1]
 
@@ -61,18 +73,18 @@ def test_it_shows_its_brokers_once_they_are_registered_and_stops_them_on_ctrl_c(
 def test_a_closed_terminal_and_an_orderly_end_stop_it_too(
     data: Path, number: signal.Signals
 ) -> None:
-    with started(data, "--brokers=1") as up:
+    # Whoever runs the tests may do so under nohup.
+    with hanging_up(signal.SIG_DFL):
+        up = started(data, "--brokers=1")
+    with up:
         (row,) = up.wait_until_up()
         assert up.stop(number) == 0
         assert last_line(row.log) == "fake broker 1 stops"
 
 
 def test_under_nohup_it_outlives_its_terminal(data: Path) -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
+    with hanging_up(signal.SIG_IGN):
         up = started(data, "--brokers=1")
-    finally:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     with up:
         up.wait_until_up()
         up.process.send_signal(signal.SIGHUP)
