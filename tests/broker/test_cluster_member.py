@@ -1,12 +1,19 @@
 """A broker as one of a cluster: what it does when others come and go, and how it comes and goes itself."""
 
 import asyncio
+from random import Random
 from typing import Any
+from unittest.mock import patch
+from uuid import UUID
 
 from broker.cluster_world import LAG_MS, ONE, THREE, TOPIC, TWO, Cluster, Node, plays
 from respool.cluster import keys
-from respool.model.errors import NotCoordinator
+from respool.log.data_folder import DataFolder
+from respool.model.errors import DiskFull, NotCoordinator
 from respool.ports.metadata_store import StoreUnavailable
+from respool.sim.cluster_sight import ClusterSight
+from respool.sim.dice import SimDice
+from respool.sim.disk import SimDisk
 from respool.wire.api_table import Api
 
 
@@ -36,6 +43,30 @@ async def test_whose_registration_was_taken_away_registers_anew_and_is_back(
     await cluster.until(lambda: (member_of(cluster[ONE]).epoch or 0) > epoch)
     await cluster.until_in_sync(1, 2)
     assert cluster[ONE].values() == cluster[TWO].values()
+
+
+@plays(brokers=1)
+async def test_which_folder_it_is_is_written_down_as_soon_as_there_is_room(
+    cluster: Cluster,
+) -> None:
+    """Seed 80007031: it was not tried again, and after the next start all that only this folder had was offline."""
+    node = cluster[ONE]
+    await node.stop()
+    node.disk, node.dice = SimDisk(Random(9)), SimDice(9)
+    note, failures = DataFolder.note_id, [DiskFull("no room"), DiskFull("no room")]
+
+    def note_at_last(folder: DataFolder, new: UUID) -> None:
+        if failures:
+            raise failures.pop()
+        note(folder, new)
+
+    with patch.object(DataFolder, "note_id", note_at_last):
+        await node.start()
+        assert node.broker.folder.id is None
+        await cluster.until(lambda: node.broker.folder.id is not None)
+    registered = ClusterSight(cluster.store).view().registry[ONE].folder
+    assert registered is not None
+    assert node.disk.reopen().read_file("folder-id") == registered.hex.encode()
 
 
 @plays(brokers=2)

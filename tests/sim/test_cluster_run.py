@@ -44,6 +44,24 @@ def test_a_cluster_keeps_its_promises(seed: int) -> None:
     assert report.faults
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        # The operator's: a partition only on a disk that stands in for another, which others wait for.
+        80001996,
+        # The watch's: one that registered anew while it was stopped was taken for the one after it.
+        80004425,
+        # The nemesis': who stopped while it registered waited for one that was not started before it had stopped.
+        80004887,
+        80007844,
+        # The broker's: which folder it has was never written down where the disk was full at its first start.
+        80007031,
+    ],
+)
+def test_what_failed_once(seed: int) -> None:
+    assert simulate(seed).violations == []
+
+
 @pytest.mark.parametrize("broker_count", [3, 5])
 def test_a_seed_is_the_same_run_again(broker_count: int) -> None:
     """Whatever ran before it in the same process."""

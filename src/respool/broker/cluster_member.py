@@ -11,6 +11,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 from uuid import UUID
@@ -40,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 # So often within the time that a follower may lag, leaders look whether one does.
 TICKS_WITHIN_LAG = 4
+# How long until what could not be written down is tried again.
+NOTE_AGAIN_S = 1.0
 # How long a broker that stops waits for the metadata store.
 LEAVE_S_MAX = 5.0
 
@@ -257,9 +260,16 @@ class ClusterMember:
         try:
             await self._offload.run(lambda: folder.note_id(new))
         except StorageError as error:
-            # The next start takes it for another folder: what only this one has waits then for an operator.
-            logger.warning("which data folder this is cannot be written down: %s", error)
+            # The next start would take it for another folder: what only this one has would wait for an operator.
+            logger.warning("which data folder this is cannot be written down yet: %s", error)
+            self._spawn(self._note_id_later(folder, new))
         return new
+
+    async def _note_id_later(self, folder: DataFolder, new: UUID) -> None:
+        while folder.id is None:
+            await asyncio.sleep(NOTE_AGAIN_S)
+            with suppress(StorageError):
+                await self._offload.run(lambda: folder.note_id(new))
 
     async def _note_run(self, folder: DataFolder, run: UUID) -> None:
         try:

@@ -113,20 +113,26 @@ class Nemesis:
             machine.resume()
             machine.pace.stall_odds = 0.0
             machine.disk.faults.heal()
+        # First of all: one that stops while it registers may wait for what another one has to say.
+        self._start_all()
         for machine in self._machines:
             if machine.is_stopping:
                 await machine.stop()
             if machine.is_up and self._needs_restart(machine):
                 # What an operator does once the disk is sound.
                 self._restarter.kill(machine)
-            if not machine.is_up:
-                self._restarter.start(machine)
+            self._start_all()
         if self._of_cluster is not None:
             for machine in self._machines:
                 await self._until_started(machine)
         if self._of_disks is not None:
             await self._of_disks.put_back(PUT_BACK_S_MAX)
         self._loop.trace.note(self._loop.time(), "healed")
+
+    def _start_all(self) -> None:
+        for machine in self._machines:
+            if not machine.is_up:
+                self._restarter.start(machine)
 
     async def _until_started(self, machine: Machine) -> None:
         """A start that found no store just before may still give up, and is tried again, as by systemd."""

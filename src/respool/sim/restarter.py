@@ -89,6 +89,8 @@ class Restarter:
         if self.may_crash(machine):
             self._on_crash(machine)
             await machine.stop()
+            # It may have registered again meanwhile, after a lease that it had lost.
+            self._on_crash(machine)
 
     async def end(self, machine: Machine) -> None:
         """In one of three ways, if it may be ended."""
