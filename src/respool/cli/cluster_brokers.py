@@ -19,9 +19,6 @@ from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
 from respool.model.ids import BrokerId, TopicPartition
 
-LISTED_MAX = 10
-
-
 # -- remove ----------------------------------------------------------------------------------------------------------
 
 
@@ -127,10 +124,7 @@ def _only_there(view: ClusterView, broker: BrokerId) -> list[TopicPartition]:
 
 
 def _name(lost: Sequence[TopicPartition]) -> None:
-    for of in lost[:LISTED_MAX]:
-        output.note(f"{of}: no other replica has everything")
-    if len(lost) > LISTED_MAX:
-        output.note(f"and {len(lost) - LISTED_MAX:,} more")
+    output.note_some([f"{of}: no other replica has everything" for of in lost])
 
 
 # -- add -------------------------------------------------------------------------------------------------------------

@@ -15,8 +15,6 @@ from respool.cluster.view import ClusterView
 from respool.model.errors import InvalidReplicationFactor
 from respool.model.ids import BrokerId, TopicPartition
 
-LISTED_MAX = 10
-
 
 def drain(address: ClusterAddress, broker: BrokerId, *, wait: bool, as_json: bool) -> None:
     look = address.command("status")
@@ -83,10 +81,7 @@ def stuck(view: ClusterView, broker: BrokerId) -> dict[TopicPartition, str]:
 
 
 def _raise_stuck(broker: BrokerId, staying: dict[TopicPartition, str], look: str) -> None:
-    for of, why in list(staying.items())[:LISTED_MAX]:
-        output.note(f"{of} {why}")
-    if len(staying) > LISTED_MAX:
-        output.note(f"and {len(staying) - LISTED_MAX:,} more")
+    output.note_some([f"{of} {why}" for of, why in staying.items()])
     raise CliError(
         f"broker {broker} is drained but for {output.counted(len(staying), 'replica')}, which cannot go",
         hint=f"they go by themselves once they can; look with: {look}",

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Row = Sequence[object]
 
+# How many of a kind are named one by one.
+NOTED_MAX = 10
+
 
 class Columns:
     """The headings of a table; those named in `numbers` are aligned to the right."""
@@ -108,6 +111,14 @@ def note(text: str, *, style: str = "") -> None:
     from rich.text import Text
 
     _console(stderr=True).print(Text(printable(text), style=style), soft_wrap=True)
+
+
+def note_some(lines: Sequence[str]) -> None:
+    """The first few of them, and how many more there are."""
+    for line in lines[:NOTED_MAX]:
+        note(line)
+    if len(lines) > NOTED_MAX:
+        note(f"and {len(lines) - NOTED_MAX:,} more")
 
 
 def drop_what_is_left() -> None:
