@@ -54,6 +54,8 @@ class Park:
 
 
 class CountingMachine:
+    writing_requests: tuple[type, ...] = (Add,)
+
     def __init__(self) -> None:
         self.counts: dict[bytes, int] = {}
         self.parked: dict[bytes, Ticket] = {}

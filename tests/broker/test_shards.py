@@ -1,6 +1,8 @@
-"""Coordinators of a cluster's broker that may, for a while, not be sure of its lease."""
+"""Coordinators of a cluster's broker that may, for a while, not be sure of its lease, or of its followers."""
 
-from broker.cluster_world import ONE, TWO, Cluster, Node, plays
+from collections.abc import Awaitable, Callable
+
+from broker.cluster_world import ONE, TOPIC, TWO, Cluster, Node, plays
 from respool.broker.partition import Partition
 from respool.broker.shards import Shards
 from respool.model.errors import (
@@ -9,11 +11,12 @@ from respool.model.errors import (
     NotCoordinator,
     RequestError,
 )
-from respool.model.internal_topics import CONSUMER_OFFSETS
+from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
 from respool.wire.api_table import Api
 
+TRANSACTIONAL_ID = "charges"
 FEW = {"offsets_topic_partitions": 1, "offsets_topic_replication_factor": 2}
 
 
@@ -109,3 +112,83 @@ async def test_groups_are_listed_only_when_all_that_should_be_here_are(cluster: 
     node.store.manners.is_cut = True
     await cluster.until(lambda: not node.broker.may_act())
     assert await list_error(node) == CoordinatorNotAvailable.code
+
+
+async def init_error(node: Node) -> int:
+    reply = await node.ask(
+        Api.INIT_PRODUCER_ID, 2, transactional_id=TRANSACTIONAL_ID, transaction_timeout=60_000
+    )
+    return int(reply.error_code)
+
+
+async def commit_error(node: Node) -> int:
+    partition = {
+        "partition_index": 0,
+        "committed_offset": 7,
+        "committed_leader_epoch": -1,
+        "committed_metadata": "",
+    }
+    reply = await node.ask(
+        Api.OFFSET_COMMIT,
+        8,
+        group_id="riders",
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[{"name": TOPIC, "partitions": [partition]}],
+    )
+    return int(reply.topics[0].partitions[0].error_code)
+
+
+async def refuses_while_alone(
+    cluster: Cluster, topic: str, number: int, ask: Callable[[Node], Awaitable[int]]
+) -> Node:
+    """Check that its coordinator refuses while it is the only one in sync, and not before or after; return that."""
+    await cluster.until(lambda: len(cluster.image(number, topic).isr) == 2)
+    leader = cluster.image(number, topic).leader
+    node, other = cluster[leader], cluster[TWO if leader == ONE else ONE]
+    answers: list[int] = []
+
+    async def until_answered() -> None:
+        while not answers or answers[-1] != 0:
+            answers.append(await ask(node))
+            await cluster.pass_time(10)
+
+    await until_answered()
+    other.kill()
+    await cluster.until(lambda: len(cluster.image(number, topic).isr) == 1)
+    log = node.partition(number, topic).log
+    log_end = log.log_end
+    assert [await ask(node) for _ in range(3)] == [CoordinatorNotAvailable.code] * 3
+    assert log.log_end == log_end
+    await other.start()
+    await cluster.until(lambda: len(cluster.image(number, topic).isr) == 2)
+    assert await ask(node) == 0
+    assert log.log_end > log_end
+    return node
+
+
+@plays(brokers=2)
+async def test_a_transactional_producer_is_sent_away_while_too_few_replicas_are_in_sync(
+    cluster: Cluster,
+) -> None:
+    """It would wait until it times out and ask again, and each try would be written and kept, for hours perhaps."""
+    node = cluster[ONE]
+    shards = node.broker.transactions.shards
+    await node.run(shards.ensure_topic())
+    await refuses_while_alone(
+        cluster, TRANSACTION_STATE, shards.partition_of(TRANSACTIONAL_ID), init_error
+    )
+
+
+@plays(brokers=2, **FEW, topic={"min.insync.replicas": "2"})
+async def test_a_groups_commit_is_refused_while_too_few_replicas_are_in_sync(
+    cluster: Cluster,
+) -> None:
+    await cluster.create([1, 2])
+    await coordinator_in(cluster)
+    node = await refuses_while_alone(cluster, CONSUMER_OFFSETS, 0, commit_error)
+    # How far it has read is told all the while.
+    cluster[TWO if node.id == ONE else ONE].kill()
+    await cluster.until(lambda: len(cluster.image(topic=CONSUMER_OFFSETS).isr) == 1)
+    assert await how_far(node) == 0

@@ -30,6 +30,7 @@ from respool.model.errors import (
     CoordinatorNotAvailable,
     HandlesExhausted,
     NotCoordinator,
+    NotEnoughReplicas,
     NotLeader,
     RequestError,
     StorageError,
@@ -119,8 +120,11 @@ class Shard:
         Raises:
             CoordinatorLoadInProgress: ask again soon.
             NotCoordinator: this broker serves the partition no longer.
+            CoordinatorNotAvailable: what must be written for it would not be committed now.
         """
         self._check_active()
+        if isinstance(request, self.machine.writing_requests):
+            self._check_writable()
         ticket = Ticket(next(self._tickets))
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = reply
@@ -184,6 +188,18 @@ class Shard:
             raise CoordinatorLoadInProgress(f"{self._partition.name} is being loaded")
         if self._state is _State.STOPPED:
             raise NotCoordinator(f"{self._partition.name} is not served here")
+
+    def _check_writable(self) -> None:
+        # Whoever waited would time out and send it again, and each try would be written, and wait here, until enough
+        # replicas are in sync. Looked at before the machine decides: after that it must be carried out.
+        leader = self._partition.leader
+        if leader is None or not leader.is_leading:
+            # Whoever appends finds it out, and the shard stops then.
+            return
+        try:
+            leader.check_writable()
+        except NotEnoughReplicas as error:
+            raise CoordinatorNotAvailable(f"{self._partition.name}: {error}") from error
 
     def _on_timer(self, key: TimerKey) -> None:
         if not self.is_active:

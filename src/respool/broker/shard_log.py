@@ -37,6 +37,10 @@ BATCH_BYTES_MAX = 2**31 - 1
 class Machine(Protocol):
     """The form of `coordination/`: see `coordination/decision.py`."""
 
+    @property
+    def writing_requests(self) -> tuple[type, ...]:
+        """Those that come to nothing unless something is written for them."""
+
     def decide(self, request: Any, *, ticket: Ticket, now_ms: int, wall_ms: int) -> Decision: ...
 
     def on_timer(self, key: TimerKey, *, now_ms: int, wall_ms: int) -> Decision: ...

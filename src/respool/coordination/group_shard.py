@@ -53,6 +53,8 @@ HEARD_AGAIN_MS = 10_000
 
 
 class GroupShard:
+    writing_requests = (OffsetCommit, TxnOffsetCommit, OffsetDelete, DeleteGroups, FenceGroup)
+
     def __init__(self, settings: GroupSettings, *, dice: Dice) -> None:
         self._check_interval_ms = settings.offsets_retention_check_interval_ms
         self._offsets = Offsets(metadata_length_max=settings.offset_metadata_max_bytes)

@@ -73,6 +73,8 @@ class _Due(NamedTuple):
 
 
 class TransactionShard:
+    writing_requests = (InitProducerId, AddPartitions, EndTransaction)
+
     def __init__(self, settings: TransactionSettings) -> None:
         self._settings = settings
         # The longest unused first.
