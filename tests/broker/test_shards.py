@@ -146,6 +146,7 @@ async def refuses_while_alone(
     """Check that its coordinator refuses while it is the only one in sync, and not before or after; return that."""
     await cluster.until(lambda: len(cluster.image(number, topic).isr) == 2)
     leader = cluster.image(number, topic).leader
+    assert leader is not None
     node, other = cluster[leader], cluster[TWO if leader == ONE else ONE]
     answers: list[int] = []
 
