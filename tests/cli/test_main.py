@@ -1,5 +1,6 @@
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -161,3 +162,24 @@ def test_help_into_a_closed_pipe_is_no_failure() -> None:
     ended = subprocess.run([*RESPOOL, "--help"], stdout=writer, stderr=subprocess.PIPE, check=False)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (ExitCode.OK, b"")
+
+
+@pytest.mark.parametrize("is_ignored", [False, True], ids=["by itself", "in the background"])
+def test_ctrl_c_while_the_commands_are_imported_shows_no_traceback(is_ignored: bool) -> None:
+    """It showed whatever was being imported just then."""
+    code = (
+        "import importlib.abc, os, signal, sys\n"
+        "class Interrupted(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'respool.cli.main':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        f"if {is_ignored}: signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "from respool.cli.start import main\n"
+        "sys.argv = ['respool', '--version']\n"
+        "sys.exit(main())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0 if is_ignored else -signal.SIGINT, "")

@@ -2,6 +2,6 @@
 
 import sys
 
-from respool.cli.main import main
+from respool.cli.start import main
 
 sys.exit(main())
