@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from respool.broker.catalog import Catalog
-from respool.broker.membership import Membership, RemovedFromCluster
+from respool.broker.membership import Membership, NotAdmitted
 from respool.cluster import keys
 from respool.cluster.session import Session, SessionSettings
 from respool.drivers.sqlite_store import SqliteStore
@@ -324,7 +324,7 @@ def test_who_was_removed_may_not_come_back(tmp_path: Path, monkeypatch: pytest.M
     async def story(world: World) -> None:
         entry = keys.RegistryEntry(is_removed=True)
         await world.store.transact(puts={keys.registry_key(ME): keys.encode_registry(entry)})
-        with pytest.raises(RemovedFromCluster):
+        with pytest.raises(NotAdmitted):
             await Run(world).join()
         assert not await world.is_registered()
 

@@ -382,6 +382,49 @@ def test_a_run_in_another_folder_may_live_so_its_lease_is_left_alone() -> None:
     assert session.on_own_keys(other, None, revision=9) == [ReadOwnKeys(after_ms=SETTINGS.wait_ms)]
 
 
+def waits(session: Session, entry: RegistryEntry) -> list[object]:
+    """What is told to one that has waited for another as long as five leases last."""
+    session.begin(RUN)
+    session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
+    other = BrokerRegistration(endpoint=replace(ME, host="there"), incarnation=OTHER_RUN, lease=6)
+    for _ in range(5 * SETTINGS.lease_ttl_ms // SETTINGS.wait_ms):
+        assert session.on_own_keys(other, entry, revision=9) == [
+            ReadOwnKeys(after_ms=SETTINGS.wait_ms)
+        ]
+    return list(session.on_own_keys(other, entry, revision=9))
+
+
+def test_one_with_the_number_of_another_that_lives_does_not_wait_to_take_its_place() -> None:
+    """It would have, with an empty folder, as soon as that one stopped for a moment."""
+    session = Session(ME, settings=SETTINGS, clean_run=None, folder=UUID(int=5))
+    (end,) = waits(session, RegistryEntry(folder=UUID(int=6)))
+    assert isinstance(end, GiveUp)
+    assert "another broker 1 runs at there:1" in end.why
+    assert "--broker-id" in end.why
+
+
+@pytest.mark.parametrize("folder", [UUID(int=5), None], ids=["the same", "unknown"])
+def test_one_that_may_be_a_run_of_this_folder_is_waited_for_until_it_is_gone(
+    folder: UUID | None,
+) -> None:
+    session = Session(ME, settings=SETTINGS, clean_run=None, folder=UUID(int=5))
+    (again,) = waits(session, RegistryEntry(folder=folder))
+    assert again == ReadOwnKeys(after_ms=SETTINGS.wait_ms)
+
+
+def test_for_another_run_it_waits_anew() -> None:
+    """It restarts again and again: each of its runs might be the last."""
+    session = Session(ME, settings=SETTINGS, clean_run=None, folder=UUID(int=5))
+    session.begin(RUN)
+    session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
+    entry = RegistryEntry(folder=UUID(int=6))
+    for number in range(1_000):
+        other = BrokerRegistration(endpoint=ME, incarnation=UUID(int=100 + number), lease=6)
+        assert session.on_own_keys(other, entry, revision=9) == [
+            ReadOwnKeys(after_ms=SETTINGS.wait_ms)
+        ]
+
+
 @pytest.mark.parametrize(
     ("last", "left"),
     [(RUN, None), (OTHER_RUN, OTHER_RUN), (None, None)],

@@ -19,7 +19,7 @@ from respool.broker.flusher import Flusher
 from respool.broker.holdings import Holdings
 from respool.broker.housekeeping import Housekeeping
 from respool.broker.leftovers import Leftovers
-from respool.broker.membership import RemovedFromCluster
+from respool.broker.membership import NotAdmitted
 from respool.broker.memory import MemoryBudget
 from respool.broker.partitions import Partitions
 from respool.broker.peer_link import PeerLink
@@ -226,7 +226,7 @@ class Broker:
         """Become one of the cluster, once it is known where clients and peers reach this broker.
 
         Raises:
-            RemovedFromCluster: it may not.
+            NotAdmitted: it may not.
         """
         assert self.member is not None
         address = self.settings.advertised_address
@@ -301,8 +301,8 @@ class Broker:
         self._background.pop(task, None)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        if isinstance(error, RemovedFromCluster):
-            # Nothing is broken. It may not go on, and that is an operator's will.
+        if isinstance(error, NotAdmitted):
+            # Nothing is broken. It may not go on: an operator wants it so, or has started another in its place.
             self._end(error)
         else:
             self.fail(error)

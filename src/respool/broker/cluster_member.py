@@ -132,7 +132,7 @@ class ClusterMember:
         """Register under this address, and take part; return when it is registered and has what it is to have.
 
         Raises:
-            RemovedFromCluster: it may not.
+            NotAdmitted: it may not.
         """
         self._membership = membership = Membership(
             me=self._me,

@@ -52,8 +52,8 @@ RETRY_DELAY_S = 0.25
 NAMED_MAX = 10
 
 
-class RemovedFromCluster(RespoolError):
-    """The broker may not be part of the cluster any more."""
+class NotAdmitted(RespoolError):
+    """The broker may not be part of the cluster: it was removed, or another one has its number."""
 
 
 class Membership:
@@ -153,7 +153,7 @@ class Membership:
         """Register; return when that is done, however long the store is away.
 
         Raises:
-            RemovedFromCluster: it may not.
+            NotAdmitted: it may not.
         """
         await self._carry_out(self._session.begin(self._dice.uuid()))
 
@@ -255,7 +255,7 @@ class Membership:
             case RevokeLease(lease=lease):
                 await self._store.revoke_lease(lease)
             case GiveUp(why=why):
-                raise RemovedFromCluster(why)
+                raise NotAdmitted(why)
         return []
 
     async def _read_own_keys(self) -> list[Effect]:

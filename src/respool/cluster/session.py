@@ -31,6 +31,10 @@ from respool.cluster.keys import BrokerRegistration, RegistryEntry
 from respool.model.cluster import BrokerEndpoint
 from respool.ports.metadata_store import Guard
 
+# Whose lease is there after so many times a lease's time, renews it. More than one, for a store that elects itself
+# another leader gives all of them their whole time again.
+OUTLIVED_LEASES = 5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
@@ -164,6 +168,9 @@ class Session:
         # Whether the registry may name it by now.
         self._has_claimed = False
         self._incarnation: UUID | None = None
+        # Who is registered in its place, and for how long it has been waited for.
+        self._other: UUID | None = None
+        self._waited_ms = 0
         self._lease: int | None = None
         self._ttl_ms = settings.lease_ttl_ms
         self._sent_at_ms = 0
@@ -244,7 +251,10 @@ class Session:
         self._registry = registry or RegistryEntry()
         if self._registry.is_removed:
             me = self._me.id
-            why = f"broker {me} has been removed from the cluster; let it in again with: respool cluster add {me}"
+            why = (
+                f"broker {me} has been removed from the cluster; let it in again with: respool cluster add {me} "
+                "--etcd HOST:PORT"
+            )
             return [GiveUp(why=why)]
         if registration is None:
             self.phase = Phase.STEPPING_BACK
@@ -260,8 +270,27 @@ class Session:
             return self._registered(registration.endpoint.epoch, revision)
         if registration.incarnation == self._last_run and registration.lease is not None:
             return [EndLastRun(lease=registration.lease)]
-        # Another broker with the same id, or a run before this one, in another folder. If it is dead, its lease runs
-        # out; to push it aside would only make two live ones push each other.
+        return self._wait_for(registration)
+
+    def _wait_for(self, other: BrokerRegistration) -> list[Effect]:
+        """Another broker with the same id, or a run before this one, in another folder.
+
+        If it is dead, its lease runs out; to push it aside would only make two live ones push each other. But one that
+        lives with data of its own is no run of this one: to wait on would be to take its place the next time it stops,
+        with a folder that has nothing of it.
+        """
+        if other.incarnation != self._other:
+            self._other, self._waited_ms = other.incarnation, 0
+        folder = self._registry.folder
+        is_elsewhere = None not in (folder, self._folder) and folder != self._folder
+        if is_elsewhere and self._waited_ms >= self._settings.lease_ttl_ms * OUTLIVED_LEASES:
+            me, at = self._me.id, f"{other.endpoint.host}:{other.endpoint.port}"
+            why = (
+                f"another broker {me} runs at {at}, with another data folder: give this one a number of its own "
+                "(--broker-id); or stop that one, if this is to take its place"
+            )
+            return [GiveUp(why=why)]
+        self._waited_ms += self._settings.wait_ms
         return [ReadOwnKeys(after_ms=self._settings.wait_ms)]
 
     def on_stepped_back(self) -> list[Effect]:

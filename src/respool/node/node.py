@@ -19,7 +19,7 @@ import uvloop
 from respool import __version__
 from respool.broker.broker import Broker, World
 from respool.broker.dispatch import Handler, handle
-from respool.broker.membership import RemovedFromCluster
+from respool.broker.membership import NotAdmitted
 from respool.drivers.allocator import keep_freed_memory
 from respool.drivers.clock import SystemClock
 from respool.drivers.dice import SystemDice
@@ -186,7 +186,7 @@ async def _serve_until_stopped(
         broker.failed.add_done_callback(lambda _: asked_to_stop.set())
         if broker.member is not None:
             await _unless_stopped(broker.join_cluster(), asked_to_stop)
-    except (OSError, RemovedFromCluster):
+    except (OSError, NotAdmitted):
         # Nobody was served: the next start is to find the folder as this one did, and not as after a crash.
         await listener.stop()
         await broker.stop()
@@ -196,7 +196,7 @@ async def _serve_until_stopped(
     await asked_to_stop.wait()
     if broker.failed.done():
         why = broker.failed.result()
-        if not isinstance(why, RemovedFromCluster):
+        if not isinstance(why, NotAdmitted):
             # No clean stop: the next start must look at the logs again.
             return EXIT_BROKEN_INVARIANT
         # Somebody removed it while it was cut off. There is nobody whom it could tell that it goes.
