@@ -53,7 +53,7 @@ def test_draining_twice_is_one_write() -> None:
 def test_a_broker_is_not_drained_where_the_others_are_too_few() -> None:
     cluster = world()
     cluster.apply(drain(cluster.view(), THREE))
-    with pytest.raises(InvalidReplicationFactor, match="1 are left"):
+    with pytest.raises(InvalidReplicationFactor, match="1 is left"):
         drain(cluster.view(), TWO)
 
 

@@ -1,8 +1,10 @@
-"""The brokers' own topics get their replicas when there are brokers for them."""
+"""The brokers' own topics get their replicas when there are brokers for them, and lose them with those again."""
 
 from dataclasses import replace
+from typing import Any
 
 from cluster.cluster_world import FOUR, ONE, THREE, TWO, image_of, view_of, written
+from respool.cluster.broker_requests import drain, homeless
 from respool.cluster.controller import decide
 from respool.cluster.view import ClusterSettings, ClusterView
 from respool.model.cluster import PartitionImage
@@ -58,3 +60,47 @@ def test_what_is_being_moved_or_led_by_nobody_waits() -> None:
 def test_a_few_are_copied_at_a_time() -> None:
     few = ClusterSettings(copies_per_broker_max=2)
     assert set(enlarged(*[image_of(1)] * 5, settings=few)) == {0, 1}
+
+
+# -- and fewer again -------------------------------------------------------------------------------------------------
+
+
+def three_brokers(image: PartitionImage, **changes: Any) -> ClusterView:
+    """Nobody has ever heard of a fourth."""
+    view = internal(view_of(image, **changes))
+    return replace(view, registry={one: view.registry[one] for one in (ONE, TWO, THREE)})
+
+
+def test_a_drained_brokers_replica_goes_where_nobody_else_can_take_it() -> None:
+    """From two brokers to three and back: the topic grew by itself, and then no broker could be drained at all."""
+    view = three_brokers(image_of(3, 1, 2))
+    assert drain(view, THREE)
+    view = three_brokers(image_of(3, 1, 2), drained=[3])
+    assert homeless(view, THREE) == set()
+    left = written(decide(view))[0]
+    assert (left.replicas, left.isr, left.leader) == ((ONE, TWO), (ONE, TWO), ONE)
+    # And it stays so.
+    assert decide(three_brokers(left, drained=[3])) == []
+
+
+def test_two_may_be_drained_of_three() -> None:
+    moving = written(decide(three_brokers(image_of(3, 1, 2), drained=[2, 3])))[0]
+    assert moving.target == (ONE,)
+
+
+def test_a_replica_waits_for_a_broker_that_is_away_for_a_moment() -> None:
+    view = internal(view_of(image_of(1, 2, 3), drained=[3]))
+    assert view.registry.keys() - view.brokers.keys()
+    assert decide(view) == []
+
+
+def test_a_dead_brokers_replica_stays_for_it_may_come_back() -> None:
+    view = three_brokers(
+        image_of(1, 2, 3, isr=[1, 2]), live=(1, 2), missing_since_ms={THREE: 0}, now_ms=600_000
+    )
+    assert view.is_leaving(THREE)
+    assert decide(view) == []
+
+
+def test_nothing_is_left_to_those_that_are_sent_away_alone() -> None:
+    assert decide(three_brokers(image_of(3, 1, 2), drained=[1, 2, 3])) == []

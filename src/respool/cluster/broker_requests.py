@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from respool.cluster import keys
+from respool.cluster.enlarge import can_do_without
 from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
 from respool.cluster.keys import BrokerOverrides, RegistryEntry
 from respool.cluster.view import ClusterView
@@ -39,12 +40,14 @@ def holdings(view: ClusterView, broker: BrokerId) -> Holdings:
 
 
 def homeless(view: ClusterView, broker: BrokerId) -> set[TopicPartition]:
-    """Of the broker's partitions those that have a replica on each of the brokers that are left."""
+    """Of the broker's partitions those that have a replica on each of the brokers that are left, and need as many."""
     takers = view.takers().keys() - {broker}
     return {
         TopicPartition(topic.name, number)
         for topic, number, image in view.partitions()
-        if broker in image.target and takers <= {*image.target}
+        if broker in image.target
+        and takers <= {*image.target}
+        and not can_do_without(topic.name, broker, image.target, view)
     }
 
 
@@ -58,10 +61,14 @@ def drain(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
     entry = _entry(view, broker)
     left = len(view.takers().keys() - {broker})
     for topic, number, image in view.partitions():
-        if broker in image.target and len(image.target) > left:
+        if (
+            broker in image.target
+            and len(image.target) > left
+            and not can_do_without(topic.name, broker, image.target, view)
+        ):
+            are_left = f"{left} are left" if left != 1 else "1 is left"
             raise InvalidReplicationFactor(
-                f"without broker {broker}, {left} are left, and {topic.name}-{number} has "
-                f"{len(image.target)} replicas"
+                f"without broker {broker}, {are_left}, and {topic.name}-{number} has {len(image.target)} replicas"
             )
     return _write(
         view, broker, entry, replace(entry, is_drained=True), f"broker {broker} is drained"

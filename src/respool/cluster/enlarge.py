@@ -1,7 +1,8 @@
 """The broker's own topics get the replicas they are meant to have, as soon as there are brokers for them.
 
 They are made when the first client asks for a coordinator. That may be while one broker runs and the others are about
-to start: refusing would make clients wait for all, and leaving it at one replica would lose groups with one disk.
+to start: refusing would make clients wait for all, and leaving it at one replica would lose groups with one disk. And
+as nobody asked for those replicas, nobody has to do anything about them where a broker is taken away again.
 """
 
 from collections import Counter
@@ -11,7 +12,7 @@ from respool.cluster.draft import Draft
 from respool.cluster.placement import rack_crowding
 from respool.cluster.reassignment import is_moving, retarget
 from respool.cluster.throttle import CopyCount
-from respool.cluster.view import ClusterSettings
+from respool.cluster.view import ClusterSettings, ClusterView
 from respool.model.ids import BrokerId
 from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
@@ -39,6 +40,19 @@ def enlarge_internal_topics(draft: Draft) -> None:
         copies.begin(larger)
         load.update(target[len(image.replicas) :])
         draft.change(topic, number, larger, f"gets replicas on {list(larger.adding)}")
+
+
+def can_do_without(
+    topic: str, broker: BrokerId, target: Sequence[BrokerId], view: ClusterView
+) -> bool:
+    """Whether this broker's replica may go with none in its place, once an operator has sent the broker away.
+
+    Not while a broker that could take it is only away for a moment.
+    """
+    if topic not in _wanted(view.settings):
+        return False
+    others = {one for one in view.registry if one != broker and not view.is_leaving(one)}
+    return bool(others) and others <= {*target}
 
 
 def _with_more(

@@ -1,13 +1,14 @@
 """Replicas of brokers that leave go elsewhere: of drained ones, removed ones, and those that stay dead.
 
 Only so many at a time, and only where somebody leads, so that there is something to copy from. What cannot go
-anywhere, because there are too few brokers, stays where it is.
+anywhere, because there are too few brokers, stays where it is; but the brokers' own topics do with fewer replicas.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 
 from respool.cluster.draft import Draft
+from respool.cluster.enlarge import can_do_without
 from respool.cluster.placement import rack_crowding
 from respool.cluster.reassignment import retarget
 from respool.cluster.throttle import CopyCount
@@ -32,6 +33,7 @@ def replace_leaving(draft: Draft) -> None:
         if not leaving or image.leader is None:
             continue
         target = _without(leaving, image.target, view, takers=takers, racks=racks, load=load)
+        target = _smaller(leaving, target, view, topic.name)
         if target == image.target:
             continue
         moved = retarget(image, target)
@@ -68,6 +70,19 @@ def _without(
             key=lambda option: (rack_crowding(option, racks), load[option[place]], option[place]),
         )
     return target
+
+
+def _smaller(
+    leaving: Sequence[BrokerId], target: tuple[BrokerId, ...], view: ClusterView, topic: str
+) -> tuple[BrokerId, ...]:
+    """The target without those that were sent away and nobody could be found for, where it may be so."""
+    return tuple(
+        one
+        for one in target
+        if not (
+            one in leaving and view.is_sent_away(one) and can_do_without(topic, one, target, view)
+        )
+    )
 
 
 def _holders(view: ClusterView) -> set[BrokerId]:

@@ -99,7 +99,7 @@ class ClusterView:
 
     def can_lead(self, broker: BrokerId) -> bool:
         """It runs and will go on running here. Others lead only where nobody else can."""
-        return self.can_join(broker) and not self._is_sent_away(broker)
+        return self.can_join(broker) and not self.is_sent_away(broker)
 
     def can_take(self, broker: BrokerId) -> bool:
         """It may be given replicas."""
@@ -117,7 +117,7 @@ class ClusterView:
 
     def is_leaving(self, broker: BrokerId) -> bool:
         """Its replicas are to go elsewhere."""
-        return self._is_sent_away(broker) or self.is_given_up(broker)
+        return self.is_sent_away(broker) or self.is_given_up(broker)
 
     def rack_of(self, broker: BrokerId) -> str | None:
         endpoint = self.brokers.get(broker)
@@ -140,7 +140,8 @@ class ClusterView:
         is_told = all(self.takers().values())
         return {one: self.rack_of(one) if is_told else None for one in brokers}
 
-    def _is_sent_away(self, broker: BrokerId) -> bool:
+    def is_sent_away(self, broker: BrokerId) -> bool:
+        """An operator has drained or removed it."""
         entry = self.registry.get(broker)
         return entry is not None and (entry.is_drained or entry.is_removed)
 
