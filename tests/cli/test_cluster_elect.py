@@ -56,7 +56,7 @@ def test_of_many_that_cannot_be_elected_some_are_named(run: Run, cluster: Stored
     ended = cluster.command(run, "elect", "rides")
     assert ended.code == ExitCode.FAILED
     assert ended.err.count("rides-") == 10
-    assert "; and 2 more" in ended.err
+    assert "rides-9 and 2 more: broker 3 is preferred, and it is not in sync" in ended.err
 
 
 def test_an_unclean_election_is_shown_and_asked_for(

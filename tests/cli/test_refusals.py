@@ -50,6 +50,15 @@ def test_too_few_replicas_are_told_against_what_the_topic_asks_for(code: str) ->
     assert explain(code, topic="rides", settings=strict) is None
 
 
+def test_where_nobody_leads_no_setting_helps() -> None:
+    nobody = Replicas(held=1, in_sync=0)
+    refusal = explain("_MSG_TIMED_OUT", topic="rides", settings=DEFAULTS, replicas=nobody)
+    assert refusal is not None
+    assert "nobody leads a partition of rides" in refusal.why
+    assert "min.insync.replicas" not in refusal.hint
+    assert "--acks" not in refusal.hint
+
+
 def test_no_more_replicas_are_asked_for_than_there_are() -> None:
     """Ten were, of a partition that has two and takes messages with both in sync."""
     strict = {**DEFAULTS, "min.insync.replicas": "10"}

@@ -17,7 +17,7 @@ from respool.cluster.view import ClusterView
 from respool.model.errors import ElectionNotNeeded, RequestError
 from respool.model.ids import BrokerId, TopicPartition
 
-# How many that could not be are named in one error.
+# How many that could not be are named with one reason.
 LISTED_MAX = 10
 COLUMNS = ("topic", "partition", "from", "to", "may lose", "waited for")
 
@@ -77,15 +77,22 @@ def elect(
                 f"the cluster has changed meanwhile, and other leaders would be elected of {', '.join(changed)}",
                 hint="look again: the same command with --dry-run",
             )
-    if problems := [
-        f"{of}: {why}"
-        for of, why in found.refused.items()
-        if not isinstance(why, ElectionNotNeeded)
-    ]:
-        more = f"; and {len(problems) - LISTED_MAX:,} more" if len(problems) > LISTED_MAX else ""
-        raise CliError(
-            "; ".join(problems[:LISTED_MAX]) + more, hint=f"look with: {address.command('status')}"
-        )
+    if problems := _by_reason(found.refused):
+        raise CliError("; ".join(problems), hint=f"look with: {address.command('status')}")
+
+
+def _by_reason(refused: Mapping[TopicPartition, RequestError]) -> list[str]:
+    """What could not be: each reason once, with some of those that it is for."""
+    those: dict[str, list[str]] = {}
+    for of, why in refused.items():
+        if not isinstance(why, ElectionNotNeeded):
+            those.setdefault(str(why), []).append(str(of))
+    return [f"{_some_of(names)}: {why}" for why, names in those.items()]
+
+
+def _some_of(names: Sequence[str]) -> str:
+    more = f" and {len(names) - LISTED_MAX:,} more" if len(names) > LISTED_MAX else ""
+    return ", ".join(names[:LISTED_MAX]) + more
 
 
 async def _carry_out(

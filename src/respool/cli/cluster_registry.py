@@ -44,10 +44,12 @@ async def ask_entry(settings: Settings, number: int) -> RegistryEntry:
         await store.close()
 
 
-def what_is_next(entry: RegistryEntry, number: int, *, flags: str, again: str) -> str:
-    """What becomes of a broker that has ended while the others go on; `flags` lead a command to the cluster.
+def what_is_next(
+    entry: RegistryEntry, number: int, *, flags: str, again: str, was_last: bool
+) -> str:
+    """What becomes of a broker that has ended; `flags` lead a command to the cluster.
 
-    `again` is the command that starts it.
+    `again` is the command that starts it, while others go on: with the last one etcd ends, too.
     """
     if entry.is_removed:
         return "it was removed from the cluster: the next run leaves it out"
@@ -56,4 +58,6 @@ def what_is_next(entry: RegistryEntry, number: int, *, flags: str, again: str) -
             f"it was drained: take it out with: respool cluster remove {number} {flags}; "
             "the next run starts it again otherwise"
         )
+    if was_last:
+        return "it was the last one: start them all again, by the next run"
     return f"the others go on; start it again with: {again}; or with all of them, by the next run"

@@ -15,6 +15,7 @@ from respool.cli.cluster_guests import Guests
 from respool.cli.cluster_plan import BrokerPlan, ClusterPlan, plan_cluster
 from respool.cli.cluster_registry import ask_entry, is_removed, registered, what_is_next
 from respool.cli.cluster_status import address_of
+from respool.cli.cluster_store import EtcdUnreachable
 from respool.cli.errors import CliError, ExitCode, UsageError
 from respool.cli.etcd_server import EtcdMissing, EtcdServer, find_etcd
 from respool.drivers.folder_lock import FolderLock
@@ -134,7 +135,7 @@ class LocalCluster:
             self._show(endpoints)
             await self._tell_left_out(store)
         except StoreUnavailable as error:
-            raise CliError(f"etcd does not answer any more: {error}") from error
+            raise EtcdUnreachable(f"etcd does not answer any more: {error}") from error
         finally:
             await store.close()
 
@@ -179,7 +180,7 @@ class LocalCluster:
                     raise CliError(str(error)) from error
                 is_over = asyncio.get_running_loop().time() > deadline
                 if self._etcd is None or is_over:
-                    raise CliError(f"etcd does not answer: {error}") from error
+                    raise EtcdUnreachable(f"etcd does not answer: {error}") from error
             self._check_started(self._etcd)
             await self._pause()
 
@@ -283,7 +284,15 @@ class LocalCluster:
             "listen": self._addresses[BrokerId(number)],
         }
         again = " ".join(["respool serve", flags, *(f"--{name} {own[name]}" for name in own)])
-        output.note(f"  {what_is_next(entry, number, flags=flags, again=again)}")
+        are_others = any(one.is_running for one in self._brokers.values())
+        told = what_is_next(
+            entry,
+            number,
+            flags=flags,
+            again=again,
+            was_last=not are_others and not await self._has_guests(),
+        )
+        output.note(f"  {told}")
 
     # -- stopping ----------------------------------------------------------------------------------------------------
 

@@ -75,7 +75,8 @@ class PartitionOffline(CliError):
         named = ", ".join(map(str, absent))
         super().__init__(
             f"{where}; brokers that have it and are not there: {named}",
-            hint="it comes back with them; what has become of them is shown by: respool cluster status",
+            hint="it comes back with them; what has become of them is shown by: respool cluster status "
+            "--etcd HOST:PORT",
         )
 
 
@@ -86,7 +87,7 @@ class NobodyLeads(CliError):
         super().__init__(
             f"nobody leads the partition now: {reason}",
             hint="in a cluster that may be for a moment, while another broker takes over: try again. If it stays so, "
-            "the brokers may have lost etcd: look with: respool cluster status",
+            "the brokers may have lost etcd: look with: respool cluster status --etcd HOST:PORT",
         )
 
 

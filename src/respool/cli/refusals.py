@@ -80,6 +80,11 @@ def _too_few_replicas(
 ) -> Refusal | None:
     if replicas is None:
         return None
+    if not replicas.in_sync:
+        return Refusal(
+            f"nobody leads a partition of {topic}: none of the brokers that have all of it is there",
+            "start them; what has become of them is shown by: respool cluster status --etcd HOST:PORT",
+        )
     # No more than there are: that is how the broker takes it.
     needed = min(int(settings["min.insync.replicas"]), replicas.held)
     if replicas.in_sync >= needed:

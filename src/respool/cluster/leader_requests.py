@@ -53,10 +53,8 @@ def _preferred(image: PartitionImage, _topic: TopicView, view: ClusterView) -> P
     broker = image.replicas[0]
     if image.leader == broker:
         raise ElectionNotNeeded(f"broker {broker} leads, as preferred")
-    if not preferred.can_return(image, view):
-        raise PreferredLeaderNotAvailable(
-            f"broker {broker} is preferred; it does not run, is about to leave, is offline, or not in sync"
-        )
+    if why := preferred.why_it_cannot(image, view):
+        raise PreferredLeaderNotAvailable(f"broker {broker} is preferred, and {why}")
     return preferred.led_as_preferred(image)
 
 

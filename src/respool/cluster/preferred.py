@@ -30,8 +30,19 @@ def return_leaders(draft: Draft) -> None:
 
 def can_return(image: PartitionImage, view: ClusterView) -> bool:
     """Whether the preferred leader could lead: it has everything, and it stays."""
+    return why_it_cannot(image, view) is None
+
+
+def why_it_cannot(image: PartitionImage, view: ClusterView) -> str | None:
+    """What keeps the preferred leader from leading; None: nothing does."""
     broker = image.replicas[0]
-    return broker in image.isr and broker not in image.offline and view.can_lead(broker)
+    if not view.is_live(broker):
+        return "it does not run"
+    if not view.can_lead(broker):
+        return "it is about to leave"
+    if broker in image.offline:
+        return "its disk has failed there"
+    return None if broker in image.isr else "it is not in sync"
 
 
 def led_as_preferred(image: PartitionImage) -> PartitionImage:

@@ -75,7 +75,7 @@ class EtcdMember:
                 async with asyncio.timeout_at(give_up_at):
                     await self.get_ready()
             except TimeoutError as error:
-                raise CallFailed(f"no login within {timeout_ms} ms", Verdict.NOT_DONE) from error
+                raise CallFailed(f"no answer within {timeout_ms} ms", Verdict.NOT_DONE) from error
             left_ms = max(1, int((give_up_at - loop.time()) * 1000))
             try:
                 return await self._connection.exchange(

@@ -5,7 +5,7 @@ import os
 from typing import Self
 
 from respool.drivers.disk_files import FILE_MODE, Descriptor, failure
-from respool.model.errors import DataFolderInUse
+from respool.model.errors import DataFolderInUse, DiskFailed
 
 LOCK_NAME = ".lock"
 
@@ -28,6 +28,11 @@ class FolderLock:
             os.pwrite(descriptor.fd, f"{os.getpid()}\n".encode(), 0)
         except BlockingIOError:
             raise DataFolderInUse(f"{folder} is in use by {_holder(descriptor.fd)}") from None
+        except PermissionError as error:
+            raise DiskFailed(
+                f"{folder} cannot be written: {error.strerror}; give another folder (--data), or the right to write "
+                "there to whoever runs this"
+            ) from error
         except OSError as error:
             raise failure("lock", path, error) from error
         self._descriptor: Descriptor | None = descriptor
