@@ -97,6 +97,24 @@ def test_the_next_transactions_first_batch_waits_for_the_last_ones_end(world: Tw
     assert read(world.two, "rides", 1) == [b"a"]
 
 
+def test_a_producer_is_not_sent_away_while_its_coordinators_disk_takes_its_time(
+    world: TwoBrokers,
+) -> None:
+    """Half of a busy cluster's transactions of old clients were, for what was written by others just before."""
+    producer, another = producer_at(world, OLD), producer_at(world, like="shop")
+    producer.add(("rides", 1))
+    world.one.offload.hold()
+    others = world.one.start(another.add_(("rides", 2)))
+    world.settle()
+    sending = world.two.start(producer.send_("rides", 1, b"a"))
+    while len(world.network.bodies(Api.ADD_PARTITIONS_TO_TXN)) < 2 and not sending.done():
+        world.settle()
+    assert not sending.done()
+    world.run(call(world.one.offload.release))
+    assert world.two.finish(sending).error_code == 0
+    world.one.finish(others)
+
+
 @both_protocols
 def test_a_group_coordinator_asks_the_transactions_coordinator_on_the_other_broker(
     world: TwoBrokers, speaks: dict[str, int]
