@@ -1,9 +1,9 @@
 """Questions to transaction coordinators on other brokers: AddPartitionsToTxn, many in one request.
 
 The leader of a partition asks before it takes the first records of a transaction (KIP-890). In version 2 that makes the
-partition part of it. The coordinator may have to wait, for the end of the transaction before or for its own disk: then it
-says so after a moment and is asked again. So one that waits keeps the others in its request back for that moment only,
-and its producer is not sent away, to come back after a pause, for what takes little longer.
+partition part of it. The coordinator may have to wait, for the end of the transaction before or for its own disk: then
+it says so after a moment and is asked again. So one that waits keeps the others in its request back for that moment
+only, and its producer is not sent away, to come back after a pause, for what takes little longer.
 """
 
 import asyncio
