@@ -74,6 +74,13 @@ class RequestTimedOut(RequestError):
     retriable = True
 
 
+class ReplicaNotAvailable(RequestError):
+    """This broker has no replica of the partition, or not yet."""
+
+    code = 9
+    retriable = True
+
+
 class MessageTooLarge(RequestError):
     """The batch is larger than the topic's max.message.bytes."""
 
@@ -282,6 +289,12 @@ class StorageFailed(RequestError):
 
     code = 56
     retriable = True
+
+
+class LogDirNotFound(RequestError):
+    """The broker has no data folder of this name."""
+
+    code = 57
 
 
 class NonEmptyGroup(RequestError):

@@ -38,6 +38,7 @@ class Api(IntEnum):
     TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
@@ -115,6 +116,7 @@ _ROWS = (
     _row(Api.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5),
     _row(Api.DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4),
     _row(Api.ALTER_CONFIGS, "AlterConfigs", 0, 2),
+    _row(Api.ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 1, 2),
     _row(Api.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4),
     _row(Api.CREATE_PARTITIONS, "CreatePartitions", 0, 3),
     _row(Api.DELETE_GROUPS, "DeleteGroups", 0, 2),

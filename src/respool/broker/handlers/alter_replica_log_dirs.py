@@ -1,0 +1,44 @@
+"""AlterReplicaLogDirs (key 34): replicas are to be in a certain folder of this broker. There is one folder for all.
+
+So what is asked for is so already, or cannot be. Kafka's kafka-reassign-partitions names the folders that it has seen
+when it is to undo what it did, and takes an error for the whole undoing having failed.
+"""
+
+from collections import defaultdict
+
+from respool.broker.broker import Broker
+from respool.broker.handlers.error_fields import error_code
+from respool.broker.outcome import Reply
+from respool.model.errors import (
+    LogDirNotFound,
+    ReplicaNotAvailable,
+    RequestError,
+    StorageFailed,
+)
+from respool.wire.codec import Request, encode_reply
+
+
+def alter_replica_log_dirs(request: Request, broker: Broker) -> Reply:
+    topics: dict[str, list[dict[str, int]]] = defaultdict(list)
+    for folder in request.body.dirs:
+        for topic in folder.topics:
+            for number in topic.partitions:
+                error = _why_not(broker, folder.path, topic.name, number)
+                topics[topic.name].append(
+                    {"partition_index": number, "error_code": error_code(error)}
+                )
+    results = [{"topic_name": name, "partitions": found} for name, found in topics.items()]
+    return [encode_reply(request, {"throttle_time": 0, "results": results})]
+
+
+def _why_not(broker: Broker, path: str, topic: str, number: int) -> RequestError | None:
+    if path != broker.settings.data:
+        return LogDirNotFound(
+            f"{path} is no folder of this broker's: it has {broker.settings.data}"
+        )
+    try:
+        partition = broker.partitions.find(topic, number)
+    except RequestError as error:
+        # On other brokers, or on its way here. The tool asks again for those.
+        return ReplicaNotAvailable(str(error))
+    return None if partition.is_online else StorageFailed(f"{partition.name} is offline")
