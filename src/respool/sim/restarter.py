@@ -179,7 +179,12 @@ class Restarter:
         return self._is_registered_anew(broker)
 
     def _is_registered_anew(self, broker: BrokerId) -> bool:
-        """Whether the store speaks of the process that runs now, or ran last."""
+        """Whether the store speaks of the process that runs now, or ran last, and will for a while.
+
+        One may register though it was asked to stop before; it is gone soon, and its stop may be none that counts.
+        """
+        if self._machines[broker].is_stopping:
+            return False
         epoch = self._sight.epoch_of(broker)
         return epoch is not None and epoch > self._crashed_at.get(broker, -1)
 
