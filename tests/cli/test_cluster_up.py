@@ -253,6 +253,21 @@ def test_an_etcd_that_refuses_is_not_called_silent(
     assert "does not answer" not in ended.err
 
 
+def test_an_etcd_that_is_not_there_ends_it_as_the_help_says(data: Path, run: Run) -> None:
+    ended = run("cluster", "up", "--data", str(data), "--etcd", "127.0.0.1:1")
+    assert ended.code == ExitCode.UNREACHABLE
+    assert "etcd does not answer" in ended.err
+
+
+def test_the_last_broker_is_told_of_as_that(data: Path) -> None:
+    with started(data, "--brokers=2") as up:
+        first, last = up.wait_until_up()
+        os.kill(first.pid, signal.SIGKILL)
+        up.wait_until_said("the others go on; start it again with: respool serve")
+        os.kill(last.pid, signal.SIGKILL)
+        up.wait_until_said("it was the last one: start them all again, by the next run")
+
+
 def test_etcd_is_where_it_was_and_a_start_that_failed_changes_no_file(data: Path) -> None:
     file = data / "cluster.toml"
     with started(data, "--brokers=1") as up:

@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -18,6 +19,17 @@ def test_a_held_folder_is_refused_and_the_holder_named(tmp_path: Path) -> None:
     with FolderLock(folder), pytest.raises(DataFolderInUse):
         FolderLock(folder)
     FolderLock(folder).release()
+
+
+def test_a_folder_that_may_not_be_written_to_is_named_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(DiskFailed, match=rf"{tmp_path} cannot be written: .*--data"):
+        FolderLock(str(tmp_path))
 
 
 def test_a_killed_process_no_longer_holds_its_folder(tmp_path: Path) -> None:
