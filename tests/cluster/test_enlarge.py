@@ -3,11 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from cluster.cluster_world import FOUR, ONE, THREE, TWO, image_of, view_of, written
 from respool.cluster.broker_requests import drain, homeless
 from respool.cluster.controller import decide
 from respool.cluster.view import ClusterSettings, ClusterView
 from respool.model.cluster import PartitionImage
+from respool.model.errors import InvalidReplicationFactor
 from respool.model.internal_topics import CONSUMER_OFFSETS
 
 
@@ -100,6 +103,21 @@ def test_a_dead_brokers_replica_stays_for_it_may_come_back() -> None:
     )
     assert view.is_leaving(THREE)
     assert decide(view) == []
+
+
+@pytest.mark.parametrize("now_ms", [1, 600_000], ids=["just now", "for good"])
+def test_no_broker_is_drained_of_the_last_but_one_replica_that_is_there(now_ms: int) -> None:
+    """It was begun, and then waited for the dead one, or left a single replica."""
+    image = image_of(1, 2, 3, isr=[1, 3])
+    dead: dict[str, Any] = {"live": (1, 3), "missing_since_ms": {TWO: 0}, "now_ms": now_ms}
+    view = three_brokers(image, **dead)
+    assert view.is_leaving(TWO) == (now_ms > 1)
+    with pytest.raises(InvalidReplicationFactor, match="without broker 3, 1 is left"):
+        drain(view, THREE)
+    # Also where the dead one died only after that.
+    drained = three_brokers(image, drained=[3], **dead)
+    assert decide(drained) == []
+    assert {one.partition for one in homeless(drained, THREE)} == {0}
 
 
 def test_nothing_is_left_to_those_that_are_sent_away_alone() -> None:

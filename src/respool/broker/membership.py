@@ -280,7 +280,8 @@ class Membership:
         self._told_of = other
         logger.warning(
             "broker %d is registered already, at %s:%d; this one waits until that one has stopped, or its lease has "
-            "run out. If it is another broker, give this one a number of its own (--broker-id)",
+            "run out, and gives up on one that lives with another data folder. If it is another broker, give this one "
+            "a number of its own (--broker-id)",
             self._me,
             registration.endpoint.host,
             registration.endpoint.port,

@@ -1,9 +1,8 @@
 """Questions to transaction coordinators on other brokers: AddPartitionsToTxn, many in one request.
 
 The leader of a partition asks before it takes the first records of a transaction (KIP-890). In version 2 that makes the
-partition part of it. The coordinator may have to wait, for the end of the transaction before or for its own disk: then
-it says so after a moment and is asked again. So one that waits keeps the others in its request back for that moment
-only, and its producer is not sent away, to come back after a pause, for what takes little longer.
+partition part of it; the coordinator may have to wait for the end of the transaction before, then it says so after a
+moment and is asked again. So one that waits keeps the others in its request back for that moment only.
 """
 
 import asyncio
@@ -68,28 +67,22 @@ class RemoteCoordinators:
     async def verify(
         self, broker: BrokerId, producer: TransactionalProducer, names: tuple[TopicPartition, ...]
     ) -> Errors:
-        """Whether the partitions are part of the producer's transaction."""
-        return await self._put_until_decided(broker, producer, names, is_verifying_only=True)
+        """Whether the partitions are part of the producer's transaction.
+
+        Asked once, whatever is answered: by the next time it may be another transaction of the same epoch, and a late
+        batch of the one before would be taken for one of that.
+        """
+        return await self._put(broker, producer, names, is_verifying_only=True)
 
     async def add(
         self, broker: BrokerId, producer: TransactionalProducer, names: tuple[TopicPartition, ...]
     ) -> Errors:
         """Make the partitions part of it."""
-        return await self._put_until_decided(broker, producer, names, is_verifying_only=False)
-
-    async def _put_until_decided(
-        self,
-        broker: BrokerId,
-        producer: TransactionalProducer,
-        names: tuple[TopicPartition, ...],
-        *,
-        is_verifying_only: bool,
-    ) -> Errors:
         errors: Errors = {}
         for tries in range(TRIES_MAX):
             if tries:
                 await asyncio.sleep(PAUSE_S)
-            errors = await self._put(broker, producer, names, is_verifying_only=is_verifying_only)
+            errors = await self._put(broker, producer, names, is_verifying_only=False)
             if not any(isinstance(one, ConcurrentTransactions) for one in errors.values()):
                 break
         return errors

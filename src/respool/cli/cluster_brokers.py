@@ -14,7 +14,7 @@ from respool.cli.cluster_store import ClusterStore
 from respool.cli.cluster_wait import POLL_S
 from respool.cli.errors import CliError
 from respool.cluster import broker_requests
-from respool.cluster.broker_requests import holdings, homeless
+from respool.cluster.broker_requests import done_without, holdings, homeless
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
 from respool.model.ids import BrokerId, TopicPartition
@@ -51,7 +51,7 @@ def remove(
             }
         )
         return
-    anew = held - len(lost) - waiting
+    anew = held - len(lost) - waiting - len(done_without(view, broker).difference(lost))
     some = f"{anew:,} of " if anew < held else ""
     output.note(
         f"broker {broker} is out of the cluster"

@@ -41,13 +41,22 @@ def holdings(view: ClusterView, broker: BrokerId) -> Holdings:
 
 def homeless(view: ClusterView, broker: BrokerId) -> set[TopicPartition]:
     """Of the broker's partitions those that have a replica on each of the brokers that are left, and need as many."""
+    return _without_taker(view, broker, is_needed=True)
+
+
+def done_without(view: ClusterView, broker: BrokerId) -> set[TopicPartition]:
+    """The same, of those that do with fewer."""
+    return _without_taker(view, broker, is_needed=False)
+
+
+def _without_taker(view: ClusterView, broker: BrokerId, *, is_needed: bool) -> set[TopicPartition]:
     takers = view.takers().keys() - {broker}
     return {
         TopicPartition(topic.name, number)
         for topic, number, image in view.partitions()
         if broker in image.target
         and takers <= {*image.target}
-        and not can_do_without(topic.name, broker, image.target, view)
+        and is_needed != can_do_without(topic.name, broker, image.target, view)
     }
 
 

@@ -47,12 +47,13 @@ def can_do_without(
 ) -> bool:
     """Whether this broker's replica may go with none in its place, once an operator has sent the broker away.
 
-    Not while a broker that could take it is only away for a moment.
+    All others that belong to the cluster must have one, and run: one that is away may have to be replaced, and this may
+    be the last but one that has everything.
     """
     if topic not in _wanted(view.settings):
         return False
-    others = {one for one in view.registry if one != broker and not view.is_leaving(one)}
-    return bool(others) and others <= {*target}
+    others = {one for one in view.registry if one != broker and not view.is_sent_away(one)}
+    return bool(others) and others <= {*target} and all(map(view.is_live, others))
 
 
 def _with_more(
