@@ -39,7 +39,7 @@ class Machine(Protocol):
 
     @property
     def writing_requests(self) -> tuple[type, ...]:
-        """Those that come to nothing unless something is written for them."""
+        """Those that as a rule come to nothing unless something is written for them."""
 
     def decide(self, request: Any, *, ticket: Ticket, now_ms: int, wall_ms: int) -> Decision: ...
 
