@@ -210,7 +210,7 @@ def test_a_copy_by_json_lines_has_the_same_messages_in_the_same_partitions(shell
         "produce", "source", "--key-separator", ":", "-H", "h=1", stdin=b"a:1\nb:\xff\nc:3\na:4\n"
     )
     read = shell.run("consume", "source", "--json").out
-    shell.run("produce", "target", "--json-lines", stdin=read.encode())
+    shell.run("produce", "target", "--json-lines", "--keep-partition", stdin=read.encode())
     copied = shell.run("consume", "target", "--json").out
     expected = read.replace('"topic":"source"', '"topic":"target"')
     assert sorted(copied.splitlines()) == sorted(expected.splitlines())

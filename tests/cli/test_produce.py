@@ -37,7 +37,7 @@ def test_key_headers_and_partition_go_with_every_line() -> None:
 
 
 def test_a_json_line_says_key_partition_and_time_itself_and_options_fill_in() -> None:
-    reader = LineReader(json_lines=True, key="k", headers=(("b", b"2"),))
+    reader = LineReader(json_lines=True, keep_partition=True, key="k", headers=(("b", b"2"),))
     line = b'{"value": "v", "partition": 3, "timestamp": 5, "headers": {"a": "1"}}'
     assert reader.read(line) == NewMessage(
         key=b"k", value=b"v", headers=(("a", b"1"), ("b", b"2")), timestamp_ms=5, partition=3
@@ -45,9 +45,10 @@ def test_a_json_line_says_key_partition_and_time_itself_and_options_fill_in() ->
     assert reader.read(b'{"key": "own"}').key == b"own"
 
 
-def test_repartition_forgets_the_partition_a_json_line_names() -> None:
-    reader = LineReader(json_lines=True, repartition=True)
-    assert reader.read(b'{"value": "v", "partition": 3}').partition is None
+def test_the_partition_a_json_line_names_is_kept_only_when_asked_for() -> None:
+    line = b'{"value": "v", "partition": 3}'
+    assert LineReader(json_lines=True).read(line).partition is None
+    assert LineReader(json_lines=True, keep_partition=True).read(line).partition == 3
 
 
 @pytest.mark.parametrize(
@@ -179,5 +180,9 @@ def test_a_missing_file_and_contradicting_options_are_told_before_anyone_is_aske
     assert run("produce", "t", *nobody, "--file", "missing.txt").code == 3
     assert run("produce", "t", *nobody, "--file", "x", "-m", "y").code == 2
     assert run("produce", "t", *nobody, "--repartition").code == 2
+    assert run("produce", "t", *nobody, "--keep-partition").code == 2
+    lines = ("--json-lines", "--keep-partition")
+    assert run("produce", "t", *nobody, *lines, "--repartition").code == 2
+    assert run("produce", "t", *nobody, *lines, "--partition", "1").code == 2
     assert run("produce", "t", *nobody, "--acks", "2").code == 2
     assert run("produce", "t", *nobody, "--header", "novalue").code == 2

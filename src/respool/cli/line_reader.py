@@ -21,7 +21,7 @@ class LineReader:
         headers: tuple[Header, ...] = (),
         partition: int | None = None,
         json_lines: bool = False,
-        repartition: bool = False,
+        keep_partition: bool = False,
         null_marker: str | None = None,
     ) -> None:
         if key is not None and key_separator is not None:
@@ -37,7 +37,7 @@ class LineReader:
         self._headers = headers
         self._partition = partition
         self._json_lines = json_lines
-        self._repartition = repartition
+        self._keep_partition = keep_partition
         self._null = null_marker.encode() if null_marker is not None else None
 
     def read(self, line: bytes) -> NewMessage:
@@ -61,7 +61,7 @@ class LineReader:
 
     def _read_json(self, line: bytes) -> NewMessage:
         message = from_json_line(line)
-        named = None if self._repartition else message.partition
+        named = message.partition if self._keep_partition else None
         return NewMessage(
             key=message.key if message.key is not None else self._key,
             value=message.value,

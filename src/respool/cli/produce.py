@@ -32,7 +32,9 @@ class Compression(StrEnum):
 
 
 EPILOG = (
-    "Messages of one key keep their order. It ends with 0 only when every message was acknowledged.\n\n"
+    "A key goes to the partition that Kafka's Java clients choose (murmur2), so its messages keep their order. "
+    "Clients on librdkafka choose another unless they set partitioner=murmur2_random. "
+    "It ends with 0 only when every message was acknowledged.\n\n"
     "Examples:\n"
     "  echo hello | respool produce greetings\n\n"
     "  respool produce rides --file rides.txt --key-separator : --compression zstd\n"
@@ -87,15 +89,20 @@ def produce(
         bool,
         options.flag(
             "--json-lines",
-            text="Each line is an object with key, value, headers, timestamp, partition.",
+            text="Each line is an object with key, value, headers, timestamp, partition. Its key decides "
+            "the partition, not its partition field.",
         ),
     ] = False,
-    repartition: Annotated[
+    keep_partition: Annotated[
         bool,
         options.flag(
-            "--repartition",
-            text="With --json-lines: place by key, whatever partition a line names.",
+            "--keep-partition",
+            text="With --json-lines: send each line to the partition it names.",
         ),
+    ] = False,
+    # What it asks for is the default; scripts that give it still run.
+    repartition: Annotated[
+        bool, typer.Option("--repartition", metavar="", hidden=True, help="The default.")
     ] = False,
     null_marker: Annotated[
         str | None,
@@ -119,8 +126,12 @@ def produce(
     """Send messages, one per line, from a file, a pipe or the keyboard."""
     if messages and file:
         raise UsageError("--message and --file cannot both be given")
-    if repartition and not json_lines:
-        raise UsageError("--repartition needs --json-lines")
+    _check_placement(
+        json_lines=json_lines,
+        keep_partition=keep_partition,
+        repartition=repartition,
+        partition=partition,
+    )
     reader = LineReader(
         key=key,
         key_separator=key_separator.replace("\\t", "\t") if key_separator is not None else None,
@@ -130,7 +141,7 @@ def produce(
         ),
         partition=partition,
         json_lines=json_lines,
-        repartition=repartition,
+        keep_partition=keep_partition,
         null_marker=null_marker,
     )
     # A pipe may be named too, such as /dev/stdin.
@@ -154,6 +165,18 @@ def produce(
     summary.tell(as_json=as_json)
     if summary.exit_code != ExitCode.OK:
         raise typer.Exit(summary.exit_code)
+
+
+def _check_placement(
+    *, json_lines: bool, keep_partition: bool, repartition: bool, partition: int | None
+) -> None:
+    for option, given in {"--keep-partition": keep_partition, "--repartition": repartition}.items():
+        if given and not json_lines:
+            raise UsageError(f"{option} needs --json-lines")
+    if keep_partition and repartition:
+        raise UsageError("give only one of --keep-partition and --repartition")
+    if keep_partition and partition is not None:
+        raise UsageError("give only one of --keep-partition and --partition")
 
 
 def _check_topic(cluster: "Cluster", topic: str, partition: int | None) -> dict[str, str]:

@@ -44,6 +44,11 @@ def explain(
 
 def _explain(code: str, topic: str, settings: Mapping[str, str]) -> Refusal | None:
     match code:
+        case "_UNKNOWN_PARTITION":
+            return Refusal(
+                f"{topic} has fewer partitions than that",
+                "without --keep-partition and --partition, the key decides the partition",
+            )
         case "MSG_SIZE_TOO_LARGE":
             limit = int(settings["max.message.bytes"])
             return Refusal(

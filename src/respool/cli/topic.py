@@ -390,7 +390,7 @@ def _check_growth(topic: "TopicInfo", partitions: int) -> None:
             f"{topic.name} has {output.counted(have, 'partition')} and cannot shrink to {partitions}: "
             "the messages in the others would be lost, and keys would move",
             hint=f"create a topic with {output.counted(partitions, 'partition')} and copy: "
-            f"respool consume {topic.name} --json | respool produce NEW --json-lines --repartition",
+            f"respool consume {topic.name} --json | respool produce NEW --json-lines",
         )
 
 
