@@ -36,8 +36,11 @@ demo: setup
 serve: setup
 	$(BIN)/respool serve
 
+# Tests start hundreds of Python processes: each would compile all it imports where bytecode may not be kept.
+test fuzz: export PYTHONDONTWRITEBYTECODE :=
+
 test: setup
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
 
 lint: setup
 	$(BIN)/ruff format --check .
@@ -75,4 +78,4 @@ lock: setup
 	  --no-header --extra client --extra arrow --extra cluster --extra pipeline --group dev pyproject.toml -o $(LOCK)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .durations

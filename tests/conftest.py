@@ -7,7 +7,11 @@ finds becomes a test of its own.
 import os
 import signal
 
+import pytest
 from hypothesis import settings
+
+from support.durations import Durations
+from support.running_order import in_running_order
 
 settings.register_profile("same", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("new", deadline=None, print_blob=True)
@@ -16,3 +20,14 @@ settings.load_profile("new" if os.environ.get("RESPOOL_FUZZ") == "long" else "sa
 # Who is started in the background by some shells ignores Ctrl-C, and so would all that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A worker's reports are recorded by the controller.
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Durations(), "durations")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = in_running_order(items)

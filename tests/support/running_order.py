@@ -1,0 +1,37 @@
+"""The order in which cases run: what takes long first, so that all workers of `make test` end together.
+
+xdist hands out groups and single cases in the order of the collection (`--no-loadscope-reorder`). Groups are long and
+cannot be divided: they come first, Spark's as the longest before all others. Then cases that start processes. The
+thousands of short ones come last and fill what time is left on each worker.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+
+# Long groups, the longest first; see the figures in `.durations/`.
+LONG_GROUPS = ("spark", "etcd", "cluster", "kill")
+# Marks of cases that start processes.
+PROCESS_MARKS = ("crash", "clients")
+
+
+def in_running_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """The same in every process that collects the same cases, as xdist needs it."""
+    return sorted(items, key=rank)
+
+
+def rank(item: pytest.Item) -> int:
+    group = group_of(item)
+    if group in LONG_GROUPS:
+        return LONG_GROUPS.index(group)
+    if group is not None:
+        return len(LONG_GROUPS)
+    starts_processes = any(item.get_closest_marker(name) for name in PROCESS_MARKS)
+    return len(LONG_GROUPS) + (1 if starts_processes else 2)
+
+
+def group_of(item: pytest.Item) -> str | None:
+    mark = item.get_closest_marker("xdist_group")
+    if mark is None:
+        return None
+    return str(mark.args[0] if mark.args else mark.kwargs["name"])
