@@ -99,6 +99,8 @@ class Broker:
         )
         self.leftovers = Leftovers(disk=world.disk, offload=world.offload)
         self.deadlines = Deadlines()
+        # How many partitions a start has to open; None when it has opened them.
+        self._partitions_to_open: int | None = None
         # None for a broker that is alone.
         self.member: ClusterMember | None = None
         # In the order they were started, so that a simulated run is the same each time.
@@ -126,6 +128,13 @@ class Broker:
     def may_act(self) -> bool:
         """Whether it may lead and be believed: a broker alone always, one of a cluster while its lease is valid."""
         return self.member is None or self.member.may_act()
+
+    @property
+    def opening(self) -> tuple[int, int] | None:
+        """While a start opens logs: how many partitions are open, of how many."""
+        if self._partitions_to_open is None:
+            return None
+        return len(self.partitions), self._partitions_to_open
 
     async def start(self) -> None:
         """Open the data folder and every partition in it. One of a cluster leads and follows after `join_cluster`.
@@ -198,7 +207,9 @@ class Broker:
         if self.member is None and not self.folder.was_clean:
             await self.catalog.bump_leader_epochs()
         wanted = list(self.holdings.wanted())
+        self._partitions_to_open = len(wanted)
         await self.partitions.open_all(wanted)
+        self._partitions_to_open = None
         await self.offload.run(lambda: self.folder.put_strays_aside(self.partitions.names()))
         self.leftovers.delete_later(self.folder.leftovers(), delay_ms=0)
         self.topics.on_changed = self.groups.on_topics_changed

@@ -1,118 +1,235 @@
-"""Metrics for Prometheus to scrape: `ports.metrics` on the prometheus_client library.
+"""Metrics for Prometheus to scrape: `ports.metrics` as plain numbers, and their text (exposition format 0.0.4).
 
-The registry is our own, so that two brokers in one process, or one test after another, do not share numbers.
+Instruments belong to the event loop's thread and take no locks. The text comes in pieces, so that whoever asks for it
+can let the loop turn in between. prometheus_client is used for the process's own numbers only: its text of 20,000
+series takes ten times as long, in one piece.
 """
 
-import socket
-import threading
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TypeVar
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    ProcessCollector,
-    generate_latest,
-    make_wsgi_app,
-)
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from respool.drivers.prometheus_histogram import Histogram, HistogramFamily
-from respool.model.errors import SettingsError
+from respool.ports.metrics import Collector, Sample
 
-Family = Counter | Gauge
-Kind = TypeVar("Kind", bound=Family)
+# Lines that are made in one go: some 100 us.
+LINES_PER_PIECE = 100
+# Label texts are remembered from scrape to scrape, up to this many.
+LABEL_TEXTS_MAX = 200_000
+
+_LABEL_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+_HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 
 class PrometheusMetrics:
-    """Makes instruments, and shows them as text over HTTP."""
+    """Makes instruments, and tells all of them as text."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
+        self._process = CollectorRegistry()
         # Memory, CPU, file descriptors and start time of this process.
-        ProcessCollector(registry=self._registry)
-        self._families: dict[str, Family] = {}
-        self._histograms: dict[str, HistogramFamily] = {}
-        self._labels: dict[str, tuple[str, ...]] = {}
-        self._server: WSGIServer | None = None
-        self._thread: threading.Thread | None = None
+        ProcessCollector(registry=self._process)
+        self._families: dict[str, _Instruments] = {}
+        self._collectors: list[Collector] = []
+        self._label_texts = _LabelTexts()
 
-    def counter(self, name: str, help_text: str, **labels: str) -> Counter:
-        if name not in self._families:
-            self._add(
-                name, labels, Counter(name, help_text, sorted(labels), registry=self._registry)
-            )
-        return self._get(Counter, name, labels)
+    def counter(self, name: str, help_text: str, **labels: str) -> "Counter":
+        return self._get(Counter, name, help_text, labels)
 
-    def gauge(self, name: str, help_text: str, **labels: str) -> Gauge:
-        if name not in self._families:
-            self._add(name, labels, Gauge(name, help_text, sorted(labels), registry=self._registry))
-        return self._get(Gauge, name, labels)
+    def gauge(self, name: str, help_text: str, **labels: str) -> "Gauge":
+        return self._get(Gauge, name, help_text, labels)
 
     def histogram(
         self, name: str, help_text: str, *, buckets: tuple[float, ...], **labels: str
-    ) -> Histogram:
-        family = self._histograms.get(name)
-        if family is None:
-            assert name not in self._families, f"{name} is no histogram"
-            family = HistogramFamily(name, help_text, label_names=sorted(labels), bounds=buckets)
-            self._histograms[name] = family
-            self._registry.register(family)
-        return family.get(labels)
+    ) -> "Histogram":
+        assert list(buckets) == sorted(buckets)
+        return self._get(Histogram, name, help_text, labels, bounds=buckets)
+
+    def add_collector(self, collect: Collector) -> None:
+        self._collectors.append(collect)
+
+    def pieces(self) -> Iterator[bytes]:
+        """The text of a scrape, a piece at a time. Numbers are read when their piece is made."""
+        for name, family in tuple(self._families.items()):
+            yield _head(name, family.help_text, family.kind.KIND)
+            yield from _in_pieces(family.lines(name, self._label_texts))
+        for collect in self._collectors:
+            for collected in collect():
+                yield _head(collected.name, collected.help_text, collected.kind)
+                texts = self._label_texts.of(collected.label_names)
+                yield from _in_pieces(_lines(collected.name, collected.samples, texts))
+        yield generate_latest(self._process)
 
     def text(self) -> str:
-        """What a scrape gets."""
-        return generate_latest(self._registry).decode()
+        """What a scrape gets, whole."""
+        return b"".join(self.pieces()).decode()
 
-    def serve(self, host: str, port: int) -> int:
-        """Answer scrapes on a thread of its own until `close`; return the port, for port 0 the one that was picked.
+    def _get(
+        self,
+        kind: "type[Kind]",
+        name: str,
+        help_text: str,
+        labels: Mapping[str, str],
+        *,
+        bounds: tuple[float, ...] = (),
+    ) -> "Kind":
+        names = tuple(sorted(labels))
+        family = self._families.get(name)
+        if family is None:
+            family = self._families[name] = _Instruments(kind, help_text, names, bounds)
+        assert family.kind is kind, f"{name} is a {family.kind.__name__} already"
+        assert family.label_names == names, f"{name} has the labels {family.label_names}"
+        values = tuple(labels[one] for one in names)
+        found = family.instruments.get(values)
+        if found is None:
+            found = family.instruments[values] = kind(family.bounds)
+        assert isinstance(found, kind)
+        return found
 
-        Raises:
-            SettingsError: the address cannot be listened on.
-        """
-        assert self._server is None
-        try:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            server_class = type("_Server", (WSGIServer,), {"address_family": family})
-            self._server = make_server(
-                host, port, make_wsgi_app(self._registry), server_class, _OneShot
-            )
-        except OSError as error:
-            raise SettingsError(
-                f"metrics_listen = {host}:{port} cannot be listened on: {error.strerror}"
-            ) from error
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="respool-metrics", daemon=True
+
+class Counter:
+    KIND = "counter"
+    __slots__ = ("value",)
+
+    def __init__(self, bounds: tuple[float, ...] = ()) -> None:
+        del bounds
+        self.value: float = 0
+
+    def inc(self, amount: float = 1) -> None:
+        assert amount >= 0, f"a counter only grows, not by {amount}"
+        self.value += amount
+
+
+class Gauge:
+    KIND = "gauge"
+    __slots__ = ("value",)
+
+    def __init__(self, bounds: tuple[float, ...] = ()) -> None:
+        del bounds
+        self.value: float = 0
+
+    def set(self, value: float) -> None:
+        self.value = value
+
+
+class Histogram:
+    KIND = "histogram"
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        # One more than there are bounds: for what lies beyond the last.
+        self.counts = [0] * (len(bounds) + 1)
+        self.total: float = 0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def add(self, counts: Sequence[int], total: float) -> None:
+        self.counts = [old + new for old, new in zip(self.counts, counts, strict=True)]
+        self.total += total
+
+
+Instrument = Counter | Gauge | Histogram
+Kind = TypeVar("Kind", Counter, Gauge, Histogram)
+
+
+class _Instruments:
+    """All instruments of one name, by the values of their labels."""
+
+    __slots__ = ("bounds", "help_text", "instruments", "kind", "label_names")
+
+    def __init__(
+        self,
+        kind: type[Instrument],
+        help_text: str,
+        label_names: tuple[str, ...],
+        bounds: tuple[float, ...],
+    ) -> None:
+        self.kind = kind
+        self.help_text = help_text
+        self.label_names = label_names
+        self.bounds = bounds
+        self.instruments: dict[tuple[str, ...], Instrument] = {}
+
+    def lines(self, name: str, label_texts: "_LabelTexts") -> Iterator[str]:
+        texts = label_texts.of(self.label_names)
+        bound_names = [*map(str, map(float, self.bounds)), "+Inf"]
+        for values, one in tuple(self.instruments.items()):
+            labels = texts[values]
+            if not isinstance(one, Histogram):
+                yield _line(name, labels, one.value)
+                continue
+            comma = "," if labels else ""
+            # Each bucket holds those below it too.
+            counts = list(accumulate(one.counts))
+            for bound, count in zip(bound_names, counts, strict=True):
+                yield _line(f"{name}_bucket", f'{labels}{comma}le="{bound}"', count)
+            yield _line(f"{name}_count", labels, counts[-1])
+            yield _line(f"{name}_sum", labels, one.total)
+
+
+class _LabelTexts:
+    """The values of labels, by their names -> `topic="rides",partition="0"`."""
+
+    def __init__(self) -> None:
+        self._by_names: dict[tuple[str, ...], _TextsOfNames] = {}
+
+    def of(self, names: tuple[str, ...]) -> "_TextsOfNames":
+        found = self._by_names.get(names)
+        if found is None or len(found) > LABEL_TEXTS_MAX:
+            # Names come and go; rather than look for those that have gone, begin again.
+            found = self._by_names[names] = _TextsOfNames(names)
+        return found
+
+
+class _TextsOfNames(dict[tuple[str, ...], str]):
+    __slots__ = ("_names",)
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self._names = names
+
+    def __missing__(self, values: tuple[str, ...]) -> str:
+        text = self[values] = ",".join(
+            f'{name}="{value.translate(_LABEL_ESCAPES)}"'
+            for name, value in zip(self._names, values, strict=True)
         )
-        self._thread.start()
-        return self._server.server_port
-
-    def close(self) -> None:
-        """Stop answering scrapes."""
-        if self._server is None or self._thread is None:
-            return
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-        self._server = self._thread = None
-
-    def _add(self, name: str, labels: dict[str, str], family: Family) -> None:
-        assert name not in self._histograms, f"{name} is a histogram already"
-        self._families[name] = family
-        self._labels[name] = tuple(sorted(labels))
-
-    def _get(self, kind: type[Kind], name: str, labels: dict[str, str]) -> Kind:
-        family = self._families[name]
-        assert isinstance(family, kind), f"{name} is a {type(family).__name__} already"
-        known = self._labels[name]
-        assert known == tuple(sorted(labels)), f"{name} has the labels {known}"
-        return family.labels(**labels) if labels else family
+        return text
 
 
-class _OneShot(WSGIRequestHandler):
-    """One request after another on one thread, each with little time: scrapers are few, and idlers cost no threads."""
+def _head(name: str, help_text: str, kind: str) -> bytes:
+    escaped = help_text.translate(_HELP_ESCAPES)
+    return f"# HELP {name} {escaped}\n# TYPE {name} {kind}\n".encode()
 
-    timeout = 5
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Scrapes are not worth a line each."""
+def _lines(name: str, samples: Iterable[Sample], texts: _TextsOfNames) -> Iterator[str]:
+    for values, value in samples:
+        yield _line(name, texts[values], value)
+
+
+def _line(name: str, labels: str, value: float) -> str:
+    # Text is made of what is there: an int stays one, a bool counts as 0 or 1.
+    number = value if type(value) is int else _number(value)
+    return f"{name}{{{labels}}} {number}\n" if labels else f"{name} {number}\n"
+
+
+def _number(value: float) -> str:
+    if value != value:  # noqa: PLR0124 - the one value that is not itself
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(float(value))
+
+
+def _in_pieces(lines: Iterator[str]) -> Iterator[bytes]:
+    piece: list[str] = []
+    for line in lines:
+        piece.append(line)
+        if len(piece) == LINES_PER_PIECE:
+            yield "".join(piece).encode(errors="replace")
+            piece.clear()
+    if piece:
+        yield "".join(piece).encode(errors="replace")

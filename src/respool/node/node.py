@@ -46,7 +46,10 @@ from respool.ports.clock import Clock
 from respool.ports.disk import Disk
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 from respool.ports.offload import Offload
+from respool.server.health import Health
+from respool.server.http_endpoint import HttpEndpoint
 from respool.server.listener import Listener
+from respool.server.metrics_page import MetricsPage
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +79,10 @@ class Drivers:
     offload: Callable[[int], Threads] = ThreadOffload
     # What requests are answered by.
     handle: Handler = handle
+    # Told where metrics and health are served.
+    on_metrics_listening: Callable[[str, int], None] = lambda host, port: logger.info(
+        "metrics on http://%s:%d/metrics", host, port
+    )
 
 
 def run(settings: Settings) -> int:
@@ -122,6 +129,8 @@ async def serve(
         os.makedirs(settings.data, exist_ok=True)
         lock = FolderLock(settings.data)
         stack.callback(lock.release)
+        metrics, health = PrometheusMetrics(), Health()
+        await _serve_metrics(settings, metrics, health, drivers, stack)
         disk = drivers.disk(settings.data)
         opening = _open_store(settings, disk, drivers, stack)
         store = await _unless_stopped(opening, asked_to_stop)
@@ -129,10 +138,6 @@ async def serve(
             return 0
         offload = drivers.offload(settings.io_threads)
         stack.callback(offload.close)
-        metrics = PrometheusMetrics()
-        stack.callback(metrics.close)
-        if settings.metrics_address is not None:
-            metrics.serve(*settings.metrics_address)
         world = World(
             clock=drivers.clock,
             disk=disk,
@@ -149,11 +154,32 @@ async def serve(
                 refuse_partitions_of_no_topic(disk, "a new and empty")
             broker = Broker(settings, world)
             listener = Listener(broker, handle=drivers.handle)
-            return await _serve_until_stopped(broker, listener, asked_to_stop, on_serving)
+            return await _serve_until_stopped(broker, listener, health, asked_to_stop, on_serving)
         finally:
             if world.peers is not None:
                 await world.peers.close()
             await store.close()
+
+
+async def _serve_metrics(
+    settings: Settings,
+    metrics: PrometheusMetrics,
+    health: Health,
+    drivers: Drivers,
+    stack: ExitStack,
+) -> None:
+    """From the very start until the end: a probe is told what a broker that is not ready does."""
+    if settings.metrics_address is None:
+        return
+    endpoint = HttpEndpoint(
+        {
+            "/metrics": MetricsPage(metrics.pieces).make,
+            "/healthz": health.healthz,
+            "/readyz": health.readyz,
+        }
+    )
+    stack.callback(endpoint.close)
+    drivers.on_metrics_listening(*await endpoint.start(*settings.metrics_address))
 
 
 async def _open_store(
@@ -176,15 +202,18 @@ async def _open_store(
 async def _serve_until_stopped(
     broker: Broker,
     listener: Listener,
+    health: Health,
     asked_to_stop: asyncio.Event,
     on_serving: Callable[[Broker, Listener], None],
 ) -> int:
+    health.on_starting(broker)
     await broker.start()
     try:
         host, port = await listener.start()
         broker.on_listening(host, port)
         broker.failed.add_done_callback(lambda _: asked_to_stop.set())
         if broker.member is not None:
+            health.on_joining()
             await _unless_stopped(broker.join_cluster(), asked_to_stop)
     except (OSError, NotAdmitted):
         # Nobody was served: the next start is to find the folder as this one did, and not as after a crash.
@@ -192,8 +221,10 @@ async def _serve_until_stopped(
         await broker.stop()
         raise
     if not asked_to_stop.is_set():
+        health.on_serving()
         on_serving(broker, listener)
     await asked_to_stop.wait()
+    health.on_stopping()
     if broker.failed.done():
         why = broker.failed.result()
         if not isinstance(why, NotAdmitted):

@@ -1,7 +1,13 @@
-"""Numbers for the operator. Names follow Prometheus: a unit and `_total` at the end of counters."""
+"""Numbers for the operator. Names follow Prometheus: base units, and `_total` at the end of counters.
 
-from collections.abc import Sequence
-from typing import Protocol
+There are two ways to publish a number:
+
+- What is counted as it happens has an instrument (`counter`, `gauge`, `histogram`).
+- What is known anyway, as plain numbers of some object, is read at each scrape: `add_collector`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 
 class Counter(Protocol):
@@ -24,6 +30,24 @@ class Histogram(Protocol):
         ...
 
 
+# The values of the family's labels, in their order, and the value.
+Sample: TypeAlias = tuple[tuple[str, ...], float]
+
+
+class Family(NamedTuple):
+    """All series of one name, as a collector yields them."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    help_text: str
+    label_names: tuple[str, ...]
+    # Read once, a few at a time: the loop turns in between, so a generator must not walk a dict that may change.
+    samples: Iterable[Sample]
+
+
+Collector: TypeAlias = Callable[[], Iterable[Family]]
+
+
 class Metrics(Protocol):
     """Makes the instruments. Asking twice for one name and labels gives the same instrument, so keep it."""
 
@@ -34,3 +58,10 @@ class Metrics(Protocol):
     def histogram(
         self, name: str, help_text: str, *, buckets: tuple[float, ...], **labels: str
     ) -> Histogram: ...
+
+    def add_collector(self, collect: Collector) -> None:
+        """Call `collect` at each scrape, for series whose values live elsewhere.
+
+        It yields each of its families every time, also one without samples.
+        """
+        ...

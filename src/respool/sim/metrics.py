@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from respool.ports.metrics import Collector
+
 
 @dataclass(slots=True)
 class SimCounter:
@@ -47,6 +49,7 @@ class SimMetrics:
 
     def __init__(self) -> None:
         self._instruments: dict[tuple[str, tuple[tuple[str, str], ...]], Instrument] = {}
+        self._collectors: list[Collector] = []
 
     def counter(self, name: str, help_text: str, **labels: str) -> SimCounter:
         assert help_text
@@ -62,6 +65,14 @@ class SimMetrics:
         assert help_text
         assert list(buckets) == sorted(buckets)
         return self._get(SimHistogram, name, labels)
+
+    def add_collector(self, collect: Collector) -> None:
+        self._collectors.append(collect)
+
+    def collected(self, name: str) -> dict[tuple[str, ...], float]:
+        """What a scrape would read of a family that a collector yields, by the values of its labels."""
+        families = {one.name: one for collect in self._collectors for one in collect()}
+        return dict(families[name].samples)
 
     def value(self, name: str, **labels: str) -> float:
         """What a counter or gauge stands at; 0 when nobody has asked for it yet."""

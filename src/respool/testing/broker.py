@@ -163,6 +163,12 @@ class Broker:
         return int(self.bootstrap.rpartition(":")[2])
 
     @property
+    def metrics_url(self) -> str | None:
+        """Where it tells its metrics, with `settings={"metrics_listen": "127.0.0.1:0"}`; None without."""
+        address = self._call("metrics_address")
+        return None if address is None else f"http://{address[0]}:{address[1]}/metrics"
+
+    @property
     def is_running(self) -> bool:
         return self._is_up
 

@@ -49,6 +49,7 @@ class Engine:
         self._listener: Listener | None = None
         self._serving: asyncio.Task[int] | None = None
         self._asked_to_stop = asyncio.Event()
+        self._metrics_address: tuple[str, int] | None = None
 
     async def do(self, name: str, arguments: dict[str, Any]) -> Any:
         """One order by its name: what a `Home` passes on."""
@@ -99,6 +100,10 @@ class Engine:
             await self._end_without_words()
             if self._port_holder is not None:
                 self._port_holder.close()
+
+    async def do_metrics_address(self) -> tuple[str, int] | None:
+        self._running()
+        return self._metrics_address
 
     # Time.
 
@@ -196,6 +201,9 @@ class Engine:
             )
             serving.set_result(None)
 
+        def on_metrics_listening(host: str, port: int) -> None:
+            self._metrics_address = (host, port)
+
         self._asked_to_stop = asyncio.Event()
         self._faults.is_down = False
         drivers = Drivers(
@@ -203,6 +211,7 @@ class Engine:
             disk=self._new_disk,
             offload=lambda threads: CountedThreads(threads, self._tally),
             handle=self._faults.handle,
+            on_metrics_listening=on_metrics_listening,
         )
         try:
             settings = load_settings(

@@ -1,0 +1,76 @@
+"""Liveness and readiness: what /healthz and /readyz answer.
+
+- /healthz: 200 while the process is sound. The broker's own loop answers, so an answer shows that it turns.
+- /readyz: 200 while clients are served; else 503, with one reason a line.
+"""
+
+from respool.broker.broker import Broker
+from respool.server.http_endpoint import Page, text_page
+from respool.server.http_request import OK, UNAVAILABLE
+
+# So many offline partitions are named.
+NAMED_MAX = 5
+
+
+class Health:
+    def __init__(self) -> None:
+        # What a broker that does not serve is doing; None while it serves.
+        self._stage: str | None = "starting: connecting to the metadata store"
+        self._broker: Broker | None = None
+
+    def on_starting(self, broker: Broker) -> None:
+        self._broker = broker
+        self._stage = "starting: opening the data folder"
+
+    def on_joining(self) -> None:
+        self._stage = "starting: joining the cluster"
+
+    def on_serving(self) -> None:
+        self._stage = None
+
+    def on_stopping(self) -> None:
+        self._stage = "stopping"
+
+    async def healthz(self) -> Page:
+        if self._broker is not None and self._broker.failed.done():
+            return text_page(UNAVAILABLE, f"the broker stops: {self._broker.failed.result()!r}")
+        return text_page(OK, "ok")
+
+    async def readyz(self) -> Page:
+        reasons = self.reasons()
+        return text_page(UNAVAILABLE, "\n".join(reasons)) if reasons else text_page(OK, "ready")
+
+    def reasons(self) -> list[str]:
+        """Why clients are not served, or not with all there is; empty when they are."""
+        if self._stage is not None:
+            return [self._stage_text(self._stage)]
+        assert self._broker is not None
+        return [*_membership_reasons(self._broker), *_offline_reasons(self._broker)]
+
+    def _stage_text(self, stage: str) -> str:
+        broker = self._broker
+        if broker is not None and broker.opening is not None:
+            opened, wanted = broker.opening
+            return f"starting: recovering logs, {opened} of {wanted} partitions are open"
+        return stage
+
+
+def _membership_reasons(broker: Broker) -> list[str]:
+    if broker.member is None:
+        return []
+    if broker.member.epoch is None:
+        return [f"broker {broker.id} is not registered in the cluster"]
+    if not broker.may_act():
+        return ["the broker's lease is not valid: the metadata store did not confirm it in time"]
+    me = broker.image.brokers.get(broker.id)
+    return [f"broker {broker.id} is draining"] if me is not None and me.is_draining else []
+
+
+def _offline_reasons(broker: Broker) -> list[str]:
+    offline = [one for one in broker.partitions if not one.is_online]
+    if not offline:
+        return []
+    named = [f"{one.name} ({one.failure})" for one in offline[:NAMED_MAX]]
+    more = len(offline) - len(named)
+    rest = f" and {more} more" if more else ""
+    return [f"{len(offline)} partitions are offline: {', '.join(named)}{rest}"]

@@ -1,0 +1,176 @@
+"""A small HTTP server on the broker's loop, for scrapes and health probes: GET and HEAD of a few pages.
+
+Each connection has one request and is closed after its reply. Nobody can hold the endpoint: a connection has
+`REQUEST_S` to send its request and `SEND_S` to take the reply, and when `CONNECTIONS_MAX` are open, the oldest that has
+not sent its request makes room for the next.
+
+It runs on the broker's own loop on purpose: a page that is answered shows that the loop turns, and the numbers of a
+scrape need no locks. A page that takes long is made in pieces, and yields to the loop (`metrics_page.py`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, cast
+
+from respool.model.errors import SettingsError
+from respool.server.http_request import (
+    INTERNAL_ERROR,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
+    OK,
+    UNAVAILABLE,
+    HttpRequest,
+    HttpRequestReader,
+    HttpStatus,
+)
+
+logger = logging.getLogger(__name__)
+
+CONNECTIONS_MAX = 32
+REQUEST_S = 5.0
+SEND_S = 30.0
+PLAIN_TEXT = "text/plain; charset=utf-8"
+METHODS = ("GET", "HEAD")
+
+
+class Page(NamedTuple):
+    body: Sequence[bytes]
+    status: HttpStatus = OK
+    content_type: str = PLAIN_TEXT
+
+
+MakePage: TypeAlias = Callable[[], Awaitable[Page]]
+
+
+class HttpEndpoint:
+    def __init__(self, pages: Mapping[str, MakePage]) -> None:
+        """`pages` by their paths."""
+        self._pages = pages
+        self._server: asyncio.Server | None = None
+        # Open connections, in the order they came.
+        self._connections: dict[HttpConnection, None] = {}
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen until `close`, and return the address that was bound.
+
+        Raises:
+            SettingsError: the address cannot be listened on.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(lambda: HttpConnection(self), host, port)
+        except OSError as error:
+            raise SettingsError(
+                f"metrics_listen = {host}:{port} cannot be listened on: {error.strerror}"
+            ) from error
+        bound = self._server.sockets[0].getsockname()
+        return bound[0], bound[1]
+
+    def close(self) -> None:
+        """Stop listening and drop every connection."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for connection in tuple(self._connections):
+            connection.abort()
+
+    # -- what connections report -------------------------------------------------------------------------------------
+
+    def on_connected(self, connection: "HttpConnection") -> bool:
+        """True if there is room for it, or room could be made."""
+        if len(self._connections) >= CONNECTIONS_MAX:
+            silent = next((one for one in self._connections if not one.has_request), None)
+            if silent is None:
+                return False
+            silent.abort()
+            self._connections.pop(silent, None)
+        self._connections[connection] = None
+        return True
+
+    def on_disconnected(self, connection: "HttpConnection") -> None:
+        self._connections.pop(connection, None)
+
+    async def answer(self, request: HttpRequest) -> Page:
+        make = self._pages.get(request.path)
+        if make is None:
+            return text_page(NOT_FOUND, f"not found; there are {', '.join(self._pages)}")
+        if request.method not in METHODS:
+            return text_page(METHOD_NOT_ALLOWED, f"only {' and '.join(METHODS)}")
+        try:
+            return await make()
+        except Exception:
+            logger.exception("the page %s failed", request.path)
+            return text_page(INTERNAL_ERROR, "failed; the broker's log has the reason")
+
+
+class HttpConnection(asyncio.Protocol):
+    def __init__(self, endpoint: HttpEndpoint) -> None:
+        self._endpoint = endpoint
+        self._reader = HttpRequestReader()
+        self._loop = asyncio.get_running_loop()
+        self._answering: asyncio.Task[None] | None = None
+
+    @property
+    def has_request(self) -> bool:
+        return self._reader.is_done
+
+    # The transport's calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports do all that asyncio's do, without being of its class.
+        self._transport = cast("asyncio.Transport", transport)
+        self._deadline = self._loop.call_later(REQUEST_S, self.abort)
+        if not self._endpoint.on_connected(self):
+            self._send(text_page(UNAVAILABLE, "too many connections"), with_body=True)
+
+    def data_received(self, data: bytes) -> None:
+        if self._reader.is_done or self._transport.is_closing():
+            # A body, or another request: nobody reads it.
+            return
+        self._reader.feed(data)
+        if self._reader.refusal is not None:
+            self._send(text_page(self._reader.refusal, "bad request"), with_body=True)
+        elif self._reader.request is not None:
+            self._deadline.cancel()
+            self._answering = self._loop.create_task(self._answer(self._reader.request))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        del error
+        self._deadline.cancel()
+        if self._answering is not None:
+            self._answering.cancel()
+        self._endpoint.on_disconnected(self)
+
+    # The endpoint's.
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    async def _answer(self, request: HttpRequest) -> None:
+        page = await self._endpoint.answer(request)
+        self._send(page, with_body=request.method != "HEAD")
+
+    def _send(self, page: Page, *, with_body: bool) -> None:
+        # Anew: whoever takes nothing of a long reply must not stay for ever either.
+        self._deadline.cancel()
+        self._deadline = self._loop.call_later(SEND_S, self.abort)
+        self._transport.writelines([_head(page), *(page.body if with_body else ())])
+        self._transport.close()
+
+
+def text_page(status: HttpStatus, text: str) -> Page:
+    return Page([f"{text}\n".encode()], status)
+
+
+def _head(page: Page) -> bytes:
+    lines = [
+        f"HTTP/1.1 {page.status}",
+        f"Content-Type: {page.content_type}",
+        f"Content-Length: {sum(map(len, page.body))}",
+        "Cache-Control: no-store",
+        "Connection: close",
+    ]
+    if page.status is METHOD_NOT_ALLOWED:
+        lines.append(f"Allow: {', '.join(METHODS)}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")

@@ -1,0 +1,84 @@
+"""The head of an HTTP/1 request, as bytes come in. No I/O: feed it, then look at `request` or `refusal`.
+
+Only what a scrape or a health probe needs: method and path. Bodies are never read; each connection has one request.
+"""
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+HEAD_BYTES_MAX = 8 * 1024
+
+_END_OF_HEAD = (b"\r\n\r\n", b"\n\n")
+_VERSIONS = ("HTTP/1.0", "HTTP/1.1")
+
+
+class HttpRequest(NamedTuple):
+    method: str
+    # Without the query.
+    path: str
+
+
+class HttpStatus(NamedTuple):
+    code: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.reason}"
+
+
+OK = HttpStatus(200, "OK")
+BAD_REQUEST = HttpStatus(400, "Bad Request")
+NOT_FOUND = HttpStatus(404, "Not Found")
+METHOD_NOT_ALLOWED = HttpStatus(405, "Method Not Allowed")
+HEAD_TOO_LARGE = HttpStatus(431, "Request Header Fields Too Large")
+INTERNAL_ERROR = HttpStatus(500, "Internal Server Error")
+UNAVAILABLE = HttpStatus(503, "Service Unavailable")
+VERSION_NOT_SUPPORTED = HttpStatus(505, "HTTP Version Not Supported")
+
+
+class HttpRequestReader:
+    __slots__ = ("_received", "refusal", "request")
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+        # At most one of them is set, once; what comes after that is ignored.
+        self.request: HttpRequest | None = None
+        self.refusal: HttpStatus | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.request is not None or self.refusal is not None
+
+    def feed(self, data: bytes) -> None:
+        if self.is_done:
+            return
+        self._received += data
+        head = self._whole_head()
+        if head is not None and len(head) <= HEAD_BYTES_MAX:
+            self._read(head)
+        elif head is not None or len(self._received) > HEAD_BYTES_MAX:
+            self.refusal = HEAD_TOO_LARGE
+        if self.is_done:
+            self._received.clear()
+
+    def _whole_head(self) -> bytes | None:
+        for end in _END_OF_HEAD:
+            at = self._received.find(end)
+            if at >= 0:
+                return bytes(self._received[:at])
+        return None
+
+    def _read(self, head: bytes) -> None:
+        line = head.splitlines()[0] if head else b""
+        try:
+            method, target, version = line.decode("ascii").split(" ")
+            path = urlsplit(target).path
+        except ValueError:
+            self.refusal = BAD_REQUEST
+            return
+        if not version.startswith("HTTP/") or not method.isalpha():
+            self.refusal = BAD_REQUEST
+        elif version not in _VERSIONS:
+            self.refusal = VERSION_NOT_SUPPORTED
+        else:
+            self.request = HttpRequest(method, path)

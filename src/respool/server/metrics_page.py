@@ -1,0 +1,37 @@
+"""The page that Prometheus scrapes: made in slices, so that the broker's loop turns in between.
+
+A scrape of many series takes tens of milliseconds. No slice of it takes more than `SLICE_S` and a piece; then whatever
+the loop has to do goes first. Scrapes that come while one is being made get that one.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from time import perf_counter
+
+from respool.server.http_endpoint import Page
+
+SLICE_S = 0.001
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class MetricsPage:
+    def __init__(self, pieces: Callable[[], Iterator[bytes]]) -> None:
+        """`pieces` makes the text of one scrape, a little at a time."""
+        self._pieces = pieces
+        self._making: asyncio.Task[Page] | None = None
+
+    async def make(self) -> Page:
+        if self._making is None or self._making.done():
+            self._making = asyncio.get_running_loop().create_task(self._make())
+        # Whoever asked may go; others wait for the same.
+        return await asyncio.shield(self._making)
+
+    async def _make(self) -> Page:
+        body: list[bytes] = []
+        slice_ends = perf_counter() + SLICE_S
+        for piece in self._pieces():
+            body.append(piece)
+            if perf_counter() >= slice_ends:
+                await asyncio.sleep(0)
+                slice_ends = perf_counter() + SLICE_S
+        return Page(body, content_type=CONTENT_TYPE)
