@@ -1,6 +1,7 @@
 """Options are read in any case, and what cannot be is refused with its name."""
 
 import pickle
+from datetime import UTC, datetime
 
 import pytest
 
@@ -62,6 +63,15 @@ def test_what_spark_refuses_is_refused_with_the_reason() -> None:
 )
 def test_times_are_read_as_spark_does(said: str, ms: int) -> None:
     assert Options({"delay": said}).milliseconds("delay", 0) == ms
+
+
+@pytest.mark.parametrize(
+    ("said", "ms"),
+    [("1800", 1800), ("1970-01-02T00:00Z", 86_400_000), ("3 days ago", 7 * 86_400_000)],
+)
+def test_a_point_in_time_is_milliseconds_or_what_the_command_line_reads(said: str, ms: int) -> None:
+    now = datetime(1970, 1, 11, tzinfo=UTC)
+    assert Options({"since": said}).time_ms("since", now=now) == ms
 
 
 @pytest.mark.parametrize(("said", "count"), [("1024", 1024), ("64m", 64 << 20), ("1GiB", 1 << 30)])

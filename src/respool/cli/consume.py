@@ -22,7 +22,7 @@ from respool.cli.errors import ExitCode, NotFound, UsageError
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.cli.isolation import Isolation
 from respool.cli.message_format import ReadMessage, compile_format, for_terminal, to_json_line
-from respool.cli.times import format_ms
+from respool.model.times import format_ms
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster, OffsetRange, TopicInfo

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from respool.cli import options
 from respool.cli.errors import NotFound, UsageError
-from respool.cli.times import format_ms
+from respool.model.times import format_ms
 
 if TYPE_CHECKING:
     from respool.cli.kafka import OffsetRange, TopicInfo

@@ -20,10 +20,10 @@ from respool.cli.log_files import (
     read_transaction_index,
 )
 from respool.cli.message_format import bytes_to_json, for_terminal
-from respool.cli.times import format_ms
 from respool.log.checkpoint_text import parse_number
 from respool.log.producer_snapshot import decode_entries
 from respool.model.errors import RequestError
+from respool.model.times import format_ms
 from respool.records.batch import Codec
 from respool.records.markers import read_marker
 from respool.records.record import Record, iterate_records

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from respool.cli import output
 from respool.cli.errors import UsageError
-from respool.cli.times import format_ms
+from respool.model.times import format_ms
 
 Header = tuple[str, bytes | None]
 

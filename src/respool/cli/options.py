@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from respool.cli.errors import NotFound, UsageError
-from respool.cli.times import TimeNotUnderstood, parse_duration_ms, parse_time
+from respool.model.times import TimeNotUnderstood, parse_duration_ms, parse_time
 
 
 def flag(*names: str, text: str) -> Any:

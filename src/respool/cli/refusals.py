@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from respool.cli import output
-from respool.cli.times import format_duration_ms
+from respool.model.times import format_duration_ms
 
 # The client tries again where replicas are missing, so that it may also come out as a message whose time was over.
 TOO_FEW_REPLICAS = {"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "_MSG_TIMED_OUT"}

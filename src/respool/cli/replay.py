@@ -11,7 +11,7 @@ from respool.cli import options, output
 from respool.cli.errors import NotFound, UsageError
 from respool.cli.replay_pace import Pace, parse_rate, parse_speed
 from respool.cli.replay_range import TimeRange, find_spans, parse_keys, parse_range, print_spans
-from respool.cli.times import format_ms
+from respool.model.times import format_ms
 
 if TYPE_CHECKING:
     from respool.cli.audit import Act, Audit

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from respool.cli import options, output
 from respool.cli.errors import UsageError
 from respool.cli.replay_plan import Span
-from respool.cli.times import format_ms
+from respool.model.times import format_ms
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster, TopicInfo

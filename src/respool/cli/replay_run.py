@@ -22,8 +22,8 @@ from respool.cli.replay_pace import Pace
 from respool.cli.replay_plan import CopyPlan
 from respool.cli.replay_position import Position
 from respool.cli.replay_writer import ReplayWriter
-from respool.cli.times import format_ms
 from respool.cli.topic_reader import TopicReader
+from respool.model.times import format_ms
 from respool.records.batch import Codec
 
 READ_MESSAGES = 1_000

@@ -11,8 +11,8 @@ import typer
 from respool.cli import options, output
 from respool.cli.errors import CliError, ExitCode, NotFound, TopicExists, UsageError
 from respool.cli.isolation import Isolation
-from respool.cli.times import format_duration_ms
 from respool.cli.topic_promise import MIN_ISR, asks_for_too_many, fewest_replicas, promise
+from respool.model.times import format_duration_ms
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster, OffsetRange, Setting, TopicInfo

@@ -8,7 +8,7 @@ import typer
 
 from respool.cli import options, output, transaction_abort
 from respool.cli.errors import UsageError
-from respool.cli.times import (
+from respool.model.times import (
     format_duration_ms,
     format_ms,
 )

@@ -6,9 +6,11 @@ the name that was probably meant.
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
 from difflib import get_close_matches
 
 from respool.model.errors import RespoolError
+from respool.model.times import TimeNotUnderstood, parse_time
 from respool.spark.options_kafka import REFUSED, SPARKS_OWN, WITHOUT_EFFECT
 
 _DURATION = re.compile(r"(\d+)\s*([a-z]*)")
@@ -87,6 +89,18 @@ class Options:
         if found is None or found[2] not in _UNITS_MS:
             raise BadOption(f"{name} = {said!r}: a time such as 500ms, 30s, 15m or 2h")
         return int(found[1]) * _UNITS_MS[found[2]]
+
+    def time_ms(self, name: str, *, now: datetime | None = None) -> int | None:
+        """A point in time: milliseconds since 1970, or text as the command line reads it, such as `3 days ago`."""
+        said = self.text(name)
+        if said is None:
+            return None
+        if said.removeprefix("-").isdecimal():
+            return self.whole(name)
+        try:
+            return parse_time(said, now=now or datetime.now(UTC))
+        except TimeNotUnderstood as error:
+            raise BadOption(f"{name} = {error}; or milliseconds since 1970") from None
 
     def byte_count(self, name: str) -> int | None:
         """Bytes: 1048576, 64m, 1g."""

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from respool.cli.options import time_ms
 from respool.client.arrow.errors import BadArgument
 from respool.client.arrow.points import (
     AtOffset,
@@ -41,6 +42,10 @@ def parse(said: When) -> Point:
         (datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), AtTime(1_000)),
         ("1970-01-01T00:00:01Z", AtTime(1_000)),
         ("1970-01-01T01:00:01+01:00", AtTime(1_000)),
+        ("3 days ago", AtTime(NOW_MS - 3 * 86_400_000)),
+        ("90m", AtTime(NOW_MS - 5_400_000)),
+        ("now", AtTime(NOW_MS)),
+        ("@1763107100", AtTime(NOW_MS - 100_000)),
     ],
 )
 def test_each_form_is_understood(said: When, meant: Point) -> None:
@@ -57,13 +62,13 @@ def test_each_form_is_understood(said: When, meant: Point) -> None:
         {0: -1},
         {-1: 0},
         {0: "5"},
-        "yesterday",
+        "the day before",
+        "4711",
         "",
         1.5,
         timedelta(seconds=-1),
         datetime(2026, 11, 12),  # noqa: DTZ001  What is tested.
-        "2026-11-12T08:00:00",
-        "2026-11-12",
+        "1969-12-31T08:00:00Z",
         datetime(1969, 12, 31, tzinfo=UTC),
     ],
 )
@@ -72,9 +77,15 @@ def test_what_is_none_of_the_forms_is_refused_by_name(said: object) -> None:
         parse(said)  # type: ignore[arg-type]
 
 
-def test_a_time_without_a_zone_is_refused_with_what_to_do() -> None:
+def test_a_datetime_without_a_zone_is_refused_with_what_to_do() -> None:
     with pytest.raises(BadArgument, match=r"has no zone.*tzinfo=UTC"):
-        parse("2026-11-12T08:00:00")
+        parse(datetime(2026, 11, 12, 8))  # noqa: DTZ001  What is tested.
+
+
+@pytest.mark.parametrize("text", ["2026-11-12 08:00", "yesterday 08:00", "08:00", "1h30m ago"])
+def test_text_means_what_it_means_to_the_command_line(text: str) -> None:
+    now = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+    assert parse(text) == AtTime(time_ms(text, option="--since", now=now))
 
 
 def test_a_refused_argument_is_a_value_error_to_those_who_do_not_know_us() -> None:

@@ -25,6 +25,8 @@ MINE = {("rides", 0), ("rides", 2)}
         (NOW.astimezone(timezone(timedelta(hours=5))), AtTime(timestamp_ms=NOW_MS)),
         ("2026-03-04T11:00:00+00:00", AtTime(timestamp_ms=NOW_MS - HOUR_MS)),
         ("2026-03-04T11:00:00Z", AtTime(timestamp_ms=NOW_MS - HOUR_MS)),
+        ("an hour ago", AtTime(timestamp_ms=NOW_MS - HOUR_MS)),
+        ("60m", AtTime(timestamp_ms=NOW_MS - HOUR_MS)),
     ],
 )
 def test_one_target_is_meant_for_every_partition_at_hand(to: object, meant: object) -> None:
@@ -45,9 +47,9 @@ def test_a_mapping_moves_only_what_it_names() -> None:
         (True, "not to True"),
         (1.5, "not to 1.5"),
         (None, "not to None"),
-        ("yesterday", "neither 'earliest'"),
+        ("the day before", "is not a time.*or 'earliest'"),
         (NOW.replace(tzinfo=None), "no time zone"),
-        ("2026-03-04T11:00:00", "no time zone"),
+        ("2026-03-04T13:00:00Z", "in the future"),
         (NOW + timedelta(seconds=1), "in the future"),
         (-timedelta(hours=1), "in the future"),
         ({}, "moves nothing"),

@@ -101,7 +101,7 @@ def test_times_come_before_times_of_partitions_and_those_before_offsets() -> Non
         ("batch", {"startingOffsets": '{"rides": {"x": 3}}'}, "startingOffsets"),
         ("batch", {"startingOffsets": '{"rides": 3}'}, "startingOffsets"),
         ("batch", {"startingOffsets": "{"}, "startingOffsets"),
-        ("batch", {"startingTimestamp": "yesterday"}, "startingTimestamp"),
+        ("batch", {"startingTimestamp": "the day before"}, "startingTimestamp"),
         ("batch", {"startingOffsetsByTimestampStrategy": "x"}, "startingOffsetsByTimestampSt"),
         ("stream", {"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger"),
         (

@@ -2,8 +2,9 @@
 
 None  "earliest"  "latest"                       the log's ends
 4711  {0: 4711, 1: 4000}                         an offset of every partition, or of each
-datetime with a zone  "2026-11-12T08:00:00Z"     a time
+datetime with a zone                             a time
 timedelta(days=3)                                so long ago
+"3 days ago"  "yesterday 08:00"                  a time in any form that the command line reads (`model/times.py`)
 """
 
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from operator import index
 from typing import SupportsIndex, TypeAlias
 
 from respool.client.arrow.errors import BadArgument
+from respool.model.times import TimeNotUnderstood, parse_time
 
 When: TypeAlias = datetime | timedelta | int | Mapping[int, int] | str | None
 
@@ -64,7 +66,7 @@ def parse_point(name: str, said: When, *, default: Point, now_ms: int) -> Point:
         case int():
             return AtOffset(_offset(name, said))
         case str():
-            return _from_text(name, said)
+            return _from_text(name, said, now_ms=now_ms)
         case timedelta():
             if said < timedelta(0):
                 raise BadArgument(
@@ -92,21 +94,20 @@ def format_ms(ms: int) -> str:
 
 _FORMS = (
     "it may be a datetime with a zone, a timedelta (so long ago), an offset, {partition: offset}, "
-    "an ISO time with a zone, 'earliest' or 'latest'"
+    "a time as text, 'earliest' or 'latest'"
 )
 
 
-def _from_text(name: str, said: str) -> Point:
+def _from_text(name: str, said: str, *, now_ms: int) -> Point:
     words = said.strip()
     if words.lower() == "earliest":
         return Earliest()
     if words.lower() == "latest":
         return Latest()
     try:
-        moment = datetime.fromisoformat(words)
-    except ValueError:
-        raise BadArgument(f"{name} = {said!r}: {_FORMS}") from None
-    return AtTime(_time_ms(name, moment))
+        return AtTime(parse_time(words, now=_EPOCH + timedelta(milliseconds=now_ms)))
+    except TimeNotUnderstood as error:
+        raise BadArgument(f"{name} = {error}; or 'earliest', or 'latest'") from None
 
 
 def _time_ms(name: str, moment: datetime) -> int:

@@ -64,8 +64,9 @@ def read_table(
     """The messages that a topic has now, as a table: in the order of partitions, and within them of offsets.
 
     Args:
-        since: Where to begin: a datetime with a zone, a timedelta (so long ago), an offset, {partition: offset}, an ISO
-            time, "earliest" or "latest". A time means messages of that time or later.
+        since: Where to begin: a datetime with a zone, a timedelta (so long ago), an offset, {partition: offset}, text
+            as the command line reads it ("3 days ago"), "earliest" or "latest". A time means messages of that time or
+            later.
         until: Where to end, likewise; what is there itself is not read. The default is where the log ends now.
         partitions: Which; the default is all, or those named in `since` and `until`.
         columns: Which, in which order: topic, partition, key, value, offset, timestamp, timestamp_type, headers.

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from respool.client.messages.errors import BadArgument, OffsetBeyondEnd, OutsideRetention
 from respool.client.messages.library import KafkaException, TopicPartition
 from respool.client.messages.message import Place, as_datetime
+from respool.model.times import TimeNotUnderstood, parse_time
 
 Point = datetime | timedelta | int | str
 To = Point | Mapping[int, Point] | Mapping[Place, Point]
@@ -190,7 +191,7 @@ def _target(point: object, now: datetime) -> Target:
         case "latest":
             return "latest"
         case str():
-            return _time(_parsed(point), now)
+            return _time(_parsed(point, now), now)
         case timedelta():
             if point < timedelta(0):
                 raise BadArgument(
@@ -205,14 +206,11 @@ def _target(point: object, now: datetime) -> Target:
     )
 
 
-def _parsed(text: str) -> datetime:
+def _parsed(text: str, now: datetime) -> datetime:
     try:
-        when = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise BadArgument(
-            f"{text!r} is neither 'earliest', 'latest' nor a time such as '2026-01-31T08:00:00+00:00'"
-        ) from error
-    return when
+        return as_datetime(parse_time(text, now=now))
+    except TimeNotUnderstood as error:
+        raise BadArgument(f"{error}; or 'earliest', or 'latest'") from None
 
 
 def _time(when: datetime, now: datetime) -> AtTime:

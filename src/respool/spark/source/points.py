@@ -52,7 +52,7 @@ def point_of(options: Options, side: Literal["starting", "ending"], *, default: 
     """
     time, times, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
     # All are asked for, so that all are known.
-    ms = options.whole(time)
+    ms = options.time_ms(time)
     by_time, said = options.text(times), options.text(offsets)
     if ms is not None:
         return AtTime(option=time, ms=ms)

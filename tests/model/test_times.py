@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.cli.times import (
+from respool.model.times import (
     EPOCH_MS_MAX,
     EPOCH_MS_MIN,
     UNIT_MS,
