@@ -209,3 +209,35 @@ def test_a_quick_lookup_does_not_wait_for_the_disk() -> None:
     world.disk.make_cold(world.log._parts.segments.active.path)
     with pytest.raises(NotCached):
         quickly(world, 15)
+
+
+def test_the_time_at_an_offset_is_its_records_where_batches_are_of_one() -> None:
+    world = world_of((10,), (5,), (30,))
+    assert [world.log.time_at(Offset(one)) for one in range(4)] == [10, 5, 30, None]
+    world.raise_log_start(Offset(1))
+    assert world.log.time_at(Offset(0)) == 5
+
+
+@settings(max_examples=300 if FUZZ else 60, deadline=None)
+@given(
+    batches=st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=4), min_size=1, max_size=60)
+)
+def test_the_time_at_an_offset_is_off_by_no_more_than_its_batch_spans(
+    batches: list[list[int]],
+) -> None:
+    world = world_of(*(tuple(times) for times in batches))
+    offset = 0
+    for times in batches:
+        for number, time in enumerate(times):
+            found = world.log.time_at(Offset(offset + number))
+            assert found is not None
+            assert abs(found - time) <= max(times) - min(times)
+            if number == 0 and times[0] == min(times) and len(times) > 1:
+                assert found == times[0]
+        offset += len(times)
+    assert world.log.time_at(Offset(offset)) is None
+
+
+def test_a_record_without_a_time_has_none_and_one_of_the_brokers_time_has_that() -> None:
+    world = world_of((NO_TIMESTAMP,))
+    assert world.log.time_at(Offset(0)) == NO_TIMESTAMP

@@ -21,6 +21,7 @@ from respool.broker.housekeeping import Housekeeping
 from respool.broker.leftovers import Leftovers
 from respool.broker.membership import NotAdmitted
 from respool.broker.memory import MemoryBudget
+from respool.broker.metrics.broker_metrics import BrokerMetrics
 from respool.broker.partitions import Partitions
 from respool.broker.peer_link import PeerLink
 from respool.broker.producer_ids import ProducerIds
@@ -90,6 +91,7 @@ class Broker:
             "respool_lent_bytes_total",
             "Bytes of records that readers on this machine were told to take from the log's files.",
         )
+        self.metrics = BrokerMetrics(settings, world.metrics)
         self.fetch_sessions = FetchSessions(
             sessions_max=settings.fetch_sessions_max, dice=world.dice
         )
@@ -168,6 +170,7 @@ class Broker:
             isr=replication.isr,
             may_act=self.may_act,
             is_clustered=self.member is not None,
+            traffics=self.metrics.traffics,
             on_offline=replication.on_offline,
         )
         self.roles = replication.roles
@@ -185,6 +188,14 @@ class Broker:
         self.groups = self.coordinators.groups
         self.markers = self.coordinators.markers
         self.transactions = self.coordinators.transactions
+        self.metrics.wire(
+            partitions=self.partitions,
+            groups=self.groups,
+            catalog=self.catalog,
+            offload=self.offload,
+            clock=self.clock,
+            link=self.link,
+        )
         self.housekeeping = Housekeeping(
             partitions=self.partitions,
             folder=self.folder,

@@ -13,9 +13,11 @@ from respool.broker.broker import Broker
 from respool.broker.commit_waiters import FetchWaiter
 from respool.broker.fetch_readers import Reader
 from respool.broker.fetch_sessions import FetchScope, FetchTarget
+from respool.broker.metrics.fetched_messages import count_served
 from respool.broker.outcome import Reply
 from respool.broker.partition import Partition
 from respool.broker.partition_read import PartitionRead
+from respool.broker.read_marks import ReadTo
 from respool.model.errors import RequestError, StorageError, StorageFailed
 from respool.model.ids import ZERO_TOPIC_ID
 from respool.ports.disk import NotCached
@@ -35,6 +37,8 @@ class FetchAnswer:
     # Partitions whose log could not be read. They go offline when the answer is encoded: the
     # read may have happened in another thread, and a partition's state belongs to the loop.
     failures: list[tuple[Partition, StorageError]] = field(default_factory=list)
+    # What consumers get, to be counted when it is encoded: an answer that is too small is read again.
+    served: list[tuple[Partition, FetchTarget, FetchedPartition]] = field(default_factory=list)
 
 
 class FetchRun:
@@ -61,6 +65,7 @@ class FetchRun:
         self._wait_max_s = wait_max_s
         self._reader = reader
         self._is_of_follower = is_of_follower
+        self._is_of_consumer = reader.read_to is not ReadTo.END
         neighbours = broker.world.neighbours
         self._read = PartitionRead(
             reader,
@@ -131,7 +136,7 @@ class FetchRun:
             return _failed(target, error)
         cuts = log.cuts
         try:
-            return self._read(
+            fetched = self._read(
                 partition,
                 target,
                 room - answer.record_bytes,
@@ -144,6 +149,9 @@ class FetchRun:
             if not log.was_cut_since(cuts):
                 answer.failures.append((partition, error))
             return _failed(target, StorageFailed(f"{partition.name}: {error}"))
+        if self._is_of_consumer and fetched.record_bytes:
+            answer.served.append((partition, target, fetched))
+        return fetched
 
     async def answer_from_disk(self) -> Reply:
         # Reserved while it is read: else all that wait for the disk would find the same room.
@@ -230,6 +238,8 @@ class FetchRun:
     def encode(self, answer: FetchAnswer) -> Reply:
         for partition, error in answer.failures:
             partition.on_storage_error(error)
+        for partition, target, fetched in answer.served:
+            count_served(partition, fetched, fetch_offset=target.fetch_offset)
         topics: dict[object, list[FetchedPartition]] = {}
         for target, fetched in answer.partitions:
             if self._scope.is_incremental and not _has_news(target, fetched):

@@ -11,9 +11,13 @@ from respool.broker.shards import Shards, ShardsOwner
 from respool.broker.steady_clock import SteadyClock
 from respool.coordination.consumer_requests import TopicsView, TopicView
 from respool.coordination.decision import Decision
+from respool.coordination.offsets import Offsets
 
 
 class GroupMachine(TransactionalMachine, Protocol):
+    @property
+    def offsets(self) -> Offsets: ...
+
     def on_heard_again(self, *, now_ms: int) -> None: ...
 
     def on_topics_changed(self, topics: TopicsView, *, now_ms: int, wall_ms: int) -> Decision: ...
@@ -41,6 +45,10 @@ class Groups:
     def ask(self, group_id: str, request: Any) -> "asyncio.Future[Any]":
         """Put a request to the group's machine: see `Shards.ask`."""
         return self.shards.ask(group_id, request)
+
+    def committed(self) -> list[Offsets]:
+        """What groups have committed whose coordinator this broker is."""
+        return [self._machines[number].offsets for number, shard in self.shards if shard.is_active]
 
     def on_acting_again(self) -> None:
         """This broker could not act for a while, and refused every heartbeat."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from respool.broker.commit_waiters import CommitListener, CommitQueue, FetchWaiter
+from respool.broker.metrics.topic_traffic import TopicTraffic
 from respool.broker.mirrored import check_continues, check_same, mirror_refusal, no_mirror
 from respool.broker.partition_role import PartitionRole
 from respool.broker.passing_troubles import PassingTroubles
@@ -84,10 +85,13 @@ class Partition:
         isr: "IsrProposals | None" = None,
         on_offline: "Callable[[Partition], None]" = lambda _: None,
         high_watermark: Offset | None = None,
+        traffic: TopicTraffic | None = None,
     ) -> None:
         """Neither leading nor following yet; known to be committed up to `high_watermark`, or all of it."""
         self.name = name
         self.topic_id = topic_id
+        # Shared by all partitions of the topic.
+        self.traffic = traffic or TopicTraffic(name.topic)
         self.role = PartitionRole(
             name,
             self,
@@ -301,9 +305,12 @@ class Partition:
         except StorageError as error:
             raise self._refusal(error) from error
         if not appended.is_duplicate:
+            header, traffic = batch.header, self.traffic
+            traffic.messages_in += header.record_count
+            traffic.bytes_in += header.size
             self._on_appended(
                 log,
-                batch.header.size,
+                header.size,
                 has_rolled=log.segment_count != segments,
                 is_urgent=is_urgent,
             )
@@ -335,6 +342,8 @@ class Partition:
             finally:
                 if log.log_end > log_end and self.is_online:
                     size = len(copied.data)
+                    self.traffic.messages_in += log.log_end - log_end
+                    self.traffic.bytes_in += size
                     self._on_appended(log, size, has_rolled=log.segment_count != segments)
         return copied.end
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from respool.broker.catalog import Catalog
+from respool.broker.metrics.topic_traffic import TopicTraffics
 from respool.broker.partition import IsrProposals, Partition, SyncRequests
 from respool.log.data_folder import DataFolder
 from respool.log.partition_log import PartitionLog
@@ -33,6 +34,7 @@ class Partitions:
         isr: IsrProposals,
         may_act: Callable[[], bool],
         is_clustered: bool,
+        traffics: TopicTraffics,
         on_offline: Callable[[Partition], None] = lambda _: None,
     ) -> None:
         """In a cluster what a crash left is not committed by that: others decide with."""
@@ -44,6 +46,7 @@ class Partitions:
         self._isr = isr
         self._may_act = may_act
         self._is_clustered = is_clustered
+        self._traffics = traffics
         self._on_offline = on_offline
         self._partitions: dict[tuple[str, int], Partition] = {}
         # Invariant: exactly those above, by topic; no topic without any.
@@ -118,6 +121,10 @@ class Partitions:
         found = self._partitions.get((topic, partition))
         return found is not None and found.is_online
 
+    def topics(self) -> tuple[str, ...]:
+        """Those that have partitions here."""
+        return tuple(self._numbers)
+
     def of_topic(self, name: str) -> list[Partition]:
         """Those of a topic that are here."""
         numbers = self._numbers.get(name, ())
@@ -156,6 +163,7 @@ class Partitions:
             isr=self._isr,
             on_offline=self._on_offline,
             high_watermark=high_watermark,
+            traffic=self._traffics.of(name.topic),
         )
         self._partitions[name] = partition
         self._numbers.setdefault(name.topic, set()).add(name.partition)

@@ -89,6 +89,11 @@ class GroupShard:
             FenceGroup: self._admin.fence,
         }
 
+    @property
+    def offsets(self) -> Offsets:
+        """What groups have committed, for looking at."""
+        return self._offsets
+
     def decide(
         self,
         request: GroupRequest | ConsumerGroupRequest,

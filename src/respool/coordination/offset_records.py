@@ -113,6 +113,11 @@ def check_offset_value(value: bytes) -> None:
         read_offset_value(value)
 
 
+def read_committed_offset(value: bytes) -> Offset:
+    """The offset alone. Every version begins with its number and the offset. For looking through very many values."""
+    return Offset(int.from_bytes(value[2:10], "big", signed=True))
+
+
 def read_offset_times(value: bytes) -> tuple[int, int]:
     """When it was committed and when it expires. For looking through very many values."""
     if _is_plain(value):

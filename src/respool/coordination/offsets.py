@@ -15,6 +15,7 @@ from respool.coordination.offset_records import (
     CommittedOffset,
     check_offset_value,
     offset_key_prefix,
+    read_committed_offset,
     read_offset_key,
     read_offset_times,
     read_offset_value,
@@ -40,7 +41,7 @@ from respool.model.errors import (
     RequestError,
     UnstableOffsetCommit,
 )
-from respool.model.ids import NO_PRODUCER_ID, NO_TIMESTAMP, ProducerId
+from respool.model.ids import NO_PRODUCER_ID, NO_TIMESTAMP, Offset, ProducerId
 
 _INT64_MAX = 2**63 - 1
 _KEY_VERSION = OFFSET_KEY_VERSION.to_bytes(2, "big")
@@ -87,6 +88,14 @@ class Offsets:
 
     def has_group(self, group_id: str) -> bool:
         return group_id in self._groups
+
+    def committed_of(self, group_id: str) -> list[tuple[str, int, Offset]]:
+        """Topic, partition and offset of all that the group has committed."""
+        return [
+            (name, partition, read_committed_offset(value))
+            for name, topic in self._groups.get(group_id, {}).items()
+            for partition, value in topic.values.items()
+        ]
 
     def has_pending(self, group_id: str) -> bool:
         """Whether a transaction is open that has committed offsets of the group."""

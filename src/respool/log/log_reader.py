@@ -7,7 +7,12 @@ from respool.log.log_parts import LogParts
 from respool.log.log_tail import TailBatches
 from respool.log.read_batches import StoredRange, find_batches
 from respool.log.segments import Segments
-from respool.log.time_lookup import TimestampedOffset, find_first_at_or_after, find_latest
+from respool.log.time_lookup import (
+    TimestampedOffset,
+    find_first_at_or_after,
+    find_latest,
+    find_time_at,
+)
 from respool.log.transaction_index import AbortedTransaction
 from respool.model.errors import OffsetOutOfRange
 from respool.model.file_place import FilePlace
@@ -232,6 +237,12 @@ class LogReader:
             max_offset=min(max_offset, self.log_end),
             quickly=quickly,
         )
+
+    def time_at(self, offset: Offset) -> int | None:
+        """When the first record at or after `offset` was made, to within its batch; None when there is none."""
+        parts = self._parts
+        end = parts.end.offset
+        return find_time_at(parts.segments, max(offset, parts.log_start), log_end=end)
 
     def latest_timestamp(self, *, max_offset: Offset) -> TimestampedOffset | None:
         """Of the records before `max_offset`, the first with the largest time."""

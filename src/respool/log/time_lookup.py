@@ -67,6 +67,32 @@ def find_first_at_or_after(
     return None
 
 
+def find_time_at(segments: Segments, offset: Offset, *, log_end: Offset) -> int | None:
+    """When the first record at or after `offset` was made, as its batch's header tells; None when there is none.
+
+    Inside a batch it is interpolated between the first and the largest time of the batch, so it is off by no more than
+    those are apart. NO_TIMESTAMP where the record has no time.
+    """
+    first = max(0, segments.index_of(offset))
+    for segment in segments.all[first:]:
+        for batch in segment.walk_from(max(offset, segment.base_offset)):
+            header = batch.header
+            if header.base_offset >= log_end:
+                return None
+            if header.last_offset >= offset and header.record_count:
+                return _time_within(header, offset)
+    return None
+
+
+def _time_within(header: BatchHeader, offset: Offset) -> int:
+    first, last, span = header.base_timestamp, header.max_timestamp, header.last_offset_delta
+    # Where compaction noted a delete horizon, the base timestamp is that.
+    is_same = header.is_log_append_time or header.has_delete_horizon
+    if is_same or not 0 <= first < last or not span:
+        return last
+    return first + (last - first) * max(0, offset - header.base_offset) // span
+
+
 def find_latest(
     segments: Segments, *, log_start: Offset, max_offset: Offset
 ) -> TimestampedOffset | None:

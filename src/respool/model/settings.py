@@ -126,6 +126,28 @@ class Settings:
     metrics_listen: str = field(
         default="", metadata=_setting("HOST:PORT for Prometheus to scrape; empty for none.")
     )
+    metrics_series_max: int = field(
+        default=50_000,
+        metadata=_setting("Series with names of topics, partitions or groups, at the most."),
+    )
+    metrics_topics_allow: str = field(
+        default="*",
+        metadata=_setting("Topics with series of their own: glob patterns, separated by commas."),
+    )
+    metrics_topics_deny: str = field(
+        default="", metadata=_setting("Of those, the ones without: patterns again.")
+    )
+    metrics_groups_allow: str = field(
+        default="*",
+        metadata=_setting("Groups whose lag is published: glob patterns, separated by commas."),
+    )
+    metrics_groups_deny: str = field(
+        default="", metadata=_setting("Of those, the ones whose lag is not: patterns again.")
+    )
+    metrics_lag_interval_ms: int = field(
+        default=5_000,
+        metadata=_setting("How often the lag of groups and the age of records are looked up."),
+    )
     log_level: str = field(
         default="info",
         metadata=_setting("debug, info, warning or error; written to standard error."),
@@ -426,6 +448,8 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 _LOWEST = {
     "broker_id": 0,
+    "metrics_series_max": 0,
+    "metrics_lag_interval_ms": 100,
     # etcd knows no shorter lease.
     "etcd_wait_ms": 0,
     "session_ttl_ms": 2_000,

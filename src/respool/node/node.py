@@ -208,6 +208,8 @@ async def _serve_until_stopped(
 ) -> int:
     health.on_starting(broker)
     await broker.start()
+    if broker.settings.metrics_address is not None:
+        broker.spawn(broker.metrics.keep_refreshing())
     try:
         host, port = await listener.start()
         broker.on_listening(host, port)

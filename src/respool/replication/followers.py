@@ -6,7 +6,7 @@ from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.errors import NotLeader, UnknownLeaderEpoch
 from respool.model.ids import BrokerId, Offset
 from respool.replication.closest_replica import ReadableReplica
-from respool.replication.remote_replica import RemoteReplica
+from respool.replication.remote_replica import RemoteReplica, ReplicaLag
 from respool.replication.rules import Rules
 
 
@@ -110,6 +110,13 @@ class Followers:
                     log_start=replica.log_start,
                     log_end=replica.log_end,
                 )
+
+    def lags(self, *, leader_end: Offset, log_start: Offset, now_ms: int) -> list[ReplicaLag]:
+        """How far each is behind the leader."""
+        return [
+            replica.lag(broker, leader_end=leader_end, log_start=log_start, now_ms=now_ms)
+            for broker, replica in self._replicas.items()
+        ]
 
     # -- the ISR -----------------------------------------------------------------------------------------------------
 

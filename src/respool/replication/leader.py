@@ -33,6 +33,7 @@ from respool.replication.effects import (
 )
 from respool.replication.followers import Followers
 from respool.replication.in_sync_set import InSyncSet
+from respool.replication.remote_replica import ReplicaLag
 from respool.replication.rules import ALL_RULES, Rules
 
 
@@ -159,6 +160,12 @@ class Leader:
             leader_rack=me.rack if me is not None else None,
             offset=offset,
             followers=self._followers.readable(self.image.isr),
+        )
+
+    def replica_lags(self, now_ms: int) -> list[ReplicaLag]:
+        """How far each follower is behind."""
+        return self._followers.lags(
+            leader_end=self._log_end, log_start=self._log_start, now_ms=now_ms
         )
 
     # -- the own log -------------------------------------------------------------------------------------------------

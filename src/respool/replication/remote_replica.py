@@ -1,10 +1,19 @@
 """What a leader knows of one follower. All of it comes from the follower's fetches."""
 
-from respool.model.ids import Offset
+from typing import NamedTuple
+
+from respool.model.ids import BrokerId, Offset
 
 UNKNOWN_OFFSET = Offset(-1)
 # Before any time that can come.
 NEVER_MS = -(2**62)
+
+
+class ReplicaLag(NamedTuple):
+    broker: BrokerId
+    messages: int
+    # Since it was last known to have all that the leader had; None: not in this leader's time.
+    behind_ms: int | None
 
 
 class RemoteReplica:
@@ -69,6 +78,17 @@ class RemoteReplica:
 
     def is_fetching(self, *, now_ms: int, lag_ms_max: int) -> bool:
         return self._has_fetched and now_ms - self._fetched_at_ms <= lag_ms_max
+
+    def lag(
+        self, broker: BrokerId, *, leader_end: Offset, log_start: Offset, now_ms: int
+    ) -> ReplicaLag:
+        messages = max(0, leader_end - max(self.log_end, log_start))
+        if not messages:
+            return ReplicaLag(broker, 0, 0)
+        is_known = self.caught_up_at_ms != NEVER_MS
+        return ReplicaLag(
+            broker, messages, max(0, now_ms - self.caught_up_at_ms) if is_known else None
+        )
 
     def is_caught_up(self, *, leader_end: Offset, now_ms: int, lag_ms_max: int) -> bool:
         """By time, not by messages: a burst makes nobody leave the ISR, and a dead follower does not stay for long."""

@@ -7,6 +7,9 @@ Fetch, the request, in the version that our brokers follow each other with. Kafk
 fetch from that they have all before it. Ours have it when it is on the disk, and go on fetching meanwhile: so each
 partition has one more tagged field, `durable_end`. Who does not know it passes over it, as over any other (KIP-482).
 There, and in the version that our columnar client reads with, the request has another, `reader_host`: see lent_records.
+
+ListOffsets, the request, in one version: each partition has one more tagged field, `time_at`. A broker that asks for a
+log's end is told with it when the record at that offset was made: see `broker/metrics/remote_ends.py`.
 """
 
 from collections.abc import Mapping
@@ -24,6 +27,8 @@ from respool.wire.schema import EntityClass, load_request_class, response_class,
 REPLICA_FETCH_VERSION = 17
 # Far from those that Kafka has given out.
 _DURABLE_END_TAG = 5_000
+TIME_AT_VERSION = 9
+_TIME_AT_TAG = 5_001
 
 # None would be another thing than "" to the writer, which leaves out what is as by default.
 _READER_HOST = (
@@ -39,18 +44,21 @@ _MARKS = ("__type__", "__version__", "__flexible__", "__api_key__", "__header_sc
 def request_class(key: int, version: int) -> EntityClass:
     """What to read and write a request with."""
     loaded = load_request_class(key, version)
+    if key == Api.LIST_OFFSETS and version == TIME_AT_VERSION:
+        return _with_partition_field(loaded, "time_at", _TIME_AT_TAG)
     if key != Api.FETCH or version not in {LENT_FETCH_VERSION, REPLICA_FETCH_VERSION}:
         return loaded
     loaded = _with_types(loaded, {}, _READER_HOST)
     if version != REPLICA_FETCH_VERSION:
         return loaded
+    return _with_partition_field(loaded, "durable_end", _DURABLE_END_TAG)
+
+
+def _with_partition_field(loaded: EntityClass, name: str, tag: int) -> EntityClass:
+    """The same class, with one more tagged int64 for each partition of each topic; -1 where it is left out."""
     topic = _struct(loaded, "topics")
-    durable_end = (
-        "durable_end",
-        i64,
-        field(metadata={"kafka_type": "int64", "tag": _DURABLE_END_TAG}, default=i64(-1)),
-    )
-    partition: Any = _with_types(_struct(topic, "partitions"), {}, durable_end)
+    added = (name, i64, field(metadata={"kafka_type": "int64", "tag": tag}, default=i64(-1)))
+    partition: Any = _with_types(_struct(topic, "partitions"), {}, added)
     array: Any = tuple
     topic = _with_types(topic, {"partitions": array[partition, ...]})
     return _with_types(loaded, {"topics": array[topic, ...]})

@@ -9,6 +9,9 @@
 | -4 local start  | the log's start on this disk                                                |
 | -5 tiered end, -6 | nothing is tiered: no offset                                             |
 
+A broker of the same cluster may name an offset with the wish for the latest (`time_at`, a tagged field): the reply has
+the time of the first record from there on.
+
 With isolation_level=1 the log ends at the last stable offset, for whoever asks: nothing beyond it is found.
 """
 
@@ -81,6 +84,10 @@ class _Answers:
                 by_follower=self._by_follower,
             )
             fields.update(await self._look_up(partition, asked.timestamp, end))
+            time_at = getattr(asked, "time_at", NO_OFFSET)
+            if asked.timestamp == LATEST and NO_OFFSET < time_at < end:
+                # Another broker wants to know how old the record is that a group reads next.
+                fields["timestamp"] = await self._time_at(partition, Offset(time_at))
         except RequestError as error:
             fields["error_code"] = error.code
         return fields
@@ -113,6 +120,14 @@ class _Answers:
             "timestamp": found.timestamp,
             "leader_epoch": found.leader_epoch,
         }
+
+    async def _time_at(self, partition: Partition, offset: Offset) -> int:
+        log = partition.log
+        try:
+            found = await self._broker.offload.run(lambda: log.time_at(offset))
+        except StorageError as error:
+            raise StorageFailed(f"{partition.name}: {error}") from error
+        return NO_TIMESTAMP if found is None else found
 
     async def _find(
         self, log: PartitionLog, timestamp: int, end: Offset

@@ -1,0 +1,80 @@
+"""All that a broker publishes of its topics, partitions and groups, wired together."""
+
+import asyncio
+from typing import NoReturn
+
+from respool.broker.catalog import Catalog
+from respool.broker.groups import Groups
+from respool.broker.metrics.group_lag import GroupLag
+from respool.broker.metrics.record_ages import RecordAges
+from respool.broker.metrics.remote_ends import RemoteEnds
+from respool.broker.metrics.series_budget import SeriesBudget
+from respool.broker.metrics.topic_series import TopicSeries
+from respool.broker.metrics.topic_traffic import TopicTraffics
+from respool.broker.partitions import Partitions
+from respool.broker.peer_link import PeerLink
+from respool.model.name_filter import NameFilter
+from respool.model.settings import Settings
+from respool.ports.clock import Clock
+from respool.ports.metrics import Metrics
+from respool.ports.offload import Offload
+
+
+class BrokerMetrics:
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._interval_s = settings.metrics_lag_interval_ms / 1000
+        self._budget = SeriesBudget(settings.metrics_series_max)
+        self._topic_names = NameFilter(
+            allow=settings.metrics_topics_allow, deny=settings.metrics_topics_deny
+        )
+        self._group_names = NameFilter(
+            allow=settings.metrics_groups_allow, deny=settings.metrics_groups_deny
+        )
+        self.traffics = TopicTraffics(self._topic_names, self._budget)
+
+    def wire(
+        self,
+        *,
+        partitions: Partitions,
+        groups: Groups,
+        catalog: Catalog,
+        offload: Offload,
+        clock: Clock,
+        link: PeerLink | None,
+    ) -> None:
+        """Publish what these have; they need `traffics` before this one knows them."""
+        self._ages = RecordAges(partitions=partitions, offload=offload)
+        self._lag = GroupLag(
+            groups=groups,
+            partitions=partitions,
+            catalog=catalog,
+            ages=self._ages,
+            remote=None if link is None else RemoteEnds(link),
+            names=self._group_names,
+            topic_names=self._topic_names,
+            budget=self._budget,
+            clock=clock,
+        )
+        topics = TopicSeries(
+            partitions=partitions,
+            traffics=self.traffics,
+            ages=self._ages,
+            names=self._topic_names,
+            budget=self._budget,
+            catalog=catalog,
+            clock=clock,
+        )
+        for collect in (topics.collect, self._lag.collect, self._budget.collect):
+            self._metrics.add_collector(collect)
+
+    async def refresh(self) -> None:
+        """Look up what a scrape must not wait for."""
+        await self._ages.refresh()
+        await self._lag.refresh()
+
+    async def keep_refreshing(self) -> NoReturn:
+        """For as long as somebody may scrape."""
+        while True:
+            await self.refresh()
+            await asyncio.sleep(self._interval_s)

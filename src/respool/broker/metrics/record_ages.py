@@ -1,0 +1,83 @@
+"""From offsets to the times of their records, looked up off the loop and remembered.
+
+What a record's time is never changes, so each offset is looked up once, through the indexes and one batch header, for
+as long as somebody stands there. A scrape only reads what is remembered.
+"""
+
+import logging
+from collections.abc import Iterable
+from itertools import islice
+
+from respool.broker.metrics.turns import in_turns
+from respool.broker.partition import Partition
+from respool.broker.partitions import Partitions
+from respool.log.partition_log import PartitionLog
+from respool.model.errors import RequestError, StorageError
+from respool.model.ids import NO_TIMESTAMP, Offset
+from respool.ports.offload import Offload
+
+logger = logging.getLogger(__name__)
+
+# Looked up in one trip to another thread: some 2 ms.
+LOOKUPS_PER_TRIP = 64
+# Looked at before the loop turns: less than a millisecond.
+PARTITIONS_PER_TURN = 500
+
+
+class RecordAges:
+    def __init__(self, *, partitions: Partitions, offload: Offload) -> None:
+        self._partitions = partitions
+        self._offload = offload
+        # Where each partition that is led here begins, and the time of its first record.
+        self._oldest: dict[Partition, tuple[Offset, int | None]] = {}
+
+    def oldest(self, partition: Partition) -> int | None:
+        """The time of the partition's first record; None without one, or until it was looked up."""
+        log_start, timestamp = self._oldest.get(partition, (Offset(-1), None))
+        is_current = log_start == partition.log_start and log_start < partition.high_watermark
+        return timestamp if is_current else None
+
+    async def refresh(self) -> None:
+        """Look up what partitions led here begin with."""
+        oldest: dict[Partition, tuple[Offset, int | None]] = {}
+        async for turn in in_turns(self._partitions, PARTITIONS_PER_TURN):
+            wanted: dict[Partition, Offset] = {}
+            for one in turn:
+                if not one.is_leading or not one.is_online or one.log_start >= one.high_watermark:
+                    continue
+                known = self._oldest.get(one)
+                if known is not None and known[0] == one.log_start:
+                    oldest[one] = known
+                else:
+                    wanted[one] = one.log_start
+            found = await self.look_up(wanted.items())
+            oldest |= {one: (at, found.get((one, at))) for one, at in wanted.items()}
+        self._oldest = oldest
+
+    async def look_up(
+        self, wanted: Iterable[tuple[Partition, Offset]]
+    ) -> dict[tuple[Partition, Offset], int]:
+        """When the first record at or after each of these offsets was made, where there is one and it has a time."""
+        found: dict[tuple[Partition, Offset], int] = {}
+        left = iter(wanted)
+        while trip := list(islice(left, LOOKUPS_PER_TRIP)):
+            logs: dict[tuple[Partition, Offset], PartitionLog] = {}
+            for partition, offset in trip:
+                if partition.is_online:
+                    logs[partition, offset] = partition.log
+            times = await self._offload.run(
+                lambda logs=logs: {key: _time_at(log, key[1]) for key, log in logs.items()}  # type: ignore[misc]
+            )
+            found |= {
+                key: time for key, time in times.items() if time is not None and time > NO_TIMESTAMP
+            }
+        return found
+
+
+def _time_at(log: PartitionLog, offset: Offset) -> int | None:
+    try:
+        return log.time_at(offset)
+    except (RequestError, StorageError) as error:
+        # Deleted or truncated meanwhile. A disk that fails is noticed by those who read from it.
+        logger.debug("no time for offset %d: %s", offset, error)
+        return None

@@ -1,0 +1,117 @@
+"""Ends of partitions that other brokers lead, and the times of their records: asked of their leaders by ListOffsets.
+
+The request has a tagged field that Kafka's has not, `time_at`: with the log's end the leader tells when the first
+record at or after that offset was made, in the field that is empty in such a reply (`wire/mended_schema.py`). A leader
+that does not know it tells the end alone.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+from respool.broker.peer_link import PeerLink
+from respool.model.ids import BrokerId, Offset, TopicPartition
+from respool.ports.peers import PeerUnreachable
+from respool.wire.api_table import Api
+from respool.wire.mended_schema import TIME_AT_VERSION
+
+logger = logging.getLogger(__name__)
+
+# Nobody else waits for these; those of `replica_fetcher.py` and `remote_markers.py` are others.
+LANE = 5
+PARTITIONS_PER_REQUEST = 200
+READ_UNCOMMITTED = 0
+NO_REPLICA = -1
+LATEST = -1
+EARLIEST = -2
+
+
+class RemoteEnd(NamedTuple):
+    log_start: Offset
+    high_watermark: Offset
+    # Of the first record at or after each offset that was asked for, as far as it is known.
+    times: Mapping[Offset, int]
+
+
+class RemoteEnds:
+    def __init__(self, link: PeerLink) -> None:
+        self._link = link
+
+    async def ask(
+        self, broker: BrokerId, wanted: Mapping[TopicPartition, Iterable[Offset]]
+    ) -> dict[TopicPartition, RemoteEnd]:
+        """Of the partitions that the broker leads, with the offsets whose times are wanted; those that it answers."""
+        # A partition comes once in a request, with one offset. Most have one group.
+        rounds = _rounds(wanted)
+        ends: dict[TopicPartition, Offset] = {}
+        times: dict[TopicPartition, dict[Offset, int]] = {}
+        starts: dict[TopicPartition, Offset] = {}
+        try:
+            for asked in rounds:
+                for name, end, time in await self._list(broker, LATEST, asked):
+                    ends[name] = end
+                    if time >= 0:
+                        times.setdefault(name, {})[asked[name]] = time
+            listed = await self._list(broker, EARLIEST, rounds[0] if rounds else {})
+            starts = {name: start for name, start, _ in listed}
+        except PeerUnreachable as error:
+            logger.debug("the ends that broker %d leads: %s", broker, error)
+        return {
+            name: RemoteEnd(starts[name], end, times.get(name, {}))
+            for name, end in ends.items()
+            if name in starts
+        }
+
+    async def _list(
+        self, broker: BrokerId, timestamp: int, asked: Mapping[TopicPartition, Offset]
+    ) -> list[tuple[TopicPartition, Offset, int]]:
+        answers: list[tuple[TopicPartition, Offset, int]] = []
+        left = iter(asked.items())
+        while part := dict(islice(left, PARTITIONS_PER_REQUEST)):
+            reply = await self._link.ask(
+                broker,
+                Api.LIST_OFFSETS,
+                TIME_AT_VERSION,
+                lane=LANE,
+                replica_id=NO_REPLICA,
+                isolation_level=READ_UNCOMMITTED,
+                topics=_topics(part, timestamp),
+            )
+            answers += [
+                (
+                    TopicPartition(topic.name, one.partition_index),
+                    Offset(one.offset),
+                    one.timestamp,
+                )
+                for topic in reply.topics
+                for one in topic.partitions
+                if one.error_code == 0
+            ]
+        return answers
+
+
+def _rounds(
+    wanted: Mapping[TopicPartition, Iterable[Offset]],
+) -> list[dict[TopicPartition, Offset]]:
+    rounds: list[dict[TopicPartition, Offset]] = []
+    for name, offsets in wanted.items():
+        for number, offset in enumerate(sorted(set(offsets))):
+            if number == len(rounds):
+                rounds.append({})
+            rounds[number][name] = offset
+    return rounds
+
+
+def _topics(asked: Mapping[TopicPartition, Offset], timestamp: int) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for (topic, number), offset in asked.items():
+        topics.setdefault(topic, []).append(
+            {
+                "partition_index": number,
+                "current_leader_epoch": -1,
+                "timestamp": timestamp,
+                "time_at": offset if timestamp == LATEST else -1,
+            }
+        )
+    return [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]

@@ -1,0 +1,194 @@
+"""Series of topics and partitions, read at each scrape.
+
+Each broker tells of what it serves: traffic of what clients sent it and took from it, size, age and ends of what it
+leads. Summed over the brokers of a cluster, each message and each byte of a topic counts once, replicas aside.
+"""
+
+from collections.abc import Callable, Iterator
+from operator import add
+
+from respool.broker.catalog import Catalog
+from respool.broker.metrics.record_ages import RecordAges
+from respool.broker.metrics.series_budget import OTHER_TOPICS, SeriesBudget, SeriesKind
+from respool.broker.metrics.topic_traffic import TopicTraffic, TopicTraffics
+from respool.broker.partition import Partition
+from respool.broker.partitions import Partitions
+from respool.model.name_filter import NameFilter
+from respool.ports.clock import Clock
+from respool.ports.metrics import Family, Sample
+from respool.replication.remote_replica import ReplicaLag
+
+TOPIC = ("topic",)
+PARTITION = ("topic", "partition")
+REPLICA = ("topic", "partition", "replica")
+# High watermark and log start; each replica has two more.
+SERIES_PER_PARTITION = 2
+SERIES_PER_REPLICA = 2
+
+
+class TopicSeries:
+    def __init__(
+        self,
+        *,
+        partitions: Partitions,
+        traffics: TopicTraffics,
+        ages: RecordAges,
+        names: NameFilter,
+        budget: SeriesBudget,
+        catalog: Catalog,
+        clock: Clock,
+    ) -> None:
+        self._partitions = partitions
+        self._traffics = traffics
+        self._ages = ages
+        self._names = names
+        self._budget = budget
+        self._catalog = catalog
+        self._clock = clock
+
+    def collect(self) -> Iterator[Family]:
+        """Nothing here walks all partitions at once: the loop turns between samples."""
+        topics = {*self._catalog.image.topics, *self._partitions.topics()}
+        self._traffics.retain(topics)
+        yield from self._traffic(self._traffics.all())
+        yield from self._logs()
+        yield from self._ends()
+
+    # -- by topic ----------------------------------------------------------------------------------------------------
+
+    def _traffic(self, topics: tuple[TopicTraffic, ...]) -> Iterator[Family]:
+        yield _counter(
+            "respool_topic_messages_in_total",
+            "Messages appended to partitions led here, by producers and coordinators.",
+            ((one.labels, one.messages_in) for one in topics),
+        )
+        yield _counter(
+            "respool_topic_bytes_in_total",
+            "Bytes of record batches appended to partitions led here.",
+            ((one.labels, one.bytes_in) for one in topics),
+        )
+        yield _counter(
+            "respool_topic_messages_out_total",
+            "Messages that consumers fetched here; not those of followers.",
+            ((one.labels, one.messages_out) for one in topics),
+        )
+        yield _counter(
+            "respool_topic_bytes_out_total",
+            "Bytes of record batches that consumers fetched here; not those of followers.",
+            ((one.labels, one.bytes_out) for one in topics),
+        )
+
+    def _logs(self) -> Iterator[Family]:
+        yield Family(
+            "respool_topic_size_bytes",
+            "gauge",
+            "Bytes of record batches in the partitions led here.",
+            TOPIC,
+            self._by_topic(_size, add),
+        )
+        now_ms = self._clock.now_ms()
+        yield Family(
+            "respool_topic_oldest_record_age_seconds",
+            "gauge",
+            "Age of the oldest record in the partitions led here, by its timestamp.",
+            TOPIC,
+            self._by_topic(lambda led: self._oldest_age(led, now_ms), max),
+        )
+
+    def _by_topic(
+        self,
+        value_of: Callable[[list[Partition]], float | None],
+        merge: Callable[[float, float], float],
+    ) -> Iterator[Sample]:
+        """One sample a topic that has a value; one for all topics that have no series of their own."""
+        other: float | None = None
+        for topic in self._partitions.topics():
+            led = [one for one in self._partitions.of_topic(topic) if _is_served(one)]
+            value = value_of(led) if led else None
+            if value is None:
+                continue
+            labels = led[0].traffic.labels
+            if labels == (topic,):
+                yield labels, value
+            else:
+                other = value if other is None else merge(other, value)
+        if other is not None:
+            yield (OTHER_TOPICS,), other
+
+    def _oldest_age(self, led: list[Partition], now_ms: int) -> float | None:
+        times = [time for one in led if (time := self._ages.oldest(one)) is not None]
+        # A record from the future is as young as can be.
+        return max(0, now_ms - min(times)) / 1000 if times else None
+
+    # -- by partition ------------------------------------------------------------------------------------------------
+
+    def _ends(self) -> Iterator[Family]:
+        # Filled while the first family is read; the others come after it.
+        rows: list[tuple[tuple[str, str], Partition]] = []
+        lags: list[tuple[tuple[str, str, str], ReplicaLag]] = []
+        yield Family(
+            "respool_partition_high_watermark",
+            "gauge",
+            "The offset that consumers may read up to, of partitions led here.",
+            PARTITION,
+            self._high_watermarks(rows, lags),
+        )
+        yield Family(
+            "respool_partition_log_start_offset",
+            "gauge",
+            "The first offset that is kept, of partitions led here.",
+            PARTITION,
+            ((labels, one.log_start) for labels, one in rows),
+        )
+        yield Family(
+            "respool_replica_lag_messages",
+            "gauge",
+            "How many messages of the leader's log a follower does not have; told by the leader.",
+            REPLICA,
+            ((labels, lag.messages) for labels, lag in lags),
+        )
+        yield Family(
+            "respool_replica_lag_seconds",
+            "gauge",
+            "How long ago a follower last had all of the leader's log; told by the leader.",
+            REPLICA,
+            ((labels, lag.behind_ms / 1000) for labels, lag in lags if lag.behind_ms is not None),
+        )
+
+    def _high_watermarks(
+        self,
+        rows: list[tuple[tuple[str, str], Partition]],
+        lags: list[tuple[tuple[str, str, str], ReplicaLag]],
+    ) -> Iterator[Sample]:
+        now_ms = self._clock.monotonic_ms()
+        dropped = 0
+        names = set()
+        for partition in self._partitions:
+            leader = partition.leader
+            topic, number = partition.name
+            if leader is None or not partition.is_online or not self._names.passes(topic):
+                continue
+            names.add(partition.name)
+            found = leader.replica_lags(now_ms)
+            series = SERIES_PER_PARTITION + SERIES_PER_REPLICA * len(found)
+            if not self._budget.admit(SeriesKind.PARTITION, partition.name, series):
+                dropped += series
+                continue
+            labels = (topic, str(number))
+            rows.append((labels, partition))
+            lags += [((*labels, str(one.broker)), one) for one in found]
+            yield labels, partition.high_watermark
+        self._budget.retain(SeriesKind.PARTITION, names)
+        self._budget.dropped[SeriesKind.PARTITION] = dropped
+
+
+def _is_served(partition: Partition) -> bool:
+    return partition.leader is not None and partition.is_online
+
+
+def _size(led: list[Partition]) -> float:
+    return sum(one.log.size_bytes for one in led)
+
+
+def _counter(name: str, help_text: str, samples: Iterator[Sample]) -> Family:
+    return Family(name, "counter", help_text, TOPIC, samples)

@@ -1,0 +1,58 @@
+"""Bytes and messages in and out, by topic: plain numbers, counted per batch and read at a scrape.
+
+Topics without series of their own, because a list or the bound on series says so, share one set of numbers. So each
+number only ever grows, and all together are the broker's.
+"""
+
+from collections.abc import Collection
+
+from respool.broker.metrics.series_budget import OTHER_TOPICS, SeriesBudget, SeriesKind
+from respool.model.name_filter import NameFilter
+
+# Bytes and messages in and out, the size, and the oldest record's age.
+SERIES_PER_TOPIC = 6
+
+
+class TopicTraffic:
+    __slots__ = ("bytes_in", "bytes_out", "labels", "messages_in", "messages_out")
+
+    def __init__(self, topic: str) -> None:
+        self.labels = (topic,)
+        self.bytes_in = 0
+        self.messages_in = 0
+        self.bytes_out = 0
+        self.messages_out = 0
+
+
+class TopicTraffics:
+    def __init__(self, names: NameFilter, budget: SeriesBudget) -> None:
+        self._names = names
+        self._budget = budget
+        self._by_topic: dict[str, TopicTraffic] = {}
+        # Topics that there was no room for.
+        self._dropped: set[str] = set()
+        self._other = TopicTraffic(OTHER_TOPICS)
+
+    def of(self, topic: str) -> TopicTraffic:
+        """Where the topic's traffic is counted, for as long as the topic is there."""
+        found = self._by_topic.get(topic)
+        if found is not None:
+            return found
+        if not self._names.passes(topic):
+            return self._other
+        if not self._budget.admit(SeriesKind.TOPIC, topic, SERIES_PER_TOPIC):
+            self._dropped.add(topic)
+            return self._other
+        found = self._by_topic[topic] = TopicTraffic(topic)
+        return found
+
+    def all(self) -> tuple[TopicTraffic, ...]:
+        return (*self._by_topic.values(), self._other)
+
+    def retain(self, topics: Collection[str]) -> None:
+        """These topics are there; of others nothing is told any more."""
+        for topic in [one for one in self._by_topic if one not in topics]:
+            del self._by_topic[topic]
+        self._dropped.intersection_update(topics)
+        self._budget.retain(SeriesKind.TOPIC, topics)
+        self._budget.dropped[SeriesKind.TOPIC] = SERIES_PER_TOPIC * len(self._dropped)

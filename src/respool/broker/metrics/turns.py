@@ -1,0 +1,16 @@
+"""Long work on the loop, cut into turns."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from itertools import islice
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+async def in_turns(items: Iterable[Item], per_turn: int) -> AsyncIterator[list[Item]]:
+    """The items, so many at a time; the loop turns in between."""
+    left = iter(items)
+    while turn := list(islice(left, per_turn)):
+        yield turn
+        await asyncio.sleep(0)
