@@ -366,3 +366,21 @@ def test_a_partition_settles_when_its_sync_is_done() -> None:
         await bench.flusher.settle(rides)
 
     asyncio.run(story())
+
+
+def test_each_trip_to_the_disk_is_timed() -> None:
+    async def story() -> None:
+        bench = Bench()
+        now_s = 10.0
+        took: list[float] = []
+        bench.flusher = Flusher(
+            bench.offload, workers_max=1, stopwatch=lambda: now_s, on_synced=took.append
+        )
+        append(bench.partition())
+        await turn()
+        now_s += 0.25
+        bench.offload.release()
+        await turn()
+        assert took == [0.25]
+
+    asyncio.run(story())

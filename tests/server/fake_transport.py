@@ -5,6 +5,7 @@ from typing import Any
 
 from respool.broker.outcome import Reply
 from respool.server.connection import Connection
+from respool.server.traffic import RequestTimes
 from respool.wire.api_table import ApiSpec
 from respool.wire.codec import Request
 
@@ -85,6 +86,9 @@ class OpenDoor:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.replies: list[tuple[str, Reply]] = []
+        # By API: how long each took until its reply was ready, and until the kernel had it.
+        self.times: list[tuple[str, RequestTimes]] = []
+        self.sent: list[tuple[str, float]] = []
         self.gone = 0
         self._tasks: set[asyncio.Task[Reply]] = set()
 
@@ -104,6 +108,10 @@ class OpenDoor:
     def on_request(self, request: Request) -> None:
         self.requests.append(request)
 
-    def on_reply(self, api: ApiSpec, reply: Reply, seconds: float) -> None:
-        assert seconds >= 0
+    def on_sent(self, api: ApiSpec, seconds: float) -> None:
+        self.sent.append((api.name, seconds))
+
+    def on_reply(self, api: ApiSpec, reply: Reply, times: RequestTimes) -> None:
+        assert min(times) >= 0
+        self.times.append((api.name, times))
         self.replies.append((api.name, reply))

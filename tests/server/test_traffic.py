@@ -3,11 +3,13 @@
 import asyncio
 import struct
 
+import pytest
+
 from broker.running_broker import RunningBroker
 from broker.wire_client import encode_request
 from respool.server.connection import Connection
 from respool.server.listener import Listener
-from respool.server.traffic import SECONDS_BOUNDS, Traffic
+from respool.server.traffic import SECONDS_BOUNDS, STAGE_BOUNDS, RequestTimes, Traffic
 from respool.sim.metrics import SimMetrics
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.codec import Request
@@ -21,14 +23,18 @@ def request(api: Api, *, size: int = 100) -> Request:
     )
 
 
+def took(seconds: float) -> RequestTimes:
+    return RequestTimes(0, seconds, 0)
+
+
 def test_each_api_is_counted_by_itself_and_told_when_it_is_asked_for() -> None:
     metrics = SimMetrics()
     traffic = Traffic(metrics)
     for size in (100, 50):
         traffic.on_request(request(Api.PRODUCE, size=size))
     traffic.on_request(request(Api.FETCH))
-    traffic.on_reply(API_TABLE[Api.PRODUCE], [b"12345"], 0.002)
-    traffic.on_reply(API_TABLE[Api.FETCH], [b"12", b"3456"], 0.5)
+    traffic.on_reply(API_TABLE[Api.PRODUCE], [b"12345"], took(0.002))
+    traffic.on_reply(API_TABLE[Api.FETCH], [b"12", b"3456"], took(0.5))
     assert metrics.value("respool_requests_total", api="Produce") == 0
 
     traffic.report()
@@ -47,7 +53,7 @@ def test_times_go_into_the_bucket_they_are_at_most() -> None:
     times = (0.0, 0.0001, 0.00011, 10.0, 11.0)
     for seconds in times:
         traffic.on_request(request(Api.FETCH))
-        traffic.on_reply(API_TABLE[Api.FETCH], [b"x"], seconds)
+        traffic.on_reply(API_TABLE[Api.FETCH], [b"x"], took(seconds))
     traffic.report()
     found = metrics.histogram("respool_request_seconds", "?", buckets=SECONDS_BOUNDS, api="Fetch")
     assert found.counts == [2, 1, *[0] * (len(SECONDS_BOUNDS) - 3), 1, 1]
@@ -58,14 +64,44 @@ def test_errors_are_counted_by_name_and_a_request_without_a_reply_has_none() -> 
     metrics = SimMetrics()
     traffic = Traffic(metrics)
     traffic.on_request(request(Api.PRODUCE))
-    traffic.on_reply(API_TABLE[Api.PRODUCE], [with_errors(b"x", [87, 87, 10])], 0.1)
+    traffic.on_reply(API_TABLE[Api.PRODUCE], [with_errors(b"x", [87, 87, 10])], took(0.1))
     traffic.on_request(request(Api.PRODUCE))
-    traffic.on_reply(API_TABLE[Api.PRODUCE], (), 0.1)
+    traffic.on_reply(API_TABLE[Api.PRODUCE], (), took(0.1))
     traffic.report()
     errors = "respool_errors_total"
     assert metrics.value(errors, api="Produce", error="INVALID_RECORD") == 2
     assert metrics.value(errors, api="Produce", error="MESSAGE_TOO_LARGE") == 1
     assert metrics.counted("respool_request_seconds", api="Produce") == 2
+
+
+def test_each_stage_of_a_request_has_its_own_histogram() -> None:
+    metrics = SimMetrics()
+    traffic = Traffic(metrics)
+    for times in ((0.0, 0.001, 7.0), (0.002, 0.0, 0.2)):
+        traffic.on_request(request(Api.FETCH))
+        traffic.on_reply(API_TABLE[Api.FETCH], [b"x"], RequestTimes(*times))
+    traffic.on_sent(API_TABLE[Api.FETCH], 0.5)
+    traffic.report()
+    found = {
+        stage: metrics.histogram(
+            "respool_request_stage_seconds", "?", buckets=STAGE_BOUNDS, api="Fetch", stage=stage
+        )
+        for stage in ("queue", "local", "remote", "send")
+    }
+    assert {stage: one.total for stage, one in found.items()} == {
+        "queue": 0.002,
+        "local": 0.001,
+        "remote": 7.2,
+        "send": 0.5,
+    }
+    assert found["queue"].counts == [1, 1, 0, 0, 0, 0, 0, 0, 0]
+    assert found["local"].counts == [2, 0, 0, 0, 0, 0, 0, 0, 0]
+    assert found["remote"].counts == [0, 0, 0, 0, 0, 1, 0, 0, 1]
+    assert found["send"].counts == [0, 0, 0, 0, 0, 1, 0, 0, 0]
+    # All of it is in the request's whole time, but what is before and after.
+    assert metrics.histogram(
+        "respool_request_seconds", "?", buckets=SECONDS_BOUNDS, api="Fetch"
+    ).total == pytest.approx(7.201)
 
 
 def test_a_connection_tells_of_replies_made_at_once_and_by_tasks(

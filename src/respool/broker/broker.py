@@ -97,7 +97,11 @@ class Broker:
         )
         # One thread stays free for cold reads while all else syncs.
         self.flusher = Flusher(
-            world.offload, workers_max=max(1, settings.io_threads - 1), on_failure=self.fail
+            world.offload,
+            workers_max=max(1, settings.io_threads - 1),
+            on_failure=self.fail,
+            stopwatch=world.clock.stopwatch_s,
+            on_synced=self.metrics.sync_seconds.observe,
         )
         self.leftovers = Leftovers(disk=world.disk, offload=world.offload)
         self.deadlines = Deadlines()

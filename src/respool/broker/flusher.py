@@ -26,10 +26,15 @@ class Flusher:
         *,
         workers_max: int,
         on_failure: Callable[[Exception], None] = _raise,
+        stopwatch: Callable[[], float] = lambda: 0.0,
+        on_synced: Callable[[float], None] = lambda _: None,
     ) -> None:
+        """`on_synced` is told how long each trip to the disk took, by the stopwatch, in seconds."""
         self._offload = offload
         # Told of what nobody foresaw.
         self._on_failure = on_failure
+        self._stopwatch = stopwatch
+        self._on_synced = on_synced
         self._workers_max = workers_max
         # Enrolled and not yet taken by a worker. A dict for its order.
         self._enrolled: dict[Partition, None] = {}
@@ -92,7 +97,9 @@ class Flusher:
                 syncs = self._begin(free)
                 if not syncs:
                     continue
+                began = self._stopwatch()
                 errors = await self._offload.run(partial(_sync_all, syncs))
+                self._on_synced(self._stopwatch() - began)
                 self._finish(syncs, errors)
         finally:
             self._working -= 1

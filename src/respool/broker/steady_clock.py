@@ -29,6 +29,9 @@ class SteadyClock:
     def monotonic_ms(self) -> int:
         return self._clock.monotonic_ms()
 
+    def stopwatch_s(self) -> float:
+        return self._clock.stopwatch_s()
+
     def boot_ms(self) -> int:
         return self._clock.boot_ms()
 

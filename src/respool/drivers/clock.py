@@ -15,5 +15,8 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
+    def stopwatch_s(self) -> float:
+        return time.perf_counter()
+
     def boot_ms(self) -> int:
         return time.clock_gettime_ns(BOOT_CLOCK) // 1_000_000

@@ -49,6 +49,7 @@ from respool.ports.offload import Offload
 from respool.server.health import Health
 from respool.server.http_endpoint import HttpEndpoint
 from respool.server.listener import Listener
+from respool.server.loop_delay import LoopDelay
 from respool.server.metrics_page import MetricsPage
 
 logger = logging.getLogger(__name__)
@@ -210,6 +211,7 @@ async def _serve_until_stopped(
     await broker.start()
     if broker.settings.metrics_address is not None:
         broker.spawn(broker.metrics.keep_refreshing())
+        broker.spawn(LoopDelay(broker.world.metrics).run())
     try:
         host, port = await listener.start()
         broker.on_listening(host, port)

@@ -16,6 +16,10 @@ class Clock(Protocol):
         """
         ...
 
+    def stopwatch_s(self) -> float:
+        """Seconds since some start, fine enough for what takes microseconds: only differences of it mean anything."""
+        ...
+
     def boot_ms(self) -> int:
         """As `monotonic_ms`, but it goes on while the machine sleeps: for what runs out elsewhere, as a lease.
 

@@ -10,6 +10,7 @@ Held back, it parses no further request; when its receive buffer is full it stop
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Coroutine
 from functools import partial
 from time import perf_counter
@@ -18,6 +19,7 @@ from typing import Any, Protocol, cast
 from respool.broker.broker import Broker
 from respool.broker.dispatch import Handler, handle
 from respool.broker.outcome import CloseConnection, Pipelined, Reply
+from respool.server.traffic import RequestTimes
 from respool.wire.api_table import Api, ApiSpec
 from respool.wire.codec import Request, api_versions_fallback, decode_request
 from respool.wire.errors import ProtocolViolation, UnsupportedApi
@@ -26,6 +28,7 @@ from respool.wire.session import ReplySlot, Session
 
 logger = logging.getLogger(__name__)
 
+FRAME_SIZE_BYTES = 4
 # These may wait for minutes, and nothing stays half done when they are given up.
 _WAITING_APIS = frozenset({Api.FETCH.name, Api.JOIN_GROUP.name, Api.SYNC_GROUP.name})
 
@@ -50,7 +53,9 @@ class TrafficCounter(Protocol):
 
     def on_request(self, request: Request) -> None: ...
 
-    def on_reply(self, api: ApiSpec, reply: Reply, seconds: float) -> None: ...
+    def on_reply(self, api: ApiSpec, reply: Reply, times: RequestTimes) -> None: ...
+
+    def on_sent(self, api: ApiSpec, seconds: float) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -82,6 +87,14 @@ class Connection(asyncio.BufferedProtocol):
         self._turn: int | None = None
         # A request that is not started before all earlier ones are answered.
         self._deferred: Request | None = None
+        # For how long requests lie here before they are taken up: how many bytes have come, how many of them were
+        # taken, and when those came that had to wait.
+        self._bytes_received = 0
+        self._bytes_taken = 0
+        self._arrivals: deque[tuple[int, float]] = deque()
+        self._deferred_since = 0.0
+        # Replies that the kernel has not taken yet, and when they were ready.
+        self._written: list[tuple[ApiSpec, float]] = []
         # The unsent bytes when last looked at, and since when they have not become fewer.
         self._unsent_seen = 0
         self._stalled_since = self._loop.time()
@@ -126,7 +139,10 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, count: int) -> None:
         self.last_active = self._loop.time()
         self._reader.on_received(count)
+        self._bytes_received += count
         self._proceed()
+        if self._reader.has_unread and self._is_held_back():
+            self._arrivals.append((self._bytes_received, perf_counter()))
 
     def pause_writing(self) -> None:
         self._is_writing_paused = True
@@ -135,6 +151,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_writing_paused = False
+        self._count_sent()
         self.last_active = self._loop.time()
         self._give_unsent()
         self._proceed()
@@ -204,6 +221,8 @@ class Connection(asyncio.BufferedProtocol):
                 has_taken_any = True
                 self._deferred = None
                 if self._must_wait(request):
+                    if self._deferred_since == 0.0:
+                        self._deferred_since = self._arrived_at() or perf_counter()
                     self._deferred = request
                     break
                 self._start(request)
@@ -222,6 +241,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _next_request(self) -> Request | None:
         while (frame := self._reader.next_frame()) is not None:
+            self._bytes_taken += FRAME_SIZE_BYTES + len(frame)
             try:
                 return decode_request(frame)
             except UnsupportedApi as error:
@@ -250,12 +270,28 @@ class Connection(asyncio.BufferedProtocol):
             or self._session.waiting >= self._pipelined_max
         )
 
+    def _arrived_at(self) -> float | None:
+        """When the request that was taken last had come whole; None: only now."""
+        arrivals = self._arrivals
+        while arrivals and arrivals[0][0] < self._bytes_taken:
+            arrivals.popleft()
+        return arrivals[0][1] if arrivals else None
+
+    def _queued_s(self, now: float) -> float:
+        """How long the request that is taken up now has waited for those before it."""
+        since, self._deferred_since = self._deferred_since, 0.0
+        if not since and self._arrivals:
+            since = self._arrived_at() or now
+        return now - since if since else 0.0
+
     def _start(self, request: Request) -> None:
         began = perf_counter()
+        queued_s = self._queued_s(began)
         request.client_host = f"/{self.peer}"
         self.client_id = request.client_id
         self._traffic.on_request(request)
         slot = self._session.open_reply()
+        slot.api = request.api
         try:
             outcome = (self._handler or handle)(request, self._broker)
         except CloseConnection as error:
@@ -271,27 +307,36 @@ class Connection(asyncio.BufferedProtocol):
             return
         # Brokers ask one thing after the other, so it is this reply that will be charged.
         self._is_of_follower = request.is_of_follower
+        now = perf_counter()
+        times = RequestTimes(queued_s, now - began, 0.0)
         if isinstance(outcome, Pipelined):
             # Of the request only its API: while it waits, nothing holds its records.
-            outcome.then(partial(self._on_pipelined_reply, slot, request.api, began))
+            outcome.then(partial(self._on_pipelined_reply, slot, request.api, now, times))
         elif isinstance(outcome, Coroutine):
-            self._run(request, slot, outcome, began)
+            self._run(request, slot, outcome, now, times)
         else:
-            self._traffic.on_reply(request.api, outcome, perf_counter() - began)
+            self._traffic.on_reply(request.api, outcome, times)
+            slot.ready_at = now
             slot.fill(outcome)
 
     def _run(
-        self, request: Request, slot: ReplySlot, work: Coroutine[Any, Any, Reply], began: float
+        self,
+        request: Request,
+        slot: ReplySlot,
+        work: Coroutine[Any, Any, Reply],
+        began: float,
+        times: RequestTimes,
     ) -> None:
         task = self._loop.create_task(work, name=request.api.key.name)
         self._current = task
         self._owner.own(task)
-        task.add_done_callback(partial(self._on_current_done, request, slot, began))
+        task.add_done_callback(partial(self._on_current_done, request, slot, began, times))
 
     def _on_pipelined_reply(
-        self, slot: ReplySlot, api: ApiSpec, began: float, reply: Reply
+        self, slot: ReplySlot, api: ApiSpec, began: float, times: RequestTimes, reply: Reply
     ) -> None:
-        self._traffic.on_reply(api, reply, perf_counter() - began)
+        slot.ready_at = now = perf_counter()
+        self._traffic.on_reply(api, reply, RequestTimes(times[0], times[1], now - began))
         # One sync answers many requests at once: their replies leave with one write, at the end of
         # this turn of the loop.
         if slot.fill(reply) and not self._is_sending_soon:
@@ -305,7 +350,12 @@ class Connection(asyncio.BufferedProtocol):
         self._proceed()
 
     def _on_current_done(
-        self, request: Request, slot: ReplySlot, began: float, task: "asyncio.Task[Reply]"
+        self,
+        request: Request,
+        slot: ReplySlot,
+        began: float,
+        times: RequestTimes,
+        task: "asyncio.Task[Reply]",
     ) -> None:
         self._current = None
         if task.cancelled():
@@ -313,7 +363,13 @@ class Connection(asyncio.BufferedProtocol):
         error = task.exception()
         if error is None:
             reply = task.result()
-            self._traffic.on_reply(request.api, reply, perf_counter() - began)
+            slot.ready_at = now = perf_counter()
+            queued_s, local_s, _ = times
+            if request.waits_for_others:
+                times = RequestTimes(queued_s, local_s, now - began)
+            else:
+                times = RequestTimes(queued_s, local_s + now - began, 0.0)
+            self._traffic.on_reply(request.api, reply, times)
             slot.fill(reply)
             self._send_ready()
             self._proceed()
@@ -336,10 +392,29 @@ class Connection(asyncio.BufferedProtocol):
         ready = self._session.take_ready()
         if ready and not self._transport.is_closing():
             self._transport.writelines(ready)
+            self._note_written()
             if self._is_writing_paused:
                 self._charge_unsent()
+            else:
+                self._count_sent()
+        else:
+            # Requests that get no reply.
+            self._session.taken.clear()
         if self._is_closing and not self.is_busy and not self._transport.is_closing():
             self._transport.close()
+
+    def _note_written(self) -> None:
+        # Not the slots themselves: they hold the replies, which may wait here for long.
+        taken = self._session.taken
+        self._written += [(one.api, one.ready_at) for one in taken if one.api and one.buffers]
+        taken.clear()
+
+    def _count_sent(self) -> None:
+        """The kernel has taken all replies that were written."""
+        now = perf_counter()
+        for api, ready_at in self._written:
+            self._traffic.on_sent(api, now - ready_at)
+        self._written.clear()
 
     def _charge_unsent(self) -> None:
         unsent = self._transport.get_write_buffer_size()

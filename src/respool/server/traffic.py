@@ -1,14 +1,23 @@
-"""What goes in and out, by API: requests, bytes, times and errors.
+"""What goes in and out, by API: requests, bytes, errors, and where their time goes.
 
-Each request is counted in plain numbers, which costs less than a microsecond, and reported now and then: the library's
-own histograms alone would take several.
+```
+ bytes are whole      taken up        handler done        reply ready        taken by the kernel
+        |---- queue ----|---- local ----|---- remote ----|------- send -------|
+```
+- queue: behind other requests of its connection
+- local: the broker's own work, the disk's reads included
+- remote: waiting for others: a produce for its commit (sync and followers), a fetch for data, a join for other members
+- send: behind replies to earlier requests, and until the client takes it
+
+Each request is counted in plain numbers, which costs about a microsecond, and reported now and then.
 """
 
 from bisect import bisect_left
 from collections import Counter
+from typing import NamedTuple
 
 from respool.broker.outcome import Reply
-from respool.ports.metrics import Metrics
+from respool.ports.metrics import Histogram, Metrics
 from respool.wire.api_table import ApiSpec
 from respool.wire.codec import Request
 from respool.wire.reply_errors import FrameWithErrors, error_name
@@ -21,6 +30,17 @@ SECONDS_BOUNDS = (
     *(0.1, 0.25, 0.5),
     *(1.0, 2.5, 5.0, 10.0),
 )
+# Coarser: there are four of them for each API.
+STAGE_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
+_STAGE_BOUND_MIN = STAGE_BOUNDS[0]
+
+
+class RequestTimes(NamedTuple):
+    """Up to where its reply is ready, in seconds."""
+
+    queue_s: float
+    local_s: float
+    remote_s: float
 
 
 class Traffic:
@@ -35,11 +55,16 @@ class Traffic:
         traffic.requests += 1
         traffic.bytes_in += request.size
 
-    def on_reply(self, api: ApiSpec, reply: Reply, seconds: float) -> None:
-        """A request of which `on_request` was told has its reply, so long after it was taken up."""
+    def on_reply(self, api: ApiSpec, reply: Reply, times: RequestTimes) -> None:
+        """A request of which `on_request` was told has its reply; an empty one is not sent."""
         traffic = self._by_api[api.key]
+        queue_s, local_s, remote_s = times
+        seconds = local_s + remote_s
         traffic.seconds += seconds
         traffic.counts[bisect_left(SECONDS_BOUNDS, seconds)] += 1
+        traffic.queue.add(queue_s)
+        traffic.local.add(local_s)
+        traffic.remote.add(remote_s)
         if not reply:
             return
         traffic.bytes_out += len(reply[0]) if len(reply) == 1 else sum(map(len, reply))
@@ -47,9 +72,36 @@ class Traffic:
         if type(last) is FrameWithErrors:
             traffic.errors.update(last.error_codes)
 
+    def on_sent(self, api: ApiSpec, seconds: float) -> None:
+        """The kernel has taken a reply, so long after it was ready."""
+        self._by_api[api.key].send.add(seconds)
+
     def report(self) -> None:
         for traffic in self._by_api.values():
             traffic.report()
+
+
+class _Stage:
+    """One stage of an API's requests, since the last report."""
+
+    __slots__ = ("_histogram", "counts", "total")
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+        self._begin()
+
+    def add(self, seconds: float) -> None:
+        self.total += seconds
+        # Nearly always it is the first bucket.
+        self.counts[0 if seconds <= _STAGE_BOUND_MIN else bisect_left(STAGE_BOUNDS, seconds)] += 1
+
+    def report(self) -> None:
+        self._histogram.add(self.counts, self.total)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.total = 0.0
+        self.counts = [0] * (len(STAGE_BOUNDS) + 1)
 
 
 class _ApiTraffic:
@@ -57,7 +109,7 @@ class _ApiTraffic:
 
     __slots__ = (
         "_api", "_bytes_in_total", "_bytes_out_total", "_metrics", "_requests_total", "_seconds",
-        "bytes_in", "bytes_out", "counts", "errors", "requests", "seconds",
+        "bytes_in", "bytes_out", "counts", "errors", "local", "queue", "remote", "requests", "seconds", "send",
     )  # fmt: skip
 
     def __init__(self, metrics: Metrics, api: str) -> None:
@@ -78,6 +130,10 @@ class _ApiTraffic:
             buckets=SECONDS_BOUNDS,
             api=api,
         )
+        self.queue = self._stage("queue")
+        self.local = self._stage("local")
+        self.remote = self._stage("remote")
+        self.send = self._stage("send")
         self._begin()
 
     def report(self) -> None:
@@ -85,6 +141,8 @@ class _ApiTraffic:
         self._bytes_in_total.inc(self.bytes_in)
         self._bytes_out_total.inc(self.bytes_out)
         self._seconds.add(self.counts, self.seconds)
+        for stage in (self.queue, self.local, self.remote, self.send):
+            stage.report()
         for code, count in self.errors.items():
             self._metrics.counter(
                 "respool_errors_total",
@@ -93,6 +151,17 @@ class _ApiTraffic:
                 error=error_name(code),
             ).inc(count)
         self._begin()
+
+    def _stage(self, stage: str) -> _Stage:
+        return _Stage(
+            self._metrics.histogram(
+                "respool_request_stage_seconds",
+                "Where a request's time goes: queue, local, remote, send.",
+                buckets=STAGE_BOUNDS,
+                api=self._api,
+                stage=stage,
+            )
+        )
 
     def _begin(self) -> None:
         self.requests = self.bytes_in = self.bytes_out = 0

@@ -17,6 +17,9 @@ class SimClock:
     def monotonic_ms(self) -> int:
         return self._passed_ms
 
+    def stopwatch_s(self) -> float:
+        return self._passed_ms / 1000
+
     def boot_ms(self) -> int:
         return self._slept_ms + self._passed_ms
 
@@ -62,6 +65,9 @@ class NodeClock:
 
     def monotonic_ms(self) -> int:
         return int(self._loop.time() * 1000 * self._rate)
+
+    def stopwatch_s(self) -> float:
+        return self.monotonic_ms() / 1000
 
     def boot_ms(self) -> int:
         return self.monotonic_ms()

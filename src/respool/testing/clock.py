@@ -73,5 +73,8 @@ class MovedClock:
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000 + self._loop.shift_ms
 
+    def stopwatch_s(self) -> float:
+        return time.perf_counter()
+
     def boot_ms(self) -> int:
         return self.monotonic_ms()

@@ -50,6 +50,9 @@ class Request:
     client_host: str = ""
     # Whether a follower waits for the reply. Known to the handler only, which sets it: see `broker/memory.py`.
     is_of_follower: bool = False
+    # Whether a coroutine that answers it waits for others: for data, for other members, for other brokers. Known to the
+    # handler only, which sets it: see `server/traffic.py`.
+    waits_for_others: bool = False
 
 
 def decode_request(frame: memoryview) -> Request:

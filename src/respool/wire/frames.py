@@ -76,6 +76,11 @@ class FrameReader:
         return bool(size + _SIZE_BYTES > unread)
 
     @property
+    def has_unread(self) -> bool:
+        """Whether anything was received that no frame has taken."""
+        return self._end > self._start
+
+    @property
     def is_full(self) -> bool:
         """Whether there is no room left: `get_buffer` must wait until frames are taken, or until it has grown."""
         return self._end - self._start == self._capacity

@@ -7,15 +7,18 @@ comes, fill it when the reply is there, take what may leave.
 from collections import deque
 from collections.abc import Sequence
 
+from respool.wire.api_table import ApiSpec
 from respool.wire.codec import Request
 
 
 class Session:
     """The order of one connection's replies."""
 
-    __slots__ = ("_slots",)
+    __slots__ = ("_slots", "taken")
 
     def __init__(self) -> None:
+        # Whose replies were taken, for whoever wants to know; the reader clears it.
+        self.taken: list[ReplySlot] = []
         # Requests whose reply is not there yet, or may not leave yet; oldest first.
         self._slots: deque[ReplySlot] = deque()
 
@@ -39,18 +42,21 @@ class Session:
         ready: list[bytes | memoryview] = []
         while slots and (buffers := slots[0].buffers) is not None:
             ready += buffers
-            slots.popleft()
+            self.taken.append(slots.popleft())
         return ready
 
 
 class ReplySlot:
     """The place of one request's reply. It is filled or skipped, once."""
 
-    __slots__ = ("_session", "buffers", "request")
+    __slots__ = ("_session", "api", "buffers", "ready_at", "request")
 
     def __init__(self, session: Session, request: Request | None) -> None:
         self._session = session
         self.request = request
+        # Set by who counts: of which API it is, and when it was filled.
+        self.api: ApiSpec | None = None
+        self.ready_at = 0.0
         # The reply's frame. None: it is not there yet; empty: there will be none.
         self.buffers: Sequence[bytes | memoryview] | None = None
 

@@ -39,6 +39,7 @@ def fetch(request: Request, broker: Broker) -> Outcome:
         is_of_follower=request.is_of_follower,
     )
     if not run.has_room:
+        request.waits_for_others = True
         return run.answer_when_room()
     try:
         answer = run.read(cached_only=True)
@@ -46,6 +47,7 @@ def fetch(request: Request, broker: Broker) -> Outcome:
         return run.answer_from_disk()
     if run.is_enough(answer):
         return run.encode(answer)
+    request.waits_for_others = True
     return run.answer_when_more(answer)
 
 

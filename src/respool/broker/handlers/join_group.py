@@ -16,6 +16,7 @@ SKIP_ASSIGNMENT_VERSION = 9
 
 async def join_group(request: Request, broker: Broker) -> Reply:
     body = request.body
+    request.waits_for_others = True
     try:
         reply: JoinGroupReply = await broker.groups.ask(body.group_id, _question(request))
     except RequestError as error:

@@ -65,6 +65,8 @@ def produce(request: Request, broker: Broker) -> Outcome:
     ]
     for write in writes:
         write.admit(request, broker, now_ms)
+    # Nearly always there is nothing to wait for.
+    request.waits_for_others = True
     if any(write.waits_for is not None for write in writes):
         return _produce_when_led(request, broker, writes, now_ms)
     if any(write.needs_opening or write.guard is not None for write in writes):

@@ -10,6 +10,7 @@ from respool.wire.codec import Request, encode_reply
 
 async def sync_group(request: Request, broker: Broker) -> Reply:
     body = request.body
+    request.waits_for_others = True
     question = SyncGroup(
         group_id=body.group_id,
         generation=body.generation_id,

@@ -19,6 +19,9 @@ from respool.ports.clock import Clock
 from respool.ports.metrics import Metrics
 from respool.ports.offload import Offload
 
+# From a disk with a write cache of its own to one that hangs; in seconds.
+SYNC_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
 
 class BrokerMetrics:
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
@@ -30,6 +33,11 @@ class BrokerMetrics:
         )
         self._group_names = NameFilter(
             allow=settings.metrics_groups_allow, deny=settings.metrics_groups_deny
+        )
+        self.sync_seconds = metrics.histogram(
+            "respool_sync_seconds",
+            "Time of a sync, for all partitions that wait for one together: in line for a thread and on the disk.",
+            buckets=SYNC_BOUNDS,
         )
         self.traffics = TopicTraffics(self._topic_names, self._budget)
 
