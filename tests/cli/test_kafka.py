@@ -20,6 +20,7 @@ from respool.cli.errors import (
 )
 from respool.cli.kafka import Cluster, OffsetRange, TopicInfo
 from respool.cli.kafka_library import KafkaError, KafkaException, reason, to_cli_error
+from support.ports import reserve_port
 
 
 @pytest.fixture
@@ -29,14 +30,8 @@ def mute_port() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
 def test_when_nobody_listens_the_error_says_so_and_how_to_start_one(run: Run) -> None:
-    port = free_port()
+    port = reserve_port()
     for command in (
         ["topic", "list"],
         ["consume", "rides"],
@@ -52,13 +47,13 @@ def test_when_nobody_listens_the_error_says_so_and_how_to_start_one(run: Run) ->
 def test_the_broker_comes_from_the_environment_too(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port = free_port()
+    port = reserve_port()
     monkeypatch.setenv("RESPOOL_BROKER", f"127.0.0.1:{port}")
     assert f"no broker at 127.0.0.1:{port}" in run("topic", "list").err
 
 
 def test_one_of_several_brokers_is_enough(mock_broker: str) -> None:
-    cluster = Cluster.connect(f"127.0.0.1:{free_port()},{mock_broker}")
+    cluster = Cluster.connect(f"127.0.0.1:{reserve_port()},{mock_broker}")
     assert isinstance(cluster.topics(), dict)
 
 

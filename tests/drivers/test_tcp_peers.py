@@ -13,6 +13,7 @@ import uvloop
 from respool.drivers.tcp_peers import LANDING_BYTES, TcpPeers
 from respool.model.ids import BrokerId
 from respool.ports.peers import PeerRefused, Peers, PeerUnreachable
+from support.ports import reserve_port
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 
@@ -204,15 +205,9 @@ def test_nobody_listening_is_unreachable(run: Run) -> None:
     run(story)
 
 
-def unused_port() -> int:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        return int(unused.getsockname()[1])
-
-
 def test_a_port_that_nobody_listens_on_refuses_and_that_is_more_than_unreachable(run: Run) -> None:
     async def story() -> None:
-        peers = TcpPeers({ONE: ("127.0.0.1", unused_port())})
+        peers = TcpPeers({ONE: ("127.0.0.1", reserve_port())})
         with pytest.raises(PeerRefused, match="broker 1 at "):
             await peers.request(ONE, b"x")
         with pytest.raises(PeerRefused, match="broker 1 at "):

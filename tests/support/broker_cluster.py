@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from respool.cli.etcd_server import free_ports
 from support.broker_process import BrokerProcess
 from support.etcd_process import EtcdCluster
 from support.links import Link, Links
@@ -110,16 +109,14 @@ class BrokerCluster:
     def add(self, number: int) -> BrokerProcess:
         """Launch one more broker, without waiting for it."""
         settings: dict[str, object] = {**self._settings, "broker_id": number}
-        (port,) = free_ports(1)
-        if self._has_links:
-            self.doors[number] = self.links.to("127.0.0.1", port)
-            self.to_etcd[number] = [self._link_to(url) for url in self.etcd.endpoints]
-            settings["advertised"] = self.doors[number].address
-            settings["etcd"] = ",".join(one.address for one in self.to_etcd[number])
-        else:
-            settings["etcd"] = self.etcd_address
         broker = BrokerProcess(self._folder / f"broker-{number}", settings)
-        broker.port = port
+        if self._has_links:
+            self.doors[number] = self.links.to(broker.host, broker.port)
+            self.to_etcd[number] = [self._link_to(url) for url in self.etcd.endpoints]
+            broker.settings["advertised"] = self.doors[number].address
+            broker.settings["etcd"] = ",".join(one.address for one in self.to_etcd[number])
+        else:
+            broker.settings["etcd"] = self.etcd_address
         self.brokers[number] = broker
         broker.launch()
         return broker

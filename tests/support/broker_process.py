@@ -1,7 +1,7 @@
 """A real broker: `respool serve` as a child process on its own folder, which a test may stop, kill and start again.
 
-It binds a free port the first time and keeps it over restarts, so that clients find it again. What it logs is kept: a
-test that did not foresee an ERROR line, a traceback or an early end fails (`check`).
+It has a port of its own and keeps it over restarts, so that clients find it again. What it logs is kept: a test
+that did not foresee an ERROR line, a traceback or an early end fails (`check`).
 """
 
 import os
@@ -17,6 +17,8 @@ from pathlib import Path
 from threading import Thread
 from types import TracebackType
 from typing import IO, Self
+
+from support.ports import reserve_port
 
 LISTENING = "respool listening on "
 START_SECONDS_MAX = 30.0
@@ -38,7 +40,7 @@ class BrokerProcess:
         self.data = data
         self.settings = dict(settings or {})
         self.host = "127.0.0.1"
-        self.port = 0
+        self.port = reserve_port()
         self._process: subprocess.Popen[str] | None = None
         self._errors_path = data.parent / f"{data.name}.stderr"
         self._foreseen: list[re.Pattern[str]] = []
@@ -110,7 +112,7 @@ class BrokerProcess:
         if not line.startswith(LISTENING):
             self.kill()
             raise BrokerMisbehaved(f"the broker did not start: {line!r}\n{self.log[-4000:]}")
-        self.port = int(line.rpartition(":")[2])
+        assert int(line.rpartition(":")[2]) == self.port
 
     def limit(self, limits: Mapping[int, int]) -> None:
         """Change soft resource limits (`resource.RLIMIT_…`) of the running broker."""

