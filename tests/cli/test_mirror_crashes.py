@@ -18,10 +18,11 @@ from cli.mirror_world import (
     SETTINGS,
     WAIT_SECONDS,
     MirrorWorld,
+    MortalWorld,
     end_of,
     look,
     read,
-    two_brokers,
+    two_broker_processes,
 )
 from cli.running import Run
 from support.broker_process import BrokerProcess
@@ -104,7 +105,7 @@ def test_kills_of_the_mirror_and_of_either_side_leave_the_copy_whole(
     run: Run, tmp_path: Path, seed: int
 ) -> None:
     dice = Random(seed)
-    with two_brokers(run, tmp_path) as world:
+    with two_broker_processes(run, tmp_path) as world:
         world.at_source("topic", "create", "rides", "--partitions", str(PARTITIONS))
         world.mirror()
         mirror = world.begin_mirror()
@@ -133,7 +134,7 @@ def wait_for_more(world: MirrorWorld, mirror: "subprocess.Popen[str]", count: in
 
 
 def kill_one(
-    world: MirrorWorld, mirror: "subprocess.Popen[str]", dice: Random
+    world: MortalWorld, mirror: "subprocess.Popen[str]", dice: Random
 ) -> "subprocess.Popen[str]":
     """Kill it, and start it again; the mirror as it is now."""
     whom = dice.choice(["mirror", "mirror", "target", "target", "source"])
@@ -153,7 +154,7 @@ def end(mirror: "subprocess.Popen[str]", number: signal.Signals) -> str:
 
 
 def test_two_mirrors_at_once_do_no_harm(run: Run, tmp_path: Path) -> None:
-    with two_brokers(run, tmp_path) as world:
+    with two_broker_processes(run, tmp_path) as world:
         world.at_source("topic", "create", "rides", "--partitions", str(PARTITIONS))
         world.mirror()
         mirrors = [world.begin_mirror() for _ in range(2)]

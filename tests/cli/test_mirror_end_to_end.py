@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -32,8 +31,8 @@ KEEP = ("--set", "retention.ms=-1")
 
 
 @pytest.fixture
-def world(run: Run, tmp_path: Path) -> Iterator[MirrorWorld]:
-    with two_brokers(run, tmp_path) as world:
+def world(run: Run) -> Iterator[MirrorWorld]:
+    with two_brokers(run) as world:
         yield world
 
 
@@ -421,8 +420,8 @@ def test_a_source_that_was_made_anew_stops_the_topic_and_only_that(world: Mirror
     assert look(world.target.address, "rides") == before
 
 
-def test_a_topic_that_cannot_be_made_or_grown_holds_up_no_other(run: Run, tmp_path: Path) -> None:
-    with two_brokers(run, tmp_path, partitions_max=3) as world:
+def test_a_topic_that_cannot_be_made_or_grown_holds_up_no_other(run: Run) -> None:
+    with two_brokers(run, partitions_max=3) as world:
         world.at_source("topic", "create", "airports", "--partitions", "5", *KEEP)
         ended = world.mirror(code=1)
         assert "airports: " in ended.err
@@ -441,10 +440,8 @@ def test_a_topic_that_cannot_be_made_or_grown_holds_up_no_other(run: Run, tmp_pa
         assert world.is_same("rides", partitions=2)
 
 
-def test_a_topic_that_could_not_be_made_is_followed_when_it_can_be(
-    run: Run, tmp_path: Path
-) -> None:
-    with two_brokers(run, tmp_path, partitions_max=3) as world:
+def test_a_topic_that_could_not_be_made_is_followed_when_it_can_be(run: Run) -> None:
+    with two_brokers(run, partitions_max=3) as world:
         world.at_source("topic", "create", "rides", "--partitions", "2", *KEEP)
         world.at_target("topic", "create", "others", "--partitions", "2")
         mirror = world.begin_mirror("--interval", "1s", topics="rides")
@@ -461,13 +458,12 @@ def test_a_topic_that_could_not_be_made_is_followed_when_it_can_be(
     assert "rides: all well again" in rest
 
 
-def test_a_copy_is_copied_like_anything_else(world: MirrorWorld, tmp_path: Path, run: Run) -> None:
+def test_a_copy_is_copied_like_anything_else(world: MirrorWorld, run: Run) -> None:
     world.at_source("topic", "create", "rides", *KEEP)
     produce(world.source.address, "rides", ["a", "b", "c"])
     delete_records(world.source.address, 1)
     world.mirror()
-    (tmp_path / "second").mkdir()
-    with two_brokers(run, tmp_path / "second") as second:
+    with two_brokers(run) as second:
         ended = second.run(
             "mirror", "--from", world.target.address, "--to", second.target.address,
             "--topics", ".*", "--once",

@@ -36,7 +36,7 @@ def test_each_message_is_transformed_exactly_once_whoever_is_killed(
     start_broker: StartBroker, client: str
 ) -> None:
     broker = start_broker(**SETTINGS)
-    _run(broker, client, messages=30_000, kills=6, batch=200, seed=4)
+    _run(broker, client, messages=12_000, kills=4, batch=100, seed=4)
 
 
 @pytest.mark.long

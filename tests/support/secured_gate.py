@@ -12,7 +12,6 @@ import socket
 import ssl
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from struct import Struct, pack, unpack_from
 from threading import Thread
 from types import TracebackType
@@ -20,8 +19,7 @@ from typing import Any, Self, TypeVar
 
 import trustme
 
-from support.broker_process import BrokerProcess
-from support.topics import Topics
+from respool.testing import Broker
 
 T = TypeVar("T")
 
@@ -33,16 +31,15 @@ ALL_MECHANISMS = ("PLAIN", *HASHES)
 
 
 @contextmanager
-def secured_broker(folder: Path, **how: Any) -> "Iterator[SecuredGate]":
+def secured_broker(**how: Any) -> "Iterator[SecuredGate]":
     """A broker with the topic rides that is reached through a gate only, as far as it says itself."""
-    with BrokerProcess(folder / "data") as open_to_all:
-        Topics(open_to_all.address).create("rides", partitions=3)
-    with (
-        SecuredGate(**how) as gate,
-        BrokerProcess(folder / "data", {"advertised": gate.address}) as broker,
-    ):
-        gate.target = (broker.host, broker.port)
-        yield gate
+    with SecuredGate(**how) as gate:
+        broker = Broker(topics={"rides": 3})
+        # A test's broker names the address it listens on; this one names the gate's.
+        broker._settings["advertised"] = gate.address
+        with broker:
+            gate.target = (broker.host, broker.port)
+            yield gate
 
 
 def server_side(authority: trustme.CA, *names: str, asks_who: bool = False) -> ssl.SSLContext:

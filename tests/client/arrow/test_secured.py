@@ -55,13 +55,13 @@ def test_tables_go_over_tls_both_ways(tmp_path: Path) -> None:
     """Many megabytes, sent and received at the same time by several threads."""
     path = tmp_path / "ca.pem"
     path.write_text(CA)
-    with secured_broker(tmp_path, tls=server_side(AUTHORITY)) as gate:
+    with secured_broker(tls=server_side(AUTHORITY)) as gate:
         write_and_read(gate.address, Security(tls=Tls(authorities=str(path), newest_only=True)))
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_login_over_tls(tmp_path: Path, mechanism: str) -> None:
-    with secured_broker(tmp_path, tls=server_side(AUTHORITY), users=USERS) as gate:
+def test_a_login_over_tls(mechanism: str) -> None:
+    with secured_broker(tls=server_side(AUTHORITY), users=USERS) as gate:
         for user, password in USERS.items():
             login = Login(mechanism=mechanism, username=user, password=password)
             security = Security(tls=Tls(authorities=CA), login=login)
@@ -72,20 +72,18 @@ def test_a_login_over_tls(tmp_path: Path, mechanism: str) -> None:
             gate.logins.clear()
 
 
-def test_a_login_without_tls(tmp_path: Path) -> None:
+def test_a_login_without_tls() -> None:
     login = Login(mechanism="SCRAM-SHA-512", username="etl", password=USERS["etl"])
-    with secured_broker(tmp_path, users=USERS) as gate:
+    with secured_broker(users=USERS) as gate:
         write_and_read(gate.address, Security(login=login))
         assert gate.passwords_seen == []
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 @pytest.mark.parametrize("who", [("etl", "guess"), ("nobody", "hunter2")])
-def test_a_wrong_password_is_told_at_once(
-    tmp_path: Path, mechanism: str, who: tuple[str, str]
-) -> None:
+def test_a_wrong_password_is_told_at_once(mechanism: str, who: tuple[str, str]) -> None:
     login = Login(mechanism=mechanism, username=who[0], password=who[1])
-    with secured_broker(tmp_path, users=USERS) as gate:
+    with secured_broker(users=USERS) as gate:
         with pytest.raises(
             LoginRefused, match=f"refuses '{who[0]}' by {mechanism}: no entry"
         ) as told:
@@ -96,20 +94,18 @@ def test_a_wrong_password_is_told_at_once(
         assert gate.address in str(told.value)
 
 
-def test_a_mechanism_that_the_broker_does_not_know_is_told_with_those_it_knows(
-    tmp_path: Path,
-) -> None:
+def test_a_mechanism_that_the_broker_does_not_know_is_told_with_those_it_knows() -> None:
     login = Login(mechanism="PLAIN", username="etl", password=USERS["etl"])
-    with secured_broker(tmp_path, users=USERS, mechanisms=["SCRAM-SHA-512"]) as gate:
+    with secured_broker(users=USERS, mechanisms=["SCRAM-SHA-512"]) as gate:
         with pytest.raises(LoginRefused, match="does not know PLAIN; it knows SCRAM-SHA-512"):
             respool.read_table("rides", bootstrap=gate.address, security=Security(login=login))
         assert gate.passwords_seen == []
 
 
-def test_a_broker_that_only_pretends_to_know_the_password_is_refused(tmp_path: Path) -> None:
+def test_a_broker_that_only_pretends_to_know_the_password_is_refused() -> None:
     login = Login(mechanism="SCRAM-SHA-256", username="etl", password=USERS["etl"])
     with (
-        secured_broker(tmp_path, users=USERS, knows_password=False) as gate,
+        secured_broker(users=USERS, knows_password=False) as gate,
         pytest.raises(LoginRefused, match="could not prove"),
     ):
         respool.read_table("rides", bootstrap=gate.address, security=Security(login=login))
@@ -121,16 +117,16 @@ def test_no_password_goes_to_a_broker_that_asks_for_none(broker: BrokerProcess) 
         respool.read_table("rides", bootstrap=broker.address, security=Security(login=login))
 
 
-def test_a_certificate_of_somebody_else_is_not_trusted(tmp_path: Path) -> None:
+def test_a_certificate_of_somebody_else_is_not_trusted() -> None:
     others = Tls(authorities=trustme.CA().cert_pem.bytes().decode())
-    with secured_broker(tmp_path, tls=server_side(AUTHORITY)) as gate:
+    with secured_broker(tls=server_side(AUTHORITY)) as gate:
         for tls in (others, Tls()):
             with pytest.raises(TlsRefused, match="not to be trusted"):
                 respool.read_table("rides", bootstrap=gate.address, security=Security(tls=tls))
 
 
-def test_a_certificate_for_another_host_is_taken_only_where_that_is_allowed(tmp_path: Path) -> None:
-    with secured_broker(tmp_path, tls=server_side(AUTHORITY, "kafka.example.org")) as gate:
+def test_a_certificate_for_another_host_is_taken_only_where_that_is_allowed() -> None:
+    with secured_broker(tls=server_side(AUTHORITY, "kafka.example.org")) as gate:
         with pytest.raises(TlsRefused, match="not to be trusted"):
             respool.read_table(
                 "rides", bootstrap=gate.address, security=Security(tls=Tls(authorities=CA))
@@ -154,7 +150,7 @@ def test_a_broker_that_asks_who_we_are_is_shown_our_certificate(
         tls = Tls(authorities=CA, certificate=str(path))
     else:
         tls = Tls(authorities=CA, certificate=chain, key=key)
-    with secured_broker(tmp_path, tls=server_side(AUTHORITY, asks_who=True)) as gate:
+    with secured_broker(tls=server_side(AUTHORITY, asks_who=True)) as gate:
         security = Security(tls=tls)
         assert respool.read_table("rides", bootstrap=gate.address, security=security).num_rows == 0
         # A connection that is reset may swallow what the broker had to say.
@@ -168,7 +164,7 @@ def test_a_broker_that_asks_who_we_are_is_shown_our_certificate(
 
 
 def test_tls_to_a_broker_without_it_and_the_other_way_round(
-    tmp_path: Path, broker: BrokerProcess
+    broker: BrokerProcess,
 ) -> None:
     with pytest.raises(ClientError, match="TLS"):
         respool.read_table(
@@ -178,14 +174,14 @@ def test_tls_to_a_broker_without_it_and_the_other_way_round(
             retry_ms=300,
         )
     with (
-        secured_broker(tmp_path, tls=server_side(AUTHORITY)) as gate,
+        secured_broker(tls=server_side(AUTHORITY)) as gate,
         pytest.raises(BrokerUnreachable),
     ):
         respool.read_table("rides", bootstrap=gate.address, retry_ms=300)
 
 
-def test_a_read_over_tls_that_is_closed_ends_at_once(tmp_path: Path) -> None:
-    with secured_broker(tmp_path, tls=server_side(AUTHORITY)) as gate:
+def test_a_read_over_tls_that_is_closed_ends_at_once() -> None:
+    with secured_broker(tls=server_side(AUTHORITY)) as gate:
         security = Security(tls=Tls(authorities=CA))
         stream = respool.stream_batches("rides", bootstrap=gate.address, security=security)
 
@@ -250,11 +246,11 @@ def test_what_cannot_be_a_login_is_refused() -> None:
     )
 
 
-def test_a_producer_whose_broker_is_no_longer_to_be_trusted_says_so(tmp_path: Path) -> None:
+def test_a_producer_whose_broker_is_no_longer_to_be_trusted_says_so() -> None:
     """It was told as a mistake of the client's own."""
     login = Login(mechanism="SCRAM-SHA-256", username="etl", password=USERS["etl"])
     users = dict(USERS)
-    with secured_broker(tmp_path, users=users) as gate:
+    with secured_broker(users=users) as gate:
         producer = respool.ArrowProducer(
             gate.address,
             security=Security(login=login),
@@ -272,12 +268,12 @@ def test_a_producer_whose_broker_is_no_longer_to_be_trusted_says_so(tmp_path: Pa
 
 
 def test_a_commit_whose_broker_stops_trusting_us_is_told_as_uncertain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It was told as a refused login alone, as if nothing had been asked for."""
     login = Login(mechanism="SCRAM-SHA-256", username="etl", password=USERS["etl"])
     users = dict(USERS)
-    with secured_broker(tmp_path, users=users) as gate:
+    with secured_broker(users=users) as gate:
         security = Security(login=login)
         producer = respool.ArrowProducer(gate.address, security=security, transactional_id="load")
         producer.begin()
@@ -303,11 +299,11 @@ def test_a_commit_whose_broker_stops_trusting_us_is_told_as_uncertain(
 
 
 def test_offsets_that_may_not_be_part_of_a_transaction_keep_it_from_being_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A caller that went on after a refused login could commit its rows without the offsets they came from."""
     login = Login(mechanism="SCRAM-SHA-256", username="etl", password=USERS["etl"])
-    with secured_broker(tmp_path, users=USERS) as gate:
+    with secured_broker(users=USERS) as gate:
         security = Security(login=login)
         producer = respool.ArrowProducer(gate.address, security=security, transactional_id="load")
         producer.begin()

@@ -9,6 +9,7 @@ from support.topics import Topics
 
 SETTINGS = {
     "group_initial_rebalance_delay_ms": 0,
+    "group_consumer_heartbeat_interval_ms": 200,
     "offsets_topic_partitions": 2,
     "transactions_topic_partitions": 2,
     "auto_create_topics": False,

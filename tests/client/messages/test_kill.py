@@ -19,7 +19,7 @@ from support.confluent_client import ConfluentClient
 from support.topics import Topics
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.crash, pytest.mark.xdist_group("kill")]
+pytestmark = [pytest.mark.crash, pytest.mark.xdist_group("messages-kill")]
 
 PARTITIONS = 2
 KILLS = 4
