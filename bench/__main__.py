@@ -20,6 +20,7 @@ from bench import (
     librdkafka,
     produce,
     profiling,
+    scrape,
     spark,
     transactions,
 )
@@ -44,6 +45,7 @@ FAMILIES: dict[str, Callable[[Scale, Report], None]] = {
     "groups": groups.run,
     "transactions": transactions.run,
     "cluster": cluster.run,
+    "scrape": scrape.run,
     "spark": spark.run,
 }
 # Beyond the largest single cell: what the page cache and other programs want at the same time.

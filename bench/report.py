@@ -146,6 +146,15 @@ def microseconds(value: float) -> str:
     return f"{value * 1e6:,.0f}"
 
 
+def milliseconds(value: float) -> str:
+    """Of seconds."""
+    return f"{value * 1e3:.1f} ms"
+
+
+def megabytes_fine(value: float) -> str:
+    return f"{value / 1e6:.1f}"
+
+
 def ratio(value: float) -> str:
     return f"{value:.2f}x"
 

@@ -108,7 +108,7 @@ async def _serve(settings: Settings) -> int:
         loop.add_signal_handler(number, asked_to_stop.set)
 
     def on_serving(broker: Broker, listener: Listener) -> None:
-        _collect_seldom()
+        collect_seldom()
         _say_that_it_serves(broker, *listener.address)
 
     return await serve(settings, asked_to_stop, on_serving=on_serving)
@@ -174,7 +174,7 @@ async def _serve_metrics(
         return
     endpoint = HttpEndpoint(
         {
-            "/metrics": MetricsPage(metrics.pieces).make,
+            "/metrics": MetricsPage(metrics.pieces, prepare=metrics.read_process).make,
             "/healthz": health.healthz,
             "/readyz": health.readyz,
         }
@@ -325,7 +325,7 @@ def _set_up_logging(level: str) -> None:
     )
 
 
-def _collect_seldom() -> None:
+def collect_seldom() -> None:
     """Garbage is nearly all freed by counting references. Looking for cycles goes over every young object there is.
 
     What is there after the start stays, so it is never looked at again.

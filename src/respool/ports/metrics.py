@@ -41,7 +41,8 @@ class Family(NamedTuple):
     kind: Literal["counter", "gauge"]
     help_text: str
     label_names: tuple[str, ...]
-    # Read once, a few at a time: the loop turns in between, so a generator must not walk a dict that may change.
+    # Read once, a few at a time, before the next family is asked for. The loop turns in between, so a generator must
+    # not walk a dict that may change.
     samples: Iterable[Sample]
 
 

@@ -142,6 +142,7 @@ class Listener:
         while True:
             await asyncio.sleep(SWEEP_INTERVAL_S)
             self.sweep(asyncio.get_running_loop().time())
+            await self._gauges.report(self._broker)
 
     def sweep(self, now: float) -> None:
         """Close what has been idle, half-way through a frame or not taking its replies for too long."""
@@ -157,7 +158,6 @@ class Listener:
             silence_s = min(silence_s, STALL_IN_NEED_S)
         memory.relieve(overdraft=self._settings.frame_bytes_max)
         self.traffic.report()
-        self._gauges.report(self._broker)
         for connection in tuple(self._connections):
             connection.shrink()
             if connection.stalled_s(now) > stall_s:

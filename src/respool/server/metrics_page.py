@@ -15,9 +15,12 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class MetricsPage:
-    def __init__(self, pieces: Callable[[], Iterator[bytes]]) -> None:
-        """`pieces` makes the text of one scrape, a little at a time."""
+    def __init__(
+        self, pieces: Callable[[], Iterator[bytes]], *, prepare: Callable[[], None] = lambda: None
+    ) -> None:
+        """`pieces` makes the text of one scrape, a little at a time; before that, `prepare` runs in another thread."""
         self._pieces = pieces
+        self._prepare = prepare
         self._making: asyncio.Task[Page] | None = None
 
     async def make(self) -> Page:
@@ -27,6 +30,7 @@ class MetricsPage:
         return await asyncio.shield(self._making)
 
     async def _make(self) -> Page:
+        await asyncio.to_thread(self._prepare)
         body: list[bytes] = []
         slice_ends = perf_counter() + SLICE_S
         for piece in self._pieces():

@@ -71,8 +71,11 @@ class SimMetrics:
 
     def collected(self, name: str) -> dict[tuple[str, ...], float]:
         """What a scrape would read of a family that a collector yields, by the values of its labels."""
-        families = {one.name: one for collect in self._collectors for one in collect()}
-        return dict(families[name].samples)
+        # All of them, in their order, as a scrape does.
+        families = {
+            one.name: dict(one.samples) for collect in self._collectors for one in collect()
+        }
+        return families[name]
 
     def value(self, name: str, **labels: str) -> float:
         """What a counter or gauge stands at; 0 when nobody has asked for it yet."""

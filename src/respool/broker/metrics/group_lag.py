@@ -28,8 +28,8 @@ from respool.ports.metrics import Family
 LABELS = ("group", "topic", "partition")
 # Committed offset, lag in messages and lag in seconds.
 SERIES_PER_POSITION = 3
-# Positions that are looked at before the loop turns: less than a millisecond.
-POSITIONS_PER_TURN = 500
+# Positions that are looked at before the loop turns: about a millisecond.
+POSITIONS_PER_TURN = 200
 
 
 class _Position(NamedTuple):
@@ -140,6 +140,8 @@ class GroupLag:
                     continue
                 for topic, number, committed in offsets.committed_of(group):
                     looked_at += 1
+                    if looked_at % POSITIONS_PER_TURN == 0:
+                        await asyncio.sleep(0)
                     if not self._is_wanted(topic, number, committed):
                         continue
                     position = _Position(group, TopicPartition(topic, number), committed)
@@ -148,9 +150,6 @@ class GroupLag:
                         kept.add(position.labels)
                     else:
                         dropped += SERIES_PER_POSITION
-                if looked_at >= POSITIONS_PER_TURN:
-                    looked_at = 0
-                    await asyncio.sleep(0)
         self._budget.retain(SeriesKind.GROUP, kept)
         self._budget.dropped[SeriesKind.GROUP] = dropped
         return found

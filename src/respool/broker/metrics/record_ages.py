@@ -18,10 +18,11 @@ from respool.ports.offload import Offload
 
 logger = logging.getLogger(__name__)
 
-# Looked up in one trip to another thread: some 2 ms.
-LOOKUPS_PER_TRIP = 64
+# Looked up in one trip to another thread: less than a millisecond. A thread that is busy for longer holds Python's
+# lock, and with it the loop, for 5 ms at once.
+LOOKUPS_PER_TRIP = 16
 # Looked at before the loop turns: less than a millisecond.
-PARTITIONS_PER_TURN = 500
+PARTITIONS_PER_TURN = 250
 
 
 class RecordAges:

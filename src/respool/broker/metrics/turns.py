@@ -11,6 +11,9 @@ Item = TypeVar("Item")
 async def in_turns(items: Iterable[Item], per_turn: int) -> AsyncIterator[list[Item]]:
     """The items, so many at a time; the loop turns in between."""
     left = iter(items)
-    while turn := list(islice(left, per_turn)):
+    turn = list(islice(left, per_turn))
+    while turn:
         yield turn
-        await asyncio.sleep(0)
+        turn = list(islice(left, per_turn))
+        if turn:
+            await asyncio.sleep(0)
