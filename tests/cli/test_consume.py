@@ -122,7 +122,8 @@ def test_json_lines_tell_everything_about_a_message(run: Run, mock_broker: str) 
         "timestamp": 1_763_107_200_123,
         "partition": 2,
     }
-    run("produce", "told", "-b", mock_broker, "--json-lines", stdin=json.dumps(line).encode())
+    options = ("--json-lines", "--keep-partition")
+    run("produce", "told", "-b", mock_broker, *options, stdin=json.dumps(line).encode())
     ended = run("consume", "told", "-b", mock_broker, "--json")
     assert json.loads(ended.out) == {"topic": "told", "offset": 0, **line}
 
