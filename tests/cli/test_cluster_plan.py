@@ -29,6 +29,18 @@ def test_port_0_is_a_free_one_for_each(tmp_path: Path) -> None:
     assert {one.listen for one in plan.brokers} == {"127.0.0.1:0"}
 
 
+def test_brokers_that_listen_everywhere_advertise_one_host_and_their_own_ports(
+    tmp_path: Path,
+) -> None:
+    given = {"insecure": "true"}
+    plan = planned(tmp_path, listen="0.0.0.0:9092", advertised="desk.example", given=given)
+    assert [one.own_flags["listen"] for one in plan.brokers][:2] == ["0.0.0.0:9092", "0.0.0.0:9093"]
+    assert {one.own_flags["advertised"] for one in plan.brokers} == {"desk.example:0"}
+    plan.write_file()
+    assert load_settings(file=plan.file, environ={}, flags={}).advertised == "desk.example:0"
+    assert all("advertised" not in one.own_flags for one in planned(tmp_path).brokers)
+
+
 def test_racks_are_given_out_one_after_the_other_and_round_again(tmp_path: Path) -> None:
     plan = planned(tmp_path, brokers=3, racks=["east", "west"])
     assert [one.own_flags["rack"] for one in plan.brokers] == ["east", "west", "east"]
@@ -109,6 +121,7 @@ def test_brokers_that_have_data_and_are_not_asked_for_are_left_out(tmp_path: Pat
         ({"given": {"nonsense": "1"}}, "nonsense"),
         ({"listen": "nowhere"}, "HOST:PORT"),
         ({"listen": "0.0.0.0:9092"}, "insecure"),
+        ({"listen": "0.0.0.0:9092", "given": {"insecure": "true"}}, "--advertised"),
         ({"listen": "127.0.0.1:65534"}, "3 ports"),
     ],
 )

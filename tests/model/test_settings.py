@@ -15,7 +15,27 @@ def test_by_default_only_this_machine_is_listened_to() -> None:
 def test_other_machines_are_let_in_only_when_told_so(listen: str) -> None:
     with pytest.raises(SettingsError, match="--insecure"):
         Settings(listen=listen)
-    assert Settings(listen=listen, insecure=True).listen_address[1] > 0
+    allowed = Settings(listen=listen, insecure=True, advertised="broker.example:9092")
+    assert allowed.listen_address[1] > 0
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "[0:0::0]", "[::ffff:0.0.0.0]", "0"])
+def test_a_wildcard_address_is_never_advertised(host: str) -> None:
+    """A broker on 0.0.0.0 advertised 0.0.0.0, which clients take for their own machine."""
+    with pytest.raises(SettingsError, match=r"every interface.*--advertised"):
+        Settings(listen=f"{host}:9092", insecure=True)
+    with pytest.raises(
+        SettingsError, match=r"advertised = .* not an address that clients can connect"
+    ):
+        Settings(advertised=f"{host}:9092")
+    settings = Settings(listen=f"{host}:9092", insecure=True, advertised="broker.example:19092")
+    assert settings.advertised_for("0.0.0.0", 9092) == ("broker.example", 19092)
+
+
+def test_port_0_of_the_advertised_address_is_the_port_listened_on() -> None:
+    settings = Settings(listen="127.0.0.1:0", advertised="broker.example:0")
+    assert settings.advertised_for("127.0.0.1", 40123) == ("broker.example", 40123)
+    assert Settings().advertised_for("127.0.0.1", 40123) == ("127.0.0.1", 40123)
 
 
 @pytest.mark.parametrize("listen", ["localhost:0", "127.0.0.5:80", "[::1]:9092"])

@@ -217,8 +217,9 @@ class Broker:
                 memory_bytes_max=self.settings.compaction_memory_bytes_max,
             ),
         )
-        host, port = self.settings.advertised_address or self.settings.listen_address
-        await self.catalog.load(cluster_id=self.folder.cluster_id, me=self._endpoint(host, port))
+        # The port is known once the socket is bound.
+        self._me = self._endpoint(*self.settings.listen_address)
+        await self.catalog.load(cluster_id=self.folder.cluster_id, me=self._me)
         if self.member is None and not self.folder.was_clean:
             await self.catalog.bump_leader_epochs()
         wanted = list(self.holdings.wanted())
@@ -245,8 +246,8 @@ class Broker:
 
     def on_listening(self, host: str, port: int) -> None:
         """Clients are told the advertised address; without one, the address that was bound."""
-        if self.settings.advertised_address is None:
-            self.catalog.on_listening(self._endpoint(host, port))
+        self._me = self._endpoint(host, port)
+        self.catalog.on_listening(self._me)
 
     async def join_cluster(self) -> None:
         """Become one of the cluster, once it is known where clients and peers reach this broker.
@@ -255,10 +256,8 @@ class Broker:
             NotAdmitted: it may not.
         """
         assert self.member is not None
-        address = self.settings.advertised_address
         # Not what the store has of an earlier run, which may have had another address.
-        me = self.image.brokers[self.id] if address is None else self._endpoint(*address)
-        await self.member.join(me, self.folder)
+        await self.member.join(self._me, self.folder)
         await self.producer_ids.prepare()
 
     async def leave_leadership(self) -> None:
@@ -370,6 +369,8 @@ class Broker:
         )
 
     def _endpoint(self, host: str, port: int) -> BrokerEndpoint:
+        """The advertised endpoint of this broker, which listens on this address."""
+        host, port = self.settings.advertised_for(host, port)
         return BrokerEndpoint(id=self.id, host=host, port=port, rack=self.settings.rack or None)
 
     def _new_uuid(self) -> UUID:

@@ -70,6 +70,13 @@ def up(
             help="Where the first broker listens; the others on the ports after it. Port 0 picks free ones.",
         ),
     ] = "127.0.0.1:9092",
+    advertised: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST",
+            help="The host advertised to clients, where it differs from --listen. Required for 0.0.0.0.",
+        ),
+    ] = None,
     racks: Annotated[
         str | None,
         typer.Option(
@@ -100,6 +107,7 @@ def up(
         broker_count=brokers,
         folder=data,
         listen=listen,
+        advertised=advertised,
         racks=[] if racks is None else options.parse_names(racks, option="--racks"),
         etcd=etcd,
         given=given,

@@ -16,7 +16,11 @@ from respool.node.config import PREFIX, load_settings, write_example
 
 # What every broker has its own of; and where etcd is has a flag.
 OWN = ("data", "listen", "advertised", "broker_id", "rack", "metrics_listen", "etcd")
-FLAGS_OF_OWN = {"etcd": "give --etcd", "rack": "give --racks, with the name of each"}
+FLAGS_OF_OWN = {
+    "advertised": "give --advertised, a host without a port",
+    "etcd": "give --etcd",
+    "rack": "give --racks, with the name of each",
+}
 PASSWORD_VARIABLE = f"{PREFIX}ETCD_PASSWORD"
 PORT_MAX = 65_535
 
@@ -25,6 +29,8 @@ PORT_MAX = 65_535
 class BrokerPlan:
     id: int
     listen: str
+    # Empty: `listen` is advertised.
+    advertised: str
     # Empty: it names none.
     rack: str
     data: Path
@@ -33,7 +39,13 @@ class BrokerPlan:
     @property
     def own_flags(self) -> dict[str, object]:
         """What `respool serve` is told beside the settings that all have in common."""
-        flags = {"broker-id": self.id, "data": self.data, "listen": self.listen, "rack": self.rack}
+        flags = {
+            "broker-id": self.id,
+            "data": self.data,
+            "listen": self.listen,
+            "advertised": self.advertised,
+            "rack": self.rack,
+        }
         return {name: value for name, value in flags.items() if value != ""}
 
 
@@ -94,11 +106,16 @@ def plan_cluster(
     broker_count: int,
     folder: Path,
     listen: str,
+    advertised: str | None = None,
     racks: Sequence[str] = (),
     etcd: str | None,
     given: Mapping[str, str],
 ) -> ClusterPlan:
-    """Raises UsageError where that cannot be, before anything is changed."""
+    """Check all arguments and plan the brokers; nothing is written yet. `advertised` is a host without a port.
+
+    Raises:
+        UsageError: an argument is invalid, or arguments contradict each other.
+    """
     for name in OWN:
         if name in given:
             hint = FLAGS_OF_OWN.get(name, "")
@@ -106,7 +123,9 @@ def plan_cluster(
     folder = folder.absolute()
     if folder.exists() and not folder.is_dir():
         raise CliError(f"{folder} is not a folder", hint="choose another with --data")
-    settings_for = partial(_common_settings, listen=listen, etcd=etcd, given=given)
+    settings_for = partial(
+        _common_settings, listen=listen, advertised=advertised, etcd=etcd, given=given
+    )
     settings = settings_for(broker_count)
     host, port = settings.listen_address
     if port + broker_count - 1 > PORT_MAX:
@@ -117,6 +136,8 @@ def plan_cluster(
             BrokerPlan(
                 id=number,
                 listen=address_of(host, port and port + number - 1),
+                # Port 0 is the port it listens on.
+                advertised=address_of(advertised, 0) if advertised else "",
                 rack=racks[(number - 1) % len(racks)] if racks else "",
                 data=folder / f"broker-{number}",
                 log=folder / f"broker-{number}.log",
@@ -130,7 +151,12 @@ def plan_cluster(
 
 
 def _common_settings(
-    broker_count: int, *, listen: str, etcd: str | None, given: Mapping[str, str]
+    broker_count: int,
+    *,
+    listen: str,
+    advertised: str | None,
+    etcd: str | None,
+    given: Mapping[str, str],
 ) -> Settings:
     # Where production's etcd is may stand in the environment; brokers to play with do not belong there.
     not_ours = {PREFIX + name.upper() for name in OWN}
@@ -138,6 +164,8 @@ def _common_settings(
     flags: dict[str, object] = {**_defaults(broker_count), **given, "listen": listen}
     # A name that stands for the etcd which is started later: settings for etcd alone have no use.
     flags["etcd"] = etcd or "localhost"
+    if advertised:
+        flags["advertised"] = address_of(advertised, 0)
     try:
         parse_address("--listen", listen)
         return load_settings(file=None, environ=environ, flags=flags)

@@ -22,6 +22,7 @@ from respool.drivers.folder_lock import FolderLock
 from respool.model.cluster import BrokerEndpoint
 from respool.model.errors import SettingsError, StorageError
 from respool.model.ids import BrokerId
+from respool.model.settings import parse_address
 from respool.node.etcd import connect_to_etcd, is_refusal
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 
@@ -42,6 +43,7 @@ def run_cluster(
     broker_count: int,
     folder: Path,
     listen: str,
+    advertised: str | None,
     racks: Sequence[str],
     etcd: str | None,
     given: Mapping[str, str],
@@ -51,6 +53,7 @@ def run_cluster(
         broker_count=broker_count,
         folder=folder,
         listen=listen,
+        advertised=advertised,
         racks=racks,
         etcd=etcd,
         given=given,
@@ -278,10 +281,12 @@ class LocalCluster:
         flags = f"--config {_short(self._plan.file)}"
         (broker,) = (one for one in self._plan.brokers if one.id == number)
         # Where it listens now, for port 0 was any; and its folder as somebody would type it.
+        host, _ = parse_address("listen", broker.listen)
+        _, port = parse_address("advertised", self._addresses[BrokerId(number)])
         own = {
             **broker.own_flags,
             "data": _short(broker.data),
-            "listen": self._addresses[BrokerId(number)],
+            "listen": address_of(host, port),
         }
         again = " ".join(["respool serve", flags, *(f"--{name} {own[name]}" for name in own)])
         are_others = any(one.is_running for one in self._brokers.values())

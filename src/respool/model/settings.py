@@ -30,7 +30,11 @@ class Settings:
         metadata=_setting("HOST:PORT to accept clients on; port 0 picks one."),
     )
     advertised: str = field(
-        default="", metadata=_setting("HOST:PORT told to clients, where it differs from listen.")
+        default="",
+        metadata=_setting(
+            "HOST:PORT advertised to clients, where it differs from listen; port 0 is the port of listen. "
+            "Required where listen is 0.0.0.0 or [::]."
+        ),
     )
     insecure: bool = field(
         default=False,
@@ -339,6 +343,7 @@ class Settings:
                 "(--insecure)"
             )
         _ = self.advertised_address, self.metrics_address, self.topic_defaults
+        self._check_advertised()
         self._check_etcd()
 
     def _check_numbers(self) -> None:
@@ -364,6 +369,23 @@ class Settings:
         if self.log_level not in LOG_LEVELS:
             raise SettingsError(
                 f"log_level = {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}"
+            )
+
+    def _check_advertised(self) -> None:
+        """Clients connect to the advertised address, so it must not be a wildcard.
+
+        The host's name is no default: clients may be unable to resolve it, and then fail far from the cause.
+        """
+        host, _ = self.listen_address
+        if self.advertised_address is None:
+            if is_wildcard(host):
+                raise SettingsError(
+                    f"listen = {self.listen!r} accepts clients on every interface, but clients cannot connect to that "
+                    "address. Set one that they can reach: advertised = 'HOST:PORT' (--advertised)"
+                )
+        elif is_wildcard(self.advertised_address[0]):
+            raise SettingsError(
+                f"advertised = {self.advertised!r} is not an address that clients can connect to"
             )
 
     def _check_etcd(self) -> None:
@@ -404,6 +426,13 @@ class Settings:
     @cached_property
     def advertised_address(self) -> tuple[str, int] | None:
         return parse_address("advertised", self.advertised) if self.advertised else None
+
+    def advertised_for(self, host: str, port: int) -> tuple[str, int]:
+        """The address that a broker which listens on this one advertises to clients."""
+        if self.advertised_address is None:
+            return host, port
+        name, number = self.advertised_address
+        return name, number or port
 
     @cached_property
     def metrics_address(self) -> tuple[str, int] | None:
@@ -528,3 +557,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_wildcard(host: str) -> bool:
+    """True for the address of all interfaces, `0.0.0.0` or `::` in any spelling."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        # The system takes 0 and 0.0 for 0.0.0.0.
+        return not host.replace(".", "").strip("0")
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_unspecified

@@ -256,6 +256,8 @@ def _say_that_it_serves(broker: Broker, host: str, port: int) -> None:
         broker.settings.data,
         _when_opened(broker.folder),
     )
+    if (advertised := broker.settings.advertised_for(host, port)) != (host, port):
+        logger.info("advertised to clients as %s:%d", *advertised)
     # Scripts and tests wait for this line; it is the only one on standard output.
     print(f"respool listening on {host}:{port}", flush=True)  # noqa: T201
 
