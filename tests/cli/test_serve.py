@@ -10,7 +10,7 @@ import pytest
 from cli.running import Run
 from respool.model.errors import DataFolderInUse, SettingsError
 from respool.model.settings import Settings
-from respool.node.config import write_example
+from respool.node.config import unknown_variables, write_example
 
 
 class FakeNode:
@@ -39,7 +39,11 @@ class FakeNode:
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     node = FakeNode()
-    config = SimpleNamespace(load_settings=node.load_settings, write_example=write_example)
+    config = SimpleNamespace(
+        load_settings=node.load_settings,
+        unknown_variables=unknown_variables,
+        write_example=write_example,
+    )
     monkeypatch.setitem(sys.modules, "respool.node.config", config)
     runner = SimpleNamespace(run=node.run)
     monkeypatch.setitem(sys.modules, "respool.node.node", runner)
@@ -114,6 +118,15 @@ def test_a_setting_given_by_flag_and_by_set_is_refused(run: Run, node: FakeNode)
     assert ended.code == 2
     assert "listen" in ended.err
     assert node.ran == []
+
+
+def test_print_config_says_on_standard_error_which_variables_are_ignored(
+    run: Run, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RESPOOL_LISTENS", "127.0.0.1:7")
+    ended = run("serve", "--print-config")
+    assert "RESPOOL_LISTENS is ignored" in ended.err
+    assert "RESPOOL_LISTENS" not in ended.out
 
 
 def test_print_config_prints_toml_and_starts_nothing(run: Run, node: FakeNode) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from respool.model.errors import SettingsError
 from respool.model.settings import Settings
 from respool.model.topic_config import CONFIG_RULES
-from respool.node.config import load_settings, write_example
+from respool.node.config import load_settings, unknown_variables, write_example
 
 LONG = os.environ.get("RESPOOL_FUZZ") == "long"
 
@@ -76,6 +76,47 @@ def test_a_flag_that_is_none_was_not_given() -> None:
 def test_variables_of_others_are_left_alone() -> None:
     environ = {"PATH": "/bin", "RESPOOL_BROKER": "elsewhere:9092", "RESPOOL_FUZZ": "long"}
     assert load(environ=environ) == Settings()
+
+
+def test_an_unknown_variable_is_a_warning_that_names_the_closest_setting() -> None:
+    """A broker in a container did not start for variables that somebody else had set."""
+    environ = {"RESPOOL_LISTENS": "x", "RESPOOL_TOPIC_RETENTION": "1", "RESPOOL_IO_THREADS": "2"}
+    assert load(environ=environ) == Settings(io_threads=2)
+    assert unknown_variables(environ) == [
+        "environment variable RESPOOL_LISTENS is ignored: there is no such setting; did you mean RESPOOL_LISTEN?",
+        (
+            "environment variable RESPOOL_TOPIC_RETENTION is ignored: there is no such setting; "
+            "did you mean RESPOOL_TOPIC_RETENTION_MS?"
+        ),
+    ]
+
+
+# As a pod has them beside services named respool (with a named port) and respool-etcd.
+OF_KUBERNETES = {
+    "RESPOOL_SERVICE_HOST": "10.96.0.7",
+    "RESPOOL_SERVICE_PORT": "9092",
+    "RESPOOL_SERVICE_PORT_KAFKA_PLAIN": "9092",
+    "RESPOOL_PORT": "tcp://10.96.0.7:9092",
+    "RESPOOL_PORT_9092_TCP": "tcp://10.96.0.7:9092",
+    "RESPOOL_PORT_9092_TCP_PROTO": "tcp",
+    "RESPOOL_PORT_9092_TCP_PORT": "9092",
+    "RESPOOL_PORT_9092_TCP_ADDR": "10.96.0.7",
+    "RESPOOL_ETCD_SERVICE_HOST": "fd00::7",
+    "RESPOOL_ETCD_SERVICE_PORT": "2379",
+    "RESPOOL_ETCD_PORT": "tcp://[fd00::7]:2379",
+    "RESPOOL_ETCD_PORT_2379_TCP_ADDR": "fd00::7",
+}
+
+
+def test_variables_that_kubernetes_sets_for_a_service_are_ignored_without_a_warning() -> None:
+    """A service named respool kept every broker in its namespace from starting."""
+    assert load(environ=OF_KUBERNETES) == Settings()
+    assert unknown_variables(OF_KUBERNETES) == []
+
+
+def test_a_variable_with_a_name_but_not_a_value_of_kubernetes_is_a_warning() -> None:
+    [warning] = unknown_variables({"RESPOOL_PORT": "9092"})
+    assert warning.startswith("environment variable RESPOOL_PORT is ignored")
 
 
 def test_every_setting_can_come_from_each_place(file: Path) -> None:
@@ -224,9 +265,6 @@ def test_an_error_in_the_file_names_file_and_setting(file: Path, content: str, t
 @pytest.mark.parametrize(
     ("variable", "text", "told"),
     [
-        ("RESPOOL_LISTENS", "x", "there is no such setting; did you mean RESPOOL_LISTEN?"),
-        ("RESPOOL_TOPIC_RETENTION", "x", "did you mean RESPOOL_TOPIC_RETENTION_MS?"),
-        ("RESPOOL_TOPIC", "x", "there is no such setting"),
         ("RESPOOL_IO_THREADS", "", "'' is not a whole number"),
         ("RESPOOL_IO_THREADS", "0", "io_threads = 0 is below 1"),
         ("RESPOOL_INSECURE", "maybe", "'maybe' is neither true nor false"),

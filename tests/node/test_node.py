@@ -54,14 +54,16 @@ def test_the_first_line_tells_a_crash_from_the_first_time(tmp_path: Path) -> Non
 
 
 def test_metadata_has_the_advertised_host_and_the_bound_port(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("RESPOOL_LISTENS", "127.0.0.1:1")
     settings = {"advertised": "localhost:0"}
     with BrokerProcess(tmp_path / "data", settings) as broker:
         admin = AdminClient({"bootstrap.servers": broker.address})
         [endpoint] = admin.list_topics(timeout=30).brokers.values()
         assert (endpoint.host, endpoint.port) == ("localhost", broker.port)
         broker.wait_for_log(f"advertised to clients as localhost:{broker.port}")
+    assert "WARNING respool.node.node: environment variable RESPOOL_LISTENS is ignored" in broker.log
 
 
 def test_a_start_that_is_refused_does_not_make_a_crash_of_a_clean_stop(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from respool.cli import options
+from respool.cli import options, output
 from respool.cli.errors import UsageError
 from respool.model.errors import SettingsError
 from respool.model.settings import Settings, is_secret
-from respool.node.config import load_settings
+from respool.node.config import load_settings, unknown_variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,7 @@ def address_by(
         settings = load_settings(file=config, environ=os.environ, flags=flags)
     except SettingsError as error:
         raise UsageError(str(error)) from error
+    output.note_some(unknown_variables(os.environ))
     if not settings.etcd:
         raise UsageError(
             "which cluster? Its brokers meet in etcd, and where that is was not said",

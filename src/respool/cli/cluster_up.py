@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from respool.model.cluster import BrokerEndpoint
 from respool.model.errors import SettingsError, StorageError
 from respool.model.ids import BrokerId
 from respool.model.settings import parse_address
+from respool.node.config import unknown_variables
 from respool.node.etcd import connect_to_etcd, is_refusal
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 
@@ -58,6 +60,7 @@ def run_cluster(
         etcd=etcd,
         given=given,
     )
+    output.note_some(unknown_variables(os.environ))
     if etcd is None and find_etcd() is None:
         raise EtcdMissing
     # What is noteworthy about etcd stands in the brokers' logs.

@@ -104,7 +104,7 @@ def serve(
     flags = options.broker_settings(settings, given, file=config)
 
     from respool.model.errors import RespoolError, SettingsError
-    from respool.node.config import load_settings, write_example
+    from respool.node.config import load_settings, unknown_variables, write_example
 
     try:
         loaded = load_settings(file=config, environ=os.environ, flags=flags)
@@ -113,6 +113,7 @@ def serve(
             str(error), hint="see all settings with: respool serve --print-config"
         ) from error
     if print_config:
+        output.note_some(unknown_variables(os.environ))
         output.print_line(write_example(loaded).rstrip("\n"))
         return
 

@@ -28,6 +28,19 @@ from respool.model.topic_config import CONFIG_RULES, TopicConfig
 PREFIX = "RESPOOL_"
 # Variables of ours that are not the broker's settings: the command line's, and the tests'.
 OTHER_VARIABLES = frozenset({"RESPOOL_BROKER", "RESPOOL_FUZZ"})
+# NAME=value as Kubernetes sets it in every container for a service named `respool` or `respool-<more>`.
+_OF_KUBERNETES = re.compile(
+    PREFIX
+    + r"""(?:\w+_)?(?:
+        SERVICE_HOST=[\da-fA-F.:]+
+      | SERVICE_PORT(?:_\w+)?=\d+
+      | PORT(?:_\d+_(?:TCP|UDP|SCTP))?=(?:tcp|udp|sctp)://\S+
+      | PORT_\d+_(?:TCP|UDP|SCTP)_PROTO=(?:tcp|udp|sctp)
+      | PORT_\d+_(?:TCP|UDP|SCTP)_PORT=\d+
+      | PORT_\d+_(?:TCP|UDP|SCTP)_ADDR=[\da-fA-F.:]+
+    )""",
+    re.VERBOSE,
+)
 
 _TYPES: Mapping[str, Any] = get_type_hints(Settings)
 _NAMES = [item.name for item in fields(Settings) if item.name != "topic"]
@@ -64,7 +77,7 @@ def load_settings(
     whoever gave them knows them by.
 
     Raises:
-        SettingsError: a name is unknown, a value cannot be, or values contradict each other.
+        SettingsError: a name in the file or a flag is unknown, a value cannot be, or values contradict each other.
     """
     values: dict[str, Any] = {}
     topic: dict[str, str] = {}
@@ -92,6 +105,21 @@ def load_settings(
             [(name, source)] = concerned.items()
             concerned = {name: source.removesuffix(f": {name}")}
         raise SettingsError(f"{'; '.join(concerned.values())}: {error}") from None
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """A warning for each variable with our prefix that is no setting: misspelt, or set by another program.
+
+    Not an error, because in a container others set variables too. Those of Kubernetes services get no warning.
+    """
+    return [
+        f"environment variable {variable} is ignored: there is no such setting{_closest(variable, _VARIABLES)}"
+        for variable, value in sorted(environ.items())
+        if variable.startswith(PREFIX)
+        and variable not in _VARIABLES
+        and variable not in OTHER_VARIABLES
+        and not _OF_KUBERNETES.fullmatch(f"{variable}={value}")
+    ]
 
 
 def write_example(settings: Settings) -> str:
@@ -156,14 +184,8 @@ def _from_file(file: str | os.PathLike[str] | None) -> Iterator[Found]:
 
 
 def _from_environ(environ: Mapping[str, str]) -> Iterator[Found]:
-    for variable in sorted(environ):
-        if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
-            continue
-        name = _VARIABLES.get(variable)
-        if name is None:
-            hint = _closest(variable, _VARIABLES)
-            raise SettingsError(f"environment variable {variable}: there is no such setting{hint}")
-        yield name, environ[variable], f"environment variable {variable}"
+    for variable in sorted(environ.keys() & _VARIABLES.keys()):
+        yield _VARIABLES[variable], environ[variable], f"environment variable {variable}"
 
 
 def _from_flags(flags: Mapping[str, object], place: str) -> Iterator[Found]:

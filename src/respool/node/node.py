@@ -34,6 +34,7 @@ from respool.log.data_folder import DataFolder
 from respool.model.errors import RespoolError
 from respool.model.settings import Settings
 from respool.neighbours.host import this_host
+from respool.node.config import unknown_variables
 from respool.node.etcd import connect_to_etcd
 from respool.node.folder_check import (
     METADATA_FILE,
@@ -89,6 +90,8 @@ class Drivers:
 def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; return the process's exit code."""
     _set_up_logging(settings.log_level)
+    for warning in unknown_variables(os.environ):
+        logger.warning("%s", warning)
     _allow_many_files()
     keep_freed_memory()
     settings = replace(settings, data=os.path.abspath(settings.data))
