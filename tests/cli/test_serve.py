@@ -66,7 +66,7 @@ def test_every_flag_has_its_setting(run: Run, node: FakeNode, tmp_path: Path) ->
     file.touch()
     ended = run(
         "serve", "--data", "d", "--listen", "127.0.0.1:0", "--advertised", "broker:1", "--insecure",
-        "--metrics", "127.0.0.1:2", "--log-level", "debug", "--set", "num_partitions=4",
+        "--metrics", "127.0.0.1:2", "--log-level", "debug", "--log-format", "json", "--set", "num_partitions=4",
         "--config", str(file), "--broker-id", "2", "--etcd", "a:1,b:1", "--cluster", "c", "--rack", "r",
     )  # fmt: skip
     assert ended.code == 0
@@ -78,6 +78,7 @@ def test_every_flag_has_its_setting(run: Run, node: FakeNode, tmp_path: Path) ->
         "insecure": True,
         "metrics_listen": "127.0.0.1:2",
         "log_level": "debug",
+        "log_format": "json",
         "num_partitions": "4",
         "broker_id": 2,
         "etcd": "a:1,b:1",

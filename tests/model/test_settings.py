@@ -62,6 +62,7 @@ def test_an_address_needs_host_and_port(text: str) -> None:
         {"num_partitions": 0},
         {"io_threads": 0},
         {"log_level": "loud"},
+        {"log_format": "xml"},
         {"memory_bytes_max": 2048, "frame_bytes_max": 4096},
         {"topic": {"retention.ms": "soon"}},
         {"topic": {"retention": "1"}},

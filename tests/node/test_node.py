@@ -1,6 +1,7 @@
 """What keeps a broker from starting, in words."""
 
 import errno
+import json
 import socket
 from pathlib import Path
 from typing import NoReturn
@@ -53,17 +54,38 @@ def test_the_first_line_tells_a_crash_from_the_first_time(tmp_path: Path) -> Non
         broker.wait_for_log("opened after a clean stop")
 
 
-def test_metadata_has_the_advertised_host_and_the_bound_port(
+def test_metadata_has_the_advertised_host_and_the_bound_port_and_every_log_line_is_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RESPOOL_LISTENS", "127.0.0.1:1")
-    settings = {"advertised": "localhost:0"}
+    settings = {"advertised": "localhost:0", "log_format": "json"}
     with BrokerProcess(tmp_path / "data", settings) as broker:
         admin = AdminClient({"bootstrap.servers": broker.address})
         [endpoint] = admin.list_topics(timeout=30).brokers.values()
         assert (endpoint.host, endpoint.port) == ("localhost", broker.port)
         broker.wait_for_log(f"advertised to clients as localhost:{broker.port}")
-    assert "WARNING respool.node.node: environment variable RESPOOL_LISTENS is ignored" in broker.log
+    lines = [json.loads(line) for line in broker.log.splitlines()]
+    assert {frozenset(line) for line in lines} == {
+        frozenset(("time", "level", "logger", "message"))
+    }
+    [warning] = [line["message"] for line in lines if line["level"] == "warning"]
+    assert warning.startswith("environment variable RESPOOL_LISTENS is ignored")
+
+
+def test_a_refused_start_is_a_json_line_where_the_log_is_json(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("respool.node.node.set_up_logging", lambda **_: None)
+    (tmp_path / "file").touch()
+    settings = Settings(
+        data=str(tmp_path / "file"), listen="127.0.0.1:0", log_format="json", log_level="info"
+    )
+    assert run(settings) == 1
+    assert "is not a folder" in caplog.text
+    assert "is not a folder" not in capsys.readouterr().err
 
 
 def test_a_start_that_is_refused_does_not_make_a_crash_of_a_clean_stop(tmp_path: Path) -> None:

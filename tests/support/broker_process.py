@@ -23,7 +23,7 @@ from support.ports import reserve_port
 LISTENING = "respool listening on "
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30.0
-_TROUBLE = re.compile(r"^\S+ \S+ (ERROR|CRITICAL) |^Traceback|Task exception was never retrieved")
+_TROUBLE = re.compile(r"^\S+ (ERROR|CRITICAL) |^Traceback|Task exception was never retrieved")
 
 
 class BrokerMisbehaved(AssertionError):

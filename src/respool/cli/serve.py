@@ -75,6 +75,10 @@ def serve(
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
     ] = None,
+    log_format: Annotated[
+        str | None,
+        typer.Option(metavar="FORMAT", help="text, or json: one object per line. Default: text"),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -100,6 +104,7 @@ def serve(
         "rack": rack,
         "metrics_listen": metrics,
         "log_level": log_level,
+        "log_format": log_format,
     }
     flags = options.broker_settings(settings, given, file=config)
 

@@ -156,6 +156,10 @@ class Settings:
         default="info",
         metadata=_setting("debug, info, warning or error; written to standard error."),
     )
+    log_format: str = field(
+        default="text",
+        metadata=_setting("text, or json: one JSON object per line."),
+    )
 
     auto_create_topics: bool = field(
         default=True, metadata=_setting("Create a topic when a client that allows it asks for it.")
@@ -370,6 +374,10 @@ class Settings:
             raise SettingsError(
                 f"log_level = {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}"
             )
+        if self.log_format not in LOG_FORMATS:
+            raise SettingsError(
+                f"log_format = {self.log_format!r} is not one of {', '.join(LOG_FORMATS)}"
+            )
 
     def _check_advertised(self) -> None:
         """Clients connect to the advertised address, so it must not be a wildcard.
@@ -474,6 +482,7 @@ _ONLY_WITH_ETCD = {
 }
 MIGRATION_POLICIES = ("disabled", "upgrade", "downgrade", "bidirectional")
 LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("text", "json")
 
 _LOWEST = {
     "broker_id": 0,

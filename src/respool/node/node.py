@@ -42,6 +42,7 @@ from respool.node.folder_check import (
     refuse_folder_of_a_cluster,
     refuse_partitions_of_no_topic,
 )
+from respool.node.log_format import set_up_logging
 from respool.node.record_scanner import ScannerOnDemand
 from respool.ports.clock import Clock
 from respool.ports.disk import Disk
@@ -89,7 +90,7 @@ class Drivers:
 
 def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; return the process's exit code."""
-    _set_up_logging(settings.log_level)
+    set_up_logging(level=settings.log_level, log_format=settings.log_format)
     for warning in unknown_variables(os.environ):
         logger.warning("%s", warning)
     _allow_many_files()
@@ -98,10 +99,17 @@ def run(settings: Settings) -> int:
     try:
         exit_code: int = uvloop.run(_serve(settings))
     except (RespoolError, StoreUnavailable, OSError) as error:
-        # The last word before the exit.
-        print(f"respool: {_in_words(error, settings)}", file=sys.stderr)  # noqa: T201
+        _report_failed_start(_in_words(error, settings), settings)
         return EXIT_UNREACHABLE if settings.etcd and _is_unreachable(error) else 1
     return exit_code
+
+
+def _report_failed_start(reason: str, settings: Settings) -> None:
+    """A sentence for people, as every command ends; a log line where programs read standard error."""
+    if settings.log_format == "json":
+        logger.critical("%s", reason)
+    else:
+        print(f"respool: {reason}", file=sys.stderr)  # noqa: T201
 
 
 async def _serve(settings: Settings) -> int:
@@ -320,14 +328,6 @@ def _is_unreachable(error: Exception) -> bool:
     from respool.drivers.etcd_failures import EtcdRefused
 
     return not isinstance(error, EtcdRefused)
-
-
-def _set_up_logging(level: str) -> None:
-    logging.basicConfig(
-        level=level.upper(),
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-    )
 
 
 def collect_seldom() -> None:

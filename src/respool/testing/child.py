@@ -1,7 +1,6 @@
 """The life of a process that has a test's broker in it. `child_home.py` is the other end of its channel."""
 
 import json
-import logging
 import os
 import signal
 import socket
@@ -9,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from respool.testing.home import LOG_FORMAT
+from respool.node.log_format import set_up_logging
 from respool.testing.plan import Plan, TopicPlan
 
 
@@ -19,7 +18,7 @@ def main(channel_fd: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # kio registers strategies where hypothesis is installed: a fifth of a second at every start, of use to nobody here.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format=LOG_FORMAT)
+    set_up_logging(level="info", log_format="text")
     from respool.testing.thread_home import ThreadHome
 
     home: ThreadHome | None = None

@@ -4,7 +4,6 @@ from typing import Any, Protocol
 
 # How long an order may take; a broker whose machine is busy is slow, not stuck.
 ORDER_S_MAX = 60.0
-LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class Home(Protocol):

@@ -9,9 +9,10 @@ from concurrent.futures import TimeoutError as NotInTime
 from typing import Any
 from weakref import WeakSet
 
+from respool.node.log_format import TextFormatter
 from respool.testing.engine import Engine
 from respool.testing.errors import BrokerFailed, BrokerUnresponsive
-from respool.testing.home import LOG_FORMAT, ORDER_S_MAX, with_log
+from respool.testing.home import ORDER_S_MAX, with_log
 from respool.testing.loop import MovableLoop
 from respool.testing.plan import Plan
 
@@ -83,7 +84,7 @@ class _Log(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter(LOG_FORMAT))
+        self.setFormatter(TextFormatter())
         self.lines: deque[str] = deque(maxlen=LOG_LINES_MAX)
 
     def emit(self, record: logging.LogRecord) -> None:
