@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,11 @@ print(json.dumps([spark.range(1000).count(), str(spark._jvm.System.getProperty("
 
 def test_a_session_counts(spark: "SparkSession") -> None:
     assert spark.range(1000).count() == 1000
+
+
+def test_the_session_of_tests_leaves_ctrl_c_as_it_was(spark: "SparkSession") -> None:
+    assert spark is not None
+    assert "pyspark" not in getattr(signal.getsignal(signal.SIGINT), "__module__", "")
 
 
 @pytest.mark.spark

@@ -19,6 +19,7 @@ from respool.cli.cluster_status import address_of
 from respool.cli.cluster_store import EtcdUnreachable
 from respool.cli.errors import CliError, ExitCode, UsageError
 from respool.cli.etcd_server import EtcdMissing, EtcdServer, find_etcd
+from respool.cli.interrupts import handling_signals
 from respool.drivers.folder_lock import FolderLock
 from respool.model.cluster import BrokerEndpoint
 from respool.model.errors import SettingsError, StorageError
@@ -91,20 +92,18 @@ class LocalCluster:
 
     async def run(self) -> bool:
         """Whether somebody would not wait for a clean stop."""
-        loop = asyncio.get_running_loop()
         ending = [signal.SIGINT, signal.SIGTERM]
         # Under nohup it is to outlive its terminal.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             ending.append(signal.SIGHUP)
-        for number in ending:
-            loop.add_signal_handler(number, self._on_signal)
-        try:
-            await self._start()
-            await self._watch()
-        except AskedToStop:
-            pass
-        finally:
-            await self._stop()
+        with handling_signals(ending, self._on_signal):
+            try:
+                await self._start()
+                await self._watch()
+            except AskedToStop:
+                pass
+            finally:
+                await self._stop()
         return self._signals > 1
 
     # -- starting ----------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Ctrl-C as a question instead of an exception, for loops that must not stop half-way through a step."""
 
+import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -28,3 +29,25 @@ def noticing_ctrl_c() -> Iterator[CtrlC]:
         yield noticed
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def handling_signals(
+    numbers: Sequence[signal.Signals], handle: Callable[[], None]
+) -> Iterator[None]:
+    """The running loop calls `handle` for each of these signals; afterwards the previous handlers are back.
+
+    A loop that removes its handlers, or is closed, sets Python's defaults instead; uvloop leaves its own in place.
+    """
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        loop.add_signal_handler(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            # None: it was not set by Python, which cannot set it again.
+            if handler is not None:
+                signal.signal(number, handler)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from respool.cli import output
 from respool.cli.errors import BrokerUnreachable, CliError, NotFound, UsageError
+from respool.cli.interrupts import handling_signals
 from respool.cli.kafka import Cluster
 from respool.cli.mirror_copy import MirrorCopy
 from respool.cli.mirror_groups import GroupCare
@@ -85,27 +86,22 @@ class MirrorRun:
             troubles=self._troubles,
         )
         interrupted = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in ENDING_SIGNALS:
-            loop.add_signal_handler(number, interrupted.set)
-        work = asyncio.create_task(self._work())
-        stop = asyncio.create_task(interrupted.wait())
-        try:
-            with self._report.shown():
-                await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
-                was_interrupted = not work.done()
-                work.cancel()
-                stop.cancel()
-                await asyncio.gather(work, stop, return_exceptions=True)
-                self._report.tell(time.monotonic())
-        finally:
-            if self._groups is not None:
-                self._groups.close()
-            await self._source.close()
-            await self._target.close()
-            # uvloop would leave them in place when it is closed, and Ctrl-C would do nothing any more.
-            for number in ENDING_SIGNALS:
-                loop.remove_signal_handler(number)
+        with handling_signals(ENDING_SIGNALS, interrupted.set):
+            work = asyncio.create_task(self._work())
+            stop = asyncio.create_task(interrupted.wait())
+            try:
+                with self._report.shown():
+                    await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+                    was_interrupted = not work.done()
+                    work.cancel()
+                    stop.cancel()
+                    await asyncio.gather(work, stop, return_exceptions=True)
+                    self._report.tell(time.monotonic())
+            finally:
+                if self._groups is not None:
+                    self._groups.close()
+                await self._source.close()
+                await self._target.close()
         if was_interrupted:
             output.note("stopped; the next start goes on where the copies end")
         elif not work.cancelled():
