@@ -5,6 +5,7 @@ Only the address differs: it comes in by the environment, as the README says it 
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -79,6 +80,38 @@ def test_the_five_minute_tour_works_as_it_is_written(broker: BrokerProcess) -> N
     assert "ride-8" in outputs[5]
     assert "ride-1" in outputs[5]
     assert "1209600000" in outputs[2] or "14 d" in outputs[2] or "2 weeks" in outputs[2]
+
+
+@pytest.mark.clients
+def test_the_same_command_in_two_terminals_shares_the_partitions(broker: BrokerProcess) -> None:
+    command = next(block.text for block in blocks() if block.kind == "terminals").split()
+    tour = next(block.text for block in blocks() if block.kind == "tour")
+    run(["bash", "-euo", "pipefail", "-c", tour], broker)
+    module = [sys.executable, "-m", "respool.cli", *command[1:]]
+    environment = {**os.environ, "RESPOOL_BROKER": broker.address}
+    members = [
+        subprocess.Popen(
+            module, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    try:
+        shares = []
+        for member in members:
+            assert member.stderr is not None
+            # The first may have had all of them until the second came.
+            shares.append(
+                next(line for line in member.stderr if re.search(r": assigned .* [01]$|n 2$", line))
+            )
+        assert sorted(share.split(": ")[1].strip() for share in shares) == [
+            "assigned partition 2",
+            "assigned partitions 0, 1",
+        ]
+    finally:
+        for member in members:
+            member.send_signal(signal.SIGINT)
+            member.communicate(timeout=30)
+    assert [member.returncode for member in members] == [130, 130]
 
 
 def test_the_readme_has_a_tour_and_says_how_to_start() -> None:

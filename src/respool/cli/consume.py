@@ -1,4 +1,4 @@
-"""`respool consume`: read a topic without a group, from any point of its history."""
+"""`respool consume`: read a topic from any point of its history, or as a member of a consumer group."""
 
 import os
 import sys
@@ -13,6 +13,8 @@ from respool.cli.consume_range import (
     AtOffset,
     AtTime,
     Cursor,
+    LastMessages,
+    Start,
     Until,
     is_empty,
     parse_start,
@@ -28,11 +30,14 @@ if TYPE_CHECKING:
     from respool.cli.kafka import Cluster, OffsetRange, TopicInfo
 
 EPILOG = (
-    "Order holds within a partition; partitions are merged as they arrive. Nothing is committed, no group is joined. "
-    "Piped, the value of each message is a line of its own.\n\n"
+    "Order holds within a partition; partitions are merged as they arrive. Without --group nothing is committed and no "
+    "group is joined. Piped, the value of each message is a line of its own.\n\n"
+    "With --group, the members share the partitions, and each goes on where the group has committed. An offset is "
+    "committed after the messages before it were written (at least once): every second, at the end and by Ctrl-C.\n\n"
     "Examples:\n"
     "  respool consume rides\n"
     "  respool consume rides --follow --since '3 hours ago'\n"
+    "  respool consume rides --group pricing --follow\n"
     "  respool consume rides --offset -10 --format '{partition}/{offset} {key}: {value}'\n"
     "  respool consume rides --since '2026-11-12 08:00' --until '2026-11-12 09:00' --json | jq .value"
 )
@@ -41,10 +46,21 @@ EPILOG = (
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.")],
     *,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="NAME",
+            help="Join this consumer group. Where it has committed nothing, start at the first message, or where "
+            "--since, --offset earliest or --offset latest say.",
+        ),
+    ] = None,
     from_beginning: Annotated[
         bool,
         options.flag(
-            "--from-beginning", text="Start at the first message (the default without --follow)."
+            "--from-beginning",
+            text="Start at the first message (the default without --follow, and with --group).",
         ),
     ] = False,
     offset: Annotated[
@@ -112,34 +128,57 @@ def consume(
     write = choose_writer(format_text=format_text, as_json=as_json, raw=raw)
     now = datetime.now(UTC)
     start = parse_start(
-        from_beginning=from_beginning, offset=offset, since=since, follow=follow, now=now
+        from_beginning=from_beginning,
+        offset=offset,
+        since=since,
+        # A new group has everything to read, so that no message is lost between two of its members.
+        follow=follow and group is None,
+        now=now,
     )
     stop = parse_until(until, now=now)
+    if group is not None:
+        _check_group(group, start, partitions)
     if is_empty(start, stop):
         output.note("the range is empty: it ends where it begins, or before")
 
     from respool.cli.kafka import Cluster
-    from respool.cli.topic_reader import TopicReader, plan
 
     cluster = Cluster.connect(broker)
     known = cluster.topic(topic)
-    chosen = _choose_partitions(cluster, known, partitions)
     # Asked before the cursors are planned: where they stop short of this, it is for a transaction, and not because more
     # has come meanwhile.
     ends = cluster.ranges([known], isolation=Isolation.READ_UNCOMMITTED)
-    cursors = plan(
-        cluster, known, chosen, start=start, until=stop, follow=follow, isolation=isolation
-    )
-    reader = TopicReader(cluster, topic, cursors, follow=follow, isolation=isolation)
     shown = 0
-    try:
-        with noticing_ctrl_c() as ctrl_c:
+    with noticing_ctrl_c() as ctrl_c:
+        if group is None:
+            from respool.cli.topic_reader import TopicReader, plan
+
+            chosen = _choose_partitions(cluster, known, partitions)
+            cursors = plan(
+                cluster, known, chosen, start=start, until=stop, follow=follow, isolation=isolation
+            )
+            reader = TopicReader(cluster, topic, cursors, follow=follow, isolation=isolation)
+        else:
+            from respool.cli.group_reader import GroupReader
+
+            reader = GroupReader(
+                cluster,
+                known,
+                group,
+                start=start,
+                start_option=_start_option(from_beginning, offset, since),
+                until=stop,
+                follow=follow,
+                isolation=isolation,
+            )
+            cursors = reader.cursors
+        try:
             for messages in reader.batches(max_messages, ctrl_c):
                 sys.stdout.buffer.write(b"".join(map(write, messages)))
                 sys.stdout.buffer.flush()
                 shown += len(messages)
-    finally:
-        reader.close()
+        finally:
+            reader.close()
     if ctrl_c.pressed or sys.stderr.isatty():
         where = ", ".join(
             f"{number}: {cursor.position}" for number, cursor in sorted(cursors.items())
@@ -151,6 +190,34 @@ def consume(
     if ctrl_c.pressed:
         raise typer.Exit(ExitCode.INTERRUPTED)
     _tell_held_back(cluster, known, cursors, ends, stop)
+
+
+def _check_group(group: str, start: Start, partitions: list[int] | None) -> None:
+    """
+    Raises:
+        UsageError: an option contradicts what a group does.
+    """
+    if not group.strip():
+        raise UsageError("--group needs a name")
+    if partitions:
+        raise UsageError(
+            "--group and --partition exclude each other: a group assigns partitions to its members",
+            hint="read one partition without the group: leave out --group",
+        )
+    if isinstance(start, AtOffset | LastMessages):
+        raise UsageError(
+            "--group and --offset with a number exclude each other: a group goes on at its committed offsets",
+            hint=f"move the group with: respool group reset {group} --to-offset N (or --shift-by -N)",
+        )
+
+
+def _start_option(from_beginning: bool, offset: str | None, since: str | None) -> str:
+    """The start as it was given; empty if it was not."""
+    if from_beginning:
+        return "--from-beginning"
+    if offset is not None:
+        return f"--offset {offset}"
+    return "" if since is None else "--since"
 
 
 def choose_writer(
@@ -196,7 +263,11 @@ def _tell_held_back(
     short = {
         number: cursor.stop
         for number, cursor in sorted(cursors.items())
-        if cursor.is_done and cursor.stop is not None and cursor.stop < ends[topic.name, number].end
+        # A partition that was added since has no end from before.
+        if (topic.name, number) in ends
+        and cursor.is_done
+        and cursor.stop is not None
+        and cursor.stop < ends[topic.name, number].end
     }
     wanted: Mapping[int, int | None] = {}
     if isinstance(until, AtOffset):

@@ -113,6 +113,17 @@ def first_offset(start: Start, *, low: int, high: int, at_time: int | None) -> i
             return high if at_time is None else at_time
 
 
+def group_offset(committed: int, *, low: int, log_end: int) -> int | None:
+    """Where a group resumes in a partition that holds `low` up to `log_end`; None where the start option decides.
+
+    Retention may have deleted what comes next for the group: then it resumes at the first message that is left. An
+    offset beyond the log end was committed in an earlier topic of that name.
+    """
+    if committed > log_end:
+        return None
+    return max(committed, low)
+
+
 def stop_offset(until: Until, *, high: int, follow: bool, at_time: int | None) -> int | None:
     """The first offset not to read; None while it is not known, which only --follow allows."""
     end = None if follow else high
@@ -135,6 +146,10 @@ class Cursor:
         self._until_ms = until_ms
         self._is_at_end = False
         self.is_done = stop is not None and position >= stop
+
+    def moved_to(self, position: int) -> "Cursor":
+        """One that stops where this one does, and begins elsewhere."""
+        return Cursor(position=position, stop=self.stop, until_ms=self._until_ms)
 
     def on_message(self, offset: int, timestamp_ms: int) -> bool:
         """Whether this message is to be shown."""

@@ -59,6 +59,8 @@ DAMAGED_CODES = frozenset(
         KafkaError.KAFKA_STORAGE_ERROR,
     }
 )
+# Nothing was polled for so long that the group gave our partitions to others; the library joins again by itself.
+POLLED_TOO_LATE = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001
 OFFSET_GONE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
 
 

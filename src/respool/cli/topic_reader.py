@@ -1,4 +1,7 @@
-"""Reads a topic's partitions from where the cursors stand until all of them are done. No group, no commits."""
+"""Reads a topic's partitions from where the cursors stand until all of them are done. No group, no commits.
+
+`group_reader.py` reads the same way as a member of a group, which assigns the partitions.
+"""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -30,6 +33,8 @@ SILENCE_SECONDS_MAX = 30.0
 class TopicReader:
     """Reads the partitions of the cursors until all are done."""
 
+    resume_hint = "run it again with --offset to go on where it stopped"
+
     def __init__(
         self,
         cluster: Cluster,
@@ -38,6 +43,9 @@ class TopicReader:
         *,
         follow: bool,
         isolation: Isolation = Isolation.READ_COMMITTED,
+        # The library wants a name for a group; nothing is committed under this one, and it is never joined.
+        group_id: str = "respool-cli",
+        **config: str,
     ) -> None:
         self._broker = cluster.broker
         self._topic = topic
@@ -48,28 +56,22 @@ class TopicReader:
         self._failure: CliError | None = None
         self._heard_at = time.monotonic()
         self._consumer = cluster.consumer(
-            # The library wants a name for a group; nothing is committed under it, and it is never joined.
-            group_id="respool-cli",
+            group_id=group_id,
             enable_auto_commit=False,
             enable_auto_offset_store=False,
             enable_partition_eof=True,
             auto_offset_reset="error",
             isolation_level=isolation.value,
             on_error=self._on_error,
+            **config,
         )
         with kafka_library.translated(self._broker):
-            self._consumer.assign(
-                [
-                    kafka_library.TopicPartition(topic, number, cursor.position)
-                    for number, cursor in cursors.items()
-                    if not cursor.is_done
-                ]
-            )
+            self._attach()
 
     def batches(self, messages_max: int | None, ctrl_c: CtrlC) -> Iterator[list[ReadMessage]]:
         """Messages as they come, some at a time, until all is read or Ctrl-C was pressed."""
         left = messages_max
-        while left != 0 and not ctrl_c.pressed and not all_done(self._cursors):
+        while left != 0 and not ctrl_c.pressed and not self._is_done():
             messages = self.read(POLL_MESSAGES if left is None else min(POLL_MESSAGES, left))
             if messages:
                 left = None if left is None else left - len(messages)
@@ -106,6 +108,19 @@ class TopicReader:
     def close(self) -> None:
         self._consumer.close()
 
+    def _attach(self) -> None:
+        """Tell the library what to read."""
+        self._consumer.assign(
+            [
+                kafka_library.TopicPartition(self._topic, number, cursor.position)
+                for number, cursor in self._cursors.items()
+                if not cursor.is_done
+            ]
+        )
+
+    def _is_done(self) -> bool:
+        return all_done(self._cursors)
+
     def _poll(self, messages_max: int, seconds: float) -> list[Any]:
         with kafka_library.translated(self._broker):
             # Wait for one, then take what else is there: asking for many at once would wait for all of them.
@@ -124,7 +139,10 @@ class TopicReader:
         if error is not None:
             self._on_message_error(error, raw)
             return None
-        cursor = self._cursors[raw.partition()]
+        cursor = self._cursors.get(raw.partition())
+        if cursor is None:
+            # The partition was revoked while this message waited to be read.
+            return None
         timestamp_type, timestamp_ms = raw.timestamp()
         if timestamp_type == kafka_library.TIMESTAMP_NOT_AVAILABLE:
             timestamp_ms = -1
@@ -146,7 +164,8 @@ class TopicReader:
     def _on_message_error(self, error: Any, raw: Any) -> None:
         where = f"partition {raw.partition()} of {self._topic}"
         if error.code() == kafka_library.PARTITION_EOF:
-            self._cursors[raw.partition()].on_end(raw.offset())
+            if raw.partition() in self._cursors:
+                self._cursors[raw.partition()].on_end(raw.offset())
         elif error.code() == kafka_library.OFFSET_GONE:
             raise CliError(
                 f"{where} lost messages before they were read: {kafka_library.reason(error)}",
@@ -182,7 +201,7 @@ class TopicReader:
         if self._lost and not self._follow and silent > SILENCE_SECONDS_MAX:
             raise BrokerUnreachable(
                 f"the broker at {self._broker} was away for {SILENCE_SECONDS_MAX:.0f} seconds: {self._lost}",
-                hint="run it again with --offset to go on where it stopped",
+                hint=self.resume_hint,
             )
 
 
