@@ -1,9 +1,11 @@
 """A socket that takes what a test lets it take, and an owner that lets everyone in."""
 
 import asyncio
+import logging
 from typing import Any
 
 from respool.broker.outcome import Reply
+from respool.broker.rate_limited_log import RateLimitedLog
 from respool.server.connection import Connection
 from respool.server.traffic import RequestTimes
 from respool.wire.api_table import ApiSpec
@@ -90,6 +92,7 @@ class OpenDoor:
         self.times: list[tuple[str, RequestTimes]] = []
         self.sent: list[tuple[str, float]] = []
         self.gone = 0
+        self.refusals = RateLimitedLog(logging.getLogger(__name__))
         self._tasks: set[asyncio.Task[Reply]] = set()
 
     def on_connected(self, connection: Connection) -> bool:

@@ -353,7 +353,7 @@ def test_an_idle_connection_gives_a_large_buffer_back(running_broker: RunningBro
         struct.pack(">i", 10) + b"\xff" * 10,
         struct.pack(">ihhih", 10, 999, 0, 5, -1),
         struct.pack(">ihhih", 10, 0, 99, 5, -1),
-        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
 )
 def test_whoever_does_not_speak_the_protocol_is_shown_out(

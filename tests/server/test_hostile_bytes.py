@@ -4,6 +4,8 @@ import random
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from http import HTTPStatus
+from http.client import HTTPConnection
 from io import BytesIO
 
 import pytest
@@ -69,17 +71,26 @@ def test_random_bytes_end_the_connection(broker: BrokerProcess, seed: int) -> No
 @pytest.mark.parametrize(
     "greeting",
     [
-        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
         bytes.fromhex("1603010200010001fc0303") + bytes(200),
         b"SSH-2.0-OpenSSH_9.6\r\n",
         bytes(64),
     ],
-    ids=["http", "tls", "ssh", "zeros"],
+    ids=["tls", "ssh", "zeros"],
 )
 def test_other_protocols_end_the_connection(broker: BrokerProcess, greeting: bytes) -> None:
     with RawClient(broker.address) as client:
         client.send(greeting)
         client.wait_for_end()
+
+
+def test_an_http_client_is_told_that_this_is_no_http_port(broker: BrokerProcess) -> None:
+    host, port = broker.address.rsplit(":", 1)
+    connection = HTTPConnection(host, int(port), timeout=30)
+    connection.request("GET", "/metrics")
+    reply = connection.getresponse()
+    assert reply.status == HTTPStatus.BAD_REQUEST
+    assert b"Kafka protocol" in reply.read()
+    connection.close()
 
 
 @pytest.mark.parametrize("size", [2**31 - 1, FRAME_BYTES_MAX + 1, -1, -(2**31), 0, 7])

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
-from respool.broker.seldom import Seldom
+from respool.broker.rate_limited_log import RateLimitedLog
 from respool.ports.metadata_store import (
     CompactedRevision,
     Guard,
@@ -45,7 +45,7 @@ class CatalogFeed:
         self._loads_under_way = 0
         # Something was written of which the store did not say whether it is done: load() shows it.
         self.is_doubtful = False
-        self._absence = Seldom()
+        self._absence = RateLimitedLog(logger)
 
     async def load(self) -> None:
         """Read everything; also whenever changes were missed.
@@ -132,13 +132,14 @@ class CatalogFeed:
                 logger.info("changes of the metadata store were missed; it is read anew")
                 await self.load_when_there()
             except StoreUnavailable as error:
-                if self._absence.should_tell():
-                    logger.warning("the metadata store cannot be followed now: %s", error)
+                self._absence.log(
+                    logging.WARNING, "the metadata store cannot be followed now: %s", error
+                )
                 await asyncio.sleep(RETRY_DELAY_S)
 
     async def _follow(self) -> None:
         async for change in self._store.watch(ALL, after_revision=self.revision):
-            if self._absence.should_tell_end():
+            if self._absence.clear():
                 logger.info("the metadata store is followed again")
             self._take_over(change)
 
@@ -147,8 +148,9 @@ class CatalogFeed:
             try:
                 return await self.load()
             except StoreUnavailable as error:
-                if self._absence.should_tell():
-                    logger.warning("the metadata store cannot be read now: %s", error)
+                self._absence.log(
+                    logging.WARNING, "the metadata store cannot be read now: %s", error
+                )
                 await asyncio.sleep(RETRY_DELAY_S)
 
     def _note(self, changed: Collection[str], revision: int) -> None:

@@ -13,7 +13,7 @@ from typing import NoReturn
 from uuid import UUID
 
 from respool.broker.catalog import Catalog
-from respool.broker.seldom import Seldom
+from respool.broker.rate_limited_log import RateLimitedLog
 from respool.cluster import keys
 from respool.cluster.keys import BrokerRegistration
 from respool.cluster.restart import step_back_everywhere
@@ -87,7 +87,7 @@ class Membership:
         self._told_of: UUID | None = None
         self._lease = 0
         self._is_lease_doubted = asyncio.Event()
-        self._inaction = Seldom()
+        self._inaction = RateLimitedLog(logger)
 
     @property
     def epoch(self) -> int | None:
@@ -194,14 +194,16 @@ class Membership:
             is_alive = await self._store.keep_alive(self._lease)
         except StoreUnavailable as error:
             if not self.may_act():
-                if self._inaction.should_tell():
-                    logger.warning(
-                        "broker %d acts no more: its lease may be over: %s", self._me, error
-                    )
+                self._inaction.log(
+                    logging.WARNING,
+                    "broker %d acts no more: its lease may be over: %s",
+                    self._me,
+                    error,
+                )
                 self._on_stop_acting()
             await asyncio.sleep(RETRY_DELAY_S)
             return
-        if self._inaction.should_tell_end():
+        if self._inaction.clear():
             logger.info("broker %d reaches the metadata store again", self._me)
         if is_alive:
             could_act = self.may_act()

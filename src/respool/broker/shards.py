@@ -13,7 +13,7 @@ from respool.broker.catalog import Catalog
 from respool.broker.commit_waiters import when_committed
 from respool.broker.partition import Partition
 from respool.broker.partitions import Partitions
-from respool.broker.seldom import Seldom
+from respool.broker.rate_limited_log import RateLimitedLog
 from respool.broker.shard import Shard
 from respool.broker.shard_log import Machine
 from respool.broker.steady_clock import SteadyClock
@@ -74,7 +74,7 @@ class Shards:
         self._shards: dict[int, Shard] = {}
         self._creating = asyncio.Lock()
         # The topic cannot be made, and clients ask again for ever.
-        self.topic_trouble = Seldom()
+        self.topic_failures = RateLimitedLog(logger)
         # Partitions whose shards failed, and when they are tried again.
         self._reopening: dict[int, asyncio.TimerHandle] = {}
         # In the order they were begun, so that a simulated run is the same each time.

@@ -19,10 +19,12 @@ from typing import Any, Protocol, cast
 from respool.broker.broker import Broker
 from respool.broker.dispatch import Handler, handle
 from respool.broker.outcome import CloseConnection, Pipelined, Reply
+from respool.broker.rate_limited_log import RateLimitedLog
+from respool.server.foreign_client import foreign_client
 from respool.server.traffic import RequestTimes
 from respool.wire.api_table import Api, ApiSpec
 from respool.wire.codec import Request, api_versions_fallback, decode_request
-from respool.wire.errors import ProtocolViolation, UnsupportedApi
+from respool.wire.errors import FrameTooLarge, ProtocolViolation, UnsupportedApi
 from respool.wire.frames import FrameReader
 from respool.wire.session import ReplySlot, Session
 
@@ -46,6 +48,11 @@ class ConnectionOwner(Protocol):
 
     @property
     def traffic(self) -> "TrafficCounter": ...
+
+    @property
+    def refusals(self) -> RateLimitedLog:
+        """Where closed and refused connections are logged."""
+        ...
 
 
 class TrafficCounter(Protocol):
@@ -196,13 +203,24 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_only_waiting() or not self.is_busy:
             self._transport.close()
 
-    def close(self, reason: str, *, level: int = logging.WARNING) -> None:
-        """Drop the connection; nothing more can be said on it."""
+    def close(self, reason: str, *, kind: str = "", level: int = logging.WARNING) -> None:
+        """Drop the connection; nothing more can be said on it.
+
+        `kind` names reasons that differ only in details: a peer's are logged once a minute. Default: the reason itself.
+        """
         if self._is_closing and self._transport.is_closing():
             return
-        logger.log(level, "closed the connection from %s: %s", self.peer, reason)
+        self._log_closed(reason, kind=kind, level=level)
         self._is_closing = True
         self._transport.abort()
+
+    def _log_closed(self, reason: str, *, kind: str = "", level: int = logging.WARNING) -> None:
+        message = "closed the connection from %s: %s"
+        if level >= logging.WARNING:
+            key = f"{self.peer} {kind or reason}"
+            self._owner.refusals.log(level, message, self.peer, reason, key=key)
+        else:
+            logger.log(level, message, self.peer, reason)
 
     # Requests.
 
@@ -228,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._start(request)
         except ProtocolViolation as error:
             self._send_ready()
-            self.close(str(error))
+            self._refuse(error)
             return
         self._send_ready()
         if has_taken_any:
@@ -238,6 +256,24 @@ class Connection(asyncio.BufferedProtocol):
                 # Others wait for what this connection's last request needed; its next one waits in turn.
                 self._give_received(self._reader.release())
         self._adjust_reading()
+
+    def _refuse(self, error: ProtocolViolation) -> None:
+        foreign = None
+        if isinstance(error, FrameTooLarge) and not self._bytes_taken:
+            foreign = foreign_client(
+                error.size, metrics_listen=self._broker.settings.metrics_listen
+            )
+        if foreign is None:
+            self.close(str(error), kind=type(error).__name__)
+            return
+        self._log_closed(foreign.reason)
+        self._is_closing = True
+        if foreign.reply:
+            # Nothing was sent on this connection before, so the kernel takes these few bytes at once.
+            self._transport.writelines([foreign.reply])
+            self._transport.close()
+        else:
+            self._transport.abort()
 
     def _next_request(self) -> Request | None:
         while (frame := self._reader.next_frame()) is not None:
@@ -295,15 +331,14 @@ class Connection(asyncio.BufferedProtocol):
         try:
             outcome = (self._handler or handle)(request, self._broker)
         except CloseConnection as error:
-            self.close(str(error))
+            self.close(str(error), kind=f"{request.api.name} refused")
             return
         except AssertionError as error:
             self._broker.fail(error)
             self.close("the broker stops")
             return
-        except Exception:
-            logger.exception("%s failed", _describe(request))
-            self.close(f"{request.api.name} failed unexpectedly")
+        except Exception as error:  # noqa: BLE001 - it is logged, with its traceback.
+            self._on_unexpected(request, error)
             return
         # Brokers ask one thing after the other, so it is this reply that will be charged.
         self._is_of_follower = request.is_of_follower
@@ -377,10 +412,16 @@ class Connection(asyncio.BufferedProtocol):
             self._broker.fail(error)
             self.close("the broker stops")
         elif isinstance(error, CloseConnection):
-            self.close(str(error))
+            self.close(str(error), kind=f"{request.api.name} refused")
         else:
-            logger.error("%s failed", _describe(request), exc_info=error)
-            self.close(f"{request.api.name} failed unexpectedly")
+            self._on_unexpected(request, error)
+
+    def _on_unexpected(self, request: Request, error: BaseException) -> None:
+        # Per API, not per peer: it is a bug of ours, and its traceback is long.
+        self._owner.refusals.log(
+            logging.ERROR, "%s failed", _describe(request), key=request.api.name, exc_info=error
+        )
+        self.close(f"{request.api.name} failed unexpectedly")
 
     def _is_only_waiting(self) -> bool:
         """Whether the request under way has done what it does, and waits for others."""

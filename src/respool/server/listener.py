@@ -10,6 +10,7 @@ from typing import NoReturn
 from respool.broker.broker import Broker
 from respool.broker.dispatch import Handler
 from respool.broker.outcome import Reply
+from respool.broker.rate_limited_log import RateLimitedLog
 from respool.server.connection import Connection
 from respool.server.gauges import Gauges
 from respool.server.traffic import Traffic
@@ -38,6 +39,8 @@ class Listener:
         self._is_sweeping = False
         # Set whenever the last connection has gone; waited for only while stopping.
         self._all_gone = asyncio.Event()
+        # Peers repeat what is refused as often as they like.
+        self.refusals = RateLimitedLog(logger)
         metrics = broker.world.metrics
         self.traffic = Traffic(metrics)
         self._connected = metrics.gauge("respool_connections", "Client connections now open.")
@@ -111,7 +114,13 @@ class Listener:
         limit = self._limit_reached(connection.peer)
         if limit is not None:
             self._refused.inc()
-            logger.warning("refused a connection from %s: %s", connection.peer, limit)
+            self.refusals.log(
+                logging.WARNING,
+                "refused a connection from %s: %s",
+                connection.peer,
+                limit,
+                key=f"{connection.peer} {limit}",
+            )
         return limit is None
 
     def on_disconnected(self, connection: Connection) -> None:
@@ -158,6 +167,7 @@ class Listener:
             silence_s = min(silence_s, STALL_IN_NEED_S)
         memory.relieve(overdraft=self._settings.frame_bytes_max)
         self.traffic.report()
+        self.refusals.flush(now)
         for connection in tuple(self._connections):
             connection.shrink()
             if connection.stalled_s(now) > stall_s:

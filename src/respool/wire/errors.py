@@ -14,6 +14,10 @@ class ProtocolViolation(RespoolError):
 class FrameTooLarge(ProtocolViolation):
     """A frame was announced that is larger than we will buffer."""
 
+    def __init__(self, *, size: int, limit: int) -> None:
+        super().__init__(f"frame of {size} bytes, limit {limit}")
+        self.size = size
+
 
 class FrameMalformed(ProtocolViolation):
     """A frame was announced whose size is negative or too small to hold a header."""

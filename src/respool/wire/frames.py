@@ -192,5 +192,5 @@ class FrameReader:
 
     def _refusal(self, size: int) -> FrameTooLarge | FrameMalformed:
         if size > self._frame_bytes_max:
-            return FrameTooLarge(f"frame of {size} bytes, limit {self._frame_bytes_max}")
+            return FrameTooLarge(size=size, limit=self._frame_bytes_max)
         return FrameMalformed(f"frame of {size} bytes, at least {self._frame_bytes_min} expected")

@@ -20,8 +20,6 @@ from respool.model.errors import (
 )
 from respool.wire.codec import Request, encode_reply
 
-logger = logging.getLogger(__name__)
-
 # The first version that asks for several keys at once (KIP-699).
 SEVERAL_KEYS_VERSION = 4
 NO_COORDINATOR = {"node_id": -1, "host": "", "port": -1}
@@ -82,10 +80,8 @@ async def _ensure_topic(shards: Shards) -> None:
         await shards.ensure_topic()
     except RequestError as error:
         # Most clients ask again for ever; the operator must learn why.
-        if shards.topic_trouble.should_tell():
-            # A store that is away passes, and is told of elsewhere.
-            is_passing = isinstance(error, RequestTimedOut)
-            level = logging.WARNING if is_passing else logging.ERROR
-            logger.log(level, "the topic %s cannot be made: %s", shards.topic, error)
+        # A store that is away passes, and is told of elsewhere.
+        level = logging.WARNING if isinstance(error, RequestTimedOut) else logging.ERROR
+        shards.topic_failures.log(level, "the topic %s cannot be made: %s", shards.topic, error)
         raise CoordinatorNotAvailable(f"{shards.topic} cannot be made: {error}") from error
-    shards.topic_trouble.should_tell_end()
+    shards.topic_failures.clear()
