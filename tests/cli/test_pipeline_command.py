@@ -49,6 +49,8 @@ def test_a_truth_that_is_not_there_is_not_found(run: Run, tmp_path: Path) -> Non
 def test_nobody_at_the_address_is_told_before_spark_is_started(run: Run, tmp_path: Path) -> None:
     ended = run("pipeline", "run", "bronze", "-b", "127.0.0.1:1", "--data", str(tmp_path / "lake"))
     assert ended.code == ExitCode.UNREACHABLE
+    assert "no broker at 127.0.0.1:1, from --broker (127.0.0.1:1: connection refused)" in ended.err
+    assert "start one with: respool serve. Another address: --broker HOST:PORT" in ended.err
 
 
 def test_a_missing_extra_names_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from respool.client.bootstrap import FIRST_CONTACT_MS, LASTING_CONTACT_MS
 from respool.spark.client_options import ClientOptions
 from respool.spark.options import BadOption, Options
 
@@ -22,14 +23,34 @@ def test_names_are_read_in_any_case() -> None:
     assert options.whole("maxrows") == 7
 
 
-def test_a_missing_address_is_named() -> None:
-    with pytest.raises(BadOption, match=r"kafka\.bootstrap\.servers is missing"):
-        ClientOptions.of(Options({}))
+def test_without_an_address_the_drivers_environment_names_the_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RESPOOL_BROKER", "elsewhere:1")
+    found = pickle.loads(pickle.dumps(ClientOptions.of(Options({}))))
+    monkeypatch.delenv("RESPOOL_BROKER")
+    assert (found.bootstrap, found.origin) == ("elsewhere:1", "RESPOOL_BROKER")
+    assert ClientOptions.of(Options({})).bootstrap == "127.0.0.1:9092"
+
+
+def test_an_empty_address_is_refused() -> None:
+    with pytest.raises(BadOption, match=r"kafka\.bootstrap\.servers is empty"):
+        ClientOptions.of(Options({"kafka.bootstrap.servers": " "}))
+
+
+def test_the_drivers_first_contact_is_short_unless_its_timeout_was_said() -> None:
+    assert client().first_contact_ms == FIRST_CONTACT_MS
+    assert (
+        client(**{"kafka.default.api.timeout.ms": "90000"}).first_contact_ms == LASTING_CONTACT_MS
+    )
+    with client().cluster() as cluster:
+        assert cluster.patience().limit_ms == LASTING_CONTACT_MS, "tasks outlive a broker's restart"
 
 
 def test_an_address_that_cannot_be_is_refused_with_its_option() -> None:
-    with pytest.raises(BadOption, match=r"kafka\.bootstrap\.servers = 'nowhere'"):
-        ClientOptions.of(Options({"bootstrap": "nowhere"})).cluster()
+    for option in ("bootstrap", "kafka.bootstrap.servers"):
+        with pytest.raises(BadOption, match=rf"^{option} = 'nowhere' is not HOST:PORT"):
+            ClientOptions.of(Options({option: "nowhere"})).cluster()
 
 
 def test_two_addresses_contradict_unless_they_are_the_same() -> None:

@@ -5,18 +5,17 @@ for a broker that is not there: a plain TCP connection is tried first, because i
 the client library would retry in silence.
 """
 
-import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Self
 
-from respool.cli.errors import BrokerUnreachable, CliError, NotFound, PartitionOffline, UsageError
+from respool.cli.broker_check import CONNECT_SECONDS, check_broker
+from respool.cli.errors import BrokerUnreachable, CliError, NotFound, PartitionOffline
 from respool.cli.isolation import Isolation
 from respool.cli.kafka_library import (
     CLIENT_ID,
-    CONNECT_SECONDS,
     REQUEST_SECONDS,
     UNLED_CODES,
     KafkaException,
@@ -27,8 +26,6 @@ from respool.cli.kafka_library import (
     reason,
     translated,
 )
-from respool.model.errors import SettingsError
-from respool.model.settings import parse_address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +82,7 @@ class Cluster:
         Raises:
             BrokerUnreachable: nobody listens, or what listens does not speak Kafka.
         """
-        _probe(broker)
+        check_broker(broker)
         cluster = cls(broker, client_admin.AdminClient(client_config(broker), logger=quiet()))
         try:
             cluster.id = cluster._admin.list_topics(timeout=CONNECT_SECONDS).cluster_id
@@ -346,30 +343,6 @@ def client_config(broker: str) -> dict[str, object]:
         "reconnect.backoff.max.ms": 1000,
         "socket.connection.setup.timeout.ms": int(CONNECT_SECONDS * 1000),
     }
-
-
-def _probe(broker: str) -> None:
-    """Try a TCP connection to each address until one is accepted."""
-    failures: list[str] = []
-    for text in broker.split(","):
-        try:
-            host, port = parse_address("--broker", text.strip())
-        except SettingsError as error:
-            raise UsageError(str(error)) from None
-        try:
-            socket.create_connection((host, port), timeout=CONNECT_SECONDS).close()
-        except socket.gaierror:
-            failures.append(f"the name {host!r} is unknown")
-        except TimeoutError:
-            failures.append(f"{text} did not answer within {CONNECT_SECONDS:.0f} seconds")
-        except OSError as error:
-            failures.append(f"{text}: {(error.strerror or str(error)).lower()}")
-        else:
-            return
-    raise BrokerUnreachable(
-        f"no broker at {broker} ({'; '.join(failures)})",
-        hint="start one with: respool serve. Another address: --broker HOST:PORT or RESPOOL_BROKER",
-    )
 
 
 def _setting(entry: Any) -> Setting:

@@ -25,7 +25,6 @@ except ImportError as error:
 client = confluent_kafka
 client_admin = confluent_kafka.admin
 
-CONNECT_SECONDS = 3.0
 REQUEST_SECONDS = 10.0
 CLIENT_ID = "respool-cli"
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from respool.cli.errors import NotFound, UsageError
+from respool.client.bootstrap import DEFAULT_BOOTSTRAP, ENVIRONMENT
 from respool.model.times import TimeNotUnderstood, parse_duration_ms, parse_time
 
 
@@ -17,14 +18,14 @@ def flag(*names: str, text: str) -> Any:
     return typer.Option(*names, metavar="", help=text)
 
 
-DEFAULT_BROKER = "127.0.0.1:9092"
+DEFAULT_BROKER = DEFAULT_BOOTSTRAP
 
 Broker = Annotated[
     str,
     typer.Option(
         "--broker",
         "-b",
-        envvar="RESPOOL_BROKER",
+        envvar=ENVIRONMENT,
         metavar="HOST:PORT",
         help="The broker to talk to; several, with commas, for a cluster.",
     ),

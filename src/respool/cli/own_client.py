@@ -9,8 +9,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from respool.cli.broker_check import CONNECT_SECONDS
 from respool.cli.errors import BrokerUnreachable, CliError, UsageError
-from respool.cli.kafka_library import CLIENT_ID, CONNECT_SECONDS, REQUEST_SECONDS
+from respool.cli.kafka_library import CLIENT_ID, REQUEST_SECONDS
 from respool.client.arrow import errors as client_errors
 from respool.client.arrow.cluster import Cluster as OwnCluster
 
@@ -29,6 +30,8 @@ def own_cluster(broker: str) -> OwnCluster:
             connect_timeout_ms=int(CONNECT_SECONDS * 1000),
             request_timeout_ms=int(REQUEST_SECONDS * 1000),
             retry_ms=int(REQUEST_SECONDS * 1000),
+            # Its user has seen a broker answer: one that is away now may be restarting.
+            first_contact_ms=int(REQUEST_SECONDS * 1000),
         )
     except client_errors.BadArgument as error:
         raise UsageError(f"{broker!r}: {error}") from error

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from respool.cli import output
+from respool.cli.broker_check import check_broker
 from respool.cli.errors import BrokerUnreachable, CliError, NotFound
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.client.arrow import errors as client_errors
@@ -54,6 +55,7 @@ def run(
         # Before Spark is started, which takes a while, and tells of it in many more words.
         _check_tables(jobs, settings)
         if READ_TOPIC.intersection(jobs):
+            check_broker(settings.bootstrap)
             topics.readers(settings, settings.topic)
     with _errors_in_words(log), output.progress("Spark starts", total=None, unit="rows") as shown:
         tell = _Teller(shown)

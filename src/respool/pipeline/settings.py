@@ -1,8 +1,10 @@
 """What every job is told: one value, made once from the command line."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from respool.client.bootstrap import Bootstrap
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -23,7 +25,7 @@ class ModelChoice:
 class PipelineSettings:
     # Tables, checkpoints, models and reports are kept here. All executors must see it at the same path.
     data: Path
-    bootstrap: str = "127.0.0.1:9092"
+    bootstrap: str = field(default_factory=lambda: Bootstrap.resolve(None).servers)
     topic: str = "rides"
     scores_topic: str = "fraud-scores"
     # An event that arrives so long after it happened goes into quarantine, and the dashboards' windows close after it.

@@ -4,9 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from respool.client.arrow.cluster import Cluster
+from respool.client.arrow.cluster import RETRY_MS, Cluster
 from respool.client.arrow.errors import UnknownTopic
 from respool.client.arrow.offsets import offsets_for
+from respool.client.bootstrap import LASTING_CONTACT_MS
 from respool.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def ensure(settings: "PipelineSettings", topic: str, *, like: str) -> None:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    with Cluster(settings.bootstrap) as cluster:
+    with _cluster(settings) as cluster:
         try:
             # `topic` tries again while a broker restarts; it asks, for nothing is known yet.
             cluster.topic(topic)
@@ -116,7 +117,7 @@ def readers(settings: "PipelineSettings", topic: str) -> dict[int, str]:
 
     The topic's id is in it: one that is deleted and made again begins at offset 0 again, and is another topic.
     """
-    with Cluster(settings.bootstrap) as cluster:
+    with _cluster(settings) as cluster:
         # A broker that restarts meanwhile must not end a job that runs for weeks.
         seen = cluster.topic(topic)
         return {number: f"{topic}/{number} {seen.id}" for number in seen.leaders}
@@ -124,7 +125,7 @@ def readers(settings: "PipelineSettings", topic: str) -> dict[int, str]:
 
 def ends(settings: "PipelineSettings", topic: str) -> tuple[dict[int, int], dict[int, int]]:
     """The first offset of each partition, and the one after its last committed message."""
-    with Cluster(settings.bootstrap) as cluster:
+    with _cluster(settings) as cluster:
         partitions = cluster.topic(topic).leaders.keys()
         first = offsets_for(cluster, topic, partitions, _EARLIEST)
         last = offsets_for(cluster, topic, partitions, _LATEST)
@@ -134,9 +135,16 @@ def ends(settings: "PipelineSettings", topic: str) -> tuple[dict[int, int], dict
         )
 
 
+def _cluster(settings: "PipelineSettings") -> Cluster:
+    # Made again for each question, so none has had an answer: a broker may be restarting.
+    return Cluster(settings.bootstrap, first_contact_ms=LASTING_CONTACT_MS)
+
+
 def _common(settings: "PipelineSettings", topic: str) -> dict[str, str]:
     return {
         "kafka.bootstrap.servers": settings.bootstrap,
+        # Said, so that each turn of a job outlives a broker's restart, as its first one does.
+        "kafka.default.api.timeout.ms": str(RETRY_MS),
         "subscribe": topic,
         "includeHeaders": "true",
     }

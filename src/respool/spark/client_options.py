@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from respool.client.arrow.security import IN_THE_CLEAR, Security
+from respool.client.bootstrap import FIRST_CONTACT_MS, LASTING_CONTACT_MS, Bootstrap
 from respool.spark.options import BadOption, Options
 from respool.spark.security import security_of
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 BOOTSTRAP = "kafka.bootstrap.servers"
 OUR_BOOTSTRAP = "bootstrap"
+API_TIMEOUT = "kafka.default.api.timeout.ms"
 RETRY_MS = 60_000
 REQUEST_TIMEOUT_MS = 30_000
 
@@ -21,9 +23,13 @@ class ClientOptions:
     """The way to the brokers. Can be sent to other processes."""
 
     bootstrap: str
+    # The option or the variable that named them; empty for the default address.
+    origin: str = BOOTSTRAP
     client_id: str = "respool-spark"
     # How long what may pass (a broker restarts, a leader changes) is tried again.
     retry_ms: int = RETRY_MS
+    # The same on the driver, until a broker has answered for the first time.
+    first_contact_ms: int = FIRST_CONTACT_MS
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
     security: Security = IN_THE_CLEAR
 
@@ -39,27 +45,40 @@ class ClientOptions:
             raise BadOption(
                 f"{BOOTSTRAP} = {kafkas!r} and {OUR_BOOTSTRAP} = {ours!r} contradict each other: they mean the same"
             )
-        bootstrap = ours or kafkas
-        if not bootstrap:
+        given = ours if ours is not None else kafkas
+        if given is not None and not given:
             raise BadOption(
-                f"the option {BOOTSTRAP} is missing: HOST:PORT of one broker or of several, with commas"
+                f"{BOOTSTRAP} is empty: HOST:PORT of one broker or of several, with commas"
             )
+        # The driver's environment counts: it resolves the address, and executors get it with the options.
+        brokers = Bootstrap.resolve(given, option=BOOTSTRAP if ours is None else OUR_BOOTSTRAP)
         client_id = options.text("kafka.client.id", "respool-spark")
-        retry_ms = options.whole("kafka.default.api.timeout.ms", RETRY_MS, least=1)
+        retry_ms = options.whole(API_TIMEOUT, RETRY_MS, least=1)
         request_ms = options.whole("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS, least=1)
         assert client_id is not None
         assert retry_ms is not None
         assert request_ms is not None
         return cls(
-            bootstrap=bootstrap,
+            bootstrap=brokers.servers,
+            origin=brokers.origin,
             client_id=client_id,
             retry_ms=retry_ms,
+            # Who says how long the driver retries means its first contact, too.
+            first_contact_ms=LASTING_CONTACT_MS if options.has(API_TIMEOUT) else FIRST_CONTACT_MS,
             request_timeout_ms=request_ms,
             security=security,
         )
 
-    def cluster(self, *, retry_ms: int | None = None) -> "Cluster":
+    @property
+    def brokers(self) -> Bootstrap:
+        return Bootstrap(self.bootstrap, self.origin, BOOTSTRAP)
+
+    def cluster(
+        self, *, retry_ms: int | None = None, first_contact_ms: int = LASTING_CONTACT_MS
+    ) -> "Cluster":
         """A new client; nothing is connected yet. To be closed by the caller.
+
+        `first_contact_ms` is long by default: tasks and commits come when a broker has answered the driver before.
 
         Raises:
             BadOption: the address cannot be one.
@@ -69,11 +88,12 @@ class ClientOptions:
 
         try:
             return Cluster(
-                self.bootstrap,
+                self.brokers,
                 client_id=self.client_id,
                 retry_ms=self.retry_ms if retry_ms is None else retry_ms,
+                first_contact_ms=first_contact_ms,
                 request_timeout_ms=self.request_timeout_ms,
                 security=self.security,
             )
         except BadArgument as error:
-            raise BadOption(f"{BOOTSTRAP} = {self.bootstrap!r}: {error}") from None
+            raise BadOption(str(error)) from None

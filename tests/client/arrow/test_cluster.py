@@ -4,7 +4,7 @@ from threading import Thread
 
 import pytest
 
-from respool.client.arrow.cluster import FIRST_CONTACT_MS, Cluster, refused
+from respool.client.arrow.cluster import Cluster, refused
 from respool.client.arrow.connection import Connection
 from respool.client.arrow.errors import (
     BadArgument,
@@ -17,6 +17,7 @@ from respool.client.arrow.errors import (
 from respool.client.arrow.offsets import EARLIEST, LATEST, OffsetAt, offsets_for, retention_of
 from respool.client.arrow.plan import Retention
 from respool.client.arrow.topic_map import Leader, TopicMap, newer_of
+from respool.client.bootstrap import FIRST_CONTACT_MS
 from respool.wire.api_table import Api
 from support.scripted_broker import HANG_UP, TOPIC, ScriptedBroker
 

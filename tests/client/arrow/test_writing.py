@@ -461,5 +461,5 @@ def test_settings_that_cannot_be_are_refused() -> None:
 
 
 def test_a_broker_that_is_not_there_is_told_of() -> None:
-    with pytest.raises(BrokerUnreachable, match=r"no broker answers at 127\.0\.0\.1:1"):
+    with pytest.raises(BrokerUnreachable, match=r"no broker at 127\.0\.0\.1:1"):
         write_table(numbers(1), "rides", bootstrap="127.0.0.1:1", delivery_timeout_ms=100)

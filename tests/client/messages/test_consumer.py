@@ -498,9 +498,8 @@ def test_a_topic_that_is_not_there_is_said_at_once(story: Story) -> None:
         respool.Consumer("nowhere", group="g", bootstrap=story.broker.address)
 
 
-def test_nobody_at_the_address_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("respool.client.messages.library.CONNECT_SECONDS", 0.3)
-    with pytest.raises(BrokerUnreachable, match=r"no broker answers at 127\.0\.0\.1:1 within"):
+def test_nobody_at_the_address_is_said() -> None:
+    with pytest.raises(BrokerUnreachable, match=r"no broker at 127\.0\.0\.1:1, from bootstrap "):
         respool.Consumer("rides", group="g", bootstrap="127.0.0.1:1")
 
 

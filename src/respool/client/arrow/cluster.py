@@ -21,6 +21,7 @@ from respool.client.arrow.errors import (
     BrokerRefused,
     BrokerUnreachable,
     ClientClosed,
+    NoBroker,
     ProtocolBroken,
     UnknownTopic,
 )
@@ -28,14 +29,12 @@ from respool.client.arrow.link import FRAME_BYTES_MAX, LinkSettings
 from respool.client.arrow.patience import Patience
 from respool.client.arrow.security import IN_THE_CLEAR, Security
 from respool.client.arrow.topic_map import TopicMap, newer_of, topic_map_of
+from respool.client.bootstrap import FIRST_CONTACT_MS, Bootstrap
 from respool.model.errors import SettingsError
 from respool.model.settings import parse_address
 from respool.wire.api_table import Api
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 RETRY_MS = 60_000
-# As long as no broker has ever answered, a wrong address is likelier than brokers that are all away.
-FIRST_CONTACT_MS = 10_000
 
 # Topic ids came with 10; Kafka 4.x speaks 0 to 13.
 METADATA_VERSION = 10
@@ -64,25 +63,28 @@ class Cluster:
 
     def __init__(
         self,
-        bootstrap: str = DEFAULT_BOOTSTRAP,
+        bootstrap: str | Bootstrap | None = None,
         *,
         client_id: str = "respool-arrow",
         connect_timeout_ms: int = 10_000,
         request_timeout_ms: int = 30_000,
         retry_ms: int = RETRY_MS,
+        first_contact_ms: int = FIRST_CONTACT_MS,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         security: Security = IN_THE_CLEAR,
     ) -> None:
-        """`bootstrap` is HOST:PORT of one broker or of several, with commas. Nothing is connected yet.
+        """`bootstrap` is HOST:PORT of one broker or of several, with commas; None is RESPOOL_BROKER, or this machine's.
 
-        `retry_ms` is how long what may pass (a broker restarts, a leader changes) is tried again.
+        Nothing is connected yet. `retry_ms` is how long a transient error (a broker restarts, a leader changes) is
+        retried; `first_contact_ms` caps it until a broker has answered for the first time.
 
         Raises:
             BadArgument: the address cannot be one.
         """
-        self.bootstrap = bootstrap
+        self._bootstrap = Bootstrap.resolve(bootstrap)
         self.retry_ms = retry_ms
-        self._first = _addresses(bootstrap)
+        self._first_contact_ms = first_contact_ms
+        self._first = _addresses(self._bootstrap)
         self._links = LinkSettings(
             client_id=client_id,
             connect_timeout_ms=connect_timeout_ms,
@@ -107,6 +109,10 @@ class Cluster:
         self.close()
 
     @property
+    def bootstrap(self) -> str:
+        return self._bootstrap.servers
+
+    @property
     def is_closed(self) -> bool:
         return self._closed.is_set()
 
@@ -118,11 +124,12 @@ class Cluster:
         """Another one to the same brokers, knowing what this one does; closing one leaves the other alone."""
         links = self._links
         other = Cluster(
-            self.bootstrap,
+            self._bootstrap,
             client_id=links.client_id,
             connect_timeout_ms=links.connect_timeout_ms,
             request_timeout_ms=links.request_timeout_ms,
             retry_ms=self.retry_ms,
+            first_contact_ms=self._first_contact_ms,
             frame_bytes_max=links.frame_bytes_max,
             security=links.security,
         )
@@ -160,7 +167,7 @@ class Cluster:
         """For attempts that end when this is closed."""
         limit_ms = self.retry_ms if limit_ms is None else limit_ms
         if not self._brokers:
-            limit_ms = min(limit_ms, FIRST_CONTACT_MS)
+            limit_ms = min(limit_ms, self._first_contact_ms)
         return Patience(limit_ms, sleep=self.sleep)
 
     def sleep(self, seconds: float) -> None:
@@ -224,7 +231,7 @@ class Cluster:
 
     def _replies(self, api: Api, version: int, fields: Mapping[str, Any]) -> Iterator[Any]:
         """The answer of one broker after the other, as far as they are taken. At least one, or it raises."""
-        failure: BrokerUnreachable | None = None
+        failures: list[BrokerUnreachable] = []
         asked: list[tuple[str, int]] = []
         has_answer = False
         while (address := self._next_address(asked)) is not None:
@@ -232,7 +239,7 @@ class Cluster:
             try:
                 reply = self._ask(address, api, version, fields)
             except BrokerUnreachable as error:
-                failure = error
+                failures.append(error)
                 with self._lock:
                     self._silent_at[address] = time.monotonic()
                 continue
@@ -242,10 +249,16 @@ class Cluster:
             yield reply
         if has_answer:
             return
-        assert failure is not None
-        raise BrokerUnreachable(
-            f"no broker answers at {', '.join(f'{host}:{port}' for host, port in asked)}; the last said: {failure}"
-        ) from failure
+        raise self._nobody(asked, failures) from failures[-1]
+
+    def _nobody(
+        self, asked: Sequence[tuple[str, int]], failures: Sequence[BrokerUnreachable]
+    ) -> BrokerUnreachable:
+        """The error for a request that no address answered."""
+        if not self._brokers and all(isinstance(one.__cause__, OSError) for one in failures):
+            return NoBroker(self._bootstrap, [str(one) for one in failures])
+        named = ", ".join(f"{host}:{port}" for host, port in asked)
+        return BrokerUnreachable(f"no broker answers at {named}; the last error: {failures[-1]}")
 
     def _next_address(self, asked: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
         with self._lock:
@@ -423,12 +436,13 @@ def refused(doing: str, code: int) -> BrokerRefused:
     return BrokerRefused(doing, code, known.name, retriable=known.retriable)
 
 
-def _addresses(bootstrap: str) -> list[tuple[str, int]]:
-    if not isinstance(bootstrap, str):
+def _addresses(bootstrap: Bootstrap) -> list[tuple[str, int]]:
+    servers, name = bootstrap.servers, bootstrap.origin.rstrip("=")
+    if not isinstance(servers, str):
         raise BadArgument(
-            f"bootstrap = {bootstrap!r}: text, HOST:PORT, or several with commas between them"
+            f"{name} = {servers!r}: text, HOST:PORT, or several with commas between them"
         )
     try:
-        return [parse_address("bootstrap", one.strip()) for one in bootstrap.split(",")]
+        return [parse_address(name, one.strip()) for one in servers.split(",")]
     except SettingsError as error:
         raise BadArgument(str(error)) from None

@@ -4,13 +4,15 @@ Three kinds, by who can do something about it:
 
 - the caller: `BadArgument`, `TlsRefused`, `LoginRefused`, `UnknownTopic`, `UnknownPartition`, `OutsideRetention`,
   `OffsetBeyondEnd`;
-- nobody, but it may pass: `BrokerUnreachable`, `ConnectionLost`, `PartitionUnavailable`. They come after the client has
-  tried again for as long as it was told to (`retry_ms`);
+- nobody, but it may pass: `BrokerUnreachable`, `NoBroker`, `ConnectionLost`, `PartitionUnavailable`. They come after
+  the client has tried again for as long as it was told to (`retry_ms`);
 - the history itself changed while it was read: `TopicRecreated`, `LogTruncated`, `RetentionOvertook`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+from respool.client.bootstrap import Bootstrap
 from respool.model.errors import RespoolError
 
 
@@ -34,6 +36,14 @@ class ClientClosed(ClientError):
 
 class BrokerUnreachable(ClientError):
     """No connection could be made, or no broker that is known answers."""
+
+
+class NoBroker(BrokerUnreachable):
+    """Nobody listens at the bootstrap address, and no broker has ever answered. `what` is that, without the hint."""
+
+    def __init__(self, bootstrap: Bootstrap, reasons: Sequence[str]) -> None:
+        self.what = bootstrap.no_broker(reasons)
+        super().__init__(f"{self.what}; {bootstrap.hint}")
 
 
 class ConnectionLost(BrokerUnreachable):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from respool.client.arrow.errors import BrokerUnreachable, ClientClosed, ConnectionLost
 from respool.client.arrow.handshake import sealed
 from respool.client.arrow.security import IN_THE_CLEAR, Security
+from respool.client.bootstrap import why_no_connection
 
 if TYPE_CHECKING:
     from respool.client.arrow.tls_line import TlsLine
@@ -78,7 +79,7 @@ class Link:
         try:
             choices = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
         except OSError as error:
-            raise BrokerUnreachable(f"{self.name}: {error}") from error
+            raise BrokerUnreachable(self._why(error)) from error
         for family, kind, protocol, _, place in choices:
             if self._is_closed:
                 break
@@ -99,6 +100,8 @@ class Link:
                 return
         if self._is_closed:
             raise self._closed()
+        if isinstance(reason, OSError):
+            raise BrokerUnreachable(self._why(reason)) from reason
         raise BrokerUnreachable(f"no connection to {self.name}: {reason}") from reason
 
     def interrupt(self) -> None:
@@ -168,6 +171,10 @@ class Link:
         if self._socket is None or self._is_closed:
             raise self._closed()
         return self._socket
+
+    def _why(self, error: OSError) -> str:
+        waited_s = self._settings.connect_timeout_ms / 1000
+        return why_no_connection(self.name, error, waited_s=waited_s)
 
     def _closed(self) -> ClientClosed:
         return ClientClosed(f"the connection to {self.name} is closed")

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
-from respool.client.arrow.cluster import DEFAULT_BOOTSTRAP, RETRY_MS, Cluster
+from respool.client.arrow.cluster import RETRY_MS, Cluster
 from respool.client.arrow.coordinator import Coordinator
 from respool.client.arrow.errors import (
     BadArgument,
@@ -39,6 +39,7 @@ from respool.client.arrow.write_errors import (
     TransactionLost,
     TransactionUncertain,
 )
+from respool.client.bootstrap import LASTING_CONTACT_MS
 from respool.wire.api_table import Api
 
 END_WITH_EPOCH_VERSION = 5
@@ -94,7 +95,7 @@ class PreparedTransaction:
 
     def commit(
         self,
-        bootstrap: str = DEFAULT_BOOTSTRAP,
+        bootstrap: str | None = None,
         *,
         retry_ms: int = RETRY_MS,
         security: Security = IN_THE_CLEAR,
@@ -111,7 +112,7 @@ class PreparedTransaction:
 
     def abort(
         self,
-        bootstrap: str = DEFAULT_BOOTSTRAP,
+        bootstrap: str | None = None,
         *,
         retry_ms: int = RETRY_MS,
         security: Security = IN_THE_CLEAR,
@@ -124,8 +125,12 @@ class PreparedTransaction:
         """
         return self._end(bootstrap, retry_ms, security, is_commit=False)
 
-    def _end(self, bootstrap: str, retry_ms: int, security: Security, *, is_commit: bool) -> Ended:
-        with Cluster(bootstrap, retry_ms=retry_ms, security=security) as cluster:
+    def _end(
+        self, bootstrap: str | None, retry_ms: int, security: Security, *, is_commit: bool
+    ) -> Ended:
+        with Cluster(
+            bootstrap, retry_ms=retry_ms, first_contact_ms=LASTING_CONTACT_MS, security=security
+        ) as cluster:
             coordinator = Coordinator(cluster, self.transactional_id, is_transaction=True)
             try:
                 found, _ = look_at(coordinator, self)

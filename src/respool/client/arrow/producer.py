@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from respool.client.arrow.cluster import DEFAULT_BOOTSTRAP, Cluster
+from respool.client.arrow.cluster import Cluster
 from respool.client.arrow.delivery import ACKS_ALL, Delivery, DeliverySettings
 from respool.client.arrow.destinations import Destination, Destinations
 from respool.client.arrow.errors import BadArgument, ClientClosed
@@ -39,6 +39,7 @@ from respool.client.arrow.transactions import Transactions
 from respool.client.arrow.write_columns import Columns, Named, batches_of
 from respool.client.arrow.write_errors import WriteFailed
 from respool.client.arrow.write_result import WriteResult
+from respool.client.bootstrap import FIRST_CONTACT_MS
 
 # With its header it still fits a topic's usual limit, 1 MiB and 12 bytes.
 BATCH_BYTES = 1024 * 1024
@@ -55,7 +56,7 @@ class ArrowProducer:
 
     def __init__(
         self,
-        bootstrap: str = DEFAULT_BOOTSTRAP,
+        bootstrap: str | None = None,
         *,
         acks: Acks = "all",
         idempotent: bool | None = None,
@@ -70,6 +71,7 @@ class ArrowProducer:
         in_flight_max: int = IN_FLIGHT_MAX,
         request_timeout_ms: int = 30_000,
         delivery_timeout_ms: int = 120_000,
+        first_contact_ms: int = FIRST_CONTACT_MS,
         client_id: str = "respool-arrow",
         security: Security = IN_THE_CLEAR,
     ) -> None:
@@ -88,7 +90,8 @@ class ArrowProducer:
             transactional_id: A name under which transactions are written; whoever takes it later fences this producer.
             buffer_bytes: The most memory for batches that are not acknowledged yet; then `write` waits.
             in_flight_max: Batches of one partition on their way at the same time.
-            delivery_timeout_ms: How long a batch is tried before it is given up.
+            delivery_timeout_ms: How long a batch is retried before it fails.
+            first_contact_ms: The same until a broker has answered for the first time.
             security: TLS and a login, where brokers ask for them.
 
         Raises:
@@ -116,6 +119,7 @@ class ArrowProducer:
             client_id=client_id,
             request_timeout_ms=request_timeout_ms,
             retry_ms=delivery_timeout_ms,
+            first_contact_ms=first_contact_ms,
             security=security,
         )
         self._delivery = Delivery(

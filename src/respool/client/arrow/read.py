@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from respool.client.arrow.cluster import DEFAULT_BOOTSTRAP, RETRY_MS, Cluster
+from respool.client.arrow.cluster import RETRY_MS, Cluster
 from respool.client.arrow.errors import BadArgument
 from respool.client.arrow.offsets import (
     EARLIEST,
@@ -44,7 +44,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 def read_table(
     topic: str,
     *,
-    bootstrap: str = DEFAULT_BOOTSTRAP,
+    bootstrap: str | None = None,
     since: When = None,
     until: When = None,
     partitions: Iterable[int] | None = None,
@@ -64,6 +64,8 @@ def read_table(
     """The messages that a topic has now, as a table: in the order of partitions, and within them of offsets.
 
     Args:
+        bootstrap: HOST:PORT of one broker or of several, with commas; None is RESPOOL_BROKER of the environment, or
+            else this machine's own broker.
         since: Where to begin: a datetime with a zone, a timedelta (so long ago), an offset, {partition: offset}, text
             as the command line reads it ("3 days ago"), "earliest" or "latest". A time means messages of that time or
             later.
@@ -77,7 +79,7 @@ def read_table(
             the read early; without it the rest of the log is looked through for late messages.
         fetch_bytes, buffer_bytes, parallel, decompressed_max: See `ReadSettings`.
         rack: Where the reader is, as brokers name their racks: replicas that are there are read from, not leaders afar.
-        retry_ms: How long to try again when brokers are away.
+        retry_ms: How long to try again when brokers are away. Where none has ever answered it is a second.
         security: TLS and a login, where brokers ask for them.
 
     Raises:
@@ -114,7 +116,7 @@ def read_table(
 def stream_batches(
     topic: str,
     *,
-    bootstrap: str = DEFAULT_BOOTSTRAP,
+    bootstrap: str | None = None,
     since: When = None,
     until: When = None,
     partitions: Iterable[int] | None = None,

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from respool.client.arrow.cluster import DEFAULT_BOOTSTRAP
 from respool.client.arrow.producer import ArrowProducer
 from respool.client.arrow.write_columns import Named
 from respool.client.arrow.write_errors import WriteFailed
@@ -18,7 +17,7 @@ def write_table(
     timestamp: Named = None,
     headers: Named = None,
     partition: str | None = None,
-    bootstrap: str = DEFAULT_BOOTSTRAP,
+    bootstrap: str | None = None,
     **settings: Any,
 ) -> WriteResult:
     """Write a table, and return when all of it is acknowledged: by default on the disks of all in-sync replicas.

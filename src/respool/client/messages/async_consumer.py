@@ -26,7 +26,6 @@ from respool.client.messages.guarantee import Delivery
 from respool.client.messages.idleness import WAIT_SECONDS, Idleness
 from respool.client.messages.message import Message, Place
 from respool.client.messages.pace import Pace, pace_settings
-from respool.client.messages.producer import DEFAULT_BOOTSTRAP
 from respool.client.messages.rewind import Missing, To, parse
 
 Result = TypeVar("Result")
@@ -40,7 +39,7 @@ class AsyncConsumer:
         topics: str | Sequence[str],
         *,
         group: str,
-        bootstrap: str = DEFAULT_BOOTSTRAP,
+        bootstrap: str | None = None,
         delivery: Delivery = "at-least-once",
         start: Literal["earliest", "latest"] = "earliest",
         commit: Literal["auto", "manual"] = "auto",

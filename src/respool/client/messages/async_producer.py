@@ -19,7 +19,7 @@ from respool.client.messages.message import Data, Headers, Receipt
 from respool.client.messages.outgoing import Outgoing
 from respool.client.messages.pace import Pace
 from respool.client.messages.partitioner import Choose
-from respool.client.messages.producer import DEFAULT_BOOTSTRAP, BufferFull, Producer
+from respool.client.messages.producer import BufferFull, Producer
 from respool.client.messages.transaction import Transaction
 
 _SERVE_SECONDS = 0.1
@@ -32,7 +32,7 @@ class AsyncProducer:
 
     def __init__(
         self,
-        bootstrap: str = DEFAULT_BOOTSTRAP,
+        bootstrap: str | None = None,
         *,
         delivery: Delivery = "at-least-once",
         pace: Pace = "balanced",

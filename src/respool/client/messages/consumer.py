@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Literal, Self
 
+from respool.client.bootstrap import Bootstrap
 from respool.client.messages.consumed_transaction import (
     Attempts,
     ConsumedTransaction,
@@ -28,7 +29,7 @@ from respool.client.messages.guarantee import Delivery, consumer_settings
 from respool.client.messages.idleness import WAIT_SECONDS, Idleness
 from respool.client.messages.message import Message, Place
 from respool.client.messages.pace import Pace, pace_settings
-from respool.client.messages.producer import DEFAULT_BOOTSTRAP, Producer
+from respool.client.messages.producer import Producer
 from respool.client.messages.rewind import Missing, To, parse
 
 
@@ -43,6 +44,7 @@ class Consumer:
         group: whose place is kept. A new name begins at `start`.
         delivery: "at-most-once" commits before it hands over, "at-least-once" after the message is done,
             "exactly-once" in the transactions of a producer, see `transactions`.
+        bootstrap: as for `Producer`.
         start: "earliest" or "latest", for a group that has no place yet.
         commit: "auto", or "manual" where messages are handled elsewhere and `commit` says what is done.
         commit_every_ms: at least once: a crash repeats what was handled since; 0 commits after every message.
@@ -60,7 +62,7 @@ class Consumer:
         topics: str | Sequence[str],
         *,
         group: str,
-        bootstrap: str = DEFAULT_BOOTSTRAP,
+        bootstrap: str | None = None,
         delivery: Delivery = "at-least-once",
         start: Literal["earliest", "latest"] = "earliest",
         commit: Literal["auto", "manual"] = "auto",
@@ -236,7 +238,7 @@ def make_reader(
     topics: str | Sequence[str],
     *,
     group: str,
-    bootstrap: str,
+    bootstrap: str | None,
     delivery: Delivery,
     start: str,
     commit: str,
@@ -262,11 +264,12 @@ def make_reader(
     if commit_every_ms < 0:
         raise BadArgument(f"commit_every_ms is 0 or more, not {commit_every_ms}")
     chosen = pace_settings(pace)
+    brokers = Bootstrap.resolve(bootstrap)
     made = {
         "socket.nagle.disable": True,
         **chosen.consumer,
         **consumer_settings(delivery, settings),
-        "bootstrap.servers": bootstrap,
+        "bootstrap.servers": brokers.servers,
         "group.id": group,
     }
     if instance is not None:
@@ -274,6 +277,7 @@ def make_reader(
     return GroupReader(
         names,
         made,
+        bootstrap=brokers,
         delivery=delivery,
         start=start,
         commits_by_itself=commit == "auto" and delivery == "at-least-once",

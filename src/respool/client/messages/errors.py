@@ -5,7 +5,7 @@ A message says what happened, why, and what to do. Where librdkafka said it firs
 
 - the caller: `BadArgument`, `UnknownTopic`, `UnknownPartition`, `OutsideRetention`, `OffsetBeyondEnd`, `NoTransaction`,
   `SettingContradicts`, `UsedByTwoThreads`, `ClientClosed`, `MissingExtra`;
-- nobody, but it may pass: `BrokerUnreachable`, `CommitFailed`, `TransactionAborted`;
+- nobody, but it may pass: `BrokerUnreachable`, `NoBroker`, `CommitFailed`, `TransactionAborted`;
 - what was sent may be lost: `DeliveryFailed`, and `TransactionUnsure`, of which only a restart finds out;
 - somebody else is at work in this one's place: `Fenced`.
 """
@@ -18,6 +18,7 @@ from respool.client.arrow.errors import (
     BrokerUnreachable,
     ClientClosed,
     ClientError,
+    NoBroker,
     OffsetBeyondEnd,
     OutsideRetention,
     UnknownPartition,
@@ -33,6 +34,7 @@ __all__ = [
     "DeliveryFailed",
     "Fenced",
     "MessagesNeedExtra",
+    "NoBroker",
     "NoTransaction",
     "OffsetBeyondEnd",
     "OutsideRetention",

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from respool.client.bootstrap import Bootstrap
 from respool.client.messages import library, rewind
 from respool.client.messages.arrivals import Arrivals
 from respool.client.messages.errors import (
@@ -39,6 +40,7 @@ class GroupReader:
         topics: Sequence[str],
         settings: Mapping[str, object],
         *,
+        bootstrap: Bootstrap,
         delivery: str,
         start: str,
         commits_by_itself: bool,
@@ -70,10 +72,12 @@ class GroupReader:
         self._progress = self._commits.progress
         self._arrivals = Arrivals(self.kafka)
         self._positions = Positions(self.kafka, is_incremental=self._is_incremental)
-        bootstrap = str(settings["bootstrap.servers"])
         try:
+            library.check_reachable(bootstrap)
             for topic in topics:
-                library.partitions_of(self.kafka, topic, bootstrap, seconds=library.CONNECT_SECONDS)
+                library.partitions_of(
+                    self.kafka, topic, bootstrap.servers, seconds=library.CONNECT_SECONDS
+                )
         except ClientError:
             self.kafka.close()
             raise

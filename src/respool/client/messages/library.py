@@ -6,14 +6,18 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
+from respool.client.arrow.patience import Patience
+from respool.client.bootstrap import FIRST_CONTACT_MS, Bootstrap, failed_connections
 from respool.client.messages.errors import (
     BadArgument,
     BrokerUnreachable,
     ClientError,
     Fenced,
     MessagesNeedExtra,
+    NoBroker,
     UnknownTopic,
 )
+from respool.model.errors import SettingsError
 
 try:
     import confluent_kafka
@@ -30,7 +34,7 @@ OFFSET_STORED = confluent_kafka.OFFSET_STORED
 log = logging.getLogger("respool.client.messages")
 Made = TypeVar("Made")
 
-# A broker that is not there is waited for so long at the start; later librdkafka comes back to it by itself.
+# A broker that accepts connections has this long for its first answer; later librdkafka reconnects by itself.
 CONNECT_SECONDS = 10.0
 # A topic just made is not known to every broker at once.
 TOPIC_SECONDS = 3.0
@@ -127,6 +131,26 @@ def reason(error: BaseException) -> str:
         kafka_error = error.args[0]
         return f"{kafka_error.str()} ({kafka_error.name()})"
     return str(error)
+
+
+def check_reachable(bootstrap: Bootstrap, *, patience: Patience | None = None) -> None:
+    """For a client's first contact: librdkafka retries in silence where nobody listens, for as long as it is allowed.
+
+    Raises:
+        NoBroker: no address accepts a connection, for as long as `patience` lasts.
+    """
+    if "://" in bootstrap.servers:
+        return
+    patience = Patience(FIRST_CONTACT_MS) if patience is None else patience
+    while True:
+        try:
+            reasons = failed_connections(bootstrap, timeout_s=CONNECT_SECONDS)
+        except SettingsError:
+            # librdkafka knows more forms than HOST:PORT, and says itself what it cannot read.
+            return
+        if not reasons:
+            return
+        patience.after(NoBroker(bootstrap, reasons))
 
 
 def partitions_of(client: Any, topic: str, bootstrap: str, *, seconds: float) -> int:

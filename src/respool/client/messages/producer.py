@@ -10,6 +10,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
+from respool.client.bootstrap import Bootstrap
 from respool.client.messages import library
 from respool.client.messages.errors import (
     BadArgument,
@@ -29,7 +30,6 @@ from respool.client.messages.partitioner import LIBRARY_SETTING, Choose, Partiti
 from respool.client.messages.topic_counts import TopicCounts
 from respool.client.messages.transaction import Transaction, Transactions
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 # librdkafka would buffer a gigabyte.
 _BOUNDS = {"queue.buffering.max.messages": 100_000, "queue.buffering.max.kbytes": 64 * 1024}
 _DELIVERY_TIMEOUT_MS = 120_000
@@ -47,7 +47,8 @@ class Producer:
     """Sends messages, with a promise about how often each arrives.
 
     Args:
-        bootstrap: one or more addresses of brokers, `host:port,host:port`.
+        bootstrap: one or more addresses of brokers, `host:port,host:port`; None is RESPOOL_BROKER of the environment,
+            or else this machine's own broker.
         delivery: "at-most-once", "at-least-once" or "exactly-once". The last needs a `transactional_id`, and sends only
             inside `with producer.transaction()` or a consumer's `transactions(producer)`.
         pace: "latency", "balanced" or "throughput": how long a message may wait for others.
@@ -64,7 +65,7 @@ class Producer:
 
     def __init__(
         self,
-        bootstrap: str = DEFAULT_BOOTSTRAP,
+        bootstrap: str | None = None,
         *,
         delivery: Delivery = "at-least-once",
         pace: Pace = "balanced",
@@ -73,6 +74,7 @@ class Producer:
         compression: str = "none",
         settings: Mapping[str, object] | None = None,
     ) -> None:
+        brokers = Bootstrap.resolve(bootstrap)
         check_delivery(delivery)
         _check_transactional_id(delivery, transactional_id)
         self.delivery = delivery
@@ -91,14 +93,14 @@ class Producer:
             **LIBRARY_SETTING,
             **pace_settings(pace).producer,
             **producer_settings(delivery, settings or {}),
-            "bootstrap.servers": bootstrap,
+            "bootstrap.servers": brokers.servers,
         }
         if is_transactional:
             made = {"transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS, **made}
             made["transactional.id"] = transactional_id
         # librdkafka's producer, for this room.
         self.kafka: Any = library.make(library.KafkaProducer, made)
-        self.counts = TopicCounts(self.kafka, bootstrap)
+        self.counts = TopicCounts(self.kafka, brokers)
         self.failures = Failures()
         self.transactions: Transactions | None = None
         self._has_acks = str(made["acks"]) != "0"
@@ -107,7 +109,7 @@ class Producer:
         if is_transactional:
             timeout_ms = int(str(made["transaction.timeout.ms"]))
             self.transactions = Transactions(self.kafka, timeout_s=timeout_ms / 1000)
-            self.transactions.take_place(bootstrap)
+            self.transactions.take_place(brokers)
 
     def __enter__(self) -> Self:
         return self

@@ -6,6 +6,7 @@ Asking first means that a topic which is not there is said at the first `send`, 
 import time
 from typing import Any
 
+from respool.client.bootstrap import Bootstrap
 from respool.client.messages import library
 from respool.client.messages.errors import BadArgument, ClientError
 
@@ -15,7 +16,7 @@ _REFRESH_SECONDS = 2.0
 
 
 class TopicCounts:
-    def __init__(self, kafka: Any, bootstrap: str) -> None:
+    def __init__(self, kafka: Any, bootstrap: Bootstrap) -> None:
         self._kafka = kafka
         self._bootstrap = bootstrap
         # Topic -> number of partitions, and when we were told.
@@ -35,7 +36,9 @@ class TopicCounts:
         """
         if not isinstance(topic, str) or not topic:
             raise BadArgument(f"a topic is a name, not {topic!r}")
-        found = library.partitions_of(self._kafka, topic, self._bootstrap, seconds=seconds)
+        if not self._told:
+            library.check_reachable(self._bootstrap)
+        found = library.partitions_of(self._kafka, topic, self._bootstrap.servers, seconds=seconds)
         self._told[topic] = found, time.monotonic()
         return found
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from respool.client.bootstrap import Bootstrap
 from respool.client.messages import library
 from respool.client.messages.errors import (
     ClientError,
@@ -36,8 +37,9 @@ class Transactions:
         # Set once: librdkafka can do no more, or nobody knows how the last one ended.
         self._ended_by: ClientError | None = None
 
-    def take_place(self, bootstrap: str) -> None:
+    def take_place(self, bootstrap: Bootstrap) -> None:
         """Become the one producer of this id: an earlier one is fenced, and what it left open is aborted."""
+        library.check_reachable(bootstrap)
         try:
             self._insist(self._kafka.init_transactions, seconds=_TAKE_PLACE_SECONDS)
         except KafkaException as error:
@@ -45,7 +47,7 @@ class Transactions:
             if library.is_fencing(kafka_error):
                 raise library.fenced("a producer cannot take its place", error) from error
             if kafka_error.code() in library.PASSING:
-                raise library.unreachable(bootstrap, _TAKE_PLACE_SECONDS, error) from error
+                raise library.unreachable(bootstrap.servers, _TAKE_PLACE_SECONDS, error) from error
             raise ClientError(
                 f"the transactional producer cannot start: {library.reason(error)}"
             ) from error

@@ -67,7 +67,8 @@ class BatchWriter(DataSourceArrowWriter):
         options = self._options
         topic = options.topic
         if topic is not None and options.exactly_once and options.stamp is None:
-            with options.client.cluster() as cluster:
+            first_contact_ms = options.client.first_contact_ms
+            with options.client.cluster(first_contact_ms=first_contact_ms) as cluster:
                 cluster.retrying(lambda: cluster.refresh(topic))
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Self
 
+from respool.client.bootstrap import LASTING_CONTACT_MS
 from respool.spark.client_options import ClientOptions
 from respool.spark.options import BadOption, Options
 from respool.spark.security import NAMES as SECURITY_NAMES
@@ -92,7 +93,8 @@ class SinkOptions:
     def producer_settings(self) -> dict[str, Any]:
         """For `ArrowProducer`."""
         return {
-            "bootstrap": self.client.bootstrap,
+            "bootstrap": self.client.brokers,
+            "first_contact_ms": LASTING_CONTACT_MS,
             "client_id": self.client.client_id,
             "security": self.client.security,
             "request_timeout_ms": self.client.request_timeout_ms,

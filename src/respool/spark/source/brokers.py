@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from respool.client.arrow.cluster import METADATA_VERSION, Cluster
-from respool.client.arrow.errors import BrokerUnreachable, ReadError, UnknownTopic
+from respool.client.arrow.errors import BrokerUnreachable, NoBroker, ReadError, UnknownTopic
 from respool.client.arrow.offsets import offsets_for
 from respool.client.arrow.plan import PartitionRange, ReadPlan
 from respool.model.errors import RespoolError
@@ -45,7 +45,8 @@ class Brokers:
     def __init__(
         self, options: SourceOptions, *, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        self.cluster: Cluster = options.client.cluster()
+        client = options.client
+        self.cluster: Cluster = client.cluster(first_contact_ms=client.first_contact_ms)
         self._options = options
         self._monotonic = monotonic
         self._seen: dict[str, TopicSeen] = {}
@@ -137,6 +138,8 @@ class Brokers:
         return sorted(name for name in names if pattern.fullmatch(name))
 
     def _away(self, error: BrokerUnreachable) -> BrokersAway:
+        if isinstance(error, NoBroker):
+            return BrokersAway(str(error))
         return BrokersAway(f"{BOOTSTRAP} = {self._options.client.bootstrap!r}: {error}")
 
     # -- offsets -------------------------------------------------------------------------------------------------------
