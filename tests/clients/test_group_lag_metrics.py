@@ -78,6 +78,7 @@ class World:
             told = value(series, "respool_group_committed_offset", **labels)
         messages = value(series, "respool_group_lag_messages", **labels)
         seconds = value(series, "respool_group_lag_seconds", **labels)
+        self._wait_for_leader(partition)
         low, high = self._witness.get_watermark_offsets(place, timeout=30)
         begin = max(committed.offset, low)
         assert messages is not None
@@ -92,6 +93,12 @@ class World:
             made_ms = first.timestamp()[1]
             assert before_ms - made_ms <= seconds * 1000 <= after_ms - made_ms
         return messages, seconds
+
+    def _wait_for_leader(self, partition: int) -> None:
+        """librdkafka fails a watermark query for good when the metadata it cached, of a starting broker, has no leader."""
+        topic = None
+        while topic is None or topic.partitions[partition].leader < 0:
+            topic = self._witness.list_topics("rides", timeout=30).topics["rides"]
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
+from respool.model.addresses import parse_address
 from respool.model.errors import SettingsError
-from respool.model.settings import Settings, parse_address
+from respool.model.settings import Settings
 
 
 def test_by_default_only_this_machine_is_listened_to() -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from respool.cli.cluster_status import address_of
 from respool.cli.errors import CliError, UsageError
+from respool.model.addresses import parse_address
 from respool.model.errors import SettingsError
-from respool.model.settings import Settings, parse_address
+from respool.model.settings import Settings
 from respool.node.config import PREFIX, load_settings, write_example
 
 # What every broker has its own of; and where etcd is has a flag.

@@ -21,10 +21,10 @@ from respool.cli.errors import CliError, ExitCode, UsageError
 from respool.cli.etcd_server import EtcdMissing, EtcdServer, find_etcd
 from respool.cli.interrupts import handling_signals
 from respool.drivers.folder_lock import FolderLock
+from respool.model.addresses import parse_address
 from respool.model.cluster import BrokerEndpoint
 from respool.model.errors import SettingsError, StorageError
 from respool.model.ids import BrokerId
-from respool.model.settings import parse_address
 from respool.node.config import unknown_variables
 from respool.node.etcd import connect_to_etcd, is_refusal
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable

@@ -1,6 +1,5 @@
 """Ctrl-C as a question instead of an exception, for loops that must not stop half-way through a step."""
 
-import asyncio
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,6 +38,8 @@ def handling_signals(
 
     A loop that removes its handlers, or is closed, sets Python's defaults instead; uvloop leaves its own in place.
     """
+    import asyncio  # `--help` must not wait for it.
+
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in numbers}
     for number in numbers:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from respool.model.settings import parse_address
+from respool.model.addresses import parse_address
 
 ENVIRONMENT = "RESPOOL_BROKER"
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"

@@ -4,12 +4,12 @@ Names are what the settings file and `RESPOOL_<NAME>` in the environment use. To
 in `topic_config.py`; the defaults for new topics are the `topic` table here.
 """
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 
+from respool.model.addresses import is_loopback, is_wildcard, parse_address
 from respool.model.config_rules import INT_MAX
 from respool.model.errors import InvalidConfig, SettingsError
 from respool.model.etcd_endpoints import host_of, parse_endpoints
@@ -544,36 +544,3 @@ def is_secret(name: str) -> bool:
     """Whether the value of a setting is never to be shown. What is no setting of a broker's is none."""
     found = Settings.__dataclass_fields__.get(name)
     return found is not None and "is_secret" in found.metadata
-
-
-def parse_address(name: str, text: str) -> tuple[str, int]:
-    """Split HOST:PORT; an IPv6 host stands in brackets.
-
-    Raises:
-        SettingsError: it is not of that form.
-    """
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or not 0 <= int(port) <= 65_535:
-        raise SettingsError(f"{name} = {text!r} is not HOST:PORT, such as 127.0.0.1:9092")
-    return host, int(port)
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def is_wildcard(host: str) -> bool:
-    """True for the address of all interfaces, `0.0.0.0` or `::` in any spelling."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        # The system takes 0 and 0.0 for 0.0.0.0.
-        return not host.replace(".", "").strip("0")
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_unspecified

@@ -30,8 +30,8 @@ from respool.client.arrow.patience import Patience
 from respool.client.arrow.security import IN_THE_CLEAR, Security
 from respool.client.arrow.topic_map import TopicMap, newer_of, topic_map_of
 from respool.client.bootstrap import FIRST_CONTACT_MS, Bootstrap
+from respool.model.addresses import parse_address
 from respool.model.errors import SettingsError
-from respool.model.settings import parse_address
 from respool.wire.api_table import Api
 
 RETRY_MS = 60_000

@@ -1,0 +1,38 @@
+"""HOST:PORT, and what an address stands for: this machine alone, or every interface of it."""
+
+import ipaddress
+
+from respool.model.errors import SettingsError
+
+
+def parse_address(name: str, text: str) -> tuple[str, int]:
+    """Split HOST:PORT; an IPv6 host stands in brackets.
+
+    Raises:
+        SettingsError: it is not of that form.
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or not 0 <= int(port) <= 65_535:
+        raise SettingsError(f"{name} = {text!r} is not HOST:PORT, such as 127.0.0.1:9092")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_wildcard(host: str) -> bool:
+    """True for the address of all interfaces, `0.0.0.0` or `::` in any spelling."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        # The system takes 0 and 0.0 for 0.0.0.0.
+        return not host.replace(".", "").strip("0")
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_unspecified
