@@ -95,7 +95,7 @@ class World:
         return messages, seconds
 
     def _wait_for_leader(self, partition: int) -> None:
-        """librdkafka fails a watermark query for good when the metadata it cached, of a starting broker, has no leader."""
+        """librdkafka fails a watermark query if the metadata it cached, of a starting broker, has no leader."""
         topic = None
         while topic is None or topic.partitions[partition].leader < 0:
             topic = self._witness.list_topics("rides", timeout=30).topics["rides"]
