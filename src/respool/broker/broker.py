@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from respool.broker.admin_log import AdminLog
 from respool.broker.broker_configs import BrokerConfigs
 from respool.broker.catalog import Catalog
 from respool.broker.cluster_member import ClusterMember
@@ -91,6 +92,7 @@ class Broker:
             "respool_lent_bytes_total",
             "Bytes of records that readers on this machine were told to take from the log's files.",
         )
+        self.admin_log = AdminLog()
         self.metrics = BrokerMetrics(settings, world.metrics)
         self.fetch_sessions = FetchSessions(
             sessions_max=settings.fetch_sessions_max, dice=world.dice

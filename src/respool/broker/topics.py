@@ -102,12 +102,12 @@ class Topics:
             if name not in self._catalog.image.topics:
                 raise
 
-    async def create_if_missing(self, name: str) -> TopicImage:
-        """Auto-creation: two clients asking at once get one topic with one id."""
+    async def create_if_missing(self, name: str) -> tuple[TopicImage, bool]:
+        """Auto-creation: two clients asking at once get one topic with one id. True: it was created by this call."""
         try:
-            return await self.create(name)
+            return await self.create(name), True
         except TopicAlreadyExists:
-            return self._catalog.topic(name)
+            return self._catalog.topic(name), False
 
     async def add_partitions(
         self,

@@ -27,7 +27,9 @@ async def alter_configs(request: Request, broker: Broker) -> Reply:
             validate_only=request.body.validate_only,
         )
 
-    return await change_each(request, change_topic=change_topic, change_broker=change_broker)
+    return await change_each(
+        request, broker, change_topic=change_topic, change_broker=change_broker
+    )
 
 
 def _overrides(resource: Any) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ The reply says that a move has begun. ListPartitionReassignments tells when it h
 
 from collections import Counter
 
+from respool.broker.admin_log import listed
 from respool.broker.broker import Broker
 from respool.broker.handlers.by_topic import by_topic
 from respool.broker.handlers.error_fields import error_fields
@@ -37,6 +38,13 @@ async def alter_partition_reassignments(request: Request, broker: Broker) -> Rep
     answers = twice | await PartitionWrites(broker.catalog).reassign(
         targets, may_change_factor=may_change_factor
     )
+    accepted = [
+        f"{of} to {'its replicas (cancelled)' if target is None else list(target)}"
+        for of, target in targets.items()
+        if answers[of] is None
+    ]
+    if accepted:
+        broker.admin_log.log(request, f"reassigned partitions: {listed(accepted)}")
     fields = {
         "throttle_time": 0,
         "allow_replication_factor_change": may_change_factor,

@@ -5,11 +5,24 @@ from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from typing import Any
 
+from respool.broker.admin_log import listed, quoted
 from respool.broker.broker import Broker
 from respool.broker.handlers.error_fields import error_fields
 from respool.broker.outcome import Reply
 from respool.model.errors import InvalidRequest, RequestError
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does with one setting."""
+
+    SET = 0
+    # Back to the broker's default.
+    DELETE = 1
+    # Add to a list, and take from it.
+    APPEND = 2
+    SUBTRACT = 3
 
 
 class ResourceType(IntEnum):
@@ -34,6 +47,7 @@ def check_is_this_broker(name: str, broker: Broker) -> None:
 
 async def change_each(
     request: Request,
+    broker: Broker,
     *,
     change_topic: Callable[[Any], Awaitable[None]],
     change_broker: Callable[[Any], Awaitable[None]],
@@ -57,6 +71,8 @@ async def change_each(
                 await change_broker(one)
             else:
                 raise InvalidRequest(f"resources of type {one.resource_type} have no settings here")
+            if not request.body.validate_only:
+                _log_change(request, broker, one)
         except RequestError as refused:
             error = refused
         responses.append(
@@ -67,6 +83,23 @@ async def change_each(
             }
         )
     return [encode_reply(request, {"throttle_time": 0, "responses": responses})]
+
+
+def _log_change(request: Request, broker: Broker, resource: Any) -> None:
+    kind = "topic" if resource.resource_type == ResourceType.TOPIC else "broker"
+    what = "changed" if request.api.key == Api.INCREMENTAL_ALTER_CONFIGS else "replaced"
+    # Without a name, all brokers.
+    name = quoted(resource.resource_name) if resource.resource_name else "default"
+    configs = listed(map(_config_text, resource.configs)) or "none"
+    broker.admin_log.log(request, f"{what} configs of {kind} {name}: {configs}")
+
+
+def _config_text(config: Any) -> str:
+    operation = getattr(config, "config_operation", Operation.SET)
+    if operation == Operation.DELETE:
+        return f"{config.name} unset"
+    sign = {Operation.APPEND: "+=", Operation.SUBTRACT: "-="}.get(operation, "=")
+    return f"{config.name}{sign}{quoted(config.value)}"
 
 
 def _check_names(resource: Any) -> None:

@@ -20,6 +20,10 @@ async def create_partitions(request: Request, broker: Broker) -> Reply:
             if times_named[topic.name] > 1:
                 raise InvalidRequest(f"the topic {topic.name!r} is in the request more than once")
             await _add(broker, topic, validate_only=body.validate_only)
+            if not body.validate_only:
+                broker.admin_log.log(
+                    request, f"grew topic {topic.name!r}: partitions {topic.count}"
+                )
         except RequestError as refused:
             error = refused
         results.append({"name": topic.name, **error_fields(error)})

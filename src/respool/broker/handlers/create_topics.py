@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
+from respool.broker.admin_log import listed, quoted
 from respool.broker.broker import Broker
 from respool.broker.handlers.config_entries import topic_entries
 from respool.broker.handlers.error_fields import error_fields
@@ -45,6 +46,8 @@ async def create_topics(request: Request, broker: Broker) -> Reply:
         else:
             created[name] = outcome
     if not body.validate_only:
+        for one in created.values():
+            broker.admin_log.log(request, _log_text(one))
         refused |= await _unled(broker, created, timeout_ms=milliseconds(body.timeout))
     results = [
         _refused(name, refused[name]) if name in refused else _created(broker, created[name])
@@ -95,6 +98,15 @@ def _assignment(topic: Any) -> dict[int, tuple[int, ...]] | None:
     if len(assignment) < len(topic.assignments):
         raise InvalidReplicaAssignment("a partition has its replicas assigned more than once")
     return assignment
+
+
+def _log_text(topic: TopicImage) -> str:
+    facts = [
+        f"partitions {len(topic.partitions)}",
+        f"replication factor {len(topic.partitions[0].replicas)}",
+        *(f"{name}={quoted(value)}" for name, value in topic.overrides.items()),
+    ]
+    return f"created topic {topic.name!r}: {listed(facts)}"
 
 
 def _created(broker: Broker, topic: TopicImage) -> dict[str, object]:

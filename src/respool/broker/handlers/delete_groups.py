@@ -1,5 +1,6 @@
 """DeleteGroups (key 42): forget groups without members, and their offsets; each on its own."""
 
+from respool.broker.admin_log import quoted
 from respool.broker.broker import Broker
 from respool.broker.handlers.ask_each import ask_each
 from respool.broker.handlers.error_fields import error_code
@@ -18,6 +19,9 @@ async def delete_groups(request: Request, broker: Broker) -> Reply:
         results_of=lambda reply: reply.groups,
         refuse=GroupResult,
     )
+    for one in results:
+        if one.error is None:
+            broker.admin_log.log(request, f"deleted group {quoted(one.group_id)}")
     fields = {
         "throttle_time": 0,
         "results": [

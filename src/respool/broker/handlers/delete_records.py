@@ -7,6 +7,7 @@ replica has followed that fetches or may be elected. The files they lie in are r
 import asyncio
 from typing import Any
 
+from respool.broker.admin_log import listed
 from respool.broker.broker import Broker
 from respool.broker.commit_waiters import FutureListener
 from respool.broker.outcome import Reply
@@ -30,17 +31,27 @@ NO_LOW_WATERMARK = -1
 
 async def delete_records(request: Request, broker: Broker) -> Reply:
     timeout_s = max(0.0, request.body.timeout.total_seconds())
-    topics = [
-        {
-            "name": topic.name,
-            "partitions": [
-                await _answer(broker, topic.name, one, timeout_s=timeout_s)
-                for one in topic.partitions
-            ],
-        }
-        for topic in request.body.topics
-    ]
+    topics = []
+    for topic in request.body.topics:
+        answers = [
+            await _answer(broker, topic.name, one, timeout_s=timeout_s) for one in topic.partitions
+        ]
+        _log_deleted(request, broker, topic.name, answers)
+        topics.append({"name": topic.name, "partitions": answers})
     return [encode_reply(request, {"throttle_time": 0, "topics": topics})]
+
+
+def _log_deleted(
+    request: Request, broker: Broker, topic: str, answers: list[dict[str, object]]
+) -> None:
+    starts = [
+        f"{one['partition_index']} before {one['low_watermark']}"
+        for one in answers
+        if not one["error_code"]
+    ]
+    if starts:
+        what = f"deleted records of topic {topic!r}: partition {listed(starts)}"
+        broker.admin_log.log(request, what)
 
 
 async def _answer(broker: Broker, topic: str, asked: Any, *, timeout_s: float) -> dict[str, object]:

@@ -49,6 +49,8 @@ async def delete_topics(request: Request, broker: Broker) -> Reply:
         error = errors.get(one)
         if error is None and isinstance(topic, TopicImage):
             error = outcomes[topic.name]
+            if error is None:
+                broker.admin_log.log(request, f"deleted topic {topic.name!r}")
         results.append({**_reference(one, topic), **error_fields(error)})
     return [encode_reply(request, {"throttle_time": 0, "responses": results})]
 

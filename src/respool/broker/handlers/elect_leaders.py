@@ -3,6 +3,7 @@
 No partitions named (null) means all. Then those are left out that need no election.
 """
 
+from respool.broker.admin_log import listed
 from respool.broker.broker import Broker
 from respool.broker.handlers.by_topic import by_topic
 from respool.broker.handlers.error_fields import error_fields
@@ -27,6 +28,11 @@ async def elect_leaders(request: Request, broker: Broker) -> Reply:
         answers = await PartitionWrites(broker.catalog).elect(kind, partitions)
     except RequestError as error:
         return [encode_reply(request, {**_fields({}), "error_code": error.code})]
+    elected = [str(of) for of, error in answers.items() if error is None]
+    if elected:
+        what = f"elected leaders ({kind.name.lower()}): {listed(elected)}"
+        broker.admin_log.log(request, what)
+
     return [encode_reply(request, _fields(answers))]
 
 

@@ -1,12 +1,11 @@
 """IncrementalAlterConfigs (key 44): set, unset or extend single settings of a topic or broker, and only those."""
 
 from collections.abc import Callable, Mapping
-from enum import IntEnum
 from functools import partial
 from typing import Any, NoReturn
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.config_resources import change_each
+from respool.broker.handlers.config_resources import Operation, change_each
 from respool.broker.outcome import Reply
 from respool.model.cluster import TopicImage
 from respool.model.config_rules import ConfigKind
@@ -14,16 +13,6 @@ from respool.model.errors import InvalidConfig, InvalidRequest
 from respool.model.throttled_replicas import TEXT_LENGTH_MAX
 from respool.model.topic_config import CONFIG_RULES
 from respool.wire.codec import Request
-
-
-class Operation(IntEnum):
-    SET = 0
-    # Back to the broker's default.
-    DELETE = 1
-    # Add to a list, and take from it.
-    APPEND = 2
-    SUBTRACT = 3
-
 
 _OPERATIONS: frozenset[int] = frozenset(Operation)
 
@@ -46,7 +35,9 @@ async def incremental_alter_configs(request: Request, broker: Broker) -> Reply:
             validate_only=request.body.validate_only,
         )
 
-    return await change_each(request, change_topic=change_topic, change_broker=change_broker)
+    return await change_each(
+        request, broker, change_topic=change_topic, change_broker=change_broker
+    )
 
 
 def _check(resource: Any) -> None:

@@ -53,18 +53,24 @@ def metadata(request: Request, broker: Broker) -> Outcome:
 
 
 async def _create_and_reply(request: Request, broker: Broker, asked: Iterable[Asked]) -> Reply:
-    answers = [(one, await _find_or_create(broker, one)) for one in asked]
+    answers = [(one, await _find_or_create(request, broker, one)) for one in asked]
     return _reply(request, broker, answers)
 
 
-async def _find_or_create(broker: Broker, asked: Asked) -> TopicImage | RequestError:
+async def _find_or_create(
+    request: Request, broker: Broker, asked: Asked
+) -> TopicImage | RequestError:
     found = _find(broker, asked)
     if not isinstance(found, UnknownTopicOrPartition) or not isinstance(asked, str):
         return found
     try:
-        return await broker.topics.create_if_missing(asked)
+        topic, is_new = await broker.topics.create_if_missing(asked)
     except RequestError as error:
         return error
+    if is_new:
+        what = f"created topic {asked!r}: partitions {len(topic.partitions)}, auto_create_topics"
+        broker.admin_log.log(request, what)
+    return topic
 
 
 def _asked(topic: Any, version: int) -> Asked:

@@ -6,7 +6,12 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.offsets_asked import Asked, codes_of, encode_codes, topics_to_commit
 from respool.broker.handlers.when_answered import reply_when_answered
 from respool.broker.outcome import Outcome, Reply
-from respool.coordination.requests import RETENTION_BY_BROKER, OffsetCommit, OffsetCommitReply
+from respool.coordination.requests import (
+    NO_MEMBER_ID,
+    RETENTION_BY_BROKER,
+    OffsetCommit,
+    OffsetCommitReply,
+)
 from respool.model.errors import RequestError
 from respool.wire.codec import Request
 from respool.wire.shape import milliseconds
@@ -19,11 +24,26 @@ def offset_commit(request: Request, broker: Broker) -> Outcome:
     question = _question(request, asked)
 
     def encode(answer: OffsetCommitReply | RequestError) -> Reply:
+        if question.member_id == NO_MEMBER_ID and not isinstance(answer, RequestError):
+            _log_commit(request, broker, question, answer)
         return encode_codes(request, asked, codes_of(question.topics, answer))
 
     if not question.topics:
         return encode_codes(request, asked, iter(()))
     return reply_when_answered(broker.groups.shards, question.group_id, question, encode)
+
+
+def _log_commit(
+    request: Request, broker: Broker, question: OffsetCommit, answer: OffsetCommitReply
+) -> None:
+    offsets = [
+        f"{wanted.topic}-{one.partition}={one.offset}"
+        for wanted, done in zip(question.topics, answer.topics, strict=True)
+        for one, result in zip(wanted.partitions, done.partitions, strict=True)
+        if result.error is None
+    ]
+    if offsets:
+        broker.admin_log.log_commit(request, question.group_id, offsets)
 
 
 def _question(request: Request, asked: Iterable[Asked]) -> OffsetCommit:

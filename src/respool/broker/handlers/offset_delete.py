@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from respool.broker.admin_log import listed, quoted
 from respool.broker.broker import Broker
 from respool.broker.handlers.error_fields import error_code
 from respool.broker.outcome import Reply
@@ -25,6 +26,15 @@ async def offset_delete(request: Request, broker: Broker) -> Reply:
             )
         except RequestError as error:
             answer = OffsetDeleteReply(error=error)
+    deleted = [
+        f"{topic.topic}-{one.partition}"
+        for topic in answer.topics
+        for one in topic.partitions
+        if one.error is None
+    ]
+    if deleted:
+        what = f"deleted offsets of group {quoted(body.group_id)}: {listed(deleted)}"
+        broker.admin_log.log(request, what)
     fields = {
         "throttle_time": 0,
         "error_code": error_code(answer.error),

@@ -1,0 +1,58 @@
+"""One line at info for every change that a client asked for and got: what was changed, by which client, from where.
+
+```
+deleted topic 'rides' [client 'ops-laptop' at 10.0.0.7]
+```
+The broker that took the request logs it, also where another broker carries it out. Names and values that clients choose
+are quoted and shortened, so that nobody can forge a line.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from respool.broker.rate_limited_log import RateLimitedLog
+from respool.wire.codec import Request
+
+logger = logging.getLogger(__name__)
+
+ITEMS_MAX = 10
+TEXT_LENGTH_MAX = 200
+
+
+class AdminLog:
+    def __init__(self) -> None:
+        # A consumer without a group membership commits like an administrator, and as often as it likes.
+        self._commits = RateLimitedLog(logger)
+
+    def log(self, request: Request, what: str) -> None:
+        """`what` says in the past tense what was done."""
+        logger.info("%s [client %s at %s]", what, *_asked_by(request))
+
+    def log_commit(self, request: Request, group_id: str, offsets: Iterable[str]) -> None:
+        """Offsets were set for a group by a client that is no member of it. Once a minute for each group."""
+        self._commits.log(
+            logging.INFO,
+            "set offsets of group %s: %s [client %s at %s]",
+            quoted(group_id),
+            listed(offsets),
+            *_asked_by(request),
+            key=group_id,
+        )
+
+
+def quoted(text: str | None) -> str:
+    """The text as a client gave it, escaped and shortened."""
+    if text is not None and len(text) > TEXT_LENGTH_MAX:
+        return f"{text[:TEXT_LENGTH_MAX]!r}…"
+    return repr(text)
+
+
+def listed(items: Iterable[str]) -> str:
+    """The first few, and how many more there are."""
+    every = list(items)
+    more = len(every) - ITEMS_MAX
+    return ", ".join(every[:ITEMS_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _asked_by(request: Request) -> tuple[str, str]:
+    return quoted(request.client_id), request.client_host.removeprefix("/") or "unknown"
