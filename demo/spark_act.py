@@ -87,11 +87,11 @@ def _counted(address: str, lake: Path, truth: Path, *, since_ms: int) -> Counts:
 
 
 def _table(lake: Path, name: str) -> list[dict[str, Any]]:
-    from deltalake import DeltaTable
+    from respool.pipeline.catalog import table
+    from respool.pipeline.settings import PipelineSettings
 
-    found: list[dict[str, Any]] = (
-        DeltaTable(str(lake / "tables" / name)).to_pyarrow_table().to_pylist()
-    )
+    dataset = table(PipelineSettings(data=lake), name).arrow_dataset()
+    found: list[dict[str, Any]] = dataset.to_table().to_pylist()
     return found
 
 

@@ -5,8 +5,11 @@ Python's own way would show a traceback of whatever was being imported.
 
 import signal
 
+from respool.cli.process_exit import ProcessExit
+
 
 def main() -> int:
+    process_exit = ProcessExit()
     handler = signal.getsignal(signal.SIGINT)
     # Somebody may have wished it ignored, as a shell does for what it runs in the background.
     if handler is signal.default_int_handler:
@@ -14,4 +17,5 @@ def main() -> int:
     from respool.cli.main import main as run
 
     signal.signal(signal.SIGINT, handler)
-    return run()
+    process_exit.code = run()
+    return process_exit.code

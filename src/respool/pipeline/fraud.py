@@ -44,7 +44,7 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
     tell.step("fraud: writing scores to the topic")
     topics.ensure(settings, settings.scores_topic, like=settings.topic)
     publish(spark, settings)
-    stored = scores.delta().to_pyarrow_dataset()
+    stored = scores.arrow_dataset()
     return Outcome(
         job=JOB,
         counts={

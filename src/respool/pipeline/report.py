@@ -197,7 +197,7 @@ def _read(settings: "PipelineSettings", name: str, columns: list[str]) -> list[d
     one = table(settings, name)
     if not one.exists:
         return []
-    found: list[dict[str, Any]] = one.delta().to_pyarrow_table(columns=columns).to_pylist()
+    found: list[dict[str, Any]] = one.arrow_dataset().to_table(columns=columns).to_pylist()
     return found
 
 

@@ -25,6 +25,7 @@ from respool.pipeline.errors import HistoryGone, TableChanged, TableReplaced
 from respool.pipeline.staging import Staged, drop, drop_old_tries, put_in_place, stage
 
 if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -78,6 +79,18 @@ class Table:
 
     def delta(self, version: int | None = None) -> DeltaTable:
         return DeltaTable(str(self.path), version=version)
+
+    def arrow_dataset(self, version: int | None = None) -> "Dataset":
+        """Rows of a version for Arrow, read by Arrow's own file system.
+
+        By default delta-rs hands Arrow a file system in Python. Arrow's I/O threads then take the GIL, also to release
+        files after the read, and CPython kills a thread that takes it while the interpreter finalizes: the unwinding
+        meets C++ destructors, and the process aborts ("terminate called without an active exception").
+        """
+        from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+        files = SubTreeFileSystem(str(self.path), LocalFileSystem())
+        return self.delta(version).to_pyarrow_dataset(filesystem=files)
 
     def position(self, reader: str) -> int | None:
         """How far `reader` was when this table was last committed; None if it never was."""
