@@ -265,7 +265,7 @@ def test_a_new_group_does_not_wait_until_its_beginning_is_written_down() -> None
             respool.Consumer("rides", group="g", bootstrap=broker.bootstrap) as consumer,
         ):
             message = consumer.poll(10)
-            assert unanswered.struck == 1
+            wait_until(lambda: unanswered.struck == 1, "the commit of its beginning")
             unanswered.clear()
         assert message is not None
         assert message.value == b"first"

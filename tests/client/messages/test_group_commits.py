@@ -86,20 +86,36 @@ def test_where_a_group_begins_is_written_until_it_is_heard_that_it_is(
     now = 100.0
     commits = GroupCommits(library, every_ms=5_000, now=lambda: now)
     commits.begin({A: 0, B: 40})
-    commits.begin_again_if_due()
+    commits.on_started([A, B])
+    commits.write_beginning_if_due()
     assert library.asked == [({A: 0, B: 40}, True)]
 
     commits.on_told(None, [TopicPartition("rides", 0, 0)])
     commits.on_told(KafkaError(KafkaError.NOT_COORDINATOR), [TopicPartition("rides", 1, 40)])
-    commits.begin_again_if_due()
+    commits.write_beginning_if_due()
     now += 1.0
-    commits.begin_again_if_due()
+    commits.write_beginning_if_due()
     assert library.asked[1:] == [({B: 40}, True)]
 
     commits.on_told(None, [TopicPartition("rides", 1, 40)])
     now += 60.0
-    commits.begin_again_if_due()
+    commits.write_beginning_if_due()
     assert len(library.asked) == 2
+
+
+def test_where_a_group_begins_is_written_when_all_of_it_is_read_or_after_a_second(
+    library: Library,
+) -> None:
+    now = 100.0
+    commits = GroupCommits(library, every_ms=5_000, now=lambda: now)
+    commits.begin({A: 0, B: 40})
+    commits.on_started([A])
+    commits.write_beginning_if_due()
+    assert (library.asked, commits.unstarted) == ([], frozenset({B}))
+
+    now += 1.0
+    commits.write_beginning_if_due()
+    assert (library.asked, commits.unstarted) == ([({A: 0, B: 40}, True)], frozenset())
 
 
 def test_a_beginning_that_the_library_does_not_take_is_tried_again(
@@ -109,9 +125,10 @@ def test_a_beginning_that_the_library_does_not_take_is_tried_again(
     commits = GroupCommits(library, every_ms=5_000, now=lambda: now)
     library.raises = failing(KafkaError._STATE)
     commits.begin({A: 3})
+    commits.on_started([A])
     library.raises = None
     now += 1.0
-    commits.begin_again_if_due()
+    commits.write_beginning_if_due()
     assert library.asked == [({A: 3}, True)] * 2
 
 

@@ -14,6 +14,8 @@ class Arrivals:
         self._trouble: ClientError | None = None
         # Places for which librdkafka knows no offset to begin at: nothing was committed, or it has been deleted.
         self._unplaced: set[Place] = set()
+        # Places that were read to their end since they were assigned.
+        self._ended: set[Place] = set()
 
     @property
     def has_unplaced(self) -> bool:
@@ -31,6 +33,11 @@ class Arrivals:
     def forget(self, places: set[Place]) -> None:
         """They are another's to read."""
         self._unplaced -= places
+        self._ended -= places
+
+    def is_read(self, place: Place) -> bool:
+        """True once librdkafka reads this place, as far as its end tells."""
+        return place in self._ended
 
     def take(self, wait_s: float, count: int) -> list[Message]:
         """What is there, and no wait for more than the first. The library's callbacks run in here.
@@ -68,6 +75,7 @@ class Arrivals:
         error = found.error()
         code = error.code()
         if code == library.PARTITION_EOF:
+            self._ended.add((found.topic(), found.partition()))
             return
         if code == library.OFFSET_GONE:
             self._unplaced.add((found.topic(), found.partition()))

@@ -5,7 +5,7 @@ What is done and could not be written down stays done, and is written with the n
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from respool.client.messages import library
@@ -25,8 +25,10 @@ class GroupCommits:
         self._every_s = every_ms / 1000
         self._now = now
         self._committed_at = self._now()
-        # When the place where a new group began is to be written down again.
+        # When the place where a new group began is to be written down, at the latest.
         self._write_beginning_at = math.inf
+        # Places where a new group begins and that librdkafka does not read yet.
+        self._unstarted: set[Place] = set()
         self.progress = Progress()
 
     @property
@@ -63,15 +65,28 @@ class GroupCommits:
     # -- where a new group begins
 
     def begin(self, offsets: Mapping[Place, int]) -> None:
-        """A new group's first offsets. They are written down, and nobody waits for it.
+        """A new group's first offsets. They are written down once they are read, and nobody waits for it.
 
         While the group is dealt anew, brokers answer a member's commit after its joining, and that when all others have
-        joined: who waited here would wait for the slowest of them.
+        joined: who waited here would wait for the slowest of them. So would librdkafka: it starts to read no place
+        while a commit is on its way. A place without a leader holds up the others' commit for a second.
         """
         self.progress.on_begun(offsets)
-        self._write_beginning()
+        self._unstarted |= offsets.keys()
+        self._write_beginning_at = self._now() + _BEGIN_AGAIN_SECONDS
 
-    def begin_again_if_due(self) -> None:
+    @property
+    def unstarted(self) -> frozenset[Place]:
+        """Places that begin, for which `on_started` is to be called."""
+        return frozenset(self._unstarted)
+
+    def on_started(self, places: Iterable[Place]) -> None:
+        """librdkafka reads these places."""
+        self._unstarted.difference_update(places)
+        if not self._unstarted:
+            self._write_beginning()
+
+    def write_beginning_if_due(self) -> None:
         if self._now() >= self._write_beginning_at:
             self._write_beginning()
 
@@ -86,6 +101,7 @@ class GroupCommits:
 
     def _write_beginning(self) -> None:
         begun = self.progress.begun
+        self._unstarted.clear()
         self._write_beginning_at = math.inf
         if begun:
             try:

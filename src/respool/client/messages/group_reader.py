@@ -5,7 +5,7 @@ thread at a time. When commits happen:
 
     at-most-once    in `take`, before messages are handed over; nothing is handed over whose commit was not confirmed
     at-least-once   in `take`, when it was asked for more, at most every `commit_every_ms`; when partitions are taken
-                    away; at the end; where a new group begins, at once, without waiting for the answer
+                    away; at the end; where a new group begins, once it is read there, without waiting for the answer
     exactly-once    never here: the producer's transaction does it
 """
 
@@ -66,7 +66,7 @@ class GroupReader:
         self.is_given_up = False
         self.kafka: Any = library.make(
             library.KafkaConsumer,
-            {**settings, "on_commit": self._on_commit},
+            {**settings, "on_commit": self._on_commit, "enable.partition.eof": True},
         )
         self._commits = GroupCommits(self.kafka, every_ms=commit_every_ms)
         self._progress = self._commits.progress
@@ -107,7 +107,7 @@ class GroupReader:
     def prepare(self, count: int, wait_s: float) -> None:
         """What was handed over before is done; have messages at hand, if any come in time."""
         self.is_given_up = False
-        self._commits.begin_again_if_due()
+        self._commits.write_beginning_if_due()
         if self._commits_by_itself:
             self._progress.on_done()
             if self._is_commit_due():
@@ -130,6 +130,7 @@ class GroupReader:
             came = self._arrivals.take(max(0.0, min(left, _SLICE_SECONDS)), count)
             # Whose partition was taken away meanwhile is another's to read.
             batch = [one for one in came if one.place in self._assigned]
+            self._write_beginning(batch)
             try:
                 self._buffer.extend(self._settle(batch))
             except ClientError:
@@ -140,6 +141,14 @@ class GroupReader:
             if is_over and not self._buffer:
                 self._raise_trouble()
                 return
+
+    def _write_beginning(self, batch: list[Message]) -> None:
+        """Have it written down where a new group began, as soon as that does not hold up its reading."""
+        if waiting := self._commits.unstarted:
+            reading = {one.place for one in batch}
+            started = {one for one in waiting if one in reading or self._arrivals.is_read(one)}
+            self._commits.on_started(started | (waiting - self._assigned))
+        self._commits.write_beginning_if_due()
 
     def _settle(self, batch: list[Message]) -> list[Message]:
         """What may be handed over of what came, after what came with it has been seen to."""
