@@ -28,6 +28,7 @@ API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
 UNSUPPORTED_VERSION, UNSUPPORTED_MECHANISM, AUTHENTICATION_FAILED = 35, 33, 58
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ALL_MECHANISMS = ("PLAIN", *HASHES)
+TLS_END_SECONDS_MAX = 0.5
 
 
 @contextmanager
@@ -79,7 +80,13 @@ class SecuredGate:
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._server = self._run(asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls))
+        # Spark's idle Python workers keep connections and answer nothing: the default waits 30 seconds for them.
+        patience_s = TLS_END_SECONDS_MAX if self._tls is not None else None
+        self._server = self._run(
+            asyncio.start_server(
+                *(self._serve, "127.0.0.1", 0), ssl=self._tls, ssl_shutdown_timeout=patience_s
+            )
+        )
         self.port = int(self._server.sockets[0].getsockname()[1])
         return self
 
