@@ -12,10 +12,13 @@ from hypothesis import settings
 
 from support.durations import Durations
 from support.running_order import in_running_order
+from support.spark import prepare_jvms
 
 settings.register_profile("same", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("new", deadline=None, print_blob=True)
 settings.load_profile("new" if os.environ.get("RESPOOL_FUZZ") == "long" else "same")
+
+prepare_jvms()
 
 # Who is started in the background by some shells ignores Ctrl-C, and so would all that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

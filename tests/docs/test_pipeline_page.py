@@ -1,34 +1,50 @@
 """docs/pipeline.md, run as it is written, and its tables held against the code."""
 
+import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from docs.runnable import BROKER_SETTINGS, ROOT, blocks, run_block
+from docs.shared_spark import run_block_shared
 from respool.pipeline.catalog import SCHEMAS
 from respool.pipeline.jobs import JOBS
 from support.broker_process import BrokerProcess
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 PAGE = (ROOT / "docs/pipeline.md").read_text()
+TOUR = blocks("docs/pipeline.md")
 
 
 @pytest.mark.clients
+def test_the_tour_works_as_it_is_written(spark: "SparkSession", tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", BROKER_SETTINGS) as broker:
+        check([run_block_shared(block, broker, spark) for block in TOUR], tmp_path)
+
+
+@pytest.mark.clients
+@pytest.mark.long
+@pytest.mark.skipif(os.environ.get("RESPOOL_FUZZ") != "long", reason="make fuzz")
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
-@pytest.mark.xdist_group("spark")
-def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
+def test_the_tour_works_with_a_process_and_a_spark_for_each_command(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", BROKER_SETTINGS) as broker:
-        loaded, tables, scored, replayed, warehouse = [
-            run_block(block, broker, timeout_s=600) for block in blocks("docs/pipeline.md")
-        ]
+        check([run_block(block, broker, timeout_s=600) for block in TOUR], tmp_path)
+
+
+def check(outputs: list[str], folder: Path) -> None:
+    loaded, tables, scored, replayed, warehouse = outputs
     assert "bronze\tevents in the table\t12000" in loaded
     assert "gold\ttoo late for their window\t0" in loaded
     assert "negative_fare" in tables
     assert '"model":"v1"' in scored
     assert re.search(r"replay-fraud\tagreement\t0\.\d+", replayed)
     assert "warehouse\toffsets read\t12000" in warehouse
-    assert (tmp_path / "lake" / "reports" / "pipeline.html").exists()
+    assert (folder / "lake" / "reports" / "pipeline.html").exists()
 
 
 def test_the_page_names_every_job_table_and_reason() -> None:

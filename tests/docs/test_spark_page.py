@@ -1,23 +1,26 @@
 """docs/spark.md, run as it is written."""
 
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 from docs.runnable import BROKER_SETTINGS, blocks, run_block
+from docs.shared_spark import run_block_shared
 from respool.spark.source.options import NAMES
 from support.broker_process import BrokerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 
 
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
-def test_the_tour_of_the_source_works_as_it_is_written(tmp_path: Path) -> None:
+def test_the_tour_of_the_source_works_as_it_is_written(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
     topics, tour = blocks("docs/spark.md")[:2]
     with BrokerProcess(tmp_path / "data", BROKER_SETTINGS) as broker:
         run_block(topics, broker)
-        printed = run_block(tour, broker, timeout_s=280)
+        printed = run_block_shared(tour, broker, spark)
     assert "|anna|" in printed.replace(" ", "")
     assert "43.7" in printed
     assert printed.splitlines()[-2:] == ["2 of Anna's", "3 in the stream"]

@@ -1,12 +1,29 @@
-"""One Spark for all tests that need it: it takes ten seconds to start."""
+"""One Spark for all tests that do not kill it: it takes ten seconds to start, and its first jobs are the slowest.
 
+Scripts and commands that make a session of their own can be run in this process with the shared one: see `shared`.
+"""
+
+import os
 import signal
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# For every JVM that tests start. Each lives for seconds or minutes: the optimizing compiler and a parallel garbage
+# collector take more processor time in it than they save.
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def prepare_jvms() -> None:
+    """Let all JVMs that this process and its children start have the options above, unless others are set."""
+    os.environ.setdefault("JDK_JAVA_OPTIONS", JVM_OPTIONS)
 
 
 @cache
@@ -30,3 +47,40 @@ def the_session() -> "SparkSession":
     # Spark sets one of its own, which tests that run next in this process would meet.
     signal.signal(signal.SIGINT, on_ctrl_c)
     return made
+
+
+@contextmanager
+def shared(spark: "SparkSession", *, folder: Path) -> Iterator[None]:
+    """Within it, whoever asks `respool.spark.session` for a session gets this one, and cannot stop it.
+
+    Spark's relative paths begin at `folder`. Settings they make are gone afterwards.
+    """
+    before = spark.conf.getAll
+    with patch.object(spark, "stop"), _paths_begin_at(folder, spark):
+        try:
+            yield
+        finally:
+            spark.sparkContext.setLogLevel("ERROR")
+            for name, value in spark.conf.getAll.items():
+                if name not in before:
+                    spark.conf.unset(name)
+                elif value != before[name]:
+                    spark.conf.set(name, before[name])
+
+
+@contextmanager
+def _paths_begin_at(folder: Path, spark: "SparkSession") -> Iterator[None]:
+    """A JVM stays in the folder it was started in; Hadoop's file systems have one of their own, and look at this."""
+    jvm = spark._jvm
+    assert jvm is not None
+    files = jvm.org.apache.hadoop.fs.FileSystem.get(spark.sparkContext._jsc.hadoopConfiguration())
+
+    def move(path: str) -> str:
+        files.setWorkingDirectory(jvm.org.apache.hadoop.fs.Path(path))
+        return str(jvm.System.setProperty("user.dir", path))
+
+    before = move(str(folder))
+    try:
+        yield
+    finally:
+        move(before)
