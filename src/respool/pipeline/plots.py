@@ -2,10 +2,18 @@
 
 from collections.abc import Sequence
 from html import escape
+from math import ceil, log10
 
 WIDTH = 860
 HEIGHT = 240
-_LEFT, _BOTTOM, _TOP = 70, 30, 14
+_LEFT, _RIGHT, _BOTTOM, _TOP = 70, 10, 30, 14
+# A panel of `lines`, and the part of it that its line may fill.
+_PANEL, _PANEL_LINE = 70, 52
+_LEAST_BAR = 2.0
+# Of the report's font (12px), no less than most glyphs have.
+GLYPH_WIDTH = 7
+# So much of a name has room beside its bar.
+_NAME_MAX = 200 // GLYPH_WIDTH
 COLOURS = ("#2b6cb0", "#dd6b20", "#2f855a", "#805ad5", "#b83280", "#718096")
 
 
@@ -18,7 +26,7 @@ def bars(values: Sequence[tuple[str, float]], *, unit: str = "") -> str:
         y = row * 24
         width = max(1.0, value / most * room)
         parts.append(
-            f'<text x="200" y="{y + 15}" text-anchor="end">{escape(name)}</text>'
+            f'<text x="200" y="{y + 15}" text-anchor="end">{escape(_short(name))}</text>'
             f'<rect x="208" y="{y + 3}" width="{width:.1f}" height="16" fill="{COLOURS[0]}"/>'
             f'<text x="{214 + width:.1f}" y="{y + 15}">{value:,.0f}{escape(unit)}</text>'
         )
@@ -26,64 +34,81 @@ def bars(values: Sequence[tuple[str, float]], *, unit: str = "") -> str:
 
 
 def lines(labels: Sequence[str], series: Sequence[tuple[str, Sequence[float]]]) -> str:
-    """One line for each series, over the same steps."""
+    """One panel for each series, over the same steps and on the same scale: lines of many series would cross."""
     most = max((max(values, default=0) for _, values in series), default=0) or 1
-    width, height = WIDTH - _LEFT - 10, HEIGHT - _BOTTOM - _TOP
-    parts = [_axis(most)]
-    for number, (_name, values) in enumerate(series):
+    width, bottom = WIDTH - _LEFT - _RIGHT, _TOP + _PANEL * len(series)
+    parts = []
+    for number, (name, values) in enumerate(series):
+        top = _TOP + number * _PANEL
         step = width / max(1, len(values) - 1)
         points = " ".join(
-            f"{_LEFT + at * step:.1f},{_TOP + height * (1 - value / most):.1f}"
+            f"{_LEFT + at * step:.1f},{top + _PANEL_LINE * (1 - value / most):.1f}"
             for at, value in enumerate(values)
         )
         parts.append(
-            f'<polyline points="{points}" fill="none" stroke="{_colour(number)}" stroke-width="1.6"/>'
+            _axes(top, top + _PANEL_LINE)
+            + _tick(top, f"{most:,.0f}")
+            + _tick(top + _PANEL_LINE, "0")
+            + f'<polyline points="{points}" fill="none" stroke="{_colour(number)}" stroke-width="1.6"/>'
+            + f'<text x="{_LEFT + 8}" y="{top + 10}">{escape(name)}</text>'
         )
-    parts.append(_below(labels, width))
-    return _legend([name for name, _ in series]) + _svg(parts)
+    step = width / max(1, len(labels) - 1)
+    parts.append(_below(labels, [_LEFT + at * step for at in range(len(labels))], bottom + 10))
+    return _svg(parts, height=bottom + 20)
 
 
 def columns(labels: Sequence[str], series: Sequence[tuple[str, Sequence[float]]]) -> str:
-    """Standing bars, those of one label side by side. Heights are of the logarithm: the few are what matters."""
-    from math import log10
-
-    most = max((max(values, default=0) for _, values in series), default=0) or 1
-    top = log10(most + 1)
-    width, height = WIDTH - _LEFT - 10, HEIGHT - _BOTTOM - _TOP
+    """Standing bars of counts on a logarithmic axis from 1 to a power of ten, those of one label side by side."""
+    most = max((max(values, default=0) for _, values in series), default=0)
+    # At least a decade: an axis has two ends.
+    decades = max(1, ceil(log10(most))) if most > 1 else 1
+    width, height = WIDTH - _LEFT - _RIGHT, HEIGHT - _BOTTOM - _TOP
+    bottom = _TOP + height
     slot = width / max(1, len(labels))
     bar = slot * 0.8 / max(1, len(series))
-    parts = [_axis(most, is_log=True)]
+    parts = [_axes(_TOP, bottom)]
+    parts += [
+        _tick(bottom - height * power / decades, f"{10**power:,}") for power in range(decades + 1)
+    ]
     for number, (name, values) in enumerate(series):
         for at, value in enumerate(values):
-            tall = height * log10(value + 1) / top
-            x = _LEFT + at * slot + number * bar
+            # One is where the axis begins, and must be seen; none has no place on it.
+            tall = max(_LEAST_BAR, height * log10(value) / decades) if value >= 1 else 0.0
+            x = _LEFT + at * slot + slot * 0.1 + number * bar
             parts.append(
-                f'<rect x="{x:.1f}" y="{_TOP + height - tall:.1f}" width="{bar:.1f}" height="{tall:.1f}" '
+                f'<rect x="{x:.1f}" y="{bottom - tall:.1f}" width="{bar:.1f}" height="{tall:.1f}" '
                 f'fill="{_colour(number)}"><title>{escape(name)} {escape(labels[at])}: {value:,.0f}</title></rect>'
             )
-    parts.append(_below(labels, width))
+    centres = [_LEFT + (at + 0.5) * slot for at in range(len(labels))]
+    parts.append(_below(labels, centres, HEIGHT - 10))
     return _legend([name for name, _ in series]) + _svg(parts)
 
 
-def _axis(most: float, *, is_log: bool = False) -> str:
-    bottom = HEIGHT - _BOTTOM
-    note = " (log)" if is_log else ""
+def _axes(top: float, bottom: float) -> str:
+    right = WIDTH - _RIGHT
     return (
-        f'<line x1="{_LEFT}" y1="{_TOP}" x2="{_LEFT}" y2="{bottom}" stroke="#a0aec0"/>'
-        f'<line x1="{_LEFT}" y1="{bottom}" x2="{WIDTH}" y2="{bottom}" stroke="#a0aec0"/>'
-        f'<text x="{_LEFT - 6}" y="{_TOP + 10}" text-anchor="end">{most:,.0f}{note}</text>'
-        f'<text x="{_LEFT - 6}" y="{bottom}" text-anchor="end">0</text>'
+        f'<line x1="{_LEFT}" y1="{top}" x2="{_LEFT}" y2="{bottom}" stroke="#a0aec0"/>'
+        f'<line x1="{_LEFT}" y1="{bottom}" x2="{right}" y2="{bottom}" stroke="#a0aec0"/>'
     )
 
 
-def _below(labels: Sequence[str], width: float) -> str:
-    """Some of the labels, as many as have room."""
-    every = max(1, len(labels) // 8)
-    step = width / max(1, len(labels) - 1)
+def _tick(y: float, text: str) -> str:
+    return f'<text class="tick" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
+
+
+def _below(labels: Sequence[str], places: Sequence[float], y: float) -> str:
+    """As many of the labels as have room, each whole inside the picture."""
+    widest = max(map(len, labels), default=1) * GLYPH_WIDTH
+    room = max(1, int((WIDTH - _LEFT - _RIGHT) // (widest + 16)))
+    every = max(1, -(-len(labels) // room))
     return "".join(
-        f'<text x="{_LEFT + at * step:.1f}" y="{HEIGHT - 10}" text-anchor="middle">{escape(labels[at])}</text>'
+        f'<text x="{min(places[at], WIDTH - widest / 2):.1f}" y="{y}" text-anchor="middle">{escape(labels[at])}</text>'
         for at in range(0, len(labels), every)
     )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME_MAX else name[: _NAME_MAX - 1] + "…"
 
 
 def _legend(names: Sequence[str]) -> str:
