@@ -86,5 +86,5 @@ def why_no_connection(address: str, error: OSError, *, waited_s: float) -> str:
     if isinstance(error, socket.gaierror):
         return f"the name {address.rpartition(':')[0]!r} is unknown"
     if isinstance(error, TimeoutError):
-        return f"{address} did not answer within {waited_s:.0f} seconds"
+        return f"{address} did not answer within {waited_s:g} seconds"
     return f"{address}: {(error.strerror or str(error)).lower()}"
