@@ -20,6 +20,7 @@ from respool.drivers.disk_files import (
     write_all,
 )
 from respool.drivers.read_ahead import ReadAhead
+from respool.drivers.system_calls import sync_file
 from respool.model.errors import DiskFailed
 from respool.ports.disk import names_of
 
@@ -108,7 +109,7 @@ class LocalDisk:
         try:
             descriptor = Descriptor(os.open(temporary, flags, FILE_MODE))
             write_all(descriptor.fd, [content], position=0)
-            os.fsync(descriptor.fd)
+            sync_file(descriptor.fd)
             os.rename(temporary, target)
             sync_folder(os.path.dirname(target))
         except OSError as error:

@@ -9,6 +9,13 @@ from contextlib import suppress
 
 from respool.drivers.allocator import uncleared
 from respool.drivers.read_ahead import READ_AHEAD_BYTES, ReadAhead, read_ahead
+from respool.drivers.system_calls import (
+    NOT_SUPPORTED,
+    allocate,
+    sync_data,
+    sync_file,
+    syncs_mapped_pages,
+)
 from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted, StorageError
 from respool.model.file_place import FilePlace
 from respool.ports.disk import NotCached
@@ -17,7 +24,6 @@ FILE_MODE = 0o640
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # Only opening a file can fail for these.
 _NO_HANDLE = frozenset({errno.EMFILE, errno.ENFILE})
-_NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 # Who reads so much from the disk at once reads on: what is behind it is brought into memory meanwhile.
 READ_AHEAD_FROM_BYTES = 256 * 1024
@@ -139,7 +145,7 @@ class LocalLogFile:
     def sync(self) -> None:
         descriptor = self._writable("sync")
         try:
-            os.fdatasync(descriptor.fd)
+            sync_data(descriptor.fd)
         except OSError as error:
             # The system reports a lost page once and then forgets it: a second sync would say that all is well.
             self._failed = f"an earlier sync failed: {error.strerror}"
@@ -186,7 +192,7 @@ class LocalLogFile:
         except BlockingIOError:
             raise NotCached(f"{self._path}: {wanted} bytes at {position}") from None
         except OSError as error:
-            if error.errno not in _NOT_SUPPORTED:
+            if error.errno not in NOT_SUPPORTED:
                 raise
             self._cached_reads.supported = False
             return _read_all(descriptor.fd, position, wanted)
@@ -210,7 +216,8 @@ class LocalMappedFile:
             size = os.fstat(descriptor.fd).st_size
         else:
             _set_size(descriptor.fd, size)
-        self._view = _view_of(descriptor.fd, size)
+        self._map = _map_of(descriptor.fd, size)
+        self._view = _view_of(self._map)
         self._failed = ""
 
     @property
@@ -222,9 +229,12 @@ class LocalMappedFile:
         descriptor = self._opened("sync")
         if self._failed:
             raise DiskFailed(f"sync {self._path}: {self._failed}")
+        mapped = self._map
         try:
-            # It writes mapped pages as msync does, but Python's mmap.flush would stop every other thread meanwhile.
-            os.fdatasync(descriptor.fd)
+            # Not where syncing the file does it: Python's mmap.flush stops every other thread meanwhile.
+            if mapped is not None and not syncs_mapped_pages():
+                mapped.flush()
+            sync_data(descriptor.fd)
         except OSError as error:
             self._failed = f"an earlier sync failed: {error.strerror}"
             raise _unsynced(self._path, error) from error
@@ -233,15 +243,17 @@ class LocalMappedFile:
         descriptor = self._opened("resize")
         try:
             _set_size(descriptor.fd, size)
-            view = _view_of(descriptor.fd, size)
+            new = _map_of(descriptor.fd, size)
         except OSError as error:
             raise failure("resize", self._path, error) from error
         # The old mapping goes when the last slice of it does.
         self._view.release()
-        self._view = view
+        self._map = new
+        self._view = _view_of(new)
 
     def close(self) -> None:
         self._view.release()
+        self._map = None
         self._descriptor = None
 
     def _opened(self, call: str) -> Descriptor:
@@ -268,7 +280,7 @@ def write_all(fd: int, buffers: Buffers, *, position: int) -> int:
 def sync_folder(full_path: str) -> None:
     """Put the names in a folder on the disk."""
     descriptor = Descriptor(os.open(full_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-    os.fsync(descriptor.fd)
+    sync_file(descriptor.fd)
 
 
 def failure(call: str, path: str, error: OSError, *, is_opening: bool = False) -> StorageError:
@@ -318,17 +330,21 @@ def _set_size(fd: int, size: int) -> None:
         os.ftruncate(fd, size)
     elif size > old:
         try:
-            os.posix_fallocate(fd, old, size - old)
+            allocate(fd, old, size - old)
         except OSError:
             os.ftruncate(fd, old)
             raise
 
 
-def _view_of(fd: int, size: int) -> memoryview:
+def _map_of(fd: int, size: int) -> mmap.mmap | None:
+    """None for nothing: no system maps that, but an index may be empty."""
     if size == 0:
-        # No system maps nothing; an index may still be empty.
-        return memoryview(bytearray())
+        return None
     if sys.version_info >= (3, 13):
         # The descriptor is ours to keep; another one for each map would only use up the limit.
-        return memoryview(mmap.mmap(fd, size, trackfd=False))
-    return memoryview(mmap.mmap(fd, size))
+        return mmap.mmap(fd, size, trackfd=False)
+    return mmap.mmap(fd, size)
+
+
+def _view_of(mapped: mmap.mmap | None) -> memoryview:
+    return memoryview(bytearray() if mapped is None else mapped)

@@ -120,6 +120,8 @@ class SqliteFile:
         fresh = self._is_fresh()
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
+        # Only macOS has it, where a plain fsync leaves the commit in the drive's cache.
+        run("PRAGMA fullfsync = ON")
         if fresh:
             with _Transaction(self._connection) as write:
                 for statement in _TABLES:

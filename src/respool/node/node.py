@@ -5,7 +5,6 @@ import errno
 import gc
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
@@ -29,6 +28,7 @@ from respool.drivers.neighbours import LocalNeighbours
 from respool.drivers.offload import ThreadOffload
 from respool.drivers.prometheus import PrometheusMetrics
 from respool.drivers.sqlite_store import SqliteStore
+from respool.drivers.system_calls import raise_file_limit
 from respool.drivers.tcp_peers import TcpPeers
 from respool.log.data_folder import DataFolder
 from respool.model.errors import RespoolError
@@ -93,7 +93,7 @@ def run(settings: Settings) -> int:
     set_up_logging(level=settings.log_level, log_format=settings.log_format)
     for warning in unknown_variables(os.environ):
         logger.warning("%s", warning)
-    _allow_many_files()
+    raise_file_limit()
     keep_freed_memory()
     settings = replace(settings, data=os.path.abspath(settings.data))
     try:
@@ -338,9 +338,3 @@ def collect_seldom() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER_OBJECTS, 20, 20)
-
-
-def _allow_many_files() -> None:
-    """Each partition keeps a few files open; the soft limit is often 1,024."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
