@@ -16,7 +16,7 @@ PAGES = [
     "docs/arrow.md",
 ]
 # What installs, and what starts the broker; the rest is to be tried.
-NOT_TRIED = {"install", "background"}
+NOT_TRIED = {"install", "background", "terminals"}
 
 
 @pytest.mark.clients
