@@ -42,6 +42,8 @@ class EtcdWatch:
         self._revision = after_revision
         # Not None: it is broken and being mended.
         self._mending: Attempts | None = None
+        # Members (by URL) that get a fresh login with the next try, or had one, since the watch broke.
+        self._new_logins: set[str] = set()
         # The member has said that the watch stands.
         self._stands = False
 
@@ -84,7 +86,7 @@ class EtcdWatch:
             # Not by asking for progress: a watch that waits for a revision to come gets no answer to that.
             if not await stream.is_alive(patience_ms):
                 raise CallFailed(f"the watch is silent for {patience_ms} ms", Verdict.UNKNOWN)
-            self._mending = None
+            self._is_mended()
         reply = await stream.next(patience_ms)
         if reply is None:
             raise CallFailed(f"the watch does not stand after {patience_ms} ms", Verdict.UNKNOWN)
@@ -100,7 +102,7 @@ class EtcdWatch:
         if reply.created:
             self._stands = True
         else:
-            self._mending = None
+            self._is_mended()
         changes = [
             KeyChanged(
                 key=self._keys.seen(event.kv.key),
@@ -116,13 +118,18 @@ class EtcdWatch:
             self._revision = changes[-1].revision
         return [change for change in changes if change.key.startswith(self._prefix)]
 
+    def _is_mended(self) -> None:
+        self._mending = None
+        self._new_logins.clear()
+
     def _on_canceled(self, reason: str, member: EtcdMember) -> None:
         failure = CallFailed(f"the watch was ended: {reason or 'no reason given'}", Verdict.UNKNOWN)
         if any(trouble in reason for trouble in _LOGIN_TROUBLE):
             # Old servers say "permission denied" to a token that is no longer good. With a fresh one they mean it.
-            if self._mending is not None or not self._options.user:
+            if member.url in self._new_logins or not self._options.user:
                 refusal = refusal_to_user(failure, user=self._options.user, root=self._keys.root)
                 if refusal is not None:
                     raise refusal
             member.forget_login()
+            self._new_logins.add(member.url)
         raise failure
