@@ -80,7 +80,7 @@ class MirrorWorld:
     def status(self, topics: str = ".*") -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(
             self.run("mirror", "status", *self._ends(), "--topics", topics, "--json").out
-        )
+        )["partitions"]
         return found
 
     def _ends(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from respool.cli.cluster_drain import stuck
 from respool.cli.errors import ExitCode
 from respool.cluster import keys
 from respool.cluster.keys import RegistryEntry
-from respool.model.ids import BrokerId, TopicPartition
+from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 from support.etcd_process import EtcdCluster, find_etcd
@@ -96,7 +96,7 @@ def test_what_is_wrong_is_named_and_ends_a_check_with_1(run: Run, cluster: Store
     assert third["state"] == "missing"
     # Those that registered last with a version before this have left no address.
     assert third["address"] is None
-    assert (third["replicas"], third["behind"]) == (4, 3)
+    assert (third["replica_count"], third["behind"]) == (4, 3)
 
 
 def test_a_broker_that_is_missing_is_shown_where_it_was(run: Run, cluster: StoredCluster) -> None:
@@ -150,7 +150,18 @@ def test_every_state_of_a_broker_has_its_word(run: Run, cluster: StoredCluster) 
     entry(7, is_removed=True)
     entry(8, is_drained=True)
     document = json.loads(cluster.command(run, "status", "--json").out)
-    assert [one["state"] for one in document["brokers"]] == [
+    assert [(one["state"], one["membership"]) for one in document["brokers"]] == [
+        ("up", "member"),
+        ("up", "draining"),
+        ("up", "drained"),
+        ("stopping", "member"),
+        ("stopped", "member"),
+        ("missing", "member"),
+        ("missing", "removed"),
+        ("missing", "draining"),
+    ]
+    lines = cluster.command(run, "status").out.splitlines()
+    assert [line.split("\t")[4] for line in lines if line.startswith("broker\t")] == [
         "up",
         "draining",
         "drained",
@@ -355,11 +366,9 @@ def test_what_no_broker_is_left_for_cannot_go(run: Run, cluster: StoredCluster) 
     assert cluster.command(run, "drain", "3", "--no-wait").code == 0
     # The only one who could take it dies meanwhile.
     cluster.die(2)
-    assert stuck(cluster.view(), BrokerId(3)) == {
-        TopicPartition(
-            "rides", 0
-        ): "has a replica on each of the other brokers that run: another one is needed"
-    }
+    (why,) = stuck(cluster.view(), BrokerId(3)).values()
+    assert why.name == "no_broker_free"
+    assert why.text == "has a replica on each of the other brokers that run: another one is needed"
 
 
 def test_a_drain_nobody_waits_for_is_only_asked_for(run: Run, cluster: StoredCluster) -> None:
@@ -665,7 +674,7 @@ def test_balance_asks_first(
     assert ended.code == 0
     moves = json.loads(ended.out)["moves"]
     first = moves[0]
-    assert list(cluster.image("rides", first["partition"]).target) == first["to"]
+    assert list(cluster.image("rides", first["partition"]).target) == first["target_replicas"]
 
 
 def test_what_somebody_else_moves_meanwhile_is_left_to_them(

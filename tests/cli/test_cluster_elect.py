@@ -84,7 +84,7 @@ def test_an_unclean_election_is_shown_and_asked_for(
     (elected,) = json.loads(ended.out)["elected"]
     assert elected == {
         "topic": "rides", "partition": 1, "from": None, "to": 2,
-        "may_lose": True, "waited_for": "broker 1",
+        "may_lose": True, "waited_for": {"brokers": [1], "need": "nothing", "or_unclean_election": False},
     }  # fmt: skip
     assert leaders(cluster, "rides", 2) == [2, 2]
 

@@ -95,7 +95,7 @@ def test_a_cluster_is_used_survives_a_kill_and_goes_on_where_it_was_stopped(
         assert consume(cluster.bootstrap, MESSAGES) == expected(MESSAGES)
         wait_until(lambda: is_well(run, data), "all replicas are in sync", seconds=30)
         shown = json.loads(run("cluster", "status", "--json", *config).out)
-        assert all(one["replicas"] >= PARTITIONS for one in shown["brokers"])
+        assert all(one["replica_count"] >= PARTITIONS for one in shown["brokers"])
         os.kill(second.pid, signal.SIGKILL)
         cluster.wait_until_said("broker 2 (pid")
         produce(cluster.bootstrap, MESSAGES)
@@ -131,7 +131,7 @@ def test_a_fourth_broker_gets_its_part_and_another_is_drained(tmp_path: Path, ru
         ended = run("cluster", "drain", "1", *config)
         assert ended.code == 0, ended.err
         shown = json.loads(run("cluster", "status", "--json", *config).out)
-        assert shown["brokers"][0]["state"] == "drained", shown
-        assert [one["replicas"] for one in shown["brokers"]] == [0] + [PARTITIONS] * 3
+        assert shown["brokers"][0]["membership"] == "drained", shown
+        assert [one["replica_count"] for one in shown["brokers"]] == [0] + [PARTITIONS] * 3
         assert consume(cluster.bootstrap, MESSAGES) == expected(MESSAGES)
         assert cluster.stop() == 0

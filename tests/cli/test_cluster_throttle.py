@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -37,18 +38,27 @@ def test_a_small_number_without_a_unit_is_asked_about(run: Run, cluster: StoredC
     rates = {"50MB/s": 50_000_000, "2mb/S": 2_000_000, "100000": 100_000, "50 b": 50}
     for text, rate in rates.items():
         assert cluster.command(run, "throttle", text).code == 0
-        assert shown(run, cluster) == {"all": {COPIES: str(rate)}}
+        assert shown(run, cluster) == {None: {COPIES: rate}}
 
 
 def shown(run: Run, cluster: StoredCluster) -> object:
-    return json.loads(cluster.command(run, "throttle", "--json").out)
+    """By broker and setting, the bytes per second."""
+    document = json.loads(cluster.command(run, "throttle", "--json").out)
+    return by_broker(document["throttles"])
+
+
+def by_broker(throttles: list[dict[str, Any]]) -> dict[int | None, dict[str, int | None]]:
+    found: dict[int | None, dict[str, int | None]] = {}
+    for one in throttles:
+        found.setdefault(one["broker"], {})[one["setting"]] = one["bytes_per_s_max"]
+    return found
 
 
 def test_a_rate_is_set_for_all_brokers_and_lifted(run: Run, cluster: StoredCluster) -> None:
     ended = cluster.command(run, "throttle", "50MiB")
     assert (ended.code, ended.out) == (0, "")
     assert "copies to each broker take no more than 50.0 MiB a second" in ended.err
-    assert shown(run, cluster) == {"all": {COPIES: "52428800"}}
+    assert shown(run, cluster) == {None: {COPIES: 52428800}}
     assert cluster.command(run, "throttle").out == f"all\t{COPIES}\t52428800\n"
     lifted = cluster.command(run, "throttle", "none")
     assert "as its settings file says" in lifted.err
@@ -62,9 +72,9 @@ def test_a_rate_for_one_broker_goes_before_and_ends_with_one_for_all(
     cluster.command(run, "throttle", "1000b")
     told = cluster.command(run, "throttle", "2k", "--broker", "3", "--json")
     assert json.loads(told.out) == {"broker": 3, "bytes_per_s_max": 2048}
-    assert shown(run, cluster) == {"all": {COPIES: "1000"}, "3": {COPIES: "2048"}}
+    assert shown(run, cluster) == {None: {COPIES: 1000}, 3: {COPIES: 2048}}
     cluster.command(run, "throttle", "5000b")
-    assert shown(run, cluster) == {"all": {COPIES: "5000"}}
+    assert shown(run, cluster) == {None: {COPIES: 5000}}
 
 
 def test_one_broker_can_be_let_go_while_the_others_are_held(
@@ -73,7 +83,7 @@ def test_one_broker_can_be_let_go_while_the_others_are_held(
     cluster.command(run, "throttle", "1000b")
     told = cluster.command(run, "throttle", "none", "--broker", "3")
     assert "copies to broker 3 go as fast as they can" in told.err
-    assert shown(run, cluster) == {"all": {COPIES: "1000"}, "3": {COPIES: "0"}}
+    assert shown(run, cluster) == {None: {COPIES: 1000}, 3: {COPIES: None}}
 
 
 def test_no_limit_is_called_so_on_a_terminal(
@@ -104,7 +114,7 @@ def test_what_other_tools_have_set_is_shown_and_left(run: Run, cluster: StoredCl
     cluster.command(run, "throttle", "1000b", "--broker", "2")
     told = cluster.command(run, "throttle", "NONE")
     assert "other tools have set throttles, too: respool cluster throttle" in told.err
-    assert shown(run, cluster) == {"2": theirs}
+    assert shown(run, cluster) == {2: {name: int(value) for name, value in theirs.items()}}
 
 
 def test_a_cluster_that_is_not_there_is_not_throttled(run: Run, cluster: StoredCluster) -> None:
@@ -119,7 +129,7 @@ def test_the_status_tells_of_it(run: Run, cluster: StoredCluster) -> None:
     cluster.create("rides", image_of(1, 2))
     cluster.command(run, "throttle", "1000b")
     status = json.loads(cluster.command(run, "status", "--json").out)
-    assert status["throttles"] == {"all": {COPIES: "1000"}}
+    assert by_broker(status["throttles"]) == {None: {COPIES: 1000}}
 
 
 def test_who_looks_at_moves_is_told_how_to_see_the_throttles_of_this_cluster(

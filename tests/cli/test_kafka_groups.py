@@ -76,7 +76,7 @@ def test_groups_that_are_known_are_listed_though_one_broker_is_dead(
     assert "KafkaError" not in ended.err
     assert ended.code == ExitCode.FAILED
     ended = run("group", "list", "--json", "--broker", half.address)
-    assert [each["group"] for each in json.loads(ended.out)] == ["billing"]
+    assert [each["group"] for each in json.loads(ended.out)["groups"]] == ["billing"]
     assert ended.code == ExitCode.FAILED
 
 

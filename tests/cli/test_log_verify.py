@@ -344,8 +344,9 @@ def test_the_report_is_json_for_programs(run: Run, segment: Segment) -> None:
     assert ended.code == 1
     report = json.loads(ended.out)
     assert report["ok"] is False
-    assert report["batches"] == 3
-    assert report["findings"][0]["position"] == 0
+    assert report["batch_count"] == 3
+    [finding] = report["findings"]
+    assert (finding["position"], finding["kind"], finding["is_damage"]) == (0, "batch", True)
 
 
 def test_what_is_not_there_is_not_found(run: Run, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_settings_that_belong_to_a_copy_are_taken_over(world: MirrorWorld) -> No
         "topic", "create", "rides", *(word for each in settings for word in ("--set", each))
     )
     world.mirror()
-    described = json.loads(world.at_target("topic", "describe", "rides", "--json").out)[0]
+    described = json.loads(world.at_target("topic", "describe", "rides", "--json").out)["topics"][0]
     own = {one["name"]: one["value"] for one in described["settings"] if one["source"] == "topic"}
     assert own == {
         "retention.ms": "12345678",
@@ -136,7 +136,7 @@ def test_transactions_are_as_they_are_at_the_source(world: MirrorWorld) -> None:
     done = json.loads(
         world.run("mirror", "promote", "rides", "--to", world.target.address, "--json").out
     )
-    assert [(one["topic"], one["was_mirror"], len(one["aborted"])) for one in done] == [
+    assert [(one["topic"], one["was_mirror"], len(one["aborted"])) for one in done["topics"]] == [
         ("rides", True, 1)
     ]
     values = [value for _, _, value, _, _ in read(world.target.address, "rides", 4)]

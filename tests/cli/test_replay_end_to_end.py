@@ -96,7 +96,9 @@ def check_copies(shell: Shell, source: str, into: str, *, partitions_kept: bool)
 
 
 def replay_of(shell: Shell, into: str) -> dict[str, Any]:
-    [act] = [act for act in shell.json("replay", "list") if act["target"] == into]
+    kind, _, name = into.rpartition(" ")
+    target = {kind or "topic": name}
+    [act] = [act for act in shell.json("replay", "list")["replays"] if act["target"] == target]
     return dict(act)
 
 
@@ -114,7 +116,7 @@ def test_a_copy_has_everything_the_messages_had_and_groups_are_left_alone(shell:
     assert [each["committed"] for each in lag["partitions"]] == [7, 7, 7]
     act = replay_of(shell, "whole-copy")
     assert (act["kind"], act["state"], act["messages"], act["source"]) == (
-        "replay", "done", 300, "whole",
+        "replay", "done", 300, {"topic": "whole"},
     )  # fmt: skip
 
 
@@ -226,7 +228,10 @@ def test_two_processes_at_once_make_one_copy(shell: Shell) -> None:
     arguments = ["replay", "both", "--from", "earliest", "--to", "now", "--into", "both-copy"]
     first = shell.begin(*arguments, "--rate", "3000/s")
     wait_until(
-        lambda: any(act["target"] == "both-copy" for act in shell.json("replay", "list")),
+        lambda: any(
+            act["target"] == {"topic": "both-copy"}
+            for act in shell.json("replay", "list")["replays"]
+        ),
         "the replay is recorded",
     )
     second = shell.begin(*arguments)
@@ -268,7 +273,7 @@ def test_a_mirrored_topic_is_replayed_into_one_that_is_no_mirror(shell: Shell) -
     )
     shell.run("replay", "mirrored", "--from", "earliest", "--into", "of-mirrored")
     assert len(shell.messages("of-mirrored")) == 10
-    [described] = shell.json("topic", "describe", "of-mirrored")
+    [described] = shell.json("topic", "describe", "of-mirrored")["topics"]
     own = {one["name"] for one in described["settings"] if one["source"] == "topic"}
     assert own == {"retention.ms", "segment.bytes"}
 
@@ -292,7 +297,7 @@ def test_a_group_of_its_own_begins_in_the_past_and_knows_its_end(shell: Shell) -
     assert [each["committed"] for each in lag["partitions"]] == [10, 10]
     act = replay_of(shell, "group past-check")
     assert lag["partitions"][0]["metadata"] == f"until 15 of respool-replay {act['id']}"
-    assert act["details"]["spans"] == {"0": [10, 15], "1": [10, 15]}
+    assert [(one["from"], one["to"]) for one in act["partitions"]] == [(10, 15), (10, 15)]
     with ConsumerChild(shell.broker, "past-check", "past") as child:
         child.wait_for([(partition, offset) for partition in (0, 1) for offset in range(10, 20)])
         assert not {"0 9", "1 9"} & set(child.lines)

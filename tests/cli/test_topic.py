@@ -58,9 +58,9 @@ def test_list_shows_name_partitions_messages_and_retention(
     ]
     assert "without what is in 1 partition that nobody leads now" in ended.err
     with_internal = run("topic", "list", "--internal", "--json")
-    topics = {each["topic"]: each for each in json.loads(with_internal.out)}
+    topics = {each["topic"]: each for each in json.loads(with_internal.out)["topics"]}
     assert topics["__consumer_offsets"]["messages"] == 9
-    assert topics["rides"]["partitions"] == 3
+    assert topics["rides"]["partition_count"] == 3
 
 
 def test_a_topic_that_nobody_leads_is_listed_without_its_messages(
@@ -77,7 +77,7 @@ def test_a_topic_that_nobody_leads_is_listed_without_its_messages(
         ["zones", "1", "2"],
     ]
     assert "without what is in 3 partitions that nobody leads now" in ended.err
-    documents = json.loads(run("topic", "list", "--json").out)
+    documents = json.loads(run("topic", "list", "--json").out)["topics"]
     assert [one["messages_max"] for one in documents] == [None, None, 2]
 
 
@@ -88,10 +88,10 @@ def test_offsets_of_a_compacted_topic_are_not_called_messages(
     fake_cluster.add("rides", (0, 7))
     lines = run("topic", "list").out.splitlines()
     assert [line.split("\t")[2] for line in lines] == ["up to 1,505", "7"]
-    cars, rides = json.loads(run("topic", "list", "--json").out)
+    cars, rides = json.loads(run("topic", "list", "--json").out)["topics"]
     assert (cars["messages"], cars["messages_max"]) == (None, 1505)
     assert (rides["messages"], rides["messages_max"]) == (7, 7)
-    [described] = json.loads(run("topic", "describe", "cars", "--json").out)
+    [described] = json.loads(run("topic", "describe", "cars", "--json").out)["topics"]
     assert [each["messages"] for each in described["partitions"]] == [None, None]
     assert [each["end_offset"] for each in described["partitions"]] == [1500, 10]
 
@@ -125,8 +125,14 @@ def test_describe_shows_settings_with_their_source_partitions_and_the_promise(
     run: Run, fake_cluster: FakeCluster
 ) -> None:
     fake_cluster.add("rides", (5, 10), None, respool_flush="os")
-    [described] = json.loads(run("topic", "describe", "rides", "--json").out)
-    assert described["promise"].startswith("acks=all answers from the page cache")
+    [described] = json.loads(run("topic", "describe", "rides", "--json").out)["topics"]
+    assert described["acks_all"] == {
+        "flush": "os",
+        "flush_interval_ms": None,
+        "replicas_min": 1,
+    }
+    piped = run("topic", "describe", "rides").out
+    assert "rides\tpromise\tacks=all answers from the page cache" in piped
     assert {"name": "respool.flush", "value": "os", "source": "topic"} in described["settings"]
     assert {"name": "retention.bytes", "value": "-1", "source": "default"} in described["settings"]
     assert described["partitions"] == [
@@ -162,9 +168,9 @@ def test_the_promise_says_how_many_replicas_have_it_where_one_is_not_enough(
     fake_cluster.held["one"].settings["min.insync.replicas"] = "1"
     fake_cluster.add("two", (0, 1))
     fake_cluster.held["two"].settings["min.insync.replicas"] = "2"
-    one, two = json.loads(run("topic", "describe", "one", "two", "--json").out)
-    assert "replicas" not in one["promise"]
-    assert two["promise"].endswith("on disk (fdatasync); at least 2 replicas must have it")
+    one, two = json.loads(run("topic", "describe", "one", "two", "--json").out)["topics"]
+    assert one["acks_all"]["replicas_min"] == 1
+    assert two["acks_all"] == {"flush": "always", "flush_interval_ms": None, "replicas_min": 2}
 
 
 def test_the_promise_counts_no_more_replicas_than_there_are(
@@ -172,8 +178,8 @@ def test_the_promise_counts_no_more_replicas_than_there_are(
 ) -> None:
     fake_cluster.add("rides", (0, 1))
     fake_cluster.held["rides"].settings["min.insync.replicas"] = "9"
-    [described] = json.loads(run("topic", "describe", "rides", "--json").out)
-    assert described["promise"].endswith("; at least 2 replicas must have it")
+    [described] = json.loads(run("topic", "describe", "rides", "--json").out)["topics"]
+    assert described["acks_all"]["replicas_min"] == 2
 
 
 def test_who_asks_for_more_replicas_in_sync_than_there_are_is_told_what_it_means(

@@ -38,7 +38,7 @@ def test_a_fourth_broker_takes_its_part_and_one_is_drained_under_load(tmp_path: 
             flood.wait_for_acknowledgements(500)
         assert [one.account.errors for one in flood.producers] == [[], []]
         flood.check(ConfluentClient().read(cluster.bootstrap, flood.places))
-        counts = {one["broker"]: one["replicas"] for one in cluster.status()["brokers"]}
+        counts = {one["broker"]: one["replica_count"] for one in cluster.status()["brokers"]}
         assert counts.pop(1) == 0
         assert max(counts.values()) - min(counts.values()) <= 1, counts
         assert sorted(spread(cluster, topic).values()) == [PARTITIONS] * 3

@@ -20,6 +20,6 @@ def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
     assert [line.split()[1] for line in copied.splitlines()] == ["trip-4", "trip-3", "trip-2"]
     assert placed.startswith("trips\t0\t2\t4\t2\n")
     assert checked.splitlines() == ["3 days ago", "2 days ago"]
-    table, _, document = listed.partition("[")
+    table, _, document = listed.partition("{")
     assert [line.split("\t")[1] for line in table.splitlines()] == ["reset", "replay", "replay"]
-    assert [act["state"] for act in json.loads("[" + document)] == ["done"] * 3
+    assert [act["state"] for act in json.loads("{" + document)["replays"]] == ["done"] * 3

@@ -54,6 +54,35 @@ class Act:
     # What the act must know to go on, or to be looked into: offsets, keys, producer ids.
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    def document(self) -> dict[str, Any]:
+        """For programs. Text for people is left out, except why one failed."""
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "who": self.who,
+            "state": self.state,
+            "begun_ms": self.begun_ms,
+            "updated_ms": self.updated_ms,
+            "source": _place(self.source),
+            # A reset has none: it moves its source.
+            "target": None if self.kind == "reset" else _place(self.target),
+            "messages": self.messages,
+            "message": self.outcome if self.state == FAILED else None,
+            "partitions": self._partitions(),
+        }
+
+    def _partitions(self) -> list[dict[str, Any]] | None:
+        """Of a reset, the committed offsets before and after; of a replay, the ranges. None: too many to record."""
+        if self.kind == "reset":
+            moves = self.details.get("partitions")
+            names = ("topic", "partition", "from", "to")
+            return moves and [{name: move[name] for name in names} for move in moves]
+        spans = self.details.get("plan", self.details).get("spans")
+        return spans and [
+            {"topic": self.source, "partition": int(number), "from": start, "to": stop}
+            for number, (start, stop) in spans.items()
+        ]
+
     @classmethod
     def begin(cls, *, kind: str, **fields: Any) -> "Act":
         now_ms = _now_ms()
@@ -159,6 +188,14 @@ def _encode(act: Act) -> bytes:
     if len(value) <= RECORD_BYTES_MAX:
         return value
     return _encode(replace(act, details={"left_out_bytes": len(value)}))
+
+
+def _place(text: str) -> dict[str, str] | None:
+    """`rides` -> {"topic": "rides"}, `group billing` -> {"group": "billing"}. A topic's name holds no space."""
+    if not text:
+        return None
+    kind, space, name = text.partition(" ")
+    return {kind: name} if space else {"topic": text}
 
 
 def _read(value: bytes) -> Act | None:

@@ -164,8 +164,8 @@ def _show(moves: Moves, returns: Returns, *, dry_run: bool, as_json: bool) -> No
                     {
                         "topic": of.topic,
                         "partition": of.partition,
-                        "from": list(move.before),
-                        "to": list(move.after),
+                        "replicas": list(move.before),
+                        "target_replicas": list(move.after),
                     }
                     for of, move in moves.items()
                 ],

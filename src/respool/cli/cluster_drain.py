@@ -1,6 +1,7 @@
 """The work of `respool cluster drain`: a broker's replicas go elsewhere, and those that cannot are named."""
 
 from functools import partial
+from typing import NamedTuple
 
 from respool.cli import cluster_store, output
 from respool.cli.cluster_address import ClusterAddress
@@ -46,7 +47,7 @@ def drain(address: ClusterAddress, broker: BrokerId, *, wait: bool, as_json: boo
     left, staying = holdings(view, broker).replicas, stuck(view, broker)
     if as_json:
         named = [
-            {"topic": of.topic, "partition": of.partition, "why": why}
+            {"topic": of.topic, "partition": of.partition, "why": why.name}
             for of, why in staying.items()
         ]
         output.print_json({"broker": broker, "replicas_left": left, "cannot_go": named})
@@ -65,7 +66,14 @@ def drain(address: ClusterAddress, broker: BrokerId, *, wait: bool, as_json: boo
         output.note(f"broker {broker} holds nothing any more: {then}")
 
 
-def stuck(view: ClusterView, broker: BrokerId) -> dict[TopicPartition, str]:
+class Stuck(NamedTuple):
+    """Why a replica cannot go: `name` for programs, `text` for people."""
+
+    name: str
+    text: str
+
+
+def stuck(view: ClusterView, broker: BrokerId) -> dict[TopicPartition, Stuck]:
     """Which of its replicas cannot go as things are, and why."""
     without_taker = homeless(view, broker)
     found = {}
@@ -74,14 +82,17 @@ def stuck(view: ClusterView, broker: BrokerId) -> dict[TopicPartition, str]:
         if broker not in image.replicas:
             continue
         if why := waits_for(view, image):
-            found[of] = f"is offline, and waits for {why}"
+            found[of] = Stuck("offline", f"is offline, and waits for {why}")
         elif of in without_taker:
-            found[of] = "has a replica on each of the other brokers that run: another one is needed"
+            found[of] = Stuck(
+                "no_broker_free",
+                "has a replica on each of the other brokers that run: another one is needed",
+            )
     return found
 
 
-def _raise_stuck(broker: BrokerId, staying: dict[TopicPartition, str], look: str) -> None:
-    output.note_some([f"{of} {why}" for of, why in staying.items()])
+def _raise_stuck(broker: BrokerId, staying: dict[TopicPartition, Stuck], look: str) -> None:
+    output.note_some([f"{of} {why.text}" for of, why in staying.items()])
     raise CliError(
         f"broker {broker} is drained but for {output.counted(len(staying), 'replica')}, which cannot go",
         hint=f"they go by themselves once they can; look with: {look}",

@@ -1,6 +1,7 @@
 """The work of `respool cluster elect`: other leaders for partitions; unclean, where nobody has all of one any more."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import NamedTuple
 
 from respool.cli import cluster_store, output
@@ -12,7 +13,7 @@ from respool.cluster import keys
 from respool.cluster.election import is_unclean
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.leader_requests import ElectionKind, elect_leaders
-from respool.cluster.status import waits_for
+from respool.cluster.status import Awaited, waits_for
 from respool.cluster.view import ClusterView
 from respool.model.errors import ElectionNotNeeded, RequestError
 from respool.model.ids import BrokerId, TopicPartition
@@ -29,8 +30,8 @@ class Election(NamedTuple):
     elected: BrokerId
     # It may lack what was acknowledged.
     may_lose: bool
-    # What nobody would wait for any more, in words.
-    waited_for: str
+    # What the partition would no longer wait for.
+    waited_for: Awaited | None
 
 
 class Elections(NamedTuple):
@@ -150,7 +151,7 @@ def _plan(
                 leader=before.leader,
                 elected=leader,
                 may_lose=may_lose,
-                waited_for=waits_for(view, before) if may_lose else "",
+                waited_for=waits_for(view, before) if may_lose else None,
             )
     return Elections(elected, dict(outcome.refused))
 
@@ -186,12 +187,17 @@ def _show(found: Elections, *, dry_run: bool, as_json: bool) -> None:
                         "from": one.leader,
                         "to": one.elected,
                         "may_lose": one.may_lose,
-                        "waited_for": one.waited_for or None,
+                        "waited_for": None if one.waited_for is None else asdict(one.waited_for),
                     }
                     for of, one in found.elected.items()
                 ],
                 "refused": [
-                    {"topic": of.topic, "partition": of.partition, "why": str(why)}
+                    {
+                        "topic": of.topic,
+                        "partition": of.partition,
+                        "error_code": why.code,
+                        "message": str(why),
+                    }
                     for of, why in found.refused.items()
                 ],
             }

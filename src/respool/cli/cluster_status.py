@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import typer
@@ -10,13 +11,13 @@ import typer
 from respool.cli import cluster_store, output
 from respool.cli.cluster_address import ClusterAddress
 from respool.cli.cluster_store import ClusterStore, Sight
-from respool.cli.cluster_throttle import throttles
+from respool.cli.cluster_throttle import throttle_documents, throttles
 from respool.cli.copied_bytes import Copied, ask_brokers
 from respool.cli.errors import ExitCode
 from respool.cluster.broker_requests import holdings
 from respool.cluster.keys import RegistryEntry
 from respool.cluster.reassignment_requests import reassignments
-from respool.cluster.status import BrokerStatus, leader_now, status, waits_for
+from respool.cluster.status import Awaited, BrokerStatus, leader_now, status, waits_for
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, TopicPartition
 from respool.model.internal_topics import is_internal
@@ -84,16 +85,17 @@ def describe(sight: Sight, copied: Mapping[TopicPartition, Copied]) -> Document:
         "cluster": sight.cluster,
         "controller": sight.controller,
         "is_well": found.is_well,
-        "topics": len(view.topics),
-        "partitions": found.partition_count,
+        "topic_count": len(view.topics),
+        "partition_count": found.partition_count,
         "brokers": [
             {
                 "broker": one,
                 "address": _address(sight, one),
                 "rack": broker.rack,
                 "state": state_of(broker, view.registry.get(one, RegistryEntry())),
+                "membership": membership_of(broker),
                 "leads": broker.leads,
-                "replicas": broker.replicas,
+                "replica_count": broker.replicas,
                 "behind": broker.behind,
                 "coming": holdings(view, one).coming,
             }
@@ -103,21 +105,33 @@ def describe(sight: Sight, copied: Mapping[TopicPartition, Copied]) -> Document:
         "under_min_isr": _partitions(sight, found.under_min_isr),
         "under_replicated": _partitions(sight, found.under_replicated),
         "moving": [_move(of, image, copied.get(of)) for of, image in reassignments(view).items()],
-        "throttles": throttles(view),
+        "throttles": throttle_documents(throttles(view)),
     }
 
 
 def state_of(broker: BrokerStatus, entry: RegistryEntry) -> str:
-    if broker.is_removed:
-        return "removed, but up" if broker.is_live else "removed"
+    """Whether it runs: up, stopping, stopped or missing."""
     if broker.is_live:
-        how = "stopping" if broker.is_stopping else "up"
-    else:
-        how = "missing" if entry.clean_epoch is None else "stopped"
+        return "stopping" if broker.is_stopping else "up"
+    return "missing" if entry.clean_epoch is None else "stopped"
+
+
+def membership_of(broker: BrokerStatus) -> str:
+    """Whether it may hold replicas: member, draining, drained or removed."""
+    if broker.is_removed:
+        return "removed"
     if not broker.is_drained:
-        return how
-    what = "draining" if broker.replicas else "drained"
-    return what if how == "up" else f"{what}, {how}"
+        return "member"
+    return "draining" if broker.replicas else "drained"
+
+
+def state_in_words(state: str, membership: str) -> str:
+    """`draining, stopped`; where the one goes without saying, the other alone."""
+    if membership == "member":
+        return state
+    if membership == "removed":
+        return "removed, but up" if state in ("up", "stopping") else "removed"
+    return membership if state == "up" else f"{membership}, {state}"
 
 
 def _address(sight: Sight, broker: BrokerId) -> str | None:
@@ -140,6 +154,7 @@ def _partitions(sight: Sight, partitions: Sequence[TopicPartition]) -> list[Docu
     for of in partitions:
         _, image = sight.view.partition(of) or (None, None)
         assert image is not None
+        awaited = waits_for(sight.view, image)
         shown.append(
             {
                 "topic": of.topic,
@@ -148,7 +163,7 @@ def _partitions(sight: Sight, partitions: Sequence[TopicPartition]) -> list[Docu
                 "replicas": list(image.target),
                 "in_sync": list(image.isr),
                 "eligible": list(image.elr),
-                "waits_for": waits_for(sight.view, image) or None,
+                "waits_for": None if awaited is None else asdict(awaited),
             }
         )
     return shown
@@ -158,8 +173,8 @@ def _move(of: TopicPartition, image: PartitionImage, how_far: Copied | None) -> 
     return {
         "topic": of.topic,
         "partition": of.partition,
-        "from": [one for one in image.replicas if one not in image.adding],
-        "to": list(image.target),
+        "replicas": [one for one in image.replicas if one not in image.adding],
+        "target_replicas": list(image.target),
         "adding": list(image.adding),
         "removing": list(image.removing),
         # So many of those that come have everything.
@@ -193,14 +208,14 @@ def _print(document: Document, address: ClusterAddress, *, as_json: bool) -> Non
 def _print_lines(document: Document) -> None:
     """One shape for every line: what it is about, then its fields."""
     counts = [len(document[name]) for name in (*TROUBLES, "moving")]
-    totals = (document["controller"], document["topics"], document["partitions"], *counts)
+    totals = (document["controller"], document["topic_count"], document["partition_count"], *counts)
     output.print_rows(output.Columns(), [("cluster", document["cluster"], *totals)])
-    rows = [("broker", *(one[name] for name in BROKER_COLUMNS)) for one in document["brokers"]]
+    rows = [("broker", *_broker_row(one)) for one in document["brokers"]]
     output.print_rows(output.Columns(), rows)
     for trouble in TROUBLES:
         output.print_rows(
             output.Columns(),
-            [(trouble, *_partition_row(one), one["waits_for"]) for one in document[trouble]],
+            [(trouble, *_partition_row(one), _awaited(one)) for one in document[trouble]],
         )
     rows = [
         ("moving", *_move_row(one), one["bytes_copied"], one["bytes_total"])
@@ -211,19 +226,19 @@ def _print_lines(document: Document) -> None:
 
 def _draw(document: Document, address: ClusterAddress) -> None:
     output.print_heading(f"cluster {document['cluster']}: {_in_words(document)}")
-    rows = [tuple(one[name] for name in BROKER_COLUMNS) for one in document["brokers"]]
+    rows = [_broker_row(one) for one in document["brokers"]]
     output.print_rows(output.Columns(*BROKER_COLUMNS, numbers=NUMBERS), rows)
     controller = document["controller"]
     output.print_line(
-        f"{output.counted(document['topics'], 'topic')}, "
-        f"{output.counted(document['partitions'], 'partition')}; "
+        f"{output.counted(document['topic_count'], 'topic')}, "
+        f"{output.counted(document['partition_count'], 'partition')}; "
         + ("nobody is the controller now" if controller is None else f"controller: {controller}")
     )
     named = {
         (one["topic"], one["partition"]): (
             *_partition_row(one),
             TROUBLES[trouble],
-            one["waits_for"],
+            _awaited(one),
         )
         # The worst is what is told of a partition.
         for trouble in reversed(TROUBLES)
@@ -276,9 +291,23 @@ def _partition_row(one: Mapping[str, Any]) -> tuple[Any, ...]:
     return one["topic"], one["partition"], leader, spelled(one["replicas"]), spelled(one["in_sync"])
 
 
+def _broker_row(one: Mapping[str, Any]) -> tuple[Any, ...]:
+    cells = {
+        **one,
+        "state": state_in_words(one["state"], one["membership"]),
+        "replicas": one["replica_count"],
+    }
+    return tuple(cells[name] for name in BROKER_COLUMNS)
+
+
+def _awaited(one: Mapping[str, Any]) -> str | None:
+    return None if one["waits_for"] is None else str(Awaited(**one["waits_for"]))
+
+
 def _move_row(one: Mapping[str, Any]) -> tuple[Any, ...]:
     copied = f"{one['added']}/{len(one['adding'])}"
-    return one["topic"], one["partition"], spelled(one["from"]), spelled(one["to"]), copied
+    before, after = spelled(one["replicas"]), spelled(one["target_replicas"])
+    return one["topic"], one["partition"], before, after, copied
 
 
 def _part_copied(one: Mapping[str, Any]) -> str | None:

@@ -79,7 +79,7 @@ def show(address: ClusterAddress, *, as_json: bool) -> None:
 
     found = cluster_store.run(address, work)
     if as_json:
-        output.print_json(found)
+        output.print_json({"throttles": throttle_documents(found)})
         return
     rows = [
         (name, setting, _in_words(setting, value) if output.is_terminal() else value)
@@ -101,6 +101,24 @@ def throttles(view: ClusterView) -> dict[str, Mapping[str, str]]:
         name or ALL: dict(view.broker_overrides[name].values)
         for name in sorted(view.broker_overrides, key=lambda name: (len(name), name))
     }
+
+
+def throttle_documents(found: Mapping[str, Mapping[str, str]]) -> list[dict[str, object]]:
+    """For programs; `broker` None stands for all brokers, `bytes_per_s_max` None for no limit."""
+    return [
+        {
+            "broker": None if name == ALL else int(name),
+            "setting": setting,
+            "bytes_per_s_max": _rate(setting, value),
+        }
+        for name, settings in found.items()
+        for setting, value in sorted(settings.items())
+    ]
+
+
+def _rate(setting: str, value: str) -> int | None:
+    is_limit = value.isdecimal() and (setting, value) != (COPIES, str(NO_LIMIT))
+    return int(value) if is_limit else None
 
 
 def _writes(

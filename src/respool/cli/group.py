@@ -52,7 +52,11 @@ def list_groups(
     ]
     if as_json:
         output.print_json(
-            [{"group": each.name, "state": each.state, "type": each.type} for each in groups]
+            {
+                "groups": [
+                    {"group": each.name, "state": each.state, "type": each.type} for each in groups
+                ]
+            }
         )
     else:
         output.print_rows(
@@ -159,7 +163,7 @@ def delete(
         if not as_json:
             output.note(f"deleted {group.name}")
     if as_json:
-        output.print_json({"deleted": [group.name for group in found]})
+        output.print_json({"groups": [{"group": group.name, "deleted": True} for group in found]})
 
 
 def _lags(cluster: "Cluster", groups: "Groups", group: "Group") -> "list[PartitionLag]":

@@ -167,7 +167,7 @@ def batch_row(found: FoundBatch, transaction_end: str | None) -> tuple[object, .
         found.position,
         header.size,
         header.record_count,
-        _codec_name(header.codec_bits),
+        _codec_name(header.codec_bits) or f"codec {header.codec_bits}?",
         format_ms(header.base_timestamp),
         format_ms(header.max_timestamp),
         header.leader_epoch,
@@ -185,7 +185,9 @@ def batch_document(found: FoundBatch, transaction_end: str | None) -> dict[str, 
         "position": found.position,
         "size": header.size,
         "record_count": header.record_count,
+        # None: no codec of Kafka has this number.
         "codec": _codec_name(header.codec_bits),
+        "codec_bits": header.codec_bits,
         "timestamp_type": "LogAppendTime" if header.is_log_append_time else "CreateTime",
         "base_timestamp": header.base_timestamp,
         "max_timestamp": header.max_timestamp,
@@ -202,11 +204,11 @@ def batch_document(found: FoundBatch, transaction_end: str | None) -> dict[str, 
     }
 
 
-def _codec_name(bits: int) -> str:
+def _codec_name(bits: int) -> str | None:
     try:
         return Codec(bits).name.lower()
     except ValueError:
-        return f"codec {bits}?"
+        return None
 
 
 def _record_row(record: Record) -> tuple[object, ...]:

@@ -20,6 +20,7 @@ from respool.cli.log_files import (
 )
 from respool.cli.recorded_ends import RecordedEnds
 from respool.cli.segment_check import (
+    KIND_OF_FILE,
     REMEDY_ABORTED,
     REMEDY_INDEX,
     Finding,
@@ -78,17 +79,18 @@ class Report:
     def _as_document(self) -> dict[str, object]:
         return {
             "ok": not self.damage,
-            "partitions": self.partitions,
-            "segments": self.segments,
-            "batches": self.batches,
-            "records": self.records,
+            "partition_count": self.partitions,
+            "segment_count": self.segments,
+            "batch_count": self.batches,
+            "record_count": self.records,
             "bytes": self.bytes,
             "findings": [
                 {
                     "file": str(finding.path),
                     "position": finding.position,
-                    "damage": finding.is_damage,
-                    "what": finding.what,
+                    "is_damage": finding.is_damage,
+                    "kind": finding.kind,
+                    "message": finding.what,
                     "remedy": finding.remedy,
                 }
                 for finding in self.findings
@@ -203,7 +205,8 @@ class _Group:
 
     def _verify_small_file(self, path: Path, segment_stems: set[str]) -> None:
         problem, remedy, is_damage = "", REMEDY_INDEX, True
-        match kind_of(path):
+        kind = kind_of(path)
+        match kind:
             case FileKind.SNAPSHOT:
                 problem, remedy = _snapshot_problem(path), REMEDY_SNAPSHOT
             case FileKind.CHECKPOINT:
@@ -216,9 +219,16 @@ class _Group:
                 problem, remedy = _transaction_index_problem(path), REMEDY_ABORTED
             case _:
                 pass
-        if problem:
+        if problem and kind is not None:
             self._report.findings.append(
-                Finding(path=path, position=None, what=problem, remedy=remedy, is_damage=is_damage)
+                Finding(
+                    path=path,
+                    position=None,
+                    kind=KIND_OF_FILE[kind],
+                    what=problem,
+                    remedy=remedy,
+                    is_damage=is_damage,
+                )
             )
 
 

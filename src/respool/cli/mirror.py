@@ -190,7 +190,7 @@ def promote(
     finally:
         # Also where one failed: those before it take producers now.
         if as_json:
-            output.print_json([one.document() for one in done])
+            output.print_json({"topics": [one.document() for one in done]})
 
 
 def _both(source: str | None, target: str | None) -> tuple[str, str]:

@@ -1,6 +1,5 @@
 """Tells how a mirror is doing: a table that lives on a terminal, one line each interval elsewhere, or JSON lines."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,7 +60,7 @@ class MirrorReport:
             self._rate = (self._copy.bytes_copied - copied) / max(now - then, 0.001)
         self._before = now, self._copy.bytes_copied
         if self._as_json:
-            output.print_line(json.dumps(self.document(), separators=(",", ":")))
+            output.print_line(output.json_line(self.document()))
         elif self._live is not None:
             self._live.update(self._table(), refresh=True)
         else:
@@ -82,14 +81,14 @@ class MirrorReport:
             "offsets_copied": copy.offsets_copied,
             "bytes_per_second": round(self._rate),
             "lag": sum(one.lag for one in copy.partitions.values()),
-            "groups": self.group_count,
+            "group_count": self.group_count,
             "topics": [
                 {
                     "topic": row.topic,
-                    "partitions": row.partitions,
+                    "partition_count": row.partitions,
                     "lag": row.lag,
                     "state": row.state,
-                    "why": row.why,
+                    "message": row.why or None,
                 }
                 for row in self.rows()
             ],

@@ -65,7 +65,7 @@ def find_status(source: Cluster, target: Cluster, wanted: Wanted) -> list[Partit
 
 def print_status(found: Sequence[PartitionStatus], *, as_json: bool) -> None:
     if as_json:
-        output.print_json([{**asdict(one), "lag": one.lag} for one in found])
+        output.print_json({"partitions": [{**asdict(one), "lag": one.lag} for one in found]})
         return
     columns = (
         "topic", "partition", "state", "source start", "source end", "copy start", "copy end", "behind",

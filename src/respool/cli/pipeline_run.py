@@ -83,7 +83,17 @@ def _check_tables(jobs: Sequence[str], settings: "PipelineSettings") -> None:
 def tell_outcomes(outcomes: Sequence["Outcome"], *, as_json: bool) -> None:
     if as_json:
         output.print_json(
-            {one.job: {**one.counts, **one.figures, "files": list(one.files)} for one in outcomes}
+            {
+                "jobs": [
+                    {
+                        "job": one.job,
+                        "counts": one.counts,
+                        "figures": one.figures,
+                        "files": list(one.files),
+                    }
+                    for one in outcomes
+                ]
+            }
         )
         return
     rows: list[tuple[str, str, object]] = []

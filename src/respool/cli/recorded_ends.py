@@ -7,7 +7,7 @@ partition, so `respool log verify` must not call it sound.
 from pathlib import Path
 
 from respool.cli.log_files import FileKind, base_offset_of, kind_of, read_checkpoint
-from respool.cli.segment_check import Finding
+from respool.cli.segment_check import Finding, FindingKind
 from respool.log.checkpoint import HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from respool.log.checkpoint_text import parse_number
 from respool.log.partition_folder import is_aside
@@ -58,7 +58,13 @@ class RecordedEnds:
             "stop the broker and bring this folder back from a backup; or give up what is missing: "
             f"respool log accept-loss {self._data} {folder.name}"
         )
-        return Finding(path=folder, position=None, what=what, remedy=remedy)
+        return Finding(
+            path=folder,
+            position=None,
+            kind=FindingKind.MISSING_RECORDS,
+            what=what,
+            remedy=remedy,
+        )
 
 
 def _files(folder: Path) -> list[Path]:

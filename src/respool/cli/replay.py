@@ -173,21 +173,20 @@ def run(
 
 
 @app.command(
-    "list", epilog="Example:\n  respool replay list --json | jq '.[] | select(.state != \"done\")'"
+    "list",
+    epilog="Example:\n  respool replay list --json | jq '.replays[] | select(.state != \"done\")'",
 )
 def list_acts(
     as_json: options.Json = False,
     broker: options.Broker = options.DEFAULT_BROKER,
 ) -> None:
     """List every reset and replay there was: who, when, what, from where to where, and how it ended."""
-    from dataclasses import asdict
-
     from respool.cli.audit import Audit
     from respool.cli.kafka import Cluster
 
     acts = list(Audit(Cluster.connect(broker)).acts().values())
     if as_json:
-        output.print_json([asdict(act) for act in acts])
+        output.print_json({"replays": [act.document() for act in acts]})
         return
     if output.is_terminal():
         for act in acts:
@@ -299,7 +298,13 @@ def _same_keys(act: "Act", given: frozenset[bytes] | None) -> frozenset[bytes] |
 def _tell_done(act: "Act", *, as_json: bool) -> None:
     if as_json:
         output.print_json(
-            {"id": act.id, "state": act.state, "messages": act.messages, "into": act.target}
+            {
+                "id": act.id,
+                "state": act.state,
+                "messages": act.messages,
+                "into": act.target,
+                "seconds": 0.0,
+            }
         )
     output.note(
         f"replay {act.id} has done this already, at {format_ms(act.updated_ms)}: "

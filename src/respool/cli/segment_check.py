@@ -9,6 +9,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
@@ -38,6 +39,31 @@ REMEDY_ABORTED = (
 REMEDY_TAIL = "nothing: a broker is writing there now, or cuts it off when it starts after a crash"
 
 
+class FindingKind(StrEnum):
+    """What a finding is about, for programs."""
+
+    BATCH = "batch"
+    # The end of a log that is being written, or was when the broker crashed.
+    TORN_TAIL = "torn_tail"
+    # Records that were on the disk, by the checkpoints, and are not in the log.
+    MISSING_RECORDS = "missing_records"
+    OFFSET_INDEX = "offset_index"
+    TIME_INDEX = "time_index"
+    TRANSACTION_INDEX = "transaction_index"
+    PRODUCER_SNAPSHOT = "producer_snapshot"
+    CHECKPOINT = "checkpoint"
+
+
+# Of files beside a log.
+KIND_OF_FILE = {
+    FileKind.OFFSET_INDEX: FindingKind.OFFSET_INDEX,
+    FileKind.TIME_INDEX: FindingKind.TIME_INDEX,
+    FileKind.TRANSACTION_INDEX: FindingKind.TRANSACTION_INDEX,
+    FileKind.SNAPSHOT: FindingKind.PRODUCER_SNAPSHOT,
+    FileKind.CHECKPOINT: FindingKind.CHECKPOINT,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Something that is not as it should be, where it is, and what to do."""
@@ -45,6 +71,7 @@ class Finding:
     path: Path
     # The byte in the file; None when it concerns the file as a whole.
     position: int | None
+    kind: FindingKind
     what: str
     remedy: str
     # False: unusual, but nothing is lost and nobody has to act.
@@ -127,7 +154,13 @@ class SegmentCheck:
         if what:
             path = self._path.with_suffix(".txnindex")
             self.findings.append(
-                Finding(path=path, position=None, what=what, remedy=REMEDY_ABORTED)
+                Finding(
+                    path=path,
+                    position=None,
+                    kind=FindingKind.TRANSACTION_INDEX,
+                    what=what,
+                    remedy=REMEDY_ABORTED,
+                )
             )
 
     def _on_broken(self, broken: Broken) -> None:
@@ -136,6 +169,7 @@ class SegmentCheck:
                 Finding(
                     path=self._path,
                     position=broken.position,
+                    kind=FindingKind.TORN_TAIL,
                     what=f"the end is not a whole batch: {broken.what}",
                     remedy=REMEDY_TAIL,
                     is_damage=False,
@@ -151,7 +185,13 @@ class SegmentCheck:
 
     def _damage(self, position: int, what: str) -> None:
         self.findings.append(
-            Finding(path=self._path, position=position, what=what, remedy=REMEDY_DATA)
+            Finding(
+                path=self._path,
+                position=position,
+                kind=FindingKind.BATCH,
+                what=what,
+                remedy=REMEDY_DATA,
+            )
         )
 
 
@@ -200,6 +240,7 @@ class IndexWalk:
             Finding(
                 path=self.path,
                 position=self._number * self.entry_bytes,
+                kind=KIND_OF_FILE[self.kind],
                 what=f"entry {self._number}, {self._words(self._entry)}, {what}",
                 remedy=REMEDY_INDEX,
             )
@@ -215,7 +256,13 @@ class IndexWalk:
         if left:
             what = f"{left} bytes at the end make no whole entry"
             self.findings.append(
-                Finding(path=self.path, position=None, what=what, remedy=REMEDY_INDEX)
+                Finding(
+                    path=self.path,
+                    position=None,
+                    kind=KIND_OF_FILE[self.kind],
+                    what=what,
+                    remedy=REMEDY_INDEX,
+                )
             )
 
 

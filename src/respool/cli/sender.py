@@ -94,7 +94,7 @@ class Sender:
                     bar.advance(unreported)
                     unreported = 0
         except BadInput as error:
-            self._summary.stopped_by = f"line {max(number, 1)}: {error}"
+            self._summary.bad_line = {"line": max(number, 1), "message": str(error)}
 
     def _send(self, message: NewMessage) -> None:
         placed: dict[str, Any] = (
@@ -168,18 +168,20 @@ class Summary:
         self._settings = settings
         self.acknowledged: Counter[int] = Counter()
         self.failures: Counter[str] = Counter()
-        # What to do about them, for some.
+        # Kafka's names of their errors, and what to do about some of them.
+        self._codes: dict[str, str] = {}
         self._hints: dict[str, str] = {}
         self.bytes = 0
         self.seconds = 0.0
-        self.stopped_by = ""
+        # The line of input that is not a message, where sending stopped, and why.
+        self.bad_line: dict[str, object] | None = None
         self.interrupted = False
 
     @property
     def exit_code(self) -> ExitCode:
         if self.interrupted:
             return ExitCode.INTERRUPTED
-        return ExitCode.FAILED if self.failures or self.stopped_by else ExitCode.OK
+        return ExitCode.FAILED if self.failures or self.bad_line else ExitCode.OK
 
     def add_failure(self, error: Any, *, replicas: Replicas | None = None) -> None:
         why = reason(error)
@@ -189,6 +191,7 @@ class Summary:
         if refusal is not None:
             why = f"{why}: {refusal.why}"
             self._hints[why] = refusal.hint
+        self._codes[why] = error.name()
         self.failures[why] += 1
 
     def tell(self, *, as_json: bool) -> None:
@@ -200,9 +203,15 @@ class Summary:
                     "messages": count,
                     "bytes": self.bytes,
                     "seconds": round(self.seconds, 3),
-                    "partitions": {str(n): c for n, c in sorted(self.acknowledged.items())},
-                    "failed": dict(self.failures),
-                    "stopped_by": self.stopped_by or None,
+                    "partitions": [
+                        {"partition": number, "messages": each}
+                        for number, each in sorted(self.acknowledged.items())
+                    ],
+                    "failed": [
+                        {"error": self._codes.get(why), "message": why, "messages": failed}
+                        for why, failed in self.failures.most_common()
+                    ],
+                    "bad_line": self.bad_line,
                     "interrupted": self.interrupted,
                 }
             )
@@ -221,8 +230,11 @@ class Summary:
                 f"{output.counted(failed, 'message')} {were} not acknowledged: {why}",
                 self._hints.get(why, ""),
             )
-        if self.stopped_by:
-            output.print_error(self.stopped_by, "the messages before it were sent")
+        if self.bad_line:
+            output.print_error(
+                f"line {self.bad_line['line']}: {self.bad_line['message']}",
+                "the messages before it were sent",
+            )
 
 
 def _open_input(

@@ -4,14 +4,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from respool.cli import options, output
 from respool.cli.errors import CliError, ExitCode, NotFound, TopicExists, UsageError
 from respool.cli.isolation import Isolation
-from respool.cli.topic_promise import MIN_ISR, asks_for_too_many, fewest_replicas, promise
+from respool.cli.topic_promise import (
+    MIN_ISR,
+    acks_all,
+    asks_for_too_many,
+    fewest_replicas,
+    in_words,
+)
 from respool.model.times import format_duration_ms
 
 if TYPE_CHECKING:
@@ -113,15 +119,17 @@ def list_topics(
     settings = cluster.settings([topic.name for topic in topics])
     documents = [_list_document(topic, ranges, settings[topic.name]) for topic in topics]
     if as_json:
-        output.print_json(documents)
+        output.print_json({"topics": documents})
         return
     columns = ("topic", "partitions", "messages", "retention")
     rows = [
-        tuple(
-            _at_most(each["messages_max"]) if cell is None else cell
-            for cell in map(each.get, columns)
+        (
+            each["topic"],
+            each["partition_count"],
+            _at_most(each["messages_max"]) if each["messages"] is None else each["messages"],
+            retention(settings[topic.name]),
         )
-        for each in documents
+        for topic, each in zip(topics, documents, strict=True)
     ]
     output.print_rows(output.Columns(*columns, numbers=columns[1:3]), rows)
     unled = sum(len(topic.leaders) for topic in topics) - len(ranges)
@@ -136,7 +144,9 @@ def list_topics(
 @app.command(
     epilog="Piped, the fields are separated by tabs: topic, promise, text; topic, setting, name, value, source; "
     "topic, partition, number, leader, start offset, end offset, messages, replicas, in sync.\n\n"
-    "Examples:\n  respool topic describe rides\n  respool topic describe rides --json"
+    "Examples:\n"
+    "  respool topic describe rides\n"
+    "  respool topic describe rides --json"
 )
 def describe(
     names: Names,
@@ -150,7 +160,7 @@ def describe(
     cluster = Cluster.connect(broker)
     descriptions = [_describe(cluster, name) for name in dict.fromkeys(names)]
     if as_json:
-        output.print_json(descriptions)
+        output.print_json({"topics": descriptions})
         return
     for description in descriptions:
         _print_description(description)
@@ -221,7 +231,9 @@ def delete(
         output.note("nothing deleted")
         raise typer.Exit(ExitCode.FAILED)
     failed: list[CliError] = []
+    deleted: dict[str, bool] = {}
     for topic in topics:
+        deleted[topic.name] = False
         try:
             cluster.delete_topic(topic.name)
         except NotFound:
@@ -232,14 +244,16 @@ def delete(
                 CliError(f"{topic.name} was not deleted: {error.message}", hint=error.hint)
             )
             continue
+        deleted[topic.name] = True
         if not as_json:
             output.note(f"deleted {topic.name}")
+    if as_json:
+        documents = [{"topic": name, "deleted": is_gone} for name, is_gone in deleted.items()]
+        output.print_json({"topics": documents})
     if failed:
         for failure in failed[:-1]:
             output.print_error(failure.message, failure.hint)
         raise failed[-1]
-    if as_json:
-        output.print_json({"deleted": [topic.name for topic in topics]})
 
 
 def _list_document(
@@ -252,11 +266,11 @@ def _list_document(
     offsets = sum(each.messages for each in held) if held else None
     return {
         "topic": topic.name,
-        "partitions": len(topic.leaders),
+        "partition_count": len(topic.leaders),
         # Compaction leaves gaps in the offsets, and how many messages are left nobody has counted.
         "messages": None if is_compacted(settings) else offsets,
         "messages_max": offsets,
-        "retention": retention(settings),
+        **retention_limits(settings),
     }
 
 
@@ -273,22 +287,34 @@ def _policies(settings: Sequence["Setting"]) -> set[str]:
     return {word.strip() for text in found or ["delete"] for word in text.split(",")}
 
 
-def retention(settings: Sequence["Setting"]) -> str:
-    """How long messages stay, in words: by time, by size, by key, or for ever."""
+def retention_limits(settings: Sequence["Setting"]) -> dict[str, object]:
+    """When messages are deleted, for programs; None: never for this reason."""
     values = {setting.name: setting.value for setting in settings}
     policies = _policies(settings)
-    kept_ms, kept_bytes = (
-        int(values.get("retention.ms", -1)),
-        int(values.get("retention.bytes", -1)),
-    )
-    limits = []
-    if "delete" in policies and kept_ms >= 0:
-        limits.append(format_duration_ms(kept_ms))
-    if "delete" in policies and kept_bytes >= 0:
-        limits.append(f"{output.human_bytes(kept_bytes)} per partition")
-    if "compact" in policies:
-        limits.append("until its key has a newer one")
-    return " or ".join(limits) or "for ever"
+
+    def limit(name: str) -> int | None:
+        found = int(values.get(name, -1))
+        return found if "delete" in policies and found >= 0 else None
+
+    return {
+        "cleanup_policy": sorted(policies),
+        "retention_ms": limit("retention.ms"),
+        "retention_bytes": limit("retention.bytes"),
+    }
+
+
+def retention(settings: Sequence["Setting"]) -> str:
+    """How long messages stay, in words: by time, by size, by key, or for ever."""
+    limits = retention_limits(settings)
+    kept_ms, kept_bytes = limits["retention_ms"], limits["retention_bytes"]
+    words = []
+    if isinstance(kept_ms, int):
+        words.append(format_duration_ms(kept_ms))
+    if isinstance(kept_bytes, int):
+        words.append(f"{output.human_bytes(kept_bytes)} per partition")
+    if is_compacted(settings):
+        words.append("until its key has a newer one")
+    return " or ".join(words) or "for ever"
 
 
 def _tell_what_it_means(cluster: "Cluster", name: str, wanted: Mapping[str, str]) -> None:
@@ -305,7 +331,7 @@ def _tell_what_it_means(cluster: "Cluster", name: str, wanted: Mapping[str, str]
         output.note(text)
 
 
-def _describe(cluster: "Cluster", name: str) -> dict[str, object]:
+def _describe(cluster: "Cluster", name: str) -> dict[str, Any]:
     topic = cluster.topic(name)
     ranges = cluster.ranges([topic], isolation=Isolation.READ_UNCOMMITTED, led_only=True)
     settings = cluster.settings([name])[name]
@@ -328,7 +354,7 @@ def _describe(cluster: "Cluster", name: str) -> dict[str, object]:
         )
     return {
         "topic": name,
-        "promise": promise(settings, replicas=fewest_replicas(topic)),
+        "acks_all": acks_all(settings, replicas=fewest_replicas(topic)),
         "settings": [
             {"name": each.name, "value": each.value, "source": each.source} for each in settings
         ],
@@ -336,10 +362,9 @@ def _describe(cluster: "Cluster", name: str) -> dict[str, object]:
     }
 
 
-def _print_description(description: dict[str, object]) -> None:
+def _print_description(description: dict[str, Any]) -> None:
     name, settings, partitions = (description[key] for key in ("topic", "settings", "partitions"))
-    assert isinstance(settings, list)
-    assert isinstance(partitions, list)
+    promised = in_words(description["acks_all"])
     setting_rows = [(each["name"], each["value"], each["source"]) for each in settings]
     partition_rows = [
         tuple(
@@ -349,12 +374,12 @@ def _print_description(description: dict[str, object]) -> None:
     ]
     if not output.is_terminal():
         # One shape for every line: topic, what the line is about, then its fields.
-        output.print_rows(output.Columns(), [(name, "promise", description["promise"])])
+        output.print_rows(output.Columns(), [(name, "promise", promised)])
         output.print_rows(output.Columns(), [(name, "setting", *row) for row in setting_rows])
         output.print_rows(output.Columns(), [(name, "partition", *row) for row in partition_rows])
         return
     output.print_heading(f"topic {name}")
-    output.print_line(f"promise: {description['promise']}")
+    output.print_line(f"promise: {promised}")
     shown = [(name, with_unit(name, value), source) for name, value, source in setting_rows]
     output.print_rows(output.Columns("setting", "value", "source"), shown)
     numbers = ("partition", "leader", "start offset", "end offset", "messages")

@@ -1,7 +1,7 @@
 """What an acknowledgement promises for a topic, in words, by its settings and by how many replicas it has."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Setting, TopicInfo
@@ -9,18 +9,40 @@ if TYPE_CHECKING:
 MIN_ISR = "min.insync.replicas"
 
 
-def promise(settings: Sequence["Setting"], *, replicas: int | None = None) -> str:
-    """What acks=all means for this topic, in words.
+class AcksAll(TypedDict):
+    """What an acks=all answer promises."""
 
-    `replicas` is how many its partitions have; None where it is not known.
-    """
+    # When each replica syncs: always (before the answer), interval or os. None: not a Respool broker.
+    flush: str | None
+    # With interval.
+    flush_interval_ms: int | None
+    # How many replicas must have it before the answer.
+    replicas_min: int
+
+
+def acks_all(settings: Sequence["Setting"], *, replicas: int | None = None) -> AcksAll:
+    """What acks=all means for this topic. `replicas` is how many its partitions have; None where it is not known."""
     values = {setting.name: setting.value for setting in settings}
     needed = int(values.get(MIN_ISR) or 1)
-    if replicas is not None:
+    every_ms = values.get("respool.flush.interval.ms", "")
+    flush = values.get("respool.flush")
+    return {
+        "flush": flush,
+        "flush_interval_ms": int(every_ms) if flush == "interval" and every_ms else None,
         # No more than there are: that is how the broker takes it.
-        needed = min(needed, replicas)
+        "replicas_min": needed if replicas is None else min(needed, replicas),
+    }
+
+
+def in_words(promised: AcksAll) -> str:
+    needed = promised["replicas_min"]
     together = "" if needed <= 1 else f"; at least {needed} replicas must have it"
-    return _promise_of_each(values) + together
+    return _on_each_replica(promised) + together
+
+
+def promise(settings: Sequence["Setting"], *, replicas: int | None = None) -> str:
+    """What acks=all means for this topic, in words."""
+    return in_words(acks_all(settings, replicas=replicas))
 
 
 def fewest_replicas(topic: "TopicInfo") -> int | None:
@@ -40,15 +62,13 @@ def asks_for_too_many(
     return f"{name} has only {replicas} replicas, so {MIN_ISR}={asked} means all {replicas}"
 
 
-def _promise_of_each(values: Mapping[str, str]) -> str:
-    """What it means on every broker that holds it."""
-    match values.get("respool.flush"):
+def _on_each_replica(promised: AcksAll) -> str:
+    match promised["flush"]:
         case "always":
             return "acks=all answers after the data is on disk (fdatasync)"
         case "interval":
-            every_ms = values.get("respool.flush.interval.ms", "?")
             return (
-                f"acks=all answers from the page cache; synced every {every_ms} ms: "
+                f"acks=all answers from the page cache; synced every {promised['flush_interval_ms']} ms: "
                 "a power cut may lose up to that"
             )
         case "os":

@@ -1,5 +1,6 @@
 """`respool transaction`: list, describe and abort transactions, and find those that hang."""
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -72,7 +73,8 @@ def list_transactions(
     details = transactions.describe(opened)
     now_ms = _now_ms()
     if as_json:
-        output.print_json([_listed(one, details.get(one.transactional_id)) for one in found])
+        listed = [_listed(one, details.get(one.transactional_id)) for one in found]
+        output.print_json({"transactions": listed})
         return
     names = ("transactional id", "state", "producer id", "open for", "partitions")
     rows = [_row(one, details.get(one.transactional_id), now_ms=now_ms) for one in found]
@@ -147,7 +149,7 @@ def hanging(
     transactions = Transactions(cluster)
     found = Lookout(transactions).find(places, now_ms=_now_ms())
     if as_json:
-        output.print_json([_hanging_document(one) for one in found])
+        output.print_json({"transactions": [_hanging_document(one) for one in found]})
     else:
         _print_hanging(found)
         if not found:
@@ -191,7 +193,7 @@ def _hanging_document(one: "Hanging") -> dict[str, object]:
         "last_write_ms": one.write.last_ms,
         "transactional_id": one.transaction.transactional_id if one.transaction else None,
         "why": one.why.name.lower(),
-        "abort": transaction_abort.command_for(one),
+        "abort_command": shlex.split(transaction_abort.command_for(one)),
     }
 
 
@@ -226,6 +228,10 @@ def _listed(info: "TransactionInfo", details: "Transaction | None") -> Mapping[s
         "transactional_id": info.transactional_id,
         "state": info.state,
         "producer_id": info.producer_id,
+        "producer_epoch": None,
+        "timeout_ms": None,
+        "started_ms": None,
+        "partitions": [],
     }
 
 

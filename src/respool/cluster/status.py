@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from respool.cluster.election import has_left_its_folder
 from respool.cluster.keys import RegistryEntry
@@ -12,7 +13,7 @@ from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, TopicPartition
 
 # What one whose log has failed needs to lead again.
-WITH_ITS_LOG = "restarted with its log in order, or an unclean election"
+WITH_ITS_LOG = "restarted with its log in order"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,27 +97,55 @@ def leader_now(view: ClusterView, image: PartitionImage) -> BrokerId | None:
     return leader if leader is not None and view.is_live(leader) else None
 
 
-def waits_for(view: ClusterView, image: PartitionImage) -> str:
-    """What has to happen until somebody leads it again, in words; empty where somebody does, or soon will."""
+class Need(StrEnum):
+    """What a broker must come back with, so that it can lead an offline partition."""
+
+    NOTHING = "nothing"
+    SOUND_LOG = "sound_log"
+    OLD_DATA_FOLDER = "old_data_folder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """What has to happen until an offline partition has a leader again."""
+
+    # Any one of them; empty: only an election helps.
+    brokers: tuple[BrokerId, ...] = ()
+    need: Need = Need.NOTHING
+    or_unclean_election: bool = False
+
+    def __str__(self) -> str:
+        words = f"broker {' or '.join(map(str, self.brokers))}" if self.brokers else ""
+        if self.need is Need.SOUND_LOG:
+            words += f" {WITH_ITS_LOG}"
+        elif self.need is Need.OLD_DATA_FOLDER:
+            words += " with its old data folder"
+        if self.or_unclean_election:
+            words += ", or an unclean election" if words else "an unclean election"
+        return words
+
+
+def waits_for(view: ClusterView, image: PartitionImage) -> Awaited | None:
+    """What an offline partition waits for; None where it has a leader, or soon will."""
     if leader_now(view, image) is not None:
-        return ""
+        return None
     complete = sorted({*image.isr, *image.elr})
     sound = [one for one in complete if one not in image.offline]
     if sound:
         # Who has crashed is no longer one of them when it comes back, and the others are still waited for.
         absent = not any(view.is_live(one) for one in sound)
-        return f"broker {' or '.join(map(str, sound))}" if absent else ""
+        return Awaited(brokers=tuple(sound)) if absent else None
     if complete:
-        return f"broker {' or '.join(map(str, complete))} {WITH_ITS_LOG}"
-    return "" if image.last_leader is None else _waits_for_last(image.last_leader, image, view)
+        return Awaited(brokers=tuple(complete), need=Need.SOUND_LOG, or_unclean_election=True)
+    return None if image.last_leader is None else _waits_for_last(image.last_leader, image, view)
 
 
-def _waits_for_last(last: BrokerId, image: PartitionImage, view: ClusterView) -> str:
+def _waits_for_last(last: BrokerId, image: PartitionImage, view: ClusterView) -> Awaited:
     if has_left_its_folder(last, image, view):
-        return f"broker {last} with its old data folder, or an unclean election"
+        return Awaited(brokers=(last,), need=Need.OLD_DATA_FOLDER, or_unclean_election=True)
     if last in image.offline:
-        return f"broker {last} {WITH_ITS_LOG}"
-    return "an unclean election" if view.is_live(last) else f"broker {last}"
+        return Awaited(brokers=(last,), need=Need.SOUND_LOG, or_unclean_election=True)
+    return Awaited(or_unclean_election=True) if view.is_live(last) else Awaited(brokers=(last,))
 
 
 def _broker(
