@@ -143,27 +143,74 @@ def list_topics(
 
 @app.command(
     epilog="Piped, the fields are separated by tabs: topic, promise, text; topic, setting, name, value, source; "
-    "topic, partition, number, leader, start offset, end offset, messages, replicas, in sync.\n\n"
+    "topic, partition, number, leader, start offset, end offset, messages, replicas, in sync. With --keys: "
+    "topic, keys, scanned, available, keys, in several partitions; topic, key, name, partitions, by murmur2, "
+    "by CRC32.\n\n"
     "Examples:\n"
     "  respool topic describe rides\n"
-    "  respool topic describe rides --json"
+    "  respool topic describe rides --json\n"
+    "  respool topic describe rides --keys --since '3 days ago' --scan 1000000"
 )
 def describe(
     names: Names,
     *,
+    keys: Annotated[
+        bool,
+        options.flag("--keys", text="Scan messages for keys that have several partitions."),
+    ] = False,
+    scan: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|all",
+            help="With --keys: how many messages of a topic to scan, the newest of each partition.",
+            show_default="100000",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="With --keys: only messages from this time, such as '3 days ago'."
+        ),
+    ] = None,
+    scan_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="With --keys: how long the scan of a topic may take.",
+            show_default="30s",
+        ),
+    ] = None,
     as_json: options.Json = False,
     broker: options.Broker = options.DEFAULT_BROKER,
 ) -> None:
     """Show topics whole: settings and who set them, partitions, and what an acknowledgement promises."""
-    from respool.cli.kafka import Cluster
+    if not keys and (scan, since, scan_time) != (None, None, None):
+        raise UsageError("--scan, --since and --scan-time need --keys")
 
+    from respool.cli.kafka import Cluster
+    from respool.cli.topic_keys import StoppedBy, parse_scan, print_report, scan_keys, tell_cause
+
+    wanted = parse_scan(scan, since, scan_time)
     cluster = Cluster.connect(broker)
-    descriptions = [_describe(cluster, name) for name in dict.fromkeys(names)]
+    descriptions = {name: _describe(cluster, name) for name in dict.fromkeys(names)}
+    reports = {}
+    for name in descriptions if keys else ():
+        reports[name] = scan_keys(cluster, cluster.topic(name), wanted)
+        if reports[name].stopped_by is StoppedBy.INTERRUPT:
+            break
     if as_json:
-        output.print_json({"topics": descriptions})
-        return
-    for description in descriptions:
-        _print_description(description)
+        found = {name: {"key_scan": report.document()} for name, report in reports.items()}
+        described = [{**one, **found.get(name, {})} for name, one in descriptions.items()]
+        output.print_json({"topics": described})
+    else:
+        for name, description in descriptions.items():
+            _print_description(description)
+            if name in reports:
+                print_report(name, reports[name])
+    for report in reports.values():
+        tell_cause(report)
+    if any(report.stopped_by is StoppedBy.INTERRUPT for report in reports.values()):
+        raise typer.Exit(ExitCode.INTERRUPTED)
 
 
 @app.command(

@@ -1,0 +1,120 @@
+"""Keys that have messages in several partitions: found in a scan, in bounded memory. Pure.
+
+A key has one partition while every producer chooses it the same way and the topic keeps its number of partitions.
+Otherwise the order of its messages is lost. Per key one partition is remembered, the first one seen; only keys that
+turn up in another one are kept whole.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from zlib import crc32
+
+from respool.cli.replay_plan import partition_for_key
+
+# About 150 bytes each.
+TRACKED_MAX = 500_000
+LISTED_MAX = 1_000
+# Keys can be as large as messages.
+LISTED_BYTES_MAX = 16 * 1024 * 1024
+# A longer key is remembered by its digest.
+SHORT_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitKey:
+    """A key with messages in several partitions, and where the two common partitioners put it."""
+
+    key: bytes
+    partitions: tuple[int, ...]
+    murmur2_partition: int
+    # None for the empty key: librdkafka places it at random.
+    crc32_partition: int | None
+
+    @property
+    def is_by_both(self) -> bool:
+        """True if it is where murmur2 and CRC32 place it, and nowhere else."""
+        return set(self.partitions) == {self.murmur2_partition, self.crc32_partition}
+
+
+class KeyPlacement:
+    """Feed it messages; then read what it counted."""
+
+    def __init__(
+        self,
+        *,
+        tracked_max: int = TRACKED_MAX,
+        listed_max: int = LISTED_MAX,
+        listed_bytes_max: int = LISTED_BYTES_MAX,
+    ) -> None:
+        self._tracked_max = tracked_max
+        self._listed_max = listed_max
+        self._listed_bytes_left = listed_bytes_max
+        # By key, or by its digest, the first partition it was seen in.
+        self._first: dict[bytes, int] = {}
+        self._split: dict[bytes, set[int]] = {}
+        # Split keys that did not fit into `_split`: remembered, so that each counts once.
+        self._unlisted: set[bytes] = set()
+        self.messages = 0
+        self.with_key = 0
+        # Messages whose key was not compared, because as many keys as are tracked were known already.
+        self.untracked = 0
+
+    def on_message(self, key: bytes | None, partition: int) -> None:
+        self.messages += 1
+        if key is None:
+            return
+        self.with_key += 1
+        name = key if len(key) <= SHORT_KEY_BYTES else blake2b(key, digest_size=48).digest()
+        first = self._first.get(name)
+        if first is None:
+            if len(self._first) < self._tracked_max:
+                self._first[name] = partition
+            else:
+                self.untracked += 1
+        elif key in self._split:
+            self._split[key].add(partition)
+        elif first != partition:
+            self._on_split(key, name, {first, partition})
+
+    def _on_split(self, key: bytes, name: bytes, partitions: set[int]) -> None:
+        has_room = len(self._split) < self._listed_max and len(key) <= self._listed_bytes_left
+        if has_room and name not in self._unlisted:
+            self._split[key] = partitions
+            self._listed_bytes_left -= len(key)
+        else:
+            self._unlisted.add(name)
+
+    @property
+    def keys(self) -> int:
+        """How many different keys were compared."""
+        return len(self._first)
+
+    @property
+    def split_count(self) -> int:
+        return len(self._split) + len(self._unlisted)
+
+    def split_keys(self, partition_count: int) -> list[SplitKey]:
+        """Up to `listed_max` of the keys that have several partitions, by key."""
+        return [
+            SplitKey(
+                key=key,
+                partitions=tuple(sorted(partitions)),
+                murmur2_partition=partition_for_key(key, partition_count),
+                crc32_partition=crc32(key) % partition_count if key else None,
+            )
+            for key, partitions in sorted(self._split.items())
+        ]
+
+
+def divide_budget(available: Mapping[int, int], budget: int | None) -> dict[int, int]:
+    """How many messages to scan of each partition: alike, and what a short one does not need goes to the others."""
+    if budget is None:
+        return dict(available)
+    chosen: dict[int, int] = {}
+    left = budget
+    by_size = sorted(available, key=lambda number: (available[number], number))
+    for at, number in enumerate(by_size):
+        chosen[number] = min(available[number], left // (len(by_size) - at))
+        left -= chosen[number]
+    return chosen

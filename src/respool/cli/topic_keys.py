@@ -1,0 +1,251 @@
+"""The work of `respool topic describe --keys`: scan the newest messages for keys that have several partitions."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from respool.cli import options, output
+from respool.cli.consume_range import Cursor, all_done
+from respool.cli.errors import UsageError
+from respool.cli.interrupts import noticing_ctrl_c
+from respool.cli.kafka import Cluster, OffsetRange, TopicInfo
+from respool.cli.key_placement import KeyPlacement, SplitKey, divide_budget
+from respool.cli.message_format import bytes_to_json, for_terminal
+from respool.cli.topic_reader import POLL_MESSAGES, TopicReader
+
+SCAN_DEFAULT = 100_000
+SCAN_TIME_DEFAULT = "30s"
+SHOWN_MAX = 20
+
+
+class Scan(NamedTuple):
+    """Which messages of a topic to scan, and for how long at most."""
+
+    # The newest ones; None: all.
+    messages_max: int | None
+    since_ms: int | None
+    seconds_max: float
+
+
+class StoppedBy(StrEnum):
+    """What ended a scan before it had read all it was asked for."""
+
+    TIME = "time"
+    INTERRUPT = "interrupt"
+
+
+def parse_scan(messages: str | None, since: str | None, scan_time: str | None) -> Scan:
+    """
+    Raises:
+        UsageError: one of them cannot be read.
+    """
+    since_ms = None if since is None else options.time_ms(since, option="--since")
+    seconds = options.duration_ms(scan_time or SCAN_TIME_DEFAULT, option="--scan-time") / 1000
+    if messages is None:
+        return Scan(SCAN_DEFAULT, since_ms, seconds)
+    text = messages.strip().lower()
+    if text == "all":
+        return Scan(None, since_ms, seconds)
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise UsageError(f"--scan {messages!r} is not a number of messages, such as 100000, or all")
+    return Scan(int(text), since_ms, seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyReport:
+    """What a scan found. `available` counts the offsets in range; some hold no message (markers, compaction)."""
+
+    placement: KeyPlacement
+    partition_count: int
+    available: int
+    # By partition, from where to where it was read.
+    scanned: Mapping[int, OffsetRange]
+    # Partitions without a leader.
+    offline: Sequence[int]
+    since_ms: int | None
+    stopped_by: StoppedBy | None
+
+    @property
+    def is_sample(self) -> bool:
+        """True if messages in range were left unread."""
+        return sum(part.messages for part in self.scanned.values()) < self.available
+
+    @property
+    def split_keys(self) -> list[SplitKey]:
+        return self.placement.split_keys(self.partition_count)
+
+    def document(self) -> dict[str, Any]:
+        placement = self.placement
+        return {
+            "messages_scanned": placement.messages,
+            "messages_with_key": placement.with_key,
+            "messages_available": self.available,
+            "messages_not_compared": placement.untracked,
+            "since_ms": self.since_ms,
+            "is_sample": self.is_sample,
+            "stopped_by": self.stopped_by,
+            "scanned": [
+                {"partition": number, "start_offset": part.start, "end_offset": part.end}
+                for number, part in sorted(self.scanned.items())
+            ],
+            "offline_partitions": list(self.offline),
+            "key_count": placement.keys,
+            "split_key_count": placement.split_count,
+            "split_keys": [
+                {
+                    "key": bytes_to_json(one.key),
+                    "partitions": list(one.partitions),
+                    "murmur2_partition": one.murmur2_partition,
+                    "crc32_partition": one.crc32_partition,
+                }
+                for one in self.split_keys
+            ],
+        }
+
+
+def scan_keys(
+    cluster: Cluster,
+    topic: TopicInfo,
+    scan: Scan,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> KeyReport:
+    """Read the newest messages, as many as asked for, until the time is up or Ctrl-C is pressed.
+
+    Raises:
+        CliError: a partition cannot be read.
+    """
+    ranges = {number: held for (_, number), held in cluster.ranges([topic], led_only=True).items()}
+    if scan.since_ms is not None:
+        ranges = _since(cluster, topic, ranges, scan.since_ms)
+    available = {number: held.messages for number, held in ranges.items()}
+    chosen = divide_budget(available, scan.messages_max)
+    cursors = {
+        number: Cursor(position=held.end - chosen[number], stop=held.end, until_ms=None)
+        for number, held in ranges.items()
+    }
+    starts = {number: cursor.position for number, cursor in cursors.items()}
+    placement = KeyPlacement()
+    deadline = clock() + scan.seconds_max
+    with noticing_ctrl_c() as ctrl_c:
+        _read(
+            cluster, topic.name, cursors, placement, lambda: ctrl_c.pressed or clock() >= deadline
+        )
+    stopped_by = None
+    if not all_done(cursors):
+        stopped_by = StoppedBy.INTERRUPT if ctrl_c.pressed else StoppedBy.TIME
+    return KeyReport(
+        placement=placement,
+        partition_count=len(topic.leaders),
+        available=sum(available.values()),
+        scanned={
+            number: OffsetRange(start=starts[number], end=cursor.position)
+            for number, cursor in cursors.items()
+        },
+        offline=[number for number in topic.partitions if number not in ranges],
+        since_ms=scan.since_ms,
+        stopped_by=stopped_by,
+    )
+
+
+def _since(
+    cluster: Cluster, topic: TopicInfo, ranges: Mapping[int, OffsetRange], since_ms: int
+) -> dict[int, OffsetRange]:
+    offsets = cluster.offsets_at(topic, list(ranges), since_ms)
+    return {number: _from_offset(held, offsets.get(number)) for number, held in ranges.items()}
+
+
+def _from_offset(held: OffsetRange, start: int | None) -> OffsetRange:
+    """Empty where no message is as young (None), or where such a message is not committed yet."""
+    return OffsetRange(start=held.end if start is None else min(start, held.end), end=held.end)
+
+
+def _read(
+    cluster: Cluster,
+    topic: str,
+    cursors: dict[int, Cursor],
+    placement: KeyPlacement,
+    must_stop: Callable[[], bool],
+) -> None:
+    total = sum((cursor.stop or 0) - cursor.position for cursor in cursors.values())
+    reader = TopicReader(cluster, topic, cursors, follow=False)
+    try:
+        with output.progress(f"keys of {topic}", total=total, unit="messages") as bar:
+            while not all_done(cursors) and not must_stop():
+                messages = reader.read(POLL_MESSAGES)
+                for message in messages:
+                    placement.on_message(message.key, message.partition)
+                bar.advance(len(messages))
+    finally:
+        reader.close()
+
+
+# -- printing --------------------------------------------------------------------------------------------------------
+
+
+def print_report(topic: str, report: KeyReport) -> None:
+    split = report.split_keys
+    if not output.is_terminal():
+        counts = (report.placement.messages, report.available, report.placement.keys)
+        output.print_rows(
+            output.Columns(), [(topic, "keys", *counts, report.placement.split_count)]
+        )
+        rows = [(topic, "key", *_row(one)) for one in split]
+        output.print_rows(output.Columns(), rows)
+        return
+    output.print_line(in_words(report))
+    if split:
+        columns = ("key", "partitions", "by murmur2", "by CRC32")
+        rows = [_row(one) for one in split[:SHOWN_MAX]]
+        output.print_rows(output.Columns(*columns, numbers=columns[2:]), rows)
+        if report.placement.split_count > SHOWN_MAX:
+            output.print_line(f"and {report.placement.split_count - SHOWN_MAX:,} more; see --json")
+
+
+def tell_cause(report: KeyReport) -> None:
+    """Say, on standard error, what the scan left out and what the usual cause of split keys is."""
+    if report.placement.untracked:
+        output.note(
+            f"{output.counted(report.placement.untracked, 'message')} not compared: memory holds "
+            f"{report.placement.keys:,} keys"
+        )
+    if report.offline:
+        numbers = ", ".join(map(str, report.offline))
+        output.note(f"not scanned, because they have no leader: partitions {numbers}")
+    split = report.split_keys
+    if not split:
+        return
+    if all(one.is_by_both for one in split):
+        output.note(
+            "cause: some producers place keys by murmur2 (Java, Respool), others by CRC32 (librdkafka's default); "
+            "set partitioner=murmur2_random in the latter"
+        )
+    else:
+        output.note(
+            "possible causes: producers with different partitioners, partitions given by hand, or partitions added "
+            "to the topic"
+        )
+
+
+def in_words(report: KeyReport) -> str:
+    placement = report.placement
+    scanned = f"{placement.messages:,} of {output.counted(report.available, 'message')}"
+    if not report.is_sample:
+        scanned = f"all {output.counted(placement.messages, 'message')}"
+    newest = "the newest " if report.is_sample else ""
+    stopped = {
+        None: "",
+        StoppedBy.TIME: " (the time was up; see --scan-time)",
+        StoppedBy.INTERRUPT: " (stopped by Ctrl-C)",
+    }[report.stopped_by]
+    return (
+        f"keys: scanned {newest}{scanned}{stopped}; {output.counted(placement.keys, 'key')}, "
+        f"{placement.split_count:,} in several partitions"
+    )
+
+
+def _row(one: SplitKey) -> tuple[object, ...]:
+    places = ",".join(map(str, one.partitions))
+    return for_terminal(one.key), places, one.murmur2_partition, one.crc32_partition
