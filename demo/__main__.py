@@ -179,6 +179,7 @@ def _publish(address: str, *, start_ms: int, end_ms: int) -> None:
         {
             "bootstrap.servers": address,
             "enable.idempotence": True,
+            "partitioner": "murmur2_random",
             "linger.ms": 20,
             "queue.buffering.max.messages": 200_000,
         }

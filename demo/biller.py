@@ -21,7 +21,14 @@ BATCH = 4_000
 
 def main(address: str, stay_after: str) -> int:
     # Whatever an earlier biller of this name has left open ends here.
-    producer = Producer({"bootstrap.servers": address, "transactional.id": NAME, "linger.ms": 5})
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "transactional.id": NAME,
+            "linger.ms": 5,
+            "partitioner": "murmur2_random",
+        }
+    )
     producer.init_transactions()
     consumer = Consumer(
         {

@@ -40,7 +40,13 @@ class FareCalculator:
             "metadata.recovery.strategy": "none",
         }
         self._producer = Producer(
-            {**common, "transactional.id": name, "transaction.timeout.ms": 60_000}
+            {
+                **common,
+                "transactional.id": name,
+                "transaction.timeout.ms": 60_000,
+                # As the Java client chooses it, so that a ride's fares have one partition, whoever writes them.
+                "partitioner": "murmur2_random",
+            }
         )
         self._producer.init_transactions(30)
         self._consumer = Consumer(

@@ -23,7 +23,12 @@ def broker() -> Iterator[Broker]:
 def ride(broker: Broker) -> Callable[..., None]:
     """Put a ride into the topic: `ride("r1", km=2, minutes=5)`, or any text."""
     producer = Producer(
-        {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "log_level": 0}
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+            "log_level": 0,
+        }
     )
 
     def put(name: str, text: str | None = None, **fields: float) -> None:
