@@ -4,14 +4,15 @@ import io
 import logging
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from confluent_kafka import Producer
 
 from cli.fake_cluster import FakeCluster
+from cli.json_shape import check_shape
 from cli.running import Ended, Run
-from respool.cli import kafka
+from respool.cli import kafka, output
 from respool.cli.main import main
 from support.etcd_process import EtcdCluster
 
@@ -57,3 +58,20 @@ def fake_cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
     with EtcdCluster(tmp_path_factory.mktemp("etcd")) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _json_of_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a command prints as JSON has the shape of docs/json.md."""
+    print_json, json_line = output.print_json, output.json_line
+
+    def checked_print(document: Mapping[str, object]) -> None:
+        check_shape(document)
+        print_json(document)
+
+    def checked_line(document: Mapping[str, object]) -> str:
+        check_shape(document)
+        return json_line(document)
+
+    monkeypatch.setattr(output, "print_json", checked_print)
+    monkeypatch.setattr(output, "json_line", checked_line)

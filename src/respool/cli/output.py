@@ -93,7 +93,7 @@ def print_heading(text: str) -> None:
         _console().print(Text(printable(text), style="bold"))
 
 
-def print_json(document: object) -> None:
+def print_json(document: Mapping[str, object]) -> None:
     """One document, indented; for data whose whole extent is known."""
     print_line(json.dumps(document, indent=2, ensure_ascii=False))
 

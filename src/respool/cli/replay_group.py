@@ -107,7 +107,7 @@ class ReplayGroup:
                     "topic": act.source,
                     "messages": left,
                     "partitions": [
-                        {"partition": number, "from": span.start, "until": span.stop}
+                        {"partition": number, "from": span.start, "to": span.stop}
                         for number, span in sorted(spans.items())
                     ],
                 }
