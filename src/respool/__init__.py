@@ -11,13 +11,13 @@ The doors of the Python client are here, and are opened when they are first used
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from respool.client.arrow.prepared import PreparedTransaction
-    from respool.client.arrow.producer import ArrowProducer
-    from respool.client.arrow.read import read_table, stream_batches
-    from respool.client.arrow.security import Login, Security, Tls
-    from respool.client.arrow.write_errors import WriteFailed
-    from respool.client.arrow.write_result import WriteResult
-    from respool.client.arrow.write_table import write_table
+    from respool.client.arrow.errors import WriteFailed
+    from respool.client.arrow.reading.read import read_table, stream_batches
+    from respool.client.arrow.writing.prepared import PreparedTransaction
+    from respool.client.arrow.writing.producer import ArrowProducer
+    from respool.client.arrow.writing.write_result import WriteResult
+    from respool.client.arrow.writing.write_table import write_table
+    from respool.client.kafka.security import Login, Security, Tls
     from respool.client.messages.async_consumer import AsyncConsumer
     from respool.client.messages.async_producer import AsyncProducer
     from respool.client.messages.consumer import Consumer
@@ -48,22 +48,22 @@ __all__ = [
 
 # Door -> the module it is in, and the extra that brings what this needs.
 _DOORS = {
-    "ArrowProducer": ("respool.client.arrow.producer", "arrow"),
+    "ArrowProducer": ("respool.client.arrow.writing.producer", "arrow"),
     "AsyncConsumer": ("respool.client.messages.async_consumer", "client"),
     "AsyncProducer": ("respool.client.messages.async_producer", "client"),
     "Consumer": ("respool.client.messages.consumer", "client"),
-    "Login": ("respool.client.arrow.security", "arrow"),
+    "Login": ("respool.client.kafka.security", "arrow"),
     "Message": ("respool.client.messages.message", "client"),
     "Producer": ("respool.client.messages.producer", "client"),
     "Receipt": ("respool.client.messages.message", "client"),
-    "Security": ("respool.client.arrow.security", "arrow"),
-    "Tls": ("respool.client.arrow.security", "arrow"),
-    "PreparedTransaction": ("respool.client.arrow.prepared", "arrow"),
-    "WriteFailed": ("respool.client.arrow.write_errors", "arrow"),
-    "WriteResult": ("respool.client.arrow.write_result", "arrow"),
-    "write_table": ("respool.client.arrow.write_table", "arrow"),
-    "read_table": ("respool.client.arrow.read", "arrow"),
-    "stream_batches": ("respool.client.arrow.read", "arrow"),
+    "Security": ("respool.client.kafka.security", "arrow"),
+    "Tls": ("respool.client.kafka.security", "arrow"),
+    "PreparedTransaction": ("respool.client.arrow.writing.prepared", "arrow"),
+    "WriteFailed": ("respool.client.arrow.errors", "arrow"),
+    "WriteResult": ("respool.client.arrow.writing.write_result", "arrow"),
+    "write_table": ("respool.client.arrow.writing.write_table", "arrow"),
+    "read_table": ("respool.client.arrow.reading.read", "arrow"),
+    "stream_batches": ("respool.client.arrow.reading.read", "arrow"),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from respool.cli import group_fence
 from respool.cli.broker_socket import Question
 from respool.cli.group_fence import GroupFence, NotFenced
-from respool.client.arrow.group_offsets import Committed
+from respool.client.kafka.groups import Committed
 from respool.wire.client_codec import encode_request
 
 PLACES = {("rides", 0): Committed(offset=30), ("rides", 1): Committed(offset=7, metadata="why")}

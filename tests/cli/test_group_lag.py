@@ -1,7 +1,7 @@
 from respool.cli.group_lag import PartitionLag, lags_of, spelled, total_lag
 from respool.cli.kafka import OffsetRange
 from respool.cli.kafka_groups import Group, Member
-from respool.client.arrow.group_offsets import Committed
+from respool.client.kafka.groups import Committed
 
 GROUP = Group(
     name="billing",

@@ -19,7 +19,7 @@ from respool.cli.group_moves import (
     plan_moves,
 )
 from respool.cli.kafka import OffsetRange, TopicInfo
-from respool.client.arrow.group_offsets import Committed
+from respool.client.kafka.groups import Committed
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 PLACE = ("rides", 0)

@@ -11,7 +11,7 @@ from cli.running import Run
 from respool.cli.errors import ExitCode
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_groups import Group, GroupListing, Groups, NotAllHeard
-from respool.client.arrow.group_offsets import Committed
+from respool.client.kafka.groups import Committed
 from support.group_broker import NOT_COORDINATOR, GroupBroker
 
 # In a process of its own: what goes wrong here may end it without a word of Python's.

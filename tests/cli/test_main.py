@@ -108,7 +108,7 @@ def test_help_and_version_import_nothing_heavy() -> None:
     loaded = {name for name in modules.split() if not name.startswith("respool.cli")}
     assert loaded <= {
         "respool.client",
-        "respool.client.bootstrap",
+        "respool.client.kafka.bootstrap",
         "respool.model",
         "respool.model.addresses",
         "respool.model.error_codes",

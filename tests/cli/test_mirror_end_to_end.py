@@ -23,7 +23,7 @@ from cli.running import Run
 from respool.cli.errors import CliError
 from respool.cli.kafka_groups import Groups
 from respool.cli.mirror_patience import Patience
-from respool.client.arrow.group_offsets import Committed, Place
+from respool.client.kafka.groups import Committed, Place
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.clients

@@ -5,7 +5,7 @@ import re
 from respool.cli.kafka import Cluster
 from respool.cli.mirror_groups import GroupCare, due_moves
 from respool.cli.mirror_topics import Wanted
-from respool.client.arrow.group_offsets import Committed
+from respool.client.kafka.groups import Committed
 from support.group_broker import GroupBroker
 
 RIDES, FARES = ("rides", 0), ("fares", 0)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 
 import respool
 from respool import Login, Security, Tls
-from respool.client.arrow.errors import ClientError, LoginRefused, TlsRefused
+from respool.client.kafka.errors import ClientError, LoginRefused, TlsRefused
 from support.topics import Topics
 
 pytestmark = pytest.mark.skipif(

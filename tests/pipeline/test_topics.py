@@ -8,7 +8,7 @@ import pytest
 
 import respool
 from pipeline.making import TOPIC
-from respool.client.arrow.cluster import Cluster
+from respool.client.kafka.cluster import Cluster
 from respool.pipeline import topics
 from respool.pipeline.settings import PipelineSettings
 from respool.testing import Broker

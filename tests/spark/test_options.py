@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from respool.client.bootstrap import FIRST_CONTACT_MS, LASTING_CONTACT_MS
+from respool.client.kafka.bootstrap import FIRST_CONTACT_MS, LASTING_CONTACT_MS
 from respool.spark.client_options import ClientOptions
 from respool.spark.options import BadOption, Options
 

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from respool.client.arrow.security import IN_THE_CLEAR, Login, Security, Tls, warn_of_plain_login
+from respool.client.kafka.security import IN_THE_CLEAR, Login, Security, Tls, warn_of_plain_login
 from respool.spark.client_options import ClientOptions
 from respool.spark.options import BadOption, Options
 from respool.spark.sink.options import SinkOptions

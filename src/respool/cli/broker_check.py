@@ -1,7 +1,7 @@
 """Whether a broker listens at all: asked before a command starts what would report it late, and in other words."""
 
 from respool.cli.errors import BrokerUnreachable, UsageError
-from respool.client.bootstrap import Bootstrap, failed_connections
+from respool.client.kafka.bootstrap import Bootstrap, failed_connections
 from respool.model.errors import SettingsError
 
 CONNECT_SECONDS = 3.0

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from respool.cli.broker_socket import BrokerSocket, Question
 from respool.cli.errors import CliError
-from respool.client.arrow.group_offsets import Committed, Place, offset_fields
+from respool.client.kafka.groups import Committed, Place, offset_fields
 from respool.model.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,

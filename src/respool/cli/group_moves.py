@@ -19,7 +19,7 @@ from respool.model.times import format_ms
 
 if TYPE_CHECKING:
     from respool.cli.kafka import OffsetRange, TopicInfo
-    from respool.client.arrow.group_offsets import Committed, Place
+    from respool.client.kafka.groups import Committed, Place
 
 
 @dataclass(frozen=True, slots=True)

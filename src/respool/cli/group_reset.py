@@ -24,7 +24,7 @@ from respool.cli.isolation import Isolation
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster
     from respool.cli.kafka_groups import Group, Groups
-    from respool.client.arrow.group_offsets import Committed, Place
+    from respool.client.kafka.groups import Committed, Place
 
 EPILOG = (
     "Without --topic, every partition of the topics the group has committed in is moved, also where it has committed "
@@ -255,7 +255,7 @@ def _carry_out(
 ) -> int:
     """Record it, do it, and record how it went. Returns how many members were sent out."""
     from respool.cli.audit import DONE, FAILED, Act, Audit
-    from respool.client.arrow.group_offsets import Committed
+    from respool.client.kafka.groups import Committed
 
     audit = Audit(cluster)
     act = Act.begin(

@@ -15,7 +15,7 @@ from respool.cli.errors import CliError
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_groups import Groups
 from respool.cli.mirror_link import Place
-from respool.client.arrow.group_offsets import Committed
+from respool.client.kafka.groups import Committed
 
 UNUSED_STATES = {"Empty", "Dead"}
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from respool.cli.errors import NotFound, UsageError
-from respool.client.bootstrap import DEFAULT_BOOTSTRAP, ENVIRONMENT
+from respool.client.kafka.bootstrap import DEFAULT_BOOTSTRAP, ENVIRONMENT
 from respool.model.times import TimeNotUnderstood, parse_duration_ms, parse_time
 
 

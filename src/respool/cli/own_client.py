@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from respool.cli.broker_check import CONNECT_SECONDS
 from respool.cli.errors import BrokerUnreachable, CliError, UsageError
 from respool.cli.kafka_library import CLIENT_ID, REQUEST_SECONDS
-from respool.client.arrow import errors as client_errors
-from respool.client.arrow.cluster import Cluster as OwnCluster
+from respool.client.kafka import errors as client_errors
+from respool.client.kafka.cluster import Cluster as OwnCluster
 
 
 def own_cluster(broker: str) -> OwnCluster:

@@ -14,7 +14,7 @@ from respool.cli import output
 from respool.cli.broker_check import check_broker
 from respool.cli.errors import BrokerUnreachable, CliError, NotFound
 from respool.cli.interrupts import noticing_ctrl_c
-from respool.client.arrow import errors as client_errors
+from respool.client.kafka import errors as client_errors
 from respool.model.errors import RespoolError
 from respool.pipeline import topics
 from respool.pipeline.catalog import table

@@ -13,7 +13,7 @@ from respool.cli.kafka import Cluster
 from respool.cli.kafka_groups import Group, Groups
 from respool.cli.replay_plan import Span, Wish
 from respool.cli.replay_range import TimeRange, print_spans
-from respool.client.arrow.group_offsets import Committed, Place
+from respool.client.kafka.groups import Committed, Place
 
 
 class GroupTaken(CliError):

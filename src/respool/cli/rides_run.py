@@ -20,9 +20,9 @@ from respool.cli.errors import (
 )
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
 from respool.cli.message_format import bytes_to_json
-from respool.client.arrow import errors as client_errors
-from respool.client.arrow.producer import ArrowProducer
-from respool.client.arrow.write_errors import WriteFailed
+from respool.client.arrow.errors import WriteFailed
+from respool.client.arrow.writing.producer import ArrowProducer
+from respool.client.kafka import errors as client_errors
 from respool.model.times import format_ms
 from respool.rides.event_table import EventTable
 from respool.rides.plan import DAY_MS, RidePlan

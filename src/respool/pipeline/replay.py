@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from respool.client.arrow.errors import UnknownTopic
+from respool.client.kafka.errors import UnknownTopic
 from respool.pipeline import topics
 from respool.pipeline.catalog import schema_of, table
 from respool.pipeline.compare import Comparison, compared

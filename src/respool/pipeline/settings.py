@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from respool.client.bootstrap import Bootstrap
+from respool.client.kafka.bootstrap import Bootstrap
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from respool.client.arrow.cluster import RETRY_MS, Cluster
-from respool.client.arrow.errors import UnknownTopic
-from respool.client.arrow.offsets import offsets_for
-from respool.client.bootstrap import LASTING_CONTACT_MS
+from respool.client.kafka.bootstrap import LASTING_CONTACT_MS
+from respool.client.kafka.cluster import RETRY_MS, Cluster
+from respool.client.kafka.errors import UnknownTopic
+from respool.client.kafka.list_offsets import offsets_for
 from respool.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from respool.client.arrow.security import IN_THE_CLEAR, Security
-from respool.client.bootstrap import FIRST_CONTACT_MS, LASTING_CONTACT_MS, Bootstrap
+from respool.client.kafka.bootstrap import FIRST_CONTACT_MS, LASTING_CONTACT_MS, Bootstrap
+from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.spark.options import BadOption, Options
 from respool.spark.security import security_of
 
 if TYPE_CHECKING:
-    from respool.client.arrow.cluster import Cluster
+    from respool.client.kafka.cluster import Cluster
 
 BOOTSTRAP = "kafka.bootstrap.servers"
 OUR_BOOTSTRAP = "bootstrap"
@@ -83,8 +83,8 @@ class ClientOptions:
         Raises:
             BadOption: the address cannot be one.
         """
-        from respool.client.arrow.cluster import Cluster
-        from respool.client.arrow.errors import BadArgument
+        from respool.client.kafka.cluster import Cluster
+        from respool.client.kafka.errors import BadArgument
 
         try:
             return Cluster(

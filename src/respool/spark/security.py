@@ -6,8 +6,8 @@ is in an error message, and nothing is passed over: who asks for more safety tha
 
 import re
 
-from respool.client.arrow.errors import BadArgument
-from respool.client.arrow.security import IN_THE_CLEAR, PEM_NEEDED, PLAIN, Login, Security, Tls
+from respool.client.kafka.errors import BadArgument
+from respool.client.kafka.security import IN_THE_CLEAR, PEM_NEEDED, PLAIN, Login, Security, Tls
 from respool.spark.options import BadOption, Options
 
 PROTOCOL = "kafka.security.protocol"

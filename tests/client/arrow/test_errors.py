@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from respool.client.arrow import errors
-from respool.client.arrow.errors import ClientError
+from respool.client.kafka.errors import ClientError
 
 PLACE = {"topic": "rides", "partition": 3, "offset": 7}
 

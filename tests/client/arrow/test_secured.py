@@ -12,9 +12,11 @@ import trustme
 
 import respool
 from respool import Login, Security, Tls, WriteFailed
-from respool.client.arrow.connection import Connection
-from respool.client.arrow.coordinator import Coordinator
-from respool.client.arrow.errors import (
+from respool.client.arrow.errors import TransactionUncertain, WrongState
+from respool.client.arrow.writing.prepared import Ended
+from respool.client.kafka.connection import Connection
+from respool.client.kafka.coordinator import Coordinator
+from respool.client.kafka.errors import (
     BadArgument,
     BrokerUnreachable,
     ClientClosed,
@@ -23,8 +25,6 @@ from respool.client.arrow.errors import (
     LoginRefused,
     TlsRefused,
 )
-from respool.client.arrow.prepared import Ended
-from respool.client.arrow.write_errors import TransactionUncertain, WrongState
 from respool.wire.api_table import Api
 from support.broker_process import BrokerProcess
 from support.secured_gate import secured_broker, server_side
@@ -200,7 +200,7 @@ def test_a_read_over_tls_that_is_closed_ends_at_once() -> None:
 def test_a_broker_that_never_answers_the_first_words_of_tls_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        from respool.client.arrow.cluster import Cluster
+        from respool.client.kafka.cluster import Cluster
 
         security = Security(tls=Tls(authorities=CA))
         with (

@@ -4,16 +4,16 @@ import pickle
 
 import pytest
 
-from respool.client.arrow.errors import ClientError, UnknownPartition
-from respool.client.arrow.lane import Failure, Parcel, Verdict
-from respool.client.arrow.prepared import PreparedTransaction
-from respool.client.arrow.write_errors import (
+from respool.client.arrow.errors import (
     RecordTooLarge,
     TransactionUncertain,
     WriteFailed,
     WrongColumn,
 )
-from respool.client.arrow.write_result import PartitionWrite, Tally, WriteResult
+from respool.client.arrow.writing.prepared import PreparedTransaction
+from respool.client.arrow.writing.write_result import PartitionWrite, Tally, WriteResult
+from respool.client.kafka.errors import ClientError, UnknownPartition
+from respool.client.kafka.partition_queue import Failure, Parcel, Verdict
 
 RESULT = WriteResult(
     rows=5,

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from respool.client.arrow.errors import (
+from respool.client.kafka.errors import (
     BrokerUnreachable,
     ClientError,
     LoginRefused,

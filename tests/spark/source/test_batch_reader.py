@@ -13,7 +13,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, InputPartition, 
 from pyspark.sql.types import StructType
 
 import respool
-from respool.client.arrow.connection import Connection
+from respool.client.kafka.connection import Connection
 from respool.spark.options import BadOption
 from respool.spark.source.brokers import BrokersAway
 from respool.spark.source.loss import DataLost

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from respool.client.arrow.projection import Projection
+from respool.client.arrow.reading.projection import Projection
 from respool.spark.options import BadOption
 from respool.spark.source.columns import columns_of, full_schema
 from respool.spark.source.shaping import ROWS_MAX, as_spark_wants

@@ -2,7 +2,7 @@
 
 from confluent_kafka import Producer
 
-from respool.client.arrow.cluster import Cluster
+from respool.client.kafka.cluster import Cluster
 from respool.spark.source.position import TopicAt
 from respool.spark.source.progress import Progress
 from respool.testing import Broker

@@ -1,104 +1,74 @@
-"""What reading and writing tables can end with. One class each, with the numbers inside; all are `ClientError`.
+"""The errors of reading and writing tables: one class each, with the numbers inside; all are `ClientError`.
 
-Three kinds, by who can do something about it:
+Three kinds, by who can act:
 
-- the caller: `BadArgument`, `TlsRefused`, `LoginRefused`, `UnknownTopic`, `UnknownPartition`, `OutsideRetention`,
-  `OffsetBeyondEnd`;
-- nobody, but it may pass: `BrokerUnreachable`, `NoBroker`, `ConnectionLost`, `PartitionUnavailable`. They come after
-  the client has tried again for as long as it was told to (`retry_ms`);
+- the caller: `BadArgument`, `WrongColumn`, `RecordTooLarge`, `WrongState`, `TlsRefused`, `LoginRefused`,
+  `UnknownTopic`, `UnknownPartition`, `OutsideRetention`, `OffsetBeyondEnd`;
+- nobody, but it may pass: `BrokerUnreachable`, `NoBroker`, `ConnectionLost`, `PartitionUnavailable`, `WriteFailed`
+  (which names the rows that are in), `BufferFull`. They come after retries for `retry_ms` or the delivery timeout;
 - the history itself changed while it was read: `TopicRecreated`, `LogTruncated`, `RetentionOvertook`.
+
+Transactions have three of their own: `TransactionFenced` (another producer took the transactional id),
+`TransactionLost` (it ended otherwise) and `TransactionUncertain` (no answer came: end it again).
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from respool.client.bootstrap import Bootstrap
-from respool.model.errors import RespoolError
+from respool.client.kafka.errors import (
+    BadArgument,
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientClosed,
+    ClientError,
+    ConnectionLost,
+    LoginRefused,
+    NoBroker,
+    ProtocolBroken,
+    TlsRefused,
+    UnknownPartition,
+    UnknownTopic,
+    Untrusted,
+    VersionUnsupported,
+)
 
+if TYPE_CHECKING:
+    from respool.client.arrow.writing.prepared import PreparedTransaction
+    from respool.client.arrow.writing.write_result import PartitionWrite, WriteResult
 
-class ClientError(RespoolError):
-    """Everything the columnar client raises on purpose. It can be sent to other processes, numbers and all."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.args, self.__dict__)
-
-
-class BadArgument(ClientError, ValueError):
-    """An argument cannot be; the message says what would be right."""
-
-
-class ClientClosed(ClientError):
-    """It was closed, maybe by another thread, so there is nothing more to be had from it."""
-
-
-# -- the way to the brokers --------------------------------------------------------------------------------------------
-
-
-class BrokerUnreachable(ClientError):
-    """No connection could be made, or no broker that is known answers."""
-
-
-class NoBroker(BrokerUnreachable):
-    """Nobody listens at the bootstrap address, and no broker has ever answered. `what` is that, without the hint."""
-
-    def __init__(self, bootstrap: Bootstrap, reasons: Sequence[str]) -> None:
-        self.what = bootstrap.no_broker(reasons)
-        super().__init__(f"{self.what}; {bootstrap.hint}")
-
-
-class ConnectionLost(BrokerUnreachable):
-    """A connection ended, or was silent for too long, before its reply came; what became of the request is unknown."""
-
-
-class ProtocolBroken(ConnectionLost):
-    """What came is no reply to what was asked; the connection was closed."""
-
-
-class Untrusted(ClientError):
-    """There is no trust between this client and a broker."""
-
-
-class TlsRefused(Untrusted):
-    """The broker's certificate is not to be trusted, or it and this client have no way of TLS in common."""
-
-
-class LoginRefused(Untrusted):
-    """The broker does not take the login, or could not prove that it is the one it should be."""
-
-
-class VersionUnsupported(ClientError):
-    """The broker does not speak a version of a request that this client does."""
-
-
-class BrokerRefused(ClientError):
-    """A broker answered with an error."""
-
-    def __init__(self, doing: str, code: int, name: str, *, retriable: bool) -> None:
-        super().__init__(f"{doing}: {name.replace('_', ' ')} (Kafka's error {code})")
-        self.code = code
-        self.name = name
-        self.retriable = retriable
-
-
-class UnknownTopic(ClientError):
-    """There is no such topic."""
-
-    def __init__(self, topic: str) -> None:
-        super().__init__(
-            f"there is no topic {topic!r}: create it, or ask which there are with `respool topic list`"
-        )
-        self.topic = topic
-
-
-class UnknownPartition(ClientError):
-    """The topic has no such partition."""
-
-    def __init__(self, topic: str, partition: int, count: int) -> None:
-        super().__init__(
-            f"topic {topic!r} has no partition {partition}; it has {count}: 0 to {count - 1}"
-        )
-        self.topic = topic
-        self.partition = partition
+__all__ = [
+    "BadArgument",
+    "BatchDamaged",
+    "BrokerRefused",
+    "BrokerUnreachable",
+    "BufferFull",
+    "ClientClosed",
+    "ClientError",
+    "ConnectionLost",
+    "LogTruncated",
+    "LoginRefused",
+    "NoBroker",
+    "OffsetBeyondEnd",
+    "OutsideRetention",
+    "PartitionUnavailable",
+    "ProtocolBroken",
+    "ReadError",
+    "RecordTooLarge",
+    "RetentionOvertook",
+    "TlsRefused",
+    "TopicRecreated",
+    "TransactionError",
+    "TransactionFenced",
+    "TransactionLost",
+    "TransactionUncertain",
+    "UnknownPartition",
+    "UnknownTopic",
+    "Untrusted",
+    "VersionUnsupported",
+    "WriteFailed",
+    "WrongColumn",
+    "WrongState",
+]
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -156,11 +126,65 @@ class PartitionUnavailable(ReadError):
     """Nobody could be read from for `retry_ms`. Everything before `offset` was handed out."""
 
 
-def _restore(
-    kind: type[ClientError], arguments: tuple[Any, ...], fields: dict[str, Any]
-) -> ClientError:
-    """Its own `__init__` makes the message, which is there already."""
-    error = kind.__new__(kind)
-    error.args = arguments
-    error.__dict__.update(fields)
-    return error
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+class WrongColumn(BadArgument):
+    """A column is missing, or of a type that cannot be written."""
+
+    def __init__(self, column: str, message: str) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+class RecordTooLarge(ClientError):
+    """A row is larger than the topic takes. Nothing of the table was written."""
+
+    def __init__(self, topic: str, *, row: int, size: int, limit: int) -> None:
+        super().__init__(
+            f"row {row} needs {size} bytes, and {topic!r} takes record batches of {limit} bytes at the most "
+            "(its max.message.bytes)"
+        )
+        self.row = row
+        self.size = size
+        self.limit = limit
+
+
+class WrongState(ClientError):
+    """The producer cannot do this now; the message says what comes first."""
+
+
+class BufferFull(ClientError):
+    """Brokers did not take anything for so long that the next rows found no room. What was written before goes on."""
+
+
+class WriteFailed(ClientError):
+    """Not all rows are in. `result` says for each partition which are; in each, those that are in come first."""
+
+    def __init__(self, message: str, result: "WriteResult") -> None:
+        super().__init__(message)
+        self.result = result
+
+    @property
+    def partitions(self) -> "Mapping[tuple[str, int], PartitionWrite]":
+        return self.result.partitions
+
+
+class TransactionError(ClientError):
+    """A transaction cannot go on."""
+
+
+class TransactionFenced(TransactionError):
+    """Another producer has taken the transactional id over, or the transaction took too long and was aborted."""
+
+
+class TransactionLost(TransactionError):
+    """It has ended already, and not as asked for."""
+
+
+class TransactionUncertain(TransactionError):
+    """Nobody said in time whether it has ended. End it the same way again: `transaction` does, in any process."""
+
+    def __init__(self, message: str, transaction: "PreparedTransaction") -> None:
+        super().__init__(message)
+        self.transaction = transaction

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Literal, Self
 
-from respool.client.bootstrap import Bootstrap
+from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.messages.consumed_transaction import (
     Attempts,
     ConsumedTransaction,

@@ -13,14 +13,13 @@ A message says what happened, why, and what to do. Where librdkafka said it firs
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from respool.client.arrow.errors import (
+from respool.client.arrow.errors import OffsetBeyondEnd, OutsideRetention
+from respool.client.kafka.errors import (
     BadArgument,
     BrokerUnreachable,
     ClientClosed,
     ClientError,
     NoBroker,
-    OffsetBeyondEnd,
-    OutsideRetention,
     UnknownPartition,
     UnknownTopic,
 )

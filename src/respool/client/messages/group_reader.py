@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from respool.client.bootstrap import Bootstrap
+from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.messages import library, rewind
 from respool.client.messages.arrivals import Arrivals
 from respool.client.messages.errors import (

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from respool.client.arrow.patience import Patience
-from respool.client.bootstrap import FIRST_CONTACT_MS, Bootstrap, failed_connections
+from respool.client.kafka.bootstrap import FIRST_CONTACT_MS, Bootstrap, failed_connections
+from respool.client.kafka.retries import Patience
 from respool.client.messages.errors import (
     BadArgument,
     BrokerUnreachable,

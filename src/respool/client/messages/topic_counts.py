@@ -6,7 +6,7 @@ Asking first means that a topic which is not there is said at the first `send`, 
 import time
 from typing import Any
 
-from respool.client.bootstrap import Bootstrap
+from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.messages import library
 from respool.client.messages.errors import BadArgument, ClientError
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from respool.client.bootstrap import Bootstrap
+from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.messages import library
 from respool.client.messages.errors import (
     ClientError,

@@ -15,7 +15,7 @@ from uuid import uuid4
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from respool.client.arrow.errors import BrokerUnreachable, ClientError, Untrusted
+from respool.client.kafka.errors import BrokerUnreachable, ClientError, Untrusted
 from respool.spark.options import Options
 from respool.spark.sink.columns import SinkColumns
 from respool.spark.sink.effects import Outcome
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from respool.client.arrow.cluster import Cluster
+    from respool.client.kafka.cluster import Cluster
     from respool.spark.sink.state import Share
 
 _log = logging.getLogger(__name__)

@@ -7,15 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from respool.client.arrow.cluster import Cluster, refused
-from respool.client.arrow.coordinator import Coordinator
-from respool.client.arrow.errors import (
-    BrokerRefused,
-    BrokerUnreachable,
-    UnknownTopic,
-    Untrusted,
-)
-from respool.client.arrow.prepared import (
+from respool.client.arrow.errors import TransactionFenced, TransactionLost
+from respool.client.arrow.writing.prepared import (
     ID_UNKNOWN,
     Found,
     PreparedTransaction,
@@ -23,7 +16,14 @@ from respool.client.arrow.prepared import (
     look_at,
     transaction_state,
 )
-from respool.client.arrow.write_errors import TransactionFenced, TransactionLost
+from respool.client.kafka.cluster import Cluster, refused
+from respool.client.kafka.coordinator import Coordinator
+from respool.client.kafka.errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    UnknownTopic,
+    Untrusted,
+)
 from respool.spark.sink.effects import (
     BecomeDecider,
     Effect,

@@ -8,11 +8,11 @@ task's process is killed between any two steps.
 
 from collections.abc import Collection
 
-from respool.client.arrow.cluster import Cluster
-from respool.client.arrow.coordinator import Coordinator
-from respool.client.arrow.errors import BrokerRefused
-from respool.client.arrow.prepared import ID_UNKNOWN, transaction_state
-from respool.client.arrow.producer_ids import take_id
+from respool.client.arrow.writing.prepared import ID_UNKNOWN, transaction_state
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.coordinator import Coordinator
+from respool.client.kafka.errors import BrokerRefused
+from respool.client.kafka.transactions import take_id
 from respool.spark.sink.errors import Superseded
 from respool.spark.sink.executing import each, transactional_ids
 from respool.spark.sink.names import job_end_of, tasks_of_job

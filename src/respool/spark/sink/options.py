@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Self
 
-from respool.client.bootstrap import LASTING_CONTACT_MS
+from respool.client.kafka.bootstrap import LASTING_CONTACT_MS
 from respool.spark.client_options import ClientOptions
 from respool.spark.options import BadOption, Options
 from respool.spark.security import NAMES as SECURITY_NAMES

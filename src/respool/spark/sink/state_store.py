@@ -15,13 +15,13 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from respool.client.arrow.cluster import Cluster, refused
-from respool.client.arrow.coordinator import Coordinator
-from respool.client.arrow.errors import BrokerRefused, BrokerUnreachable, UnknownTopic
-from respool.client.arrow.lane import Identity
-from respool.client.arrow.produce_errors import FENCED_CODES
-from respool.client.arrow.produce_request import answers_of
-from respool.client.arrow.producer_ids import take_id
+from respool.client.kafka.cluster import Cluster, refused
+from respool.client.kafka.coordinator import Coordinator
+from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, UnknownTopic
+from respool.client.kafka.partition_queue import Identity
+from respool.client.kafka.produce_errors import FENCED_CODES
+from respool.client.kafka.produce_request import answers_of
+from respool.client.kafka.transactions import take_id
 from respool.records.batch import RecordBatch
 from respool.records.build import NewRecord, build_batch
 from respool.records.record import Record, read_records

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
-from respool.client.arrow.errors import BrokerRefused
-from respool.client.arrow.producer import ArrowProducer
+from respool.client.arrow.writing.producer import ArrowProducer
+from respool.client.kafka.errors import BrokerRefused
 from respool.columnar.row_sum import row_sum
 from respool.spark.options import BadOption
 from respool.spark.sink.columns import SinkColumns, WrongFrame

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from respool.client.arrow.cluster import METADATA_VERSION, Cluster
-from respool.client.arrow.errors import BrokerUnreachable, NoBroker, ReadError, UnknownTopic
-from respool.client.arrow.offsets import offsets_for
-from respool.client.arrow.plan import PartitionRange, ReadPlan
+from respool.client.arrow.errors import ReadError
+from respool.client.arrow.reading.plan import PartitionRange, ReadPlan
+from respool.client.kafka.cluster import METADATA_VERSION, Cluster
+from respool.client.kafka.errors import BrokerUnreachable, NoBroker, UnknownTopic
+from respool.client.kafka.list_offsets import offsets_for
 from respool.model.errors import RespoolError
 from respool.spark.client_options import BOOTSTRAP
 from respool.spark.options import BadOption
@@ -193,8 +194,8 @@ class Brokers:
 
     def _sampled(self, topic: str, ranges: tuple[PartitionRange, ...]) -> dict[Place, float]:
         # Brings the kernels, which nothing else on the driver needs.
-        from respool.client.arrow.projection import Projection
-        from respool.client.arrow.stream import BatchStream, ReadSettings
+        from respool.client.arrow.reading.projection import Projection
+        from respool.client.arrow.reading.stream import BatchStream, ReadSettings
 
         plan = ReadPlan(topic=topic, topic_id=self.cluster.topic(topic).id, ranges=ranges)
         settings = ReadSettings(isolation=self._options.isolation, fetch_bytes=SAMPLE_BYTES)

@@ -7,9 +7,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from respool.client.arrow.cluster import Cluster
-from respool.client.arrow.errors import ClientError
-from respool.client.arrow.group_offsets import Committed, commit_offsets
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.errors import ClientError
+from respool.client.kafka.groups import Committed, commit_offsets
 from respool.spark.source.position import Position
 
 COMMIT_MS = 2_000

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from respool.client.arrow.cluster import Cluster
-    from respool.client.arrow.errors import ClientError
+    from respool.client.kafka.cluster import Cluster
+    from respool.client.kafka.errors import ClientError
 
 # Of decoded batches that wait for Spark: two fetches are enough, and an executor has many tasks.
 BUFFER_BYTES = 16 * 1024 * 1024
@@ -69,9 +69,8 @@ class Reading:
             PartitionUnavailable,
             RetentionOvertook,
             TopicRecreated,
-            UnknownPartition,
-            UnknownTopic,
         )
+        from respool.client.kafka.errors import UnknownPartition, UnknownTopic
 
         begin = wanted.begin
         while begin < wanted.end:
@@ -114,9 +113,9 @@ class Reading:
         return resumed
 
     def _stream(self, wanted: Range, begin: int) -> "Iterator[pa.RecordBatch]":
-        from respool.client.arrow.plan import PartitionRange, ReadPlan
-        from respool.client.arrow.read import read_range
-        from respool.client.arrow.stream import FETCH_BYTES, FETCH_BYTES_MAX, ReadSettings
+        from respool.client.arrow.reading.plan import PartitionRange, ReadPlan
+        from respool.client.arrow.reading.read import read_range
+        from respool.client.arrow.reading.stream import FETCH_BYTES, FETCH_BYTES_MAX, ReadSettings
 
         plan = ReadPlan(
             topic=wanted.topic,

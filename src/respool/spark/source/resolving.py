@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
-from respool.client.arrow.points import format_ms
+from respool.client.arrow.reading.points import format_ms
 from respool.spark.options import BadOption
 from respool.spark.source.brokers import Brokers, Offsets, TopicSeen
 from respool.spark.source.points import (

@@ -1,0 +1,398 @@
+"""One thread that reads some partitions: asks their leaders, decodes what comes, and hands it on, until all are read.
+
+```
+   send to each leader -> wait for the first reply -> cursors move -> send the next fetch -> decode -> outlet
+                                                                       while this decodes, the broker already works
+```
+A partition stays with its thread wherever its leader goes, so its pieces come in order. The next fetch is sent before
+the last one is decoded only when there is room for more: replies that nobody takes would wait in the broker's memory.
+"""
+
+import select
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from respool.client.arrow.errors import PartitionUnavailable
+from respool.client.arrow.reading.cursor import Cursor, Step
+from respool.client.arrow.reading.nearby import Nearby
+from respool.client.arrow.reading.outlet import Outlet
+from respool.client.arrow.reading.pieces import PieceMaker
+from respool.client.arrow.reading.topic_sight import TopicSight
+from respool.client.kafka.cluster import Cluster, refused
+from respool.client.kafka.connection import Connection
+from respool.client.kafka.errors import (
+    BrokerUnreachable,
+    ClientClosed,
+    ClientError,
+    ConnectionLost,
+    ProtocolBroken,
+    VersionUnsupported,
+)
+from respool.client.kafka.list_offsets import (
+    EARLIEST,
+    LATEST,
+    Isolation,
+    isolation_level,
+    offsets_for,
+)
+from respool.client.kafka.local_reads import Borrowing
+from respool.client.kafka.reply_buffer import ReplyBuffer
+from respool.client.kafka.retries import Patience
+from respool.wire.api_table import Api
+from respool.wire.errors import RequestMalformed
+from respool.wire.fetch_reply import TOPIC_IDS_FROM, FetchedPart, read_fetch_reply
+from respool.wire.lent_records import LENT_FETCH_VERSION
+
+# 12 has names, 13 ids: asked by id, a topic that was made again is not taken for the one before. Kafka 4.x: 4 to 17.
+FETCH_VERSIONS = (12, 13)
+WAIT_MAX_MS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    isolation: Isolation
+    fetch_bytes: int
+    retry_ms: int
+    # At the end of the log there is nothing to do but to wait.
+    follow: bool = False
+    # Where the reader is; leaders name a replica there, if one is in sync.
+    rack: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reading:
+    """A cursor, and how its luck with brokers has been."""
+
+    cursor: Cursor
+    patience: Patience
+    # Not asked before.
+    due_at: float = 0.0
+
+    @property
+    def place(self) -> str:
+        return f"{self.cursor.topic}/{self.cursor.partition}"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Line:
+    """The way to one leader, and what it was asked for that has no answer yet."""
+
+    connection: Connection
+    version: int
+    borrowing: Borrowing
+    asked: Sequence[_Reading] = ()
+    # The broker is given up if it has not answered by then.
+    silent_until: float = 0.0
+
+
+class Fetcher:
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        topic_id: UUID | None,
+        cursors: Sequence[Cursor],
+        *,
+        settings: FetchSettings,
+        pieces: PieceMaker,
+        outlet: Outlet,
+        known_partitions: int | None = None,
+    ) -> None:
+        """The cluster is this read's own: it is interrupted when the read is closed.
+
+        With `known_partitions` it also reads those that the topic gets meanwhile: all from this number on.
+        """
+        self._cluster = cluster
+        self._sight = TopicSight(cluster, topic, topic_id, known_partitions=known_partitions)
+        self._settings = settings
+        self._outlet = outlet
+        self._pieces = pieces
+        # Those that got something go to the end, so that each has its turn.
+        self._readings = [self._reading(cursor) for cursor in cursors]
+        self._lines: dict[int, _Line] = {}
+        self._nearby = Nearby()
+        self._buffer = ReplyBuffer()
+        self._lent_buffer = ReplyBuffer()
+
+    def run(self) -> None:
+        """The thread's whole life."""
+        try:
+            while self._readings:
+                self._turn()
+        except ClientClosed as error:
+            if not self._outlet.is_closed:
+                self._outlet.fail(error)
+        except BaseException as error:  # noqa: BLE001  It is raised where the pieces are taken.
+            self._outlet.fail(error)
+        finally:
+            for line in self._lines.values():
+                self._cluster.release(line.connection)
+            self._outlet.finish()
+
+    def _turn(self) -> None:
+        self._readings = [one for one in self._readings if not one.cursor.is_done]
+        if not self._readings:
+            return
+        self._discover()
+        if self._sight.is_stale:
+            self._sight.refresh(self._readings[0].cursor)
+        self._send_where_idle()
+        busy = {broker: line for broker, line in self._lines.items() if line.asked}
+        if busy:
+            self._receive(busy)
+        elif self._readings:
+            self._outlet.wait(self._until_due_s())
+
+    def _until_due_s(self) -> float:
+        """When the next one that waits after a failure may be asked for."""
+        now = time.monotonic()
+        asked = {id(one) for line in self._lines.values() for one in line.asked}
+        waits = [
+            one.due_at - now
+            for one in self._readings
+            if id(one) not in asked and not self._has_busy_broker(one, now)
+        ]
+        return min(max(0.001, min(waits, default=1.0)), WAIT_MAX_MS / 1000)
+
+    def _has_busy_broker(self, one: _Reading, now: float) -> bool:
+        """It must answer what it was asked for before it is asked for this."""
+        broker = self._broker_for(one, now)
+        line = None if broker is None else self._lines.get(broker)
+        return line is not None and bool(line.asked)
+
+    def _broker_for(self, one: _Reading, now: float) -> int | None:
+        """Whom to ask; None while nobody leads."""
+        leader = self._sight.leader_of(one.cursor.partition)
+        nearer = self._nearby.of(one.cursor.partition, now)
+        if leader is None or nearer is None or nearer not in self._cluster.brokers:
+            return None if leader is None else leader.broker
+        return nearer
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    def _send_where_idle(self) -> None:
+        now = time.monotonic()
+        asked = {id(one) for line in self._lines.values() for one in line.asked}
+        wanted: dict[int, list[_Reading]] = {}
+        for one in self._readings:
+            if id(one) in asked or one.due_at > now:
+                continue
+            broker = self._broker_for(one, now)
+            if broker is None:
+                self._fail(one, BrokerUnreachable(f"nobody leads {one.place} now"))
+            else:
+                wanted.setdefault(broker, []).append(one)
+        for broker, readings in wanted.items():
+            line = self._lines.get(broker)
+            if line is None or not line.asked:
+                self._send(broker, readings)
+
+    def _send(self, broker: int, readings: Sequence[_Reading]) -> None:
+        try:
+            line = self._line(broker)
+            line.connection.send(Api.FETCH, line.version, self._fields(line, readings))
+        except BrokerUnreachable as error:
+            self._lose(broker, error, also=readings)
+        else:
+            line.asked = readings
+            wait_ms = WAIT_MAX_MS + self._cluster.request_timeout_ms
+            line.silent_until = time.monotonic() + wait_ms / 1000
+
+    def _line(self, broker: int) -> _Line:
+        line = self._lines.get(broker)
+        if line is None:
+            connection = self._cluster.connect(broker)
+            newest = FETCH_VERSIONS[1] if self._sight.topic_id is not None else FETCH_VERSIONS[0]
+            try:
+                version = connection.version(Api.FETCH, FETCH_VERSIONS[0], newest)
+            except VersionUnsupported:
+                self._cluster.release(connection)
+                raise
+            borrowing = Borrowing(
+                connection.address if connection.is_near else None,
+                into=self._lent_buffer,
+                bytes_max=connection.reply_bytes_max,
+            )
+            line = self._lines[broker] = _Line(
+                connection=connection, version=version, borrowing=borrowing
+            )
+        return line
+
+    def _fields(self, line: _Line, readings: Sequence[_Reading]) -> dict[str, Any]:
+        limit, now = self._settings.fetch_bytes, time.monotonic()
+        may_name = all(self._nearby.may_be_named(one.cursor.partition, now) for one in readings)
+        partitions = []
+        for one in readings:
+            cursor, leader = one.cursor, self._sight.leader_of(one.cursor.partition)
+            assert leader is not None
+            partitions.append(
+                {
+                    "partition": cursor.partition,
+                    "current_leader_epoch": leader.epoch,
+                    "fetch_offset": cursor.position,
+                    "last_fetched_epoch": cursor.last_epoch,
+                    "partition_max_bytes": cursor.bytes_wanted(limit),
+                }
+            )
+        name = (
+            {"topic_id": self._sight.topic_id}
+            if line.version >= TOPIC_IDS_FROM
+            else {"topic": self._sight.topic}
+        )
+        lent = {"reader_host": line.borrowing.ask()} if line.version == LENT_FETCH_VERSION else {}
+        return {
+            **lent,
+            "max_wait": WAIT_MAX_MS,
+            "min_bytes": 1,
+            "max_bytes": limit,
+            "isolation_level": isolation_level(self._settings.isolation),
+            "topics": [{**name, "partitions": partitions}],
+            "forgotten_topics_data": [],
+            "rack_id": self._settings.rack if may_name else "",
+        }
+
+    # -- hearing -------------------------------------------------------------------------------------------------------
+
+    def _receive(self, busy: Mapping[int, _Line]) -> None:
+        """Take the replies that are there; wait a moment for the first."""
+        poll = select.poll()
+        brokers = {line.connection.fileno(): broker for broker, line in busy.items()}
+        for number in brokers:
+            poll.register(number, select.POLLIN)
+        ready = [brokers[number] for number, _ in poll.poll(self._until_due_s() * 1000)]
+        now = time.monotonic()
+        for broker, line in busy.items():
+            if broker in ready:
+                self._hear(broker, line)
+            elif now > line.silent_until:
+                self._lose(broker, ConnectionLost(f"broker {broker} does not answer"))
+
+    def _hear(self, broker: int, line: _Line) -> None:
+        try:
+            frame = line.connection.receive(self._buffer)
+            reply = read_fetch_reply(frame, line.version)
+            parts = line.borrowing.filled(reply.parts)
+        except BrokerUnreachable as error:
+            self._lose(broker, error)
+            return
+        except RequestMalformed as error:
+            self._lose(broker, ProtocolBroken(f"broker {broker}: {error}"))
+            return
+        if reply.error_code:
+            refusal = refused(f"a fetch from broker {broker}", reply.error_code)
+            if not refusal.retriable:
+                raise refusal
+            self._lose(broker, refusal)
+            return
+        self._take(broker, line, parts)
+
+    def _take(self, broker: int, line: _Line, parts: Sequence[FetchedPart]) -> None:
+        asked = {one.cursor.partition: one for one in line.asked}
+        line.asked = ()
+        served = {part.partition for part in parts if part.records}
+        taken: list[tuple[_Reading, int, FetchedPart]] = []
+        try:
+            for part in parts:
+                one = asked.pop(part.partition, None)
+                if one is None:
+                    raise ProtocolBroken(f"broker {broker} sent {part.partition}, unasked")
+                begin = one.cursor.position
+                if self._on_answer(one, part, is_crowded=bool(served - {part.partition})):
+                    taken.append((one, begin, part))
+            for one in asked.values():
+                self._fail(
+                    one, BrokerUnreachable(f"broker {broker} did not answer for {one.place}")
+                )
+            got = {id(one) for one, _, _ in taken}
+            self._readings.sort(key=lambda one: id(one) in got)
+            if self._outlet.has_room and not self._sight.is_stale:
+                self._readings = [one for one in self._readings if not one.cursor.is_done]
+                self._send_where_idle()
+        finally:
+            # Also when another partition ends the read: positions have moved behind these.
+            for one, begin, part in taken:
+                self._pieces.hand_on(one.cursor, begin, part)
+
+    def _on_answer(self, one: _Reading, part: FetchedPart, *, is_crowded: bool) -> bool:
+        """Whether there are records to take. `is_crowded`: others have some in this reply."""
+        if part.place is not None and not part.error_code:
+            # It could not be read from there, and the next request has it sent.
+            return False
+        if part.nearer is not None and not part.error_code:
+            self._nearby.on_named(part.partition, part.nearer, time.monotonic())
+            return False
+        step = one.cursor.on_answer(part)
+        match step:
+            case Step.TAKE:
+                one.patience.calm()
+                return True
+            case Step.WAIT if is_crowded or (self._settings.follow and not part.records):
+                # Others had their turn; or the end of the log has been reached.
+                one.patience.calm()
+            case Step.WAIT:
+                shown = "only a part of a batch" if part.records else "nothing"
+                error = ClientError(f"its leader shows {shown} there")
+                self._fail(one, error, waits=False)
+            case Step.ASK_BOUNDS if self._nearby.leave(part.partition, time.monotonic()):
+                # A follower may be behind; what the log has is the leader's to say.
+                pass
+            case Step.ASK_BOUNDS:
+                self._on_out_of_range(one)
+            case Step.RETRY:
+                error = refused(f"a fetch of {one.place}", part.error_code)
+                if not error.retriable:
+                    raise error
+                self._fail(one, error)
+        return False
+
+    def _on_out_of_range(self, one: _Reading) -> None:
+        self._sight.refresh(one.cursor)
+        place, topic = [one.cursor.partition], self._sight.topic
+        starts = offsets_for(self._cluster, topic, place, EARLIEST)
+        ends = offsets_for(self._cluster, topic, place, LATEST, isolation="read_uncommitted")
+        start, end = starts[one.cursor.partition], ends[one.cursor.partition]
+        if start is not None and end is not None:
+            one.cursor.on_bounds(start.offset, end.offset)
+        self._fail(one, ClientError(f"offset {one.cursor.position} was out of range for a moment"))
+
+    # -- trouble -------------------------------------------------------------------------------------------------------
+
+    def _fail(self, one: _Reading, error: Exception, *, waits: bool = True) -> None:
+        """
+        Raises:
+            PartitionUnavailable: it has failed for too long.
+        """
+        self._nearby.leave(one.cursor.partition, time.monotonic())
+        wait_ms = one.patience.next_wait_ms()
+        if wait_ms is None:
+            raise PartitionUnavailable(
+                f"cannot be read on from offset {one.cursor.position}, tried for {one.patience.limit_ms} ms: {error}. "
+                f"Everything before it was handed out; begin there when the brokers are well "
+                f"(`respool cluster status`), or give them longer with retry_ms",
+                topic=self._sight.topic,
+                partition=one.cursor.partition,
+                offset=one.cursor.position,
+            ) from error
+        if waits:
+            one.due_at = time.monotonic() + wait_ms / 1000
+            self._sight.is_stale = True
+
+    def _lose(self, broker: int, error: Exception, *, also: Sequence[_Reading] = ()) -> None:
+        """The way to a broker is gone; what it was asked for is asked again, of whoever leads then."""
+        line = self._lines.pop(broker, None)
+        if line is not None:
+            self._cluster.release(line.connection)
+        for one in [*(line.asked if line is not None else ()), *also]:
+            self._fail(one, error)
+
+    def _discover(self) -> None:
+        """Partitions that the topic got meanwhile are read from their start."""
+        for partition in self._sight.discover(self._readings[0].cursor):
+            cursor = Cursor(topic=self._sight.topic, partition=partition, position=0, end=None)
+            self._readings.append(self._reading(cursor))
+
+    def _reading(self, cursor: Cursor) -> _Reading:
+        return _Reading(cursor=cursor, patience=Patience(self._settings.retry_ms))

@@ -1,0 +1,305 @@
+"""The doors for reading: topics as Arrow tables and as streams of record batches."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from respool.client.arrow.reading.plan import (
+    Facts,
+    Found,
+    Missing,
+    PartitionRange,
+    ReadPlan,
+    Wish,
+    chosen_partitions,
+    plan_range,
+)
+from respool.client.arrow.reading.points import (
+    AtOffset,
+    AtTime,
+    Earliest,
+    Latest,
+    When,
+    parse_point,
+)
+from respool.client.arrow.reading.projection import Projection
+from respool.client.arrow.reading.stream import BUFFER_BYTES, FETCH_BYTES, BatchStream, ReadSettings
+from respool.client.kafka.cluster import RETRY_MS, Cluster
+from respool.client.kafka.errors import BadArgument
+from respool.client.kafka.list_offsets import (
+    EARLIEST,
+    LATEST,
+    Isolation,
+    OffsetAt,
+    offsets_for,
+    retention_of,
+)
+from respool.client.kafka.security import IN_THE_CLEAR, Security
+from respool.columnar.decode import DECOMPRESSED_MAX
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def read_table(
+    topic: str,
+    *,
+    bootstrap: str | None = None,
+    since: When = None,
+    until: When = None,
+    partitions: Iterable[int] | None = None,
+    columns: Sequence[str] | None = None,
+    where: "pc.Expression | None" = None,
+    isolation: Isolation = "read_committed",
+    missing: Missing = "error",
+    lateness: timedelta | None = None,
+    fetch_bytes: int = FETCH_BYTES,
+    buffer_bytes: int = BUFFER_BYTES,
+    parallel: int | None = None,
+    decompressed_max: int = DECOMPRESSED_MAX,
+    rack: str = "",
+    retry_ms: int = RETRY_MS,
+    security: Security = IN_THE_CLEAR,
+) -> pa.Table:
+    """The messages that a topic has now, as a table: in the order of partitions, and within them of offsets.
+
+    Args:
+        bootstrap: HOST:PORT of one broker or of several, with commas; None is RESPOOL_BROKER of the environment, or
+            else this machine's own broker.
+        since: Where to begin: a datetime with a zone, a timedelta (so long ago), an offset, {partition: offset}, text
+            as the command line reads it ("3 days ago"), "earliest" or "latest". A time means messages of that time or
+            later.
+        until: Where to end, likewise; what is there itself is not read. The default is where the log ends now.
+        partitions: Which; the default is all, or those named in `since` and `until`.
+        columns: Which, in which order: topic, partition, key, value, offset, timestamp, timestamp_type, headers.
+        where: An expression of pyarrow.compute over these columns; other rows are left out as they are read.
+        isolation: "read_committed" leaves out what belongs to transactions that were aborted or are open.
+        missing: What to do when messages that `since` asks for have been deleted: "error", or take what is "available".
+        lateness: How much later than its time a message may have been written at most. With it, a time in `until` ends
+            the read early; without it the rest of the log is looked through for late messages.
+        fetch_bytes, buffer_bytes, parallel, decompressed_max: See `ReadSettings`.
+        rack: Where the reader is, as brokers name their racks: replicas that are there are read from, not leaders afar.
+        retry_ms: How long to try again when brokers are away. Where none has ever answered it is a second.
+        security: TLS and a login, where brokers ask for them.
+
+    Raises:
+        ClientError: one of its kinds; none returns a part of what was asked for.
+    """
+    by_partition: defaultdict[int, list[pa.RecordBatch]] = defaultdict(list)
+    with stream_batches(
+        topic,
+        bootstrap=bootstrap,
+        since=since,
+        until=until,
+        partitions=partitions,
+        columns=columns,
+        where=where,
+        isolation=isolation,
+        follow=False,
+        missing=missing,
+        lateness=lateness,
+        fetch_bytes=fetch_bytes,
+        buffer_bytes=buffer_bytes,
+        parallel=parallel,
+        decompressed_max=decompressed_max,
+        rack=rack,
+        retry_ms=retry_ms,
+        security=security,
+    ) as stream:
+        while (piece := stream.next_piece()) is not None:
+            if piece.batch is not None:
+                by_partition[piece.partition].append(piece.batch)
+    batches = [batch for partition in sorted(by_partition) for batch in by_partition[partition]]
+    return pa.Table.from_batches(batches, stream.schema)
+
+
+def stream_batches(
+    topic: str,
+    *,
+    bootstrap: str | None = None,
+    since: When = None,
+    until: When = None,
+    partitions: Iterable[int] | None = None,
+    columns: Sequence[str] | None = None,
+    where: "pc.Expression | None" = None,
+    isolation: Isolation = "read_committed",
+    follow: bool = True,
+    missing: Missing = "error",
+    lateness: timedelta | None = None,
+    fetch_bytes: int = FETCH_BYTES,
+    buffer_bytes: int = BUFFER_BYTES,
+    parallel: int | None = None,
+    decompressed_max: int = DECOMPRESSED_MAX,
+    rack: str = "",
+    retry_ms: int = RETRY_MS,
+    security: Security = IN_THE_CLEAR,
+) -> BatchStream:
+    """A topic's messages as record batches, in memory that does not grow with the topic; see `read_table`.
+
+    With `follow` it goes on with messages as they come, and with partitions that the topic gets, until it is closed or
+    has come to the offsets in `until` ("latest": where the log ends now). Without, it ends where the log ends now.
+
+    Raises:
+        ClientError: one of its kinds; also while iterating.
+    """
+    settings = ReadSettings(
+        isolation=isolation,
+        fetch_bytes=fetch_bytes,
+        buffer_bytes=buffer_bytes,
+        parallel=parallel,
+        decompressed_max=decompressed_max,
+        rack=rack,
+    )
+    projection = Projection(topic, columns, where)
+    with Cluster(bootstrap, retry_ms=retry_ms, security=security) as cluster:
+        plan = plan_read(
+            cluster,
+            topic,
+            since=since,
+            until=until,
+            partitions=partitions,
+            isolation=isolation,
+            follow=follow,
+            missing=missing,
+            lateness=lateness,
+        )
+        grows = (
+            follow
+            and until is None
+            and partitions is None
+            and len(plan.ranges) == _count(cluster, topic)
+        )
+        return BatchStream(
+            cluster,
+            plan,
+            projection,
+            settings,
+            known_partitions=len(plan.ranges) if grows else None,
+        )
+
+
+def read_range(
+    cluster: Cluster,
+    plan: ReadPlan,
+    partition: int,
+    *,
+    columns: Sequence[str] | None = None,
+    where: "pc.Expression | None" = None,
+    settings: ReadSettings | None = None,
+) -> BatchStream:
+    """One partition of a plan, which another process may have made: for those who share a read out themselves."""
+    ranges = tuple(one for one in plan.ranges if one.partition == partition)
+    if not ranges:
+        raise BadArgument(f"the plan has no partition {partition}")
+    part = replace(plan, ranges=ranges)
+    projection = Projection(plan.topic, columns, where)
+    return BatchStream(cluster, part, projection, settings or ReadSettings())
+
+
+def plan_read(
+    cluster: Cluster,
+    topic: str,
+    *,
+    since: When = None,
+    until: When = None,
+    partitions: Iterable[int] | None = None,
+    isolation: Isolation = "read_committed",
+    follow: bool = False,
+    missing: Missing = "error",
+    lateness: timedelta | None = None,
+    now_ms: int | None = None,
+) -> ReadPlan:
+    """Ask the brokers which offsets these are. Nothing is read yet; what comes later does not change the plan.
+
+    Raises:
+        BadArgument, UnknownTopic, UnknownPartition, OutsideRetention, OffsetBeyondEnd, BrokerUnreachable
+    """
+    if missing not in {"error", "available"}:
+        raise BadArgument(f"missing = {missing!r}: 'error' or 'available'")
+    if lateness is not None and lateness < timedelta(0):
+        raise BadArgument(f"lateness = {lateness!r}: messages cannot come before they are written")
+    if not isinstance(topic, str):
+        raise BadArgument(f"topic = {topic!r}: the name of one topic, as text")
+    if not topic:
+        raise BadArgument("topic is empty")
+    now_ms = round(time.time() * 1000) if now_ms is None else now_ms
+    if follow and isinstance(until, str) and until.strip().lower() == "latest":
+        # Who says so wants an end, and that is one.
+        follow = False
+    wish = Wish(
+        topic=topic,
+        since=parse_point("since", since, default=Earliest(), now_ms=now_ms),
+        until=parse_point("until", until, default=Latest(), now_ms=now_ms),
+        follow=follow,
+        missing=missing,
+        now_ms=now_ms,
+    )
+    seen = cluster.retrying(lambda: cluster.refresh(topic))
+    chosen = chosen_partitions(wish, partitions, seen.leaders)
+    for partition in chosen:
+        seen.leader_of(partition)
+    return ReadPlan(
+        topic=topic,
+        topic_id=seen.id,
+        ranges=_ranges(cluster, wish, chosen, isolation, lateness),
+        follow=follow,
+        since_ms=wish.since.ms if isinstance(wish.since, AtTime) else None,
+        until_ms=wish.until.ms if isinstance(wish.until, AtTime) else None,
+    )
+
+
+def _ranges(
+    cluster: Cluster,
+    wish: Wish,
+    partitions: Sequence[int],
+    isolation: Isolation,
+    lateness: timedelta | None,
+) -> tuple[PartitionRange, ...]:
+    def ask(at: int, isolation: Isolation = isolation) -> dict[int, OffsetAt | None]:
+        return offsets_for(cluster, wish.topic, partitions, at, isolation=isolation)
+
+    # The end first: a message that comes while we ask lies behind it, whatever its time.
+    ends = ask(LATEST)
+    highs = ask(LATEST, "read_uncommitted") if isinstance(wish.since, AtOffset) else ends
+    starts = ask(EARLIEST)
+    nothing: dict[int, OffsetAt | None] = {}
+    is_time = isinstance(wish.since, AtTime)
+    since_at = ask(wish.since.ms) if isinstance(wish.since, AtTime) else nothing
+    firsts = ask(0) if is_time else nothing
+    until_at = nothing
+    if isinstance(wish.until, AtTime) and lateness is not None:
+        until_at = ask(wish.until.ms + lateness // _MILLISECOND)
+    has_deleted = any(one is not None and one.offset > 0 for one in starts.values())
+    retention = retention_of(cluster, wish.topic) if is_time and has_deleted else None
+    ranges = []
+    for partition in partitions:
+        facts = Facts(
+            partition=partition,
+            log_start=_offset(starts[partition]),
+            end=_offset(ends[partition]),
+            high_watermark=_offset(highs[partition]),
+            first=_found(firsts.get(partition)),
+            since_at=_found(since_at.get(partition)),
+            until_at=_found(until_at.get(partition)),
+        )
+        ranges.append(plan_range(wish, facts, retention))
+    return tuple(ranges)
+
+
+def _offset(at: OffsetAt | None) -> int:
+    return 0 if at is None else at.offset
+
+
+def _found(at: OffsetAt | None) -> Found | None:
+    return None if at is None else Found(offset=at.offset, timestamp_ms=at.timestamp_ms)
+
+
+def _count(cluster: Cluster, topic: str) -> int:
+    return cluster.topic(topic).partitions

@@ -1,0 +1,238 @@
+"""A read under way: an iterator of record batches, fed by threads that fetch and decode ahead of whoever takes them.
+
+Memory is bounded by settings, not by the range: each thread holds one reply of `fetch_bytes` and what it decodes of it,
+and all together have at most `buffer_bytes` of batches waiting. When nobody takes, they stop asking.
+
+The threads end when everything was read, when something fails, when the stream is closed, when nobody has it any more,
+and when Python ends.
+"""
+
+import os
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Thread, current_thread
+from types import MappingProxyType
+from typing import Self
+
+import pyarrow as pa
+
+from respool.client.arrow.reading.cursor import Cursor
+from respool.client.arrow.reading.fetcher import Fetcher, FetchSettings
+from respool.client.arrow.reading.outlet import Outlet, Piece
+from respool.client.arrow.reading.pieces import PieceMaker
+from respool.client.arrow.reading.plan import PartitionRange, ReadPlan
+from respool.client.arrow.reading.projection import Projection
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.errors import BadArgument, ClientClosed
+from respool.client.kafka.list_offsets import Isolation
+from respool.client.kafka.transport import FRAME_BYTES_MAX
+from respool.columnar.decode import DECOMPRESSED_MAX
+
+MIB = 1024 * 1024
+FETCH_BYTES = 8 * MIB
+FETCH_BYTES_MAX = FRAME_BYTES_MAX // 2
+BUFFER_BYTES = 64 * MIB
+PARALLEL_MAX = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSettings:
+    """How to read; what to read is in a plan."""
+
+    isolation: Isolation = "read_committed"
+    # Asked of a broker at once.
+    fetch_bytes: int = FETCH_BYTES
+    # Decoded batches that wait to be taken.
+    buffer_bytes: int = BUFFER_BYTES
+    # Threads that fetch and decode; None: one per core, as far as there are partitions, and not more than 8.
+    parallel: int | None = None
+    # The most bytes that one compressed batch may hold.
+    decompressed_max: int = DECOMPRESSED_MAX
+    # Where this reader is, as brokers name their racks: then a replica that is there is read from, not the leader.
+    rack: str = ""
+
+    def __post_init__(self) -> None:
+        if self.isolation not in {"read_committed", "read_uncommitted"}:
+            raise BadArgument(
+                f"isolation = {self.isolation!r}: 'read_committed' or 'read_uncommitted'"
+            )
+        # A reply has a limit, and beside the bytes asked for it may hold a batch that is larger than those.
+        limits = {"fetch_bytes": FETCH_BYTES_MAX, "buffer_bytes": 2**31 - 1}
+        for name, limit in {**limits, "decompressed_max": 2**31 - 1}.items():
+            if not 1 <= getattr(self, name) <= limit:
+                raise BadArgument(f"{name} = {getattr(self, name)}: from 1 to {limit} bytes")
+        if self.parallel is not None and self.parallel < 1:
+            raise BadArgument(f"parallel = {self.parallel}: at least one thread must read")
+
+
+class BatchStream(Iterator[pa.RecordBatch]):
+    """Iterate over it; close it, or use it as a context, when it is not read to its end.
+
+    Batches of one partition come in the order of their offsets; those of different partitions as they are read.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        plan: ReadPlan,
+        projection: Projection,
+        settings: ReadSettings,
+        *,
+        known_partitions: int | None = None,
+    ) -> None:
+        """Starts to read at once. `known_partitions`: see `Fetcher`."""
+        self.schema: pa.Schema = projection.schema
+        self._positions = {one.partition: one.begin for one in plan.ranges}
+        shares = _shares(plan.ranges, settings.parallel)
+        outlet = Outlet(bytes_max=settings.buffer_bytes, sources=len(shares))
+        fetch = FetchSettings(
+            isolation=settings.isolation,
+            fetch_bytes=settings.fetch_bytes,
+            retry_ms=cluster.retry_ms,
+            follow=plan.follow,
+            rack=settings.rack,
+        )
+        # Seen first, so that nothing is begun where there is no such topic.
+        cluster.topic(plan.topic)
+        own = cluster.twin()
+        threads = []
+        for number, share in enumerate(shares):
+            fetcher = Fetcher(
+                own,
+                plan.topic,
+                plan.topic_id,
+                [_cursor(plan.topic, one) for one in share],
+                settings=fetch,
+                pieces=PieceMaker(
+                    projection,
+                    outlet,
+                    since_ms=plan.since_ms,
+                    until_ms=plan.until_ms,
+                    decompressed_max=settings.decompressed_max,
+                ),
+                outlet=outlet,
+                known_partitions=known_partitions if number == 0 else None,
+            )
+            name = f"respool-read-{plan.topic}-{number}"
+            threads.append(Thread(target=fetcher.run, name=name, daemon=True))
+        self._outlet = outlet
+        # Nothing that the threads know refers to this stream: dropping it ends them. So does the end of Python.
+        self._pid = os.getpid()
+        self._end = weakref.finalize(self, _end, outlet, own, threads, self._pid)
+        for thread in threads:
+            thread.start()
+
+    @property
+    def positions(self) -> Mapping[int, int]:
+        """Partition -> the offset after what was handed out: where to begin (`since`) to go on from here."""
+        return MappingProxyType(self._positions)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        batch = self.poll(None)
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    def poll(self, timeout_s: float | None) -> pa.RecordBatch | None:
+        """The next batch; None at the end, or when none comes in time (`is_closed` tells which).
+
+        Raises:
+            ReadError: one of its kinds: the read cannot go on. The stream is closed then.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        try:
+            while (piece := self.next_piece(timeout_s)) is not None:
+                if piece.batch is not None:
+                    return piece.batch
+                if deadline is not None:
+                    timeout_s = max(0.0, deadline - time.monotonic())
+        except TimeoutError:
+            pass
+        return None
+
+    def next_piece(self, timeout_s: float | None = None) -> Piece | None:
+        """The next piece, maybe without a batch; None at the end.
+
+        Raises:
+            TimeoutError: none came in time.
+            ReadError: as `poll`.
+        """
+        if self.is_closed:
+            return None
+        if os.getpid() != self._pid:
+            raise ClientClosed(
+                f"this stream reads in process {self._pid}, and a fork has none of its threads: "
+                "begin one of its own here"
+            )
+        try:
+            piece = self._outlet.take(timeout_s)
+        except TimeoutError:
+            raise
+        except BaseException:
+            # Also Ctrl-C: whoever stops here does not come back for more.
+            self.close()
+            raise
+        if piece is None:
+            self.close()
+            return None
+        before = self._positions.get(piece.partition, 0)
+        self._positions[piece.partition] = max(before, piece.next_offset)
+        return piece
+
+    def reader(self) -> pa.RecordBatchReader:
+        """The same as a RecordBatchReader, which DuckDB, Polars and others read batch by batch."""
+        return pa.RecordBatchReader.from_batches(self.schema, self)
+
+    @property
+    def is_closed(self) -> bool:
+        return not self._end.alive
+
+    def close(self) -> None:
+        """End the threads and connections. May be called again."""
+        self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _end(outlet: Outlet, cluster: Cluster, threads: Sequence[Thread], pid: int) -> None:
+    if os.getpid() != pid:
+        # In a fork: the connections are those of the process that reads, and its threads may hold the locks.
+        return
+    outlet.close()
+    cluster.interrupt()
+    for thread in threads:
+        # Not started, when starting them failed. And the collector may find the stream in any thread, also in one of
+        # these, which then sees that all is closed and ends by itself.
+        if thread.ident is not None and thread is not current_thread():
+            thread.join()
+    cluster.close()
+
+
+def _cursor(topic: str, one: PartitionRange) -> Cursor:
+    return Cursor(topic=topic, partition=one.partition, position=one.begin, end=one.end)
+
+
+def _shares(ranges: Sequence[PartitionRange], parallel: int | None) -> list[list[PartitionRange]]:
+    """Which thread reads which partitions: about as many offsets each, the longest dealt first."""
+    wanted = [one for one in ranges if not one.is_empty]
+    count = min(len(wanted), parallel or min(os.cpu_count() or 1, PARALLEL_MAX))
+    shares: list[list[PartitionRange]] = [[] for _ in range(count)]
+    lengths = [0] * count
+    for one in sorted(wanted, key=_length, reverse=True):
+        least = min(range(count), key=lambda number: (lengths[number], len(shares[number])))
+        shares[least].append(one)
+        lengths[least] += _length(one)
+    return shares
+
+
+def _length(one: PartitionRange) -> int:
+    return 0 if one.end is None else one.end - one.begin

@@ -1,0 +1,142 @@
+"""Topics as a producer writes to them: how many partitions, how large a batch they take, and which row goes where."""
+
+import random
+import time
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from respool.client.arrow.errors import RecordTooLarge
+from respool.client.arrow.writing.gathering import Routed
+from respool.client.arrow.writing.packing import row_sizes
+from respool.client.arrow.writing.routing import Partitioner, Router
+from respool.client.arrow.writing.write_columns import Columns
+from respool.client.kafka.admin import batch_bytes_max
+from respool.client.kafka.cluster import Cluster
+from respool.columnar.row_buffers import RowBuffers
+from respool.records.batch import HEADER_BYTES
+
+# A topic that has grown is noticed within this time, as by other clients.
+METADATA_SECONDS_MAX = 300.0
+# Where brokers do not tell.
+_LIMIT_UNKNOWN = 2**31 - 1
+
+
+class Destinations:
+    """Not thread-safe: the producer's lock is held."""
+
+    def __init__(
+        self, cluster: Cluster, *, partitioner: Partitioner, batch_bytes: int, is_compressing: bool
+    ) -> None:
+        """
+        Raises:
+            BadArgument: there is no such partitioner. It is told of now, not at the first write.
+        """
+        Router("", partitioner, batch_bytes=batch_bytes)
+        self._cluster = cluster
+        self._partitioner = partitioner
+        self._batch_bytes = batch_bytes
+        self._is_compressing = is_compressing
+        self._known: dict[str, Destination] = {}
+
+    def __getitem__(self, topic: str) -> "Destination":
+        """One that was looked up before."""
+        return self._known[topic]
+
+    def look_up(self, topic: str) -> "Destination":
+        """Ask what must be known before the first row, and later whether it is still so.
+
+        Raises:
+            UnknownTopic, BrokerUnreachable
+        """
+        known = self._known.get(topic)
+        if known is None:
+            known = self._known[topic] = self._new(topic)
+        elif time.monotonic() - known.seen_at >= METADATA_SECONDS_MAX:
+            self._cluster.retrying(lambda: self._cluster.refresh(topic))
+            known.seen_at = time.monotonic()
+        # Whoever sends may have learnt of more since.
+        known.partitions = self._cluster.topic(topic).partitions
+        return known
+
+    def _new(self, topic: str) -> "Destination":
+        partitions = self._cluster.topic(topic).partitions
+        limit = self._cluster.retrying(lambda: batch_bytes_max(self._cluster, topic))
+        limit = limit or _LIMIT_UNKNOWN
+        batch_bytes = min(self._batch_bytes, limit)
+        router = Router(
+            topic,
+            self._partitioner,
+            batch_bytes=batch_bytes,
+            # Producers that all began with the first partition would fill it before the others.
+            first=random.randrange(max(1, partitions)),  # noqa: S311
+        )
+        return Destination(
+            topic,
+            router,
+            partitions=partitions,
+            batch_bytes=batch_bytes,
+            # Of what is compressed, only the broker can tell.
+            row_bytes_max=None if self._is_compressing else limit,
+        )
+
+
+class Destination:
+    def __init__(
+        self,
+        name: str,
+        router: Router,
+        *,
+        partitions: int,
+        batch_bytes: int,
+        row_bytes_max: int | None,
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
+        # The most of one record batch, before compression.
+        self.batch_bytes = batch_bytes
+        self.seen_at = time.monotonic()
+        self._router = router
+        self._row_bytes_max = row_bytes_max
+
+    def check(self, piece: pa.RecordBatch, columns: Columns, *, first_row: int) -> None:
+        """
+        Raises:
+            RecordTooLarge, UnknownPartition: a row cannot be written.
+        """
+        records, chosen = columns.records_of(piece)
+        self._check_sizes(row_sizes(RowBuffers.of(records)), first_row)
+        if chosen is not None:
+            self._router.check_chosen(chosen, self.partitions)
+
+    def route(self, piece: pa.RecordBatch, columns: Columns, *, first_row: int) -> Routed:
+        """Where each row goes; nothing of it is taken yet.
+
+        Raises:
+            RecordTooLarge, UnknownPartition: a row cannot be written.
+        """
+        records, chosen = columns.records_of(piece)
+        sizes = row_sizes(RowBuffers.of(records))
+        self._check_sizes(sizes, first_row)
+        partitions = self._router.route(
+            records.column("key") if columns.key is not None else None,
+            records.column("value") if columns.value is not None else None,
+            chosen,
+            sizes,
+            partitions=self.partitions,
+        )
+        return Routed(self.name, records, partitions, sizes, _wall_ms())
+
+    def _check_sizes(self, sizes: NDArray[np.int64], first_row: int) -> None:
+        limit = self._row_bytes_max
+        if limit is None or not len(sizes):
+            return
+        row = int(sizes.argmax())
+        size = int(sizes[row]) + HEADER_BYTES
+        if size > limit:
+            raise RecordTooLarge(self.name, row=first_row + row, size=size, limit=limit)
+
+
+def _wall_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,92 @@
+"""The thread that looks after what no broker answers to: leaders that moved, batches past their time, spent epochs."""
+
+import time
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from respool.client.kafka.errors import ClientClosed, ClientError
+from respool.client.kafka.transactions import new_identity
+
+if TYPE_CHECKING:
+    from respool.client.arrow.writing.delivery import Delivery
+
+# How often deadlines are looked at while anything is on its way.
+LOOK_EVERY_S = 0.1
+ASK_AGAIN_AFTER_S = 0.05
+
+
+class Keeper:
+    def __init__(self, delivery: "Delivery") -> None:
+        self._delivery = delivery
+        self._thread = Thread(target=self._run, name="respool-write-keeper", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while (topics := self._next_topics()) is not None:
+                for topic in topics:
+                    self._refresh(topic)
+                self._renew_identity()
+                if topics:
+                    self._delivery.cluster.sleep(ASK_AGAIN_AFTER_S)
+        except ClientClosed:
+            return
+        except BaseException as error:
+            self._delivery.crash(error)
+            raise
+
+    def _next_topics(self) -> list[str] | None:
+        """Topics to ask for, once there are any or it is time to look again; None at the end."""
+        delivery = self._delivery
+        with delivery.changed:
+            look_at = time.monotonic() + LOOK_EVERY_S
+            while not delivery.is_stopping:
+                now = time.monotonic()
+                delivery.stale |= {
+                    place[0] for place in delivery.active if place not in delivery.leaders
+                }
+                if delivery.stale:
+                    delivery.expire(int(now * 1000))
+                    return sorted(delivery.stale)
+                if now >= look_at:
+                    delivery.expire(int(now * 1000))
+                    return []
+                delivery.changed.wait(max(0.0, look_at - now) if delivery.active else None)
+        return None
+
+    def _refresh(self, topic: str) -> None:
+        delivery = self._delivery
+        try:
+            seen = delivery.cluster.refresh(topic)
+        except ClientClosed:
+            raise
+        except ClientError as error:
+            with delivery.changed:
+                delivery.on_no_metadata(topic, str(error))
+            return
+        with delivery.changed:
+            delivery.on_metadata(seen)
+
+    def _renew_identity(self) -> None:
+        delivery = self._delivery
+        with delivery.changed:
+            wanted = any(lane.wants_identity for lane in delivery.active.values())
+        if not wanted:
+            return
+        try:
+            identity = new_identity(delivery.cluster)
+        except ClientClosed:
+            raise
+        except ClientError:
+            return
+        with delivery.changed:
+            delivery.identity = identity
+            for lane in delivery.active.values():
+                if lane.wants_identity:
+                    lane.restart_as(identity)
+            delivery.changed.notify_all()

@@ -1,0 +1,432 @@
+"""`ArrowProducer`: tables into topics, without a Python object per row.
+
+```
+write()   columns ─► sizes ─► routes ─► cuts ─► encoded batches ─► lanes ─► senders, one for each broker
+          the caller's thread; kernels let others run               delivery.py     sender.py
+```
+What is buffered is bounded (`buffer_bytes`): `write` waits when brokers are slower than the caller.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from respool.client.arrow.errors import WriteFailed
+from respool.client.arrow.writing.delivery import ACKS_ALL, Delivery, DeliverySettings
+from respool.client.arrow.writing.destinations import Destination, Destinations
+from respool.client.arrow.writing.gathering import Gathering, Routed
+from respool.client.arrow.writing.home_lock import HomeLock
+from respool.client.arrow.writing.packing import Packer
+from respool.client.arrow.writing.prepared import PreparedTransaction
+from respool.client.arrow.writing.producer_settings import (
+    Acks,
+    Compression,
+    acks_of,
+    check_settings,
+    check_timeouts,
+    codec_of,
+    level_of,
+)
+from respool.client.arrow.writing.routing import Partitioner
+from respool.client.arrow.writing.transactions import Transactions
+from respool.client.arrow.writing.write_columns import Columns, Named, batches_of
+from respool.client.arrow.writing.write_result import WriteResult
+from respool.client.kafka.bootstrap import FIRST_CONTACT_MS
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.errors import BadArgument, ClientClosed
+from respool.client.kafka.partition_queue import IN_FLIGHT_MAX
+from respool.client.kafka.security import IN_THE_CLEAR, Security
+from respool.client.kafka.transactions import new_identity
+
+# With its header it still fits a topic's usual limit, 1 MiB and 12 bytes.
+BATCH_BYTES = 1024 * 1024
+BUFFER_BYTES = 64 * 1024 * 1024
+# Of a table as much is looked at in one go; memory beside the encoded batches is in proportion to it.
+PIECE_BYTES = 16 * 1024 * 1024
+
+
+class ArrowProducer:
+    """Writes tables. Use it as a context: at its end everything is in, or `WriteFailed` says what is.
+
+    Any thread may call it; writes happen one after the other.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | None = None,
+        *,
+        acks: Acks = "all",
+        idempotent: bool | None = None,
+        compression: Compression | None = None,
+        compression_level: int | None = None,
+        batch_bytes: int = BATCH_BYTES,
+        linger_ms: int = 5,
+        partitioner: Partitioner = "murmur2",
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        buffer_bytes: int = BUFFER_BYTES,
+        in_flight_max: int = IN_FLIGHT_MAX,
+        request_timeout_ms: int = 30_000,
+        delivery_timeout_ms: int = 120_000,
+        first_contact_ms: int = FIRST_CONTACT_MS,
+        client_id: str = "respool-arrow",
+        security: Security = IN_THE_CLEAR,
+    ) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            acks: "all" waits until every in-sync replica has a batch (on disk, with Respool's default flush); 1 for
+                the leader alone; 0 for nobody: then nothing is known of what was written.
+            idempotent: Whether repeats are recognised, so that nothing is in twice or out of order. Needs acks="all",
+                and is the default there.
+            compression_level: On the codec's own scale: gzip 0 to 9, lz4 0 to 12, zstd 1 to 22. The default is 6 for
+                gzip, and 1 for lz4 and zstd: the faster, the better for tables.
+            batch_bytes: The most of one record batch, before compression; less where the topic takes less.
+            linger_ms: How long rows of a small `write` wait for others to share a batch with.
+            partitioner: See `routing.py`.
+            transactional_id: A name under which transactions are written; whoever takes it later fences this producer.
+            buffer_bytes: The most memory for batches that are not acknowledged yet; then `write` waits.
+            in_flight_max: Batches of one partition on their way at the same time.
+            delivery_timeout_ms: How long a batch is retried before it fails.
+            first_contact_ms: The same until a broker has answered for the first time.
+            security: TLS and a login, where brokers ask for them.
+
+        Raises:
+            BadArgument: a setting cannot be, or not together with another.
+        """
+        self._acks = acks_of(acks)
+        is_idempotent = self._acks == ACKS_ALL if idempotent is None else idempotent
+        check_settings(
+            acks=self._acks,
+            is_idempotent=is_idempotent,
+            in_flight_max=in_flight_max,
+            batch_bytes=batch_bytes,
+            buffer_bytes=buffer_bytes,
+            linger_ms=linger_ms,
+            transactional_id=transactional_id,
+        )
+        check_timeouts(
+            request_timeout_ms=request_timeout_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+            transaction_timeout_ms=transaction_timeout_ms,
+        )
+        self._is_idempotent = is_idempotent
+        self._cluster = Cluster(
+            bootstrap,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            retry_ms=delivery_timeout_ms,
+            first_contact_ms=first_contact_ms,
+            security=security,
+        )
+        self._delivery = Delivery(
+            self._cluster,
+            DeliverySettings(
+                acks=self._acks,
+                in_flight_max=in_flight_max,
+                request_timeout_ms=request_timeout_ms,
+                delivery_timeout_ms=delivery_timeout_ms,
+                buffer_bytes=buffer_bytes,
+                transactional_id=transactional_id,
+            ),
+        )
+        codec = codec_of(compression)
+        level = level_of(codec, compression_level)
+        self._packer = Packer(self._delivery, codec=codec, level=level)
+        self._destinations = Destinations(
+            self._cluster,
+            partitioner=partitioner,
+            batch_bytes=batch_bytes,
+            is_compressing=self._packer.is_compressing,
+        )
+        self._transactions = (
+            None
+            if transactional_id is None
+            else Transactions(
+                self._cluster,
+                self._delivery,
+                transactional_id=transactional_id,
+                timeout_ms=transaction_timeout_ms,
+            )
+        )
+        # One write at a time; also those that waited for company.
+        self._writing = HomeLock()
+        self._gathering = Gathering(linger_ms, self._writing, self._pack)
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close(wait=error is None)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What is encoded and not acknowledged; at most `buffer_bytes`, unless a single batch is larger."""
+        return self._delivery.buffered_bytes
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def write(
+        self,
+        data: Any,
+        topic: str,
+        *,
+        key: Named = None,
+        value: Named = None,
+        timestamp: Named = None,
+        headers: Named = None,
+        partition: str | None = None,
+    ) -> int:
+        """Take a table, or anything that becomes one, and return its rows. They are on their way, not yet in: `flush`.
+
+        Columns are named as `write_columns.py` says: `key="ride_id"`, `value="payload"`.
+
+        Raises:
+            WrongColumn: a column is missing or cannot be written. Nothing was taken.
+            RecordTooLarge: a row is larger than the topic takes. Nothing was taken, unless `data` is a stream.
+            UnknownTopic, UnknownPartition: there is none.
+            WriteFailed: earlier rows, or some of these, will not be in.
+            BufferFull: brokers took nothing for the delivery timeout.
+        """
+        schema, batches, rows = batches_of(data)
+        columns = Columns.of(
+            schema,
+            key=key,
+            value=value,
+            timestamp=timestamp,
+            headers=headers,
+            partition=partition,
+        )
+        with self._writing:
+            self._check_open()
+            destination = self._prepare(topic)
+            if self._delivery.has_failed:
+                self.flush()
+            if rows is not None:
+                # All of it is looked at before any of it is taken.
+                whole = list(batches)
+                _check_all(destination, whole, columns)
+                batches = iter(whole)
+            taken = 0
+            for piece in (piece for batch in batches for piece in _pieces(batch)):
+                routed = destination.route(piece, columns, first_row=taken)
+                if rows is None or not taken:
+                    # Of a table all rows count with the first ones: when it fails half-way, the rest is not in.
+                    self._delivery.tally.handed_over += piece.num_rows if rows is None else rows
+                taken += piece.num_rows
+                # What fills a batch for each partition gains nothing from waiting.
+                filling = destination.batch_bytes * destination.partitions
+                self._gathering.add(routed, alone_from=min(filling, PIECE_BYTES))
+            return taken
+
+    def flush(self) -> WriteResult:
+        """Wait until all that was written is in, and say where.
+
+        Raises:
+            WriteFailed: not all is. Writing may go on after it; in a transaction it must be aborted first.
+        """
+        with self._writing:
+            self._check_open()
+            self._gathering.drain()
+            self._delivery.wait_until_settled()
+            result, failures = self._delivery.take_result()
+            is_whole = not (failures or result.rows_not_in or result.rows_uncertain)
+            if self._transactions is not None:
+                self._transactions.on_flushed(is_whole=is_whole)
+        if not is_whole:
+            raise WriteFailed(result.shortfall(), result)
+        return result
+
+    def close(self, *, wait: bool = True) -> None:
+        """End it. With `wait` everything is flushed first; an open transaction is aborted, a prepared one stays.
+
+        Raises:
+            WriteFailed: not everything is in. It is closed all the same.
+        """
+        if not self._writing.is_at_home:
+            # In a fork: it is the other process's to close.
+            return
+        with self._writing:
+            if self._is_closed:
+                return
+            try:
+                if self._transactions is not None:
+                    self._gathering.forget()
+                    self._transactions.abort_if_open()
+                elif wait:
+                    self.flush()
+            finally:
+                self._is_closed = True
+                self._gathering.stop()
+                self._cluster.interrupt()
+                self._delivery.stop()
+                self._cluster.close()
+
+    # -- transactions --------------------------------------------------------------------------------------------------
+
+    def init(self) -> None:
+        """Take the transactional id over: whoever had it is fenced, and what it had open is aborted.
+
+        `begin` does this when it was not done before.
+
+        Raises:
+            TransactionFenced, BrokerUnreachable, BrokerRefused
+        """
+        with self._writing:
+            self._check_open()
+            self._transactional.init()
+
+    def begin(self) -> None:
+        """Begin a transaction; all writes up to `commit` or `abort` are part of it."""
+        with self._writing:
+            self._check_open()
+            self._transactional.begin()
+
+    def commit(self) -> WriteResult:
+        """Flush, and make all of the transaction visible at once.
+
+        Raises:
+            WriteFailed: not all is in; `abort` is all that can follow.
+            TransactionFenced: it was aborted, and another producer has the id.
+            TransactionUncertain: no answer came; it has the transaction, to be committed again.
+        """
+        with self._writing:
+            transactions = self._transactional
+            transactions.check_open()
+            result = self.flush()
+            transactions.end(is_commit=True)
+        return result
+
+    def abort(self) -> None:
+        """Take back all of the transaction."""
+        with self._writing:
+            self._check_open()
+            self._gathering.forget()
+            self._transactional.abort()
+
+    def prepare(self) -> tuple[PreparedTransaction, WriteResult]:
+        """Flush, and hand the transaction out: any process may commit or abort it with what is returned.
+
+        This producer writes nothing more until `init`. The transaction's timeout goes on.
+        """
+        with self._writing:
+            self._transactional.check_open()
+            result = self.flush()
+            return self._transactional.prepare(), result
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether one was begun that `commit`, `abort` or `prepare` has not ended."""
+        return self._transactions is not None and self._transactions.is_open
+
+    def transaction(self) -> AbstractContextManager["ArrowProducer"]:
+        """`with producer.transaction():` commits at its end, and aborts on an exception."""
+        return _OneTransaction(self)
+
+    def send_offsets(
+        self,
+        group: str,
+        offsets: Mapping[tuple[str, int], int],
+        *,
+        member_id: str = "",
+        generation_id: int = -1,
+        group_instance_id: str | None = None,
+    ) -> None:
+        """Commit a consumer group's offsets with the transaction: `{(topic, partition): next offset to read}`.
+
+        With the member's id and generation a member that was replaced meanwhile is refused.
+        """
+        with self._writing:
+            self._check_open()
+            self._transactional.send_offsets(
+                group,
+                offsets,
+                member_id=member_id,
+                generation_id=generation_id,
+                group_instance_id=group_instance_id,
+            )
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _transactional(self) -> Transactions:
+        if self._transactions is None:
+            raise BadArgument("transactions need a name: ArrowProducer(transactional_id='...')")
+        return self._transactions
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("the producer is closed")
+
+    def _prepare(self, topic: str) -> Destination:
+        """What must be known before the first row."""
+        if self._transactions is not None:
+            self._transactions.check_open()
+        elif self._is_idempotent and self._delivery.identity is None:
+            self._delivery.identity = self._cluster.retrying(lambda: new_identity(self._cluster))
+        return self._destinations.look_up(topic)
+
+    def _pack(self, routed: Routed) -> None:
+        """Cut, encode and send; called by the gathering with the lock held."""
+        batch_bytes = self._destinations[routed.topic].batch_bytes
+        if self._transactions is not None:
+            self._transactions.on_writing(routed.topic, routed.partitions)
+        if not self._packer.pack(routed, batch_bytes=batch_bytes):
+            self.flush()
+
+
+class _OneTransaction(AbstractContextManager["ArrowProducer"]):
+    def __init__(self, producer: ArrowProducer) -> None:
+        self._producer = producer
+
+    def __enter__(self) -> ArrowProducer:
+        self._producer.begin()
+        return self._producer
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            if self._producer.in_transaction:
+                self._producer.abort()
+            return
+        try:
+            self._producer.commit()
+        except BaseException:
+            # Left open it would keep readers waiting.
+            if self._producer.in_transaction:
+                self._producer.abort()
+            raise
+
+
+def _check_all(
+    destination: Destination, batches: Sequence[pa.RecordBatch], columns: Columns
+) -> None:
+    pieces = [piece for batch in batches for piece in _pieces(batch)]
+    if len(pieces) <= 1:
+        # Routing it looks at it first.
+        return
+    first_row = 0
+    for piece in pieces:
+        destination.check(piece, columns, first_row=first_row)
+        first_row += piece.num_rows
+
+
+def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Slices of about `PIECE_BYTES`, without copying."""
+    if batch.nbytes <= PIECE_BYTES or batch.num_rows <= 1:
+        return [batch] if batch.num_rows else []
+    rows = max(1, batch.num_rows * PIECE_BYTES // batch.nbytes)
+    return [batch.slice(at, rows) for at in range(0, batch.num_rows, rows)]

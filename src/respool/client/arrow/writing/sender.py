@@ -1,0 +1,226 @@
+"""One broker's share: a thread that sends what its partitions have, and one that waits for the answers.
+
+Requests are pipelined: while answers wait for the broker's disk, the next batches are on their way. When a connection
+is lost, all that has no answer goes back to its lanes, which know what to do with it.
+"""
+
+from collections import deque
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from respool.client.arrow.writing.stamping import stamped
+from respool.client.arrow.writing.write_clock import now_ms
+from respool.client.kafka.connection import Connection
+from respool.client.kafka.errors import (
+    BrokerUnreachable,
+    ClientClosed,
+    ClientError,
+    ConnectionLost,
+    ProtocolBroken,
+    VersionUnsupported,
+)
+from respool.client.kafka.partition_queue import Failure, Parcel
+from respool.client.kafka.produce_request import VERSION_MIN, answers_of, produce_body
+from respool.wire.api_table import Api
+
+if TYPE_CHECKING:
+    from respool.client.arrow.writing.delivery import Delivery, Place
+
+_UNSUPPORTED_VERSION = 35
+
+
+class BrokerSender:
+    def __init__(self, delivery: "Delivery", broker: int) -> None:
+        self._delivery = delivery
+        self._broker = broker
+        self._line: _Line | None = None
+        self._thread = Thread(target=self._run, name=f"respool-send-{broker}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def interrupt(self) -> None:
+        """Wake it, whatever it waits for; `is_stopping` is set already."""
+        line = self._line
+        if line is not None:
+            line.connection.interrupt()
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while (load := self._next_load()) is not None:
+                self._send(load)
+        except BaseException as error:
+            self._delivery.crash(error)
+            raise
+        finally:
+            self._end_line()
+
+    def _next_load(self) -> "list[tuple[Place, Parcel]] | None":
+        delivery = self._delivery
+        with delivery.changed:
+            while not delivery.is_stopping:
+                line = self._line
+                if line is None or line.has_room:
+                    load = delivery.take_for(self._broker, now_ms())
+                    if load:
+                        return load
+                due_ms = delivery.next_due_ms(self._broker)
+                wait_s = None if due_ms is None else max(0.001, (due_ms - now_ms()) / 1000)
+                delivery.changed.wait(wait_s)
+        return None
+
+    def _send(self, load: "list[tuple[Place, Parcel]]") -> None:
+        delivery, settings = self._delivery, self._delivery.settings
+        try:
+            line = self._open_line()
+        except VersionUnsupported as error:
+            with delivery.changed:
+                delivery.on_impossible(load, Failure(_UNSUPPORTED_VERSION, str(error)))
+            return
+        except ClientError as error:
+            # Also one that is not to be trusted, or our certificates while they are being renewed: another may lead
+            # soon, and when the time is over this is what is told.
+            with delivery.changed:
+                delivery.on_lost(load, str(error), was_sent=False)
+            return
+        batches: dict[str, list[tuple[int, memoryview]]] = {}
+        is_transactional = settings.transactional_id is not None
+        for (topic, partition), parcel in load:
+            data = stamped(parcel, is_transactional=is_transactional)
+            batches.setdefault(topic, []).append((partition, data))
+        parts = produce_body(
+            batches,
+            acks=settings.acks,
+            timeout_ms=settings.request_timeout_ms,
+            transactional_id=settings.transactional_id,
+        )
+        is_answered = settings.acks != 0
+        begun = False
+
+        def on_begin() -> None:
+            nonlocal begun
+            if is_answered:
+                with delivery.changed:
+                    if line.is_dead:
+                        # Nobody waits for answers any more, and would give it back.
+                        raise ConnectionLost(line.why_dead)
+                    line.awaiting.append(load)
+                    delivery.changed.notify_all()
+            begun = True
+
+        try:
+            line.connection.send_parts(
+                Api.PRODUCE, line.version, parts, has_reply=is_answered, on_begin=on_begin
+            )
+        except (BrokerUnreachable, ClientClosed) as error:
+            line.connection.interrupt()
+            if begun and is_answered:
+                # Who waits for answers learns of it too, and gives everything back.
+                return
+            with delivery.changed:
+                delivery.on_lost(load, str(error), was_sent=begun)
+            return
+        if not is_answered:
+            with delivery.changed:
+                for place, parcel in load:
+                    delivery.on_taken_unasked(place, parcel)
+
+    def _open_line(self) -> "_Line":
+        line = self._line
+        # Brokers close connections that were idle for long.
+        if line is not None and not line.is_dead and line.connection.is_fresh:
+            return line
+        self._end_line()
+        delivery = self._delivery
+        connection = delivery.cluster.connect(self._broker)
+        try:
+            version = connection.version(
+                Api.PRODUCE, VERSION_MIN, delivery.settings.produce_version_max
+            )
+        except ClientError:
+            delivery.cluster.release(connection)
+            raise
+        self._line = _Line(delivery, connection, version)
+        self._line.start()
+        return self._line
+
+    def _end_line(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            line.connection.interrupt()
+            line.end()
+            self._delivery.cluster.release(line.connection)
+
+
+class _Line:
+    """A connection, and what was sent on it and has no answer yet, oldest first."""
+
+    def __init__(self, delivery: "Delivery", connection: Connection, version: int) -> None:
+        self._delivery = delivery
+        self.connection = connection
+        self.version = version
+        # Guarded by the delivery's lock.
+        self.awaiting: deque[list[tuple[Place, Parcel]]] = deque()
+        self.is_dead = False
+        self.why_dead = ""
+        self._thread = Thread(target=self._run, name="respool-answers", daemon=True)
+
+    @property
+    def has_room(self) -> bool:
+        return len(self.awaiting) < self._delivery.settings.requests_in_flight_max
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """The connection is interrupted: wait until all was given back."""
+        with self._delivery.changed:
+            self.is_dead = True
+            self._delivery.changed.notify_all()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while self._wait_for_something():
+                self._take_answer()
+        except (BrokerUnreachable, ClientClosed) as error:
+            self._die(str(error))
+        except BaseException as error:
+            self._die(str(error))
+            self._delivery.crash(error)
+            raise
+        else:
+            self._die("the connection was closed")
+
+    def _wait_for_something(self) -> bool:
+        with self._delivery.changed:
+            while not self.awaiting:
+                if self.is_dead:
+                    return False
+                self._delivery.changed.wait()
+        return True
+
+    def _take_answer(self) -> None:
+        delivery = self._delivery
+        reply = self.connection.receive_reply(wait_ms=delivery.settings.request_timeout_ms)
+        answers = {(one.topic, one.partition): one for one in answers_of(reply)}
+        with delivery.changed:
+            load = self.awaiting[0]
+            missing = [place for place, _ in load if place not in answers]
+            if missing:
+                raise ProtocolBroken(f"the broker did not answer for {missing[0]}")
+            self.awaiting.popleft()
+            for place, parcel in load:
+                delivery.on_answer(place, parcel, answers[place])
+
+    def _die(self, why: str) -> None:
+        self.connection.interrupt()
+        with self._delivery.changed:
+            self.is_dead = True
+            self.why_dead = why
+            while self.awaiting:
+                self._delivery.on_lost(self.awaiting.popleft(), why, was_sent=True)
+            self._delivery.changed.notify_all()

@@ -1,0 +1,119 @@
+"""What became of the rows that were written: one line for each partition."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from respool.client.kafka.partition_queue import NO_OFFSET, Failure, Parcel, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionWrite:
+    """Of the rows for one partition: how many are in, and where.
+
+    Those that are in are the first ones, with an idempotent producer; then come those of which nobody knows, then those
+    that are not in.
+    """
+
+    rows: int = 0
+    # None where the broker did not say: acks=0, or a repeat that it knew.
+    first_offset: int | None = None
+    last_offset: int | None = None
+    # Sent, and never answered: they may be in, or may not.
+    uncertain_rows: int = 0
+    not_in_rows: int = 0
+    # Why not, in the broker's words.
+    error: str | None = None
+
+    def __str__(self) -> str:
+        where = ""
+        if self.first_offset is not None:
+            where = f" (offsets {self.first_offset} to {self.last_offset})"
+        parts = [f"{self.rows} in{where}"]
+        if self.uncertain_rows:
+            parts.append(f"{self.uncertain_rows} uncertain")
+        if self.not_in_rows:
+            parts.append(f"{self.not_in_rows} not in")
+        if self.error:
+            parts.append(self.error)
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteResult:
+    """Of everything written since the last `flush`."""
+
+    # All that were handed over; those that are in; those of which nobody knows.
+    rows: int
+    rows_in: int
+    rows_uncertain: int
+    # (topic, partition) -> its rows. Rows that were never shared out are in none of them.
+    partitions: Mapping[tuple[str, int], PartitionWrite]
+
+    @property
+    def rows_not_in(self) -> int:
+        return self.rows - self.rows_in - self.rows_uncertain
+
+    def shortfall(self) -> str:
+        """What is not in, in words."""
+        troubled = [
+            f"{topic}/{number}: {one}"
+            for (topic, number), one in self.partitions.items()
+            if one.error or one.not_in_rows or one.uncertain_rows
+        ]
+        more = f"; and {len(troubled) - 5} partitions more" if len(troubled) > 5 else ""
+        return (
+            f"of {self.rows} rows {self.rows_in} are in, {self.rows_uncertain} are uncertain, "
+            f"{self.rows_not_in} are not in: {'; '.join(troubled[:5])}{more}"
+        )
+
+
+@dataclass(slots=True)
+class _Line:
+    rows: int = 0
+    first: int = NO_OFFSET
+    last: int = NO_OFFSET
+    uncertain: int = 0
+    not_in: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts settled batches until somebody asks."""
+
+    handed_over: int = 0
+    _lines: dict[tuple[str, int], _Line] = field(default_factory=dict)
+
+    def add(self, place: tuple[str, int], parcel: Parcel) -> None:
+        line = self._lines.setdefault(place, _Line())
+        match parcel.verdict:
+            case Verdict.IN:
+                line.rows += parcel.rows
+                if parcel.base_offset != NO_OFFSET:
+                    # Not always in order: where a repeat of what is in is refused for a while, those behind it are
+                    # known to be in before it is.
+                    if line.first == NO_OFFSET or parcel.base_offset < line.first:
+                        line.first = parcel.base_offset
+                    line.last = max(line.last, parcel.base_offset + parcel.rows - 1)
+            case Verdict.UNCERTAIN:
+                line.uncertain += parcel.rows
+            case _:
+                line.not_in += parcel.rows
+
+    def result(self, failures: Mapping[tuple[str, int], Failure]) -> WriteResult:
+        partitions = {
+            place: PartitionWrite(
+                rows=line.rows,
+                first_offset=None if line.first == NO_OFFSET else line.first,
+                last_offset=None if line.last == NO_OFFSET else line.last,
+                uncertain_rows=line.uncertain,
+                not_in_rows=line.not_in,
+                error=failures[place].message if place in failures else None,
+            )
+            for place, line in sorted(self._lines.items())
+        }
+        return WriteResult(
+            rows=self.handed_over,
+            rows_in=sum(one.rows for one in partitions.values()),
+            rows_uncertain=sum(one.uncertain_rows for one in partitions.values()),
+            partitions=partitions,
+        )

@@ -1,0 +1,448 @@
+"""A cluster as a client sees it: its brokers, who leads what, and requests to them. Usable from many threads.
+
+Small requests (metadata, offsets, coordinators) share one connection per broker, one at a time. Who moves many bytes,
+or keeps several requests on their way, takes a connection of its own: `connect`.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from threading import Event, Lock
+from types import MappingProxyType
+from typing import Any, Self, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from respool.client.kafka.bootstrap import FIRST_CONTACT_MS, Bootstrap
+from respool.client.kafka.connection import Connection
+from respool.client.kafka.errors import (
+    BadArgument,
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientClosed,
+    NoBroker,
+    ProtocolBroken,
+    UnknownTopic,
+)
+from respool.client.kafka.metadata import TopicMap, newer_of, topic_map_of
+from respool.client.kafka.retries import Patience
+from respool.client.kafka.security import IN_THE_CLEAR, Security
+from respool.client.kafka.transport import FRAME_BYTES_MAX, LinkSettings
+from respool.model.addresses import parse_address
+from respool.model.errors import SettingsError
+from respool.wire.api_table import Api
+
+RETRY_MS = 60_000
+
+# Topic ids came with 10; Kafka 4.x speaks 0 to 13.
+METADATA_VERSION = 10
+# The last with one key a request, which is all that is asked for; many came with Kafka 3.0.
+FIND_COORDINATOR_VERSION = 3
+
+_UNKNOWN_TOPIC = 3
+_LEADER_NOT_AVAILABLE = 5
+_INVALID_TOPIC = 17
+# How many brokers must not know a topic for it to be unknown.
+_ASKED_MAX = 3
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Door:
+    """The shared way to one address."""
+
+    lock: Lock = field(default_factory=Lock)
+    connection: Connection | None = None
+
+
+class Cluster:
+    """Use it as a context, or `close` it."""
+
+    def __init__(
+        self,
+        bootstrap: str | Bootstrap | None = None,
+        *,
+        client_id: str = "respool-arrow",
+        connect_timeout_ms: int = 10_000,
+        request_timeout_ms: int = 30_000,
+        retry_ms: int = RETRY_MS,
+        first_contact_ms: int = FIRST_CONTACT_MS,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        security: Security = IN_THE_CLEAR,
+    ) -> None:
+        """`bootstrap` is HOST:PORT of one broker or of several, with commas; None is RESPOOL_BROKER, or this machine's.
+
+        Nothing is connected yet. `retry_ms` is how long a transient error (a broker restarts, a leader changes) is
+        retried; `first_contact_ms` caps it until a broker has answered for the first time.
+
+        Raises:
+            BadArgument: the address cannot be one.
+        """
+        self._bootstrap = Bootstrap.resolve(bootstrap)
+        self.retry_ms = retry_ms
+        self._first_contact_ms = first_contact_ms
+        self._first = _addresses(self._bootstrap)
+        self._links = LinkSettings(
+            client_id=client_id,
+            connect_timeout_ms=connect_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+            frame_bytes_max=frame_bytes_max,
+            security=security,
+        )
+        self._closed = Event()
+        # Guards the fields below. Never held while waiting for a broker.
+        self._lock = Lock()
+        self._brokers: Mapping[int, tuple[str, int]] = {}
+        self._topics: dict[str, TopicMap] = {}
+        # When those that answer no more failed to.
+        self._silent_at: dict[tuple[str, int], float] = {}
+        self._doors: dict[tuple[str, int], _Door] = {}
+        self._connections: set[Connection] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def bootstrap(self) -> str:
+        return self._bootstrap.servers
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed.is_set()
+
+    @property
+    def request_timeout_ms(self) -> int:
+        return self._links.request_timeout_ms
+
+    def twin(self) -> "Cluster":
+        """Another one to the same brokers, knowing what this one does; closing one leaves the other alone."""
+        links = self._links
+        other = Cluster(
+            self._bootstrap,
+            client_id=links.client_id,
+            connect_timeout_ms=links.connect_timeout_ms,
+            request_timeout_ms=links.request_timeout_ms,
+            retry_ms=self.retry_ms,
+            first_contact_ms=self._first_contact_ms,
+            frame_bytes_max=links.frame_bytes_max,
+            security=links.security,
+        )
+        with self._lock:
+            other._brokers = self._brokers
+            other._topics = dict(self._topics)
+        return other
+
+    @property
+    def brokers(self) -> Mapping[int, tuple[str, int]]:
+        """Broker number -> its address, as far as they are known."""
+        return MappingProxyType(dict(self._brokers))
+
+    def interrupt(self) -> None:
+        """Wake every thread that waits for a broker; it gets `ClientClosed`. `close` is still to be called."""
+        self._closed.set()
+        with self._lock:
+            connections = list(self._connections)
+        for connection in connections:
+            connection.interrupt()
+
+    def close(self) -> None:
+        """End all connections, also those handed out. Threads that use those must have ended, or are ended by this."""
+        self.interrupt()
+        with self._lock:
+            doors = list(self._doors.values())
+        for door in doors:
+            with door.lock:
+                if door.connection is not None:
+                    self._drop(door.connection)
+        with self._lock:
+            self._doors.clear()
+
+    def patience(self, limit_ms: int | None = None) -> Patience:
+        """For attempts that end when this is closed."""
+        limit_ms = self.retry_ms if limit_ms is None else limit_ms
+        if not self._brokers:
+            limit_ms = min(limit_ms, self._first_contact_ms)
+        return Patience(limit_ms, sleep=self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        """
+        Raises:
+            ClientClosed: it was closed meanwhile.
+        """
+        if self._closed.wait(seconds):
+            raise ClientClosed("the client is closed")
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def connect(self, broker: int) -> Connection:
+        """A new connection to this broker, the caller's own: to be given back with `release`.
+
+        Raises:
+            BrokerUnreachable: it is not known, or does not answer.
+        """
+        return self._open(self.address_of(broker))
+
+    def release(self, connection: Connection) -> None:
+        """End a connection that `connect` made. Only the thread that uses it may."""
+        self._drop(connection)
+
+    def address_of(self, broker: int) -> tuple[str, int]:
+        with self._lock:
+            address = self._brokers.get(broker)
+        if address is None:
+            raise BrokerUnreachable(f"broker {broker} is not in the metadata; it may be down")
+        return address
+
+    def request(
+        self, broker: int, api: Api, version: int, fields: Mapping[str, Any], *, wait_ms: int = 0
+    ) -> Any:
+        """Ask one broker over the shared connection; others who ask it meanwhile wait.
+
+        `wait_ms` is how long the request itself allows the broker to wait.
+
+        Raises:
+            BrokerUnreachable: no reply came; what became of the request is unknown.
+            VersionUnsupported: the broker does not speak this version.
+        """
+        return self._ask(self.address_of(broker), api, version, fields, wait_ms=wait_ms)
+
+    def features(self, broker: int) -> Mapping[str, int]:
+        """What the whole cluster has agreed on, by name, as this broker tells.
+
+        Raises:
+            BrokerUnreachable: it does not answer.
+        """
+        with self._shared(self.address_of(broker)) as connection:
+            return connection.features
+
+    def request_any(self, api: Api, version: int, fields: Mapping[str, Any]) -> Any:
+        """Ask whichever broker answers first, those of the metadata before those of the bootstrap address.
+
+        Raises:
+            BrokerUnreachable: none answers.
+        """
+        return next(self._replies(api, version, fields))
+
+    def _replies(self, api: Api, version: int, fields: Mapping[str, Any]) -> Iterator[Any]:
+        """The answer of one broker after the other, as far as they are taken. At least one, or it raises."""
+        failures: list[BrokerUnreachable] = []
+        asked: list[tuple[str, int]] = []
+        has_answer = False
+        while (address := self._next_address(asked)) is not None:
+            asked.append(address)
+            try:
+                reply = self._ask(address, api, version, fields)
+            except BrokerUnreachable as error:
+                failures.append(error)
+                with self._lock:
+                    self._silent_at[address] = time.monotonic()
+                continue
+            with self._lock:
+                self._silent_at.pop(address, None)
+            has_answer = True
+            yield reply
+        if has_answer:
+            return
+        raise self._nobody(asked, failures) from failures[-1]
+
+    def _nobody(
+        self, asked: Sequence[tuple[str, int]], failures: Sequence[BrokerUnreachable]
+    ) -> BrokerUnreachable:
+        """The error for a request that no address answered."""
+        if not self._brokers and all(isinstance(one.__cause__, OSError) for one in failures):
+            return NoBroker(self._bootstrap, [str(one) for one in failures])
+        named = ", ".join(f"{host}:{port}" for host, port in asked)
+        return BrokerUnreachable(f"no broker answers at {named}; the last error: {failures[-1]}")
+
+    def _next_address(self, asked: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
+        with self._lock:
+            left = [one for one in (*self._brokers.values(), *self._first) if one not in asked]
+            # Those that did not answer last time come last: one that is silent costs a whole timeout.
+            return min(left, key=lambda one: self._silent_at.get(one, 0.0), default=None)
+
+    # -- metadata ------------------------------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> TopicMap:
+        """The topic as it was seen last; asked for when it was never seen. Tried again for `retry_ms`.
+
+        Raises:
+            UnknownTopic: there is none.
+            BrokerUnreachable: nobody answers.
+        """
+        known = self._topics.get(name)
+        return self.retrying(lambda: self.refresh(name)) if known is None else known
+
+    def refresh(self, name: str) -> TopicMap:
+        """Ask for a topic's metadata now, once. Topics are never made by asking.
+
+        Raises:
+            UnknownTopic, BrokerRefused, BrokerUnreachable
+        """
+        fields = {
+            "topics": [{"topic_id": None, "name": name}],
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": False,
+            "include_topic_authorized_operations": False,
+        }
+        # A topic that was just made is not known to every broker at once.
+        for reply in islice(self._replies(Api.METADATA, METADATA_VERSION, fields), _ASKED_MAX):
+            brokers = {one.node_id: (str(one.host), one.port) for one in reply.brokers}
+            if brokers:
+                with self._lock:
+                    self._brokers = brokers
+            if len(reply.topics) != 1:
+                raise ProtocolBroken(f"metadata of {len(reply.topics)} topics, asked for one")
+            (answer,) = reply.topics
+            if answer.error_code != _UNKNOWN_TOPIC:
+                break
+        code = answer.error_code
+        if code in {_UNKNOWN_TOPIC, _INVALID_TOPIC}:
+            with self._lock:
+                self._topics.pop(name, None)
+            raise UnknownTopic(name)
+        if code and code != _LEADER_NOT_AVAILABLE:
+            raise refused(f"metadata of topic {name!r}", code)
+        seen = topic_map_of(name, answer)
+        with self._lock:
+            seen = newer_of(self._topics.get(name), seen)
+            self._topics[name] = seen
+        return seen
+
+    def refresh_brokers(self) -> Mapping[int, tuple[str, int]]:
+        """Ask which brokers there are now, once: number -> address.
+
+        Raises:
+            BrokerUnreachable: none answers, or it knows of none yet.
+        """
+        fields = {
+            "topics": [],
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": False,
+            "include_topic_authorized_operations": False,
+        }
+        reply = self.request_any(Api.METADATA, METADATA_VERSION, fields)
+        brokers = {int(one.node_id): (str(one.host), int(one.port)) for one in reply.brokers}
+        if not brokers:
+            raise BrokerUnreachable("the metadata name no broker; the cluster may be starting")
+        with self._lock:
+            self._brokers = brokers
+        return brokers
+
+    def by_leader(self, topic: str, partitions: Iterable[int]) -> dict[int, list[int]]:
+        """Broker -> those of the partitions that it leads; those that nobody leads are left out."""
+        seen = self.topic(topic)
+        found: dict[int, list[int]] = {}
+        for partition in partitions:
+            leader = seen.leader_of(partition)
+            if leader is not None:
+                found.setdefault(leader.broker, []).append(partition)
+        return found
+
+    def coordinator(self, key: str, *, is_transaction: bool) -> int:
+        """The broker that coordinates a transactional id, or a group. Asked anew each time, once.
+
+        Raises:
+            BrokerRefused, BrokerUnreachable
+        """
+        fields = {"key_type": int(is_transaction), "key": key}
+        answer = self.request_any(Api.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, fields)
+        if answer.error_code:
+            raise refused(f"the coordinator of {key!r}", answer.error_code)
+        broker = int(answer.node_id)
+        with self._lock:
+            self._brokers = {**self._brokers, broker: (str(answer.host), int(answer.port))}
+        return broker
+
+    def retrying(self, attempt: Callable[[], T], *, limit_ms: int | None = None) -> T:
+        """Do it until it works; what may pass is tried again for `retry_ms`.
+
+        Raises:
+            BrokerUnreachable, BrokerRefused: it did not pass.
+        """
+        patience = self.patience(limit_ms)
+        while True:
+            try:
+                return attempt()
+            except BrokerUnreachable as error:
+                patience.after(error)
+            except BrokerRefused as error:
+                if not error.retriable:
+                    raise
+                patience.after(error)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _ask(
+        self,
+        address: tuple[str, int],
+        api: Api,
+        version: int,
+        fields: Mapping[str, Any],
+        *,
+        wait_ms: int = 0,
+    ) -> Any:
+        with self._shared(address) as connection:
+            connection.version(api, version, version)
+            try:
+                return connection.request(api, version, fields, wait_ms=wait_ms)
+            except BaseException:
+                # Also Ctrl-C: its reply would come as that to the next request.
+                self._drop(connection)
+                raise
+
+    @contextmanager
+    def _shared(self, address: tuple[str, int]) -> Iterator[Connection]:
+        """The connection that all share who ask this broker now and then; one of them at a time."""
+        with self._lock:
+            door = self._doors.setdefault(address, _Door())
+        with door.lock:
+            if door.connection is None or not door.connection.is_fresh:
+                if door.connection is not None:
+                    self._drop(door.connection)
+                door.connection = self._open(address)
+            yield door.connection
+
+    def _open(self, address: tuple[str, int]) -> Connection:
+        connection = Connection(address, self._links)
+        with self._lock:
+            if self.is_closed:
+                raise ClientClosed("the client is closed")
+            self._connections.add(connection)
+        try:
+            connection.open()
+        except BaseException:
+            self._drop(connection)
+            raise
+        return connection
+
+    def _drop(self, connection: Connection) -> None:
+        connection.close()
+        with self._lock:
+            self._connections.discard(connection)
+
+
+def refused(doing: str, code: int) -> BrokerRefused:
+    """An error code of a reply as an exception."""
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return BrokerRefused(doing, code, "an error newer than this client", retriable=False)
+    return BrokerRefused(doing, code, known.name, retriable=known.retriable)
+
+
+def _addresses(bootstrap: Bootstrap) -> list[tuple[str, int]]:
+    servers, name = bootstrap.servers, bootstrap.origin.rstrip("=")
+    if not isinstance(servers, str):
+        raise BadArgument(
+            f"{name} = {servers!r}: text, HOST:PORT, or several with commas between them"
+        )
+    try:
+        return [parse_address(name, one.strip()) for one in servers.split(",")]
+    except SettingsError as error:
+        raise BadArgument(str(error)) from None

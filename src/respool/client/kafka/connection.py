@@ -1,0 +1,320 @@
+"""One connection to one broker, blocking: frames out, frames in, replies in the order of the requests.
+
+    request   | size 4 | header | body          reply   | size 4 | correlation id 4 | body
+
+Several requests may be on their way: `send` them, then `receive` as often. One thread may send while another receives.
+A reply's bytes can go straight into a buffer that the caller keeps, since those of a fetch are many megabytes.
+
+After any error nothing more goes through: what would come next is unknown. Who may end it, and from where: `Link`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from threading import Lock
+from typing import Any, Self, TypeAlias
+
+from respool.client.kafka.errors import (
+    ConnectionLost,
+    LoginRefused,
+    ProtocolBroken,
+    TlsRefused,
+    VersionUnsupported,
+)
+from respool.client.kafka.handshake import LoginApi, log_in, words_of_tls
+from respool.client.kafka.reply_buffer import ReplyBuffer
+from respool.client.kafka.transport import Link, LinkSettings
+from respool.wire.api_table import API_TABLE, Api
+from respool.wire.client_codec import (
+    correlation_id_of,
+    decode_reply,
+    encode_request,
+    request_head,
+)
+from respool.wire.errors import ProtocolViolation
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+_SIZE = Struct(">i")
+_ERROR_AT = 4
+_ERROR = Struct(">h")
+_UNSUPPORTED_VERSION = 35
+# It names the client and tells all features; in 3 some are left out (KAFKA-17011). Who does not know it is asked again.
+_API_VERSIONS_VERSION = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    api: Api | LoginApi
+    version: int
+    correlation_id: int
+
+
+class Connection:
+    def __init__(self, address: tuple[str, int], settings: LinkSettings) -> None:
+        """Not connected yet: `open` does that, and `interrupt` may already be called."""
+        self._settings = settings
+        self._link = Link(address, settings)
+        # Guards the sequence of requests: number, bytes on the wire and place in `_asked` go together.
+        self._sending = Lock()
+        self._asked: deque[_Asked] = deque()
+        self._last_id = 0
+        self._versions: dict[int, tuple[int, int]] = {}
+        # What the whole cluster has agreed on, by name: "transaction.version" and such.
+        self.features: Mapping[str, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._link.address
+
+    @property
+    def is_near(self) -> bool:
+        """Whether its other end has an address of this machine."""
+        return self._link.is_near
+
+    @property
+    def is_open(self) -> bool:
+        return self._link.is_open
+
+    @property
+    def is_fresh(self) -> bool:
+        """Open, and not ended unseen while it was idle: brokers close connections that nobody uses for long."""
+        return self._link.is_open and (bool(self._asked) or self._link.is_quiet)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that have no reply yet."""
+        return len(self._asked)
+
+    @property
+    def reply_bytes_max(self) -> int:
+        return self._settings.frame_bytes_max
+
+    def fileno(self) -> int:
+        """For `select`: readable when a reply begins, or the end has come."""
+        return self._link.fileno()
+
+    def open(self) -> None:
+        """Connect, ask which versions the broker speaks, and log in where that is wanted.
+
+        Raises:
+            BrokerUnreachable: there is nobody, or nobody who speaks Kafka's protocol.
+            TlsRefused, LoginRefused: there is no trust between us.
+        """
+        login = self._settings.security.login
+        try:
+            self._link.connect()
+            self._ask_versions()
+            if login is not None:
+                log_in(self, login)
+        except (LoginRefused, TlsRefused) as error:
+            self.close()
+            raise type(error)(f"{self._name}: {error}") from error
+        except ConnectionLost as error:
+            self.close()
+            if (words := words_of_tls(error)) is not None:
+                raise TlsRefused(f"{self._name}: {words}") from error
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def interrupt(self) -> None:
+        """Have whoever waits here, in any thread, wake with `ClientClosed`; nothing more is sent or received."""
+        self._link.interrupt()
+
+    def close(self) -> None:
+        self._link.close()
+
+    def speaks(self, api: Api | LoginApi) -> bool:
+        """Whether the broker knows this request at all."""
+        return api in self._versions
+
+    def version(self, api: Api | LoginApi, at_least: int, at_most: int) -> int:
+        """The newest version in this range that the broker speaks.
+
+        Raises:
+            VersionUnsupported: there is none.
+        """
+        oldest, newest = self._versions.get(api, (0, -1))
+        version = min(newest, at_most)
+        if version < max(oldest, at_least):
+            raise VersionUnsupported(
+                f"{self._name} speaks {_text_of(api)} {oldest} to {newest}, this client {at_least} to {at_most}"
+            )
+        return version
+
+    # -- one after the other -------------------------------------------------------------------------------------------
+
+    def request(
+        self, api: Api | LoginApi, version: int, fields: Mapping[str, Any], *, wait_ms: int = 0
+    ) -> Any:
+        """Ask, and wait for the reply. Only where nobody else uses the connection.
+
+        `wait_ms` is how long the request itself allows the broker to wait.
+
+        Raises:
+            ConnectionLost: there is no reply.
+        """
+        self.send(api, version, fields)
+        return self.receive_reply(wait_ms=wait_ms)
+
+    def send(
+        self,
+        api: Api | LoginApi,
+        version: int,
+        fields: Mapping[str, Any],
+        *,
+        has_reply: bool = True,
+    ) -> int:
+        """Send a request, and return its number. `has_reply` is False for Produce with acks=0: brokers do not answer.
+
+        Raises:
+            ConnectionLost: it could not be sent, or only a part of it.
+        """
+        with self._sending:
+            asked = self._next(api, version)
+            frame = encode_request(
+                api,
+                version,
+                fields,
+                correlation_id=asked.correlation_id,
+                client_id=self._settings.client_id,
+            )
+            self._send_all(asked, [memoryview(frame)], has_reply=has_reply)
+        return asked.correlation_id
+
+    def send_parts(
+        self,
+        api: Api,
+        version: int,
+        parts: Sequence[Buffer],
+        *,
+        has_reply: bool = True,
+        on_begin: Callable[[], None] | None = None,
+    ) -> int:
+        """Send a request whose body is given in pieces, already encoded; they are not joined. Else as `send`.
+
+        `on_begin` is called before the first byte leaves: from then on another thread may wait for the reply.
+        """
+        with self._sending:
+            asked = self._next(api, version)
+            views = [memoryview(part).cast("B") for part in parts]
+            head = request_head(
+                api,
+                version,
+                correlation_id=asked.correlation_id,
+                client_id=self._settings.client_id,
+                body_bytes=sum(view.nbytes for view in views),
+            )
+            self._send_all(
+                asked, [memoryview(head), *views], has_reply=has_reply, on_begin=on_begin
+            )
+        return asked.correlation_id
+
+    def receive_reply(self, *, wait_ms: int = 0) -> Any:
+        """The reply to the oldest request, decoded.
+
+        Raises:
+            ConnectionLost: there is none.
+        """
+        asked = self._oldest()
+        frame = self.receive(wait_ms=wait_ms)
+        try:
+            return decode_reply(asked.api, asked.version, bytes(frame))
+        except ProtocolViolation as error:
+            self.interrupt()
+            raise ProtocolBroken(f"{self._name}: {error}") from error
+
+    def receive(self, into: ReplyBuffer | None = None, *, wait_ms: int = 0) -> memoryview:
+        """The frame of the reply to the oldest request, without its size: header and body, as they came.
+
+        With `into` the bytes lie in that buffer until it is given again; else in memory of their own.
+
+        Raises:
+            ConnectionLost: there is none.
+        """
+        asked = self._oldest()
+        head = bytearray(_SIZE.size)
+        self._link.wait((self._settings.request_timeout_ms + wait_ms) / 1000)
+        self._link.fill(memoryview(head))
+        (size,) = _SIZE.unpack(head)
+        if not _SIZE.size <= size <= self._settings.frame_bytes_max:
+            self.interrupt()
+            raise ProtocolBroken(
+                f"{self._name} announced a reply of {size} bytes; from {_SIZE.size} to "
+                f"{self._settings.frame_bytes_max} are taken"
+            )
+        frame = (into or ReplyBuffer()).room(size)
+        self._link.fill(frame)
+        answered = correlation_id_of(bytes(frame[: _SIZE.size]))
+        if answered != asked.correlation_id:
+            self.interrupt()
+            raise ProtocolBroken(
+                f"{self._name} answered request {answered}, not {asked.correlation_id} as is its turn"
+            )
+        self._asked.popleft()
+        return frame
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _name(self) -> str:
+        return self._link.name
+
+    def _ask_versions(self) -> None:
+        fields = {"client_software_name": "respool", "client_software_version": "0.1.0"}
+        self.send(Api.API_VERSIONS, _API_VERSIONS_VERSION, fields)
+        frame = bytes(self.receive())
+        version = _API_VERSIONS_VERSION
+        if len(frame) >= 6 and _ERROR.unpack_from(frame, _ERROR_AT)[0] == _UNSUPPORTED_VERSION:
+            # KIP-511: an older broker says so in the oldest form, which each can read, and is asked again in that.
+            version = 0
+            self.send(Api.API_VERSIONS, version, {})
+            frame = bytes(self.receive())
+        try:
+            reply = decode_reply(Api.API_VERSIONS, version, frame)
+        except ProtocolViolation as error:
+            raise ProtocolBroken(f"{self._name} is no Kafka broker: {error}") from error
+        self._versions = {one.api_key: (one.min_version, one.max_version) for one in reply.api_keys}
+        self.features = {
+            str(one.name): int(one.max_version_level)
+            for one in getattr(reply, "finalized_features", None) or ()
+        }
+
+    def _next(self, api: Api | LoginApi, version: int) -> _Asked:
+        self._last_id = (self._last_id + 1) % 2**31
+        return _Asked(api=api, version=version, correlation_id=self._last_id)
+
+    def _send_all(
+        self,
+        asked: _Asked,
+        views: list[memoryview],
+        *,
+        has_reply: bool,
+        on_begin: Callable[[], None] | None = None,
+    ) -> None:
+        self._link.check_open()
+        if has_reply:
+            # Before the bytes leave: the reply may be there before the last of them is sent.
+            self._asked.append(asked)
+        if on_begin is not None:
+            on_begin()
+        self._link.send(views, what=_text_of(asked.api))
+
+    def _oldest(self) -> _Asked:
+        try:
+            return self._asked[0]
+        except IndexError:
+            raise AssertionError("nothing was asked that could be answered") from None
+
+
+def _text_of(api: Api | LoginApi) -> str:
+    return api.name if isinstance(api, LoginApi) else API_TABLE[api].name

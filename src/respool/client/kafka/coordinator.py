@@ -1,0 +1,93 @@
+"""Requests to whoever coordinates a transactional id or a group: found, asked, and found again when it has moved."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from respool.client.kafka.cluster import Cluster, refused
+from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable
+from respool.wire.api_table import Api
+
+COORDINATOR_LOADING = 14
+COORDINATOR_NOT_AVAILABLE = 15
+NOT_COORDINATOR = 16
+CONCURRENT_TRANSACTIONS = 51
+
+_RETRIED = {
+    COORDINATOR_LOADING,
+    COORDINATOR_NOT_AVAILABLE,
+    NOT_COORDINATOR,
+    CONCURRENT_TRANSACTIONS,
+}
+_MOVED = {COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR}
+# The cluster's feature that says how transactions are done, and the level from which each has an epoch of its own.
+TRANSACTION_FEATURE = "transaction.version"
+EPOCH_PER_TRANSACTION_LEVEL = 2
+
+
+class Coordinator:
+    def __init__(self, cluster: Cluster, key: str, *, is_transaction: bool) -> None:
+        self._cluster = cluster
+        self._key = key
+        self._is_transaction = is_transaction
+        self._broker: int | None = None
+
+    def ask(
+        self,
+        api: Api,
+        version: int,
+        fields: Mapping[str, Any],
+        *,
+        doing: str,
+        code_of: Callable[[Any], Any] = lambda reply: reply.error_code,
+        limit_ms: int | None = None,
+    ) -> Any:
+        """Ask until there is an answer; what may pass is tried again for the cluster's `retry_ms`.
+
+        Raises:
+            BrokerRefused, BrokerUnreachable
+        """
+
+        def attempt() -> Any:
+            try:
+                reply = self._cluster.request(self._found(), api, version, fields)
+            except BrokerUnreachable:
+                self._broker = None
+                raise
+            code = code_of(reply)
+            if int(code) in _MOVED:
+                self._broker = None
+            if code:
+                error = refused(doing, code)
+                error.retriable |= int(code) in _RETRIED
+                raise error
+            return reply
+
+        return self._cluster.retrying(attempt, limit_ms=limit_ms)
+
+    def has_epoch_per_transaction(self) -> bool:
+        """Whether the cluster does transactions in version 2 (KIP-890).
+
+        Raises:
+            BrokerRefused, BrokerUnreachable
+        """
+
+        def attempt() -> bool:
+            try:
+                features = self._cluster.features(self._found())
+            except BrokerUnreachable:
+                self._broker = None
+                raise
+            return features.get(TRANSACTION_FEATURE, 0) >= EPOCH_PER_TRANSACTION_LEVEL
+
+        return self._cluster.retrying(attempt)
+
+    def _found(self) -> int:
+        if self._broker is None:
+            try:
+                self._broker = self._cluster.coordinator(
+                    self._key, is_transaction=self._is_transaction
+                )
+            except BrokerRefused as error:
+                error.retriable |= error.code in _RETRIED
+                raise
+        return self._broker

@@ -1,0 +1,128 @@
+"""The client's side of a login: PLAIN (RFC 4616) and SCRAM (RFC 5802, 7677), as Kafka's brokers speak them.
+
+A conversation takes what the broker says and tells what to say next; None when there is nothing more to be said and the
+broker is who it should be.
+
+    client   n,,n=user,r=NONCE
+    broker   r=NONCE+theirs,s=SALT,i=ITERATIONS
+    client   c=biws,r=NONCE+theirs,p=PROOF          that it knows the password
+    broker   v=SIGNATURE                            that it knows it, too
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from types import MappingProxyType
+
+from respool.client.kafka.errors import LoginRefused
+
+# Mechanism -> the hash it goes by.
+HASHES = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"})
+
+# Kafka's least. With fewer, whoever listens could try passwords too fast; a broker that asks for less is none of ours.
+ITERATIONS_MIN = 4_096
+# A broker that asks for more wants to keep us busy.
+ITERATIONS_MAX = 1_000_000
+
+_NONCE_BYTES = 24
+# No channel binding: what stands for it in the last message.
+_HEADER = "n,,"
+
+
+class PlainLogin:
+    """The password itself: over TLS nobody else sees it."""
+
+    def __init__(self, username: str, password: str) -> None:
+        self._message = f"\0{username}\0{password}".encode()
+
+    def begin(self) -> bytes:
+        return self._message
+
+    def answer(self, said: bytes) -> bytes | None:
+        # What a broker says to it means nothing: that it says no error does.
+        del said
+        return None
+
+
+class ScramLogin:
+    def __init__(
+        self, mechanism: str, username: str, password: str, *, nonce: str | None = None
+    ) -> None:
+        self._hash = HASHES[mechanism]
+        self._password = password.encode()
+        self._nonce = nonce or secrets.token_urlsafe(_NONCE_BYTES)
+        name = username.replace("=", "=3D").replace(",", "=2C")
+        self._first = f"n={name},r={self._nonce}"
+        # What the broker must say last; known when it has said its first.
+        self._signature: bytes | None = None
+
+    def begin(self) -> bytes:
+        return (_HEADER + self._first).encode()
+
+    def answer(self, said: bytes) -> bytes | None:
+        """
+        Raises:
+            LoginRefused: the broker refuses us, or we refuse it.
+        """
+        if self._signature is None:
+            return self._prove(said)
+        fields = _fields(said)
+        if not hmac.compare_digest(_unbase64(fields.get("v", "")), self._signature):
+            raise LoginRefused("the broker could not prove that it knows the password, too")
+        return None
+
+    def _prove(self, said: bytes) -> bytes:
+        fields = _fields(said)
+        nonce, salt = fields.get("r", ""), _unbase64(fields.get("s", ""))
+        if not nonce.startswith(self._nonce) or nonce == self._nonce:
+            raise LoginRefused("the broker did not take up the number we sent it")
+        if not salt:
+            raise LoginRefused("the broker sent no salt")
+        count = _count(fields.get("i", ""))
+        if not ITERATIONS_MIN <= count <= ITERATIONS_MAX:
+            asked = fields.get("i", "")[:20] or "no"
+            raise LoginRefused(
+                f"the broker asks for {asked} iterations; from {ITERATIONS_MIN} to {ITERATIONS_MAX} are taken"
+            )
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, count)
+        bare = f"c={base64.b64encode(_HEADER.encode()).decode()},r={nonce}"
+        signed = f"{self._first},{said.decode()},{bare}".encode()
+        client_key = self._hmac(salted, b"Client Key")
+        signature = self._hmac(hashlib.new(self._hash, client_key).digest(), signed)
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        self._signature = self._hmac(self._hmac(salted, b"Server Key"), signed)
+        return f"{bare},p={base64.b64encode(proof).decode()}".encode()
+
+    def _hmac(self, key: bytes, data: bytes) -> bytes:
+        return hmac.digest(key, data, self._hash)
+
+
+def _fields(said: bytes) -> dict[str, str]:
+    """`a=1,b=2` -> what each letter stands for.
+
+    Raises:
+        LoginRefused: the broker says no, or something that is not SCRAM.
+    """
+    try:
+        fields = dict([one.split("=", 1) for one in said.decode().split(",")])
+    except (UnicodeDecodeError, ValueError):
+        raise LoginRefused("what the broker says is no SCRAM") from None
+    if "e" in fields:
+        raise LoginRefused(f"the broker says: {fields['e'][:200]}")
+    if "m" in fields:
+        # RFC 5802: an extension that may not be passed over, and we know none.
+        raise LoginRefused("the broker wants an extension of SCRAM that is not known here")
+    return fields
+
+
+def _count(text: str) -> int:
+    """0 for what is none. `int` alone takes signs, blanks and digits of all scripts, and as many as there are."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def _unbase64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return b""

@@ -1,0 +1,158 @@
+"""How brokers are reached: in the clear or over TLS, with a login or without.
+
+    Security(tls=Tls(authorities="ca.pem"), login=Login(mechanism="SCRAM-SHA-512", username="app", password=...))
+
+Values only, and they can be sent to other processes; no secret is in their `repr`. Files are read when a connection is
+made, on the machine that makes it, so renewed certificates are taken up by the next one.
+"""
+
+import logging
+import os
+import platform
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
+
+from respool.client.kafka.errors import BadArgument
+from respool.client.kafka.sasl import HASHES, PlainLogin, ScramLogin
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+_log = logging.getLogger(__name__)
+
+PLAIN = "PLAIN"
+MECHANISMS = (PLAIN, *HASHES)
+
+PEM_NEEDED = (
+    "PEM is needed: of a store of Java's, `keytool -importkeystore ... -deststoretype PKCS12` and "
+    "`openssl pkcs12 -in STORE -out STORE.pem` make it"
+)
+_PEM = "-----BEGIN "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """Certificates and keys are in PEM: each the name of a file, or the text itself."""
+
+    # Who may have signed the brokers' certificates; None: whom this machine trusts.
+    authorities: str | None = None
+    # Ours, with the chain behind it, for brokers that want to know who we are.
+    certificate: str | None = field(default=None, repr=False)
+    # None: it is where the certificate is.
+    key: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    # Whether a broker's certificate must be one for the host that was asked for.
+    checks_host: bool = True
+    # TLS 1.3 alone, not 1.2 as well.
+    newest_only: bool = False
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.certificate is None:
+            raise BadArgument("a key for TLS is given, and no certificate that it belongs to")
+        if self.key_password is not None and self.certificate is None:
+            raise BadArgument("a password for a key is given, and neither key nor certificate")
+
+    def context(self) -> "SSLContext":
+        """
+        Raises:
+            BadArgument: a file cannot be read, or is not what it should be.
+        """
+        import ssl
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = (
+            ssl.TLSVersion.TLSv1_3 if self.newest_only else ssl.TLSVersion.TLSv1_2
+        )
+        context.check_hostname = self.checks_host
+        # A renegotiation could come at any time, and Kafka's brokers do without.
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        what = f"certificates of authorities ({_source(self.authorities)})"
+        try:
+            if self.authorities is None:
+                context.load_default_certs()
+            elif _PEM in self.authorities:
+                context.load_verify_locations(cadata=self.authorities)
+            else:
+                context.load_verify_locations(cafile=self.authorities)
+            what = f"certificate ({_source(self.certificate)}) and its key"
+            if self.certificate is not None:
+                with ExitStack() as files:
+                    certificate = files.enter_context(_as_file(self.certificate))
+                    key = None if self.key is None else files.enter_context(_as_file(self.key))
+                    # Always given: OpenSSL would ask at the terminal for one that is missing.
+                    context.load_cert_chain(certificate, key, lambda: self.key_password or "")
+        except (OSError, ValueError) as error:
+            raise BadArgument(
+                f"TLS: the {what} cannot be used on {platform.node()}: {error}"
+                + (f". {PEM_NEEDED}" if isinstance(error, ssl.SSLError) else "")
+            ) from error
+        return context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Who we are, by a password (SASL). With SCRAM brokers never see it, and must prove that they know it too."""
+
+    mechanism: str
+    username: str
+    password: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.mechanism not in MECHANISMS:
+            raise BadArgument(
+                f"the login mechanism {self.mechanism!r} is not known here: {', '.join(MECHANISMS)} are"
+            )
+        if not self.username or not self.password or "\0" in self.username + self.password:
+            raise BadArgument("a login needs a username and a password, without zero bytes")
+
+    def begin(self) -> PlainLogin | ScramLogin:
+        """A conversation with one broker."""
+        if self.mechanism == PLAIN:
+            return PlainLogin(self.username, self.password)
+        return ScramLogin(self.mechanism, self.username, self.password)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    tls: Tls | None = None
+    login: Login | None = None
+
+    def __post_init__(self) -> None:
+        if self.tls is None and self.login is not None and self.login.mechanism == PLAIN:
+            warn_of_plain_login()
+
+
+# Once: a job makes many of these.
+@cache
+def warn_of_plain_login() -> None:
+    _log.warning(
+        "the login by PLAIN goes over the network without TLS: whoever listens reads the password"
+    )
+
+
+IN_THE_CLEAR = Security()
+
+
+def _source(pem: str | None) -> str:
+    if pem is None:
+        return "those of this machine"
+    return "given as text" if _PEM in pem else pem
+
+
+@contextmanager
+def _as_file(pem: str) -> Iterator[str]:
+    """Python's TLS takes keys from files only. One that is made here is for this user alone, and gone at once."""
+    if _PEM not in pem:
+        yield pem
+        return
+    handle, path = tempfile.mkstemp(prefix="respool-", suffix=".pem")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(pem)
+        yield path
+    finally:
+        os.unlink(path)

@@ -1,0 +1,202 @@
+"""The way of bytes to one broker and back: a socket, in the clear or sealed, that waits no longer than it may.
+
+One thread may send while another receives. `interrupt` may be called from any thread and wakes whoever waits here;
+`close` is for the one that uses it, since the system gives a closed socket's number to the next one, and a thread that
+still reads from it would take another connection's bytes.
+"""
+
+import select
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from respool.client.kafka.bootstrap import why_no_connection
+from respool.client.kafka.errors import BrokerUnreachable, ClientClosed, ConnectionLost
+from respool.client.kafka.handshake import sealed
+from respool.client.kafka.security import IN_THE_CLEAR, Security
+
+if TYPE_CHECKING:
+    from respool.client.kafka.tls import TlsLine
+
+# A fetch may ask for 2 GiB at most, and a batch that is larger than what was asked for comes whole.
+FRAME_BYTES_MAX = 256 * 1024 * 1024
+
+# The kernel takes this many pieces at once (IOV_MAX).
+_PIECES_MAX = 1_024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSettings:
+    """How to speak to brokers; the same for all connections of a client."""
+
+    client_id: str = "respool-arrow"
+    connect_timeout_ms: int = 10_000
+    # How long a broker may be silent while we wait for its reply, beyond what the request itself allows it to wait.
+    request_timeout_ms: int = 30_000
+    # A larger reply is not read: its sender is broken, or no broker.
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    security: Security = IN_THE_CLEAR
+
+
+class Link:
+    def __init__(self, address: tuple[str, int], settings: LinkSettings) -> None:
+        """Not connected yet: `connect` does that, and `interrupt` may already be called."""
+        self.address = address
+        self._settings = settings
+        self._socket: socket.socket | TlsLine | None = None
+        self._is_closed = False
+        # Whether its other end has an address of this machine: the same as ours.
+        self.is_near = False
+
+    @property
+    def name(self) -> str:
+        host, port = self.address
+        return f"{host}:{port}"
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket is not None and not self._is_closed
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether there is nothing to receive, not even the end."""
+        poll = select.poll()
+        poll.register(self._live(), select.POLLIN)
+        return not poll.poll(0)
+
+    def fileno(self) -> int:
+        return self._live().fileno()
+
+    def connect(self) -> None:
+        """
+        Raises:
+            BrokerUnreachable: there is nobody.
+            TlsRefused: there is no trust between us.
+        """
+        assert self._socket is None
+        reason: OSError | BrokerUnreachable | None = None
+        try:
+            choices = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise BrokerUnreachable(self._why(error)) from error
+        for family, kind, protocol, _, place in choices:
+            if self._is_closed:
+                break
+            # Kept before it is connected, so that `interrupt` ends the attempt.
+            self._socket = socket.socket(family, kind, protocol)
+            try:
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._socket.settimeout(self._settings.connect_timeout_ms / 1000)
+                self._socket.connect(place)
+                self.is_near = self._socket.getsockname()[0] == self._socket.getpeername()[0]
+                if (tls := self._settings.security.tls) is not None:
+                    self._socket = sealed(self._socket, tls, self.address[0])
+            except (OSError, BrokerUnreachable) as error:
+                self._socket.close()
+                reason = error
+            else:
+                self._socket.settimeout(self._settings.request_timeout_ms / 1000)
+                return
+        if self._is_closed:
+            raise self._closed()
+        if isinstance(reason, OSError):
+            raise BrokerUnreachable(self._why(reason)) from reason
+        raise BrokerUnreachable(f"no connection to {self.name}: {reason}") from reason
+
+    def interrupt(self) -> None:
+        """Have whoever waits here, in any thread, wake with `ClientClosed`; nothing more is sent or received."""
+        self._is_closed = True
+        line = self._socket
+        if line is not None:
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._socket is not None:
+            self._socket.close()
+
+    def check_open(self) -> None:
+        """
+        Raises:
+            ClientClosed: it is not, or no longer.
+        """
+        self._live()
+
+    def send(self, views: list[memoryview], *, what: str) -> None:
+        """All of it; `what` that is, is for the error.
+
+        Raises:
+            ConnectionLost: it could not be sent, or only a part of it.
+        """
+        line = self._live()
+        try:
+            _send_all(line, views)
+        except OSError as error:
+            raise self._lost(f"while {what} was sent", error) from error
+
+    def wait(self, seconds: float) -> None:
+        """For a reply's first byte. The socket's own timeout is too short for a request that lets brokers wait.
+
+        Raises:
+            ConnectionLost: it did not come.
+        """
+        line = self._live()
+        if getattr(line, "has_pending", False):
+            return
+        poll = select.poll()
+        poll.register(line, select.POLLIN)
+        if not poll.poll(seconds * 1000):
+            raise self._lost(f"it was silent for {seconds:g} s", TimeoutError("no reply"))
+
+    def fill(self, target: memoryview) -> None:
+        """Receive until the target is full.
+
+        Raises:
+            ConnectionLost: the end came before.
+        """
+        line = self._live()
+        have = 0
+        try:
+            while have < len(target):
+                got = line.recv_into(target[have:])
+                if not got:
+                    raise self._lost(f"{have} of {len(target)} bytes of a reply had come", None)
+                have += got
+        except OSError as error:
+            raise self._lost(f"{have} of {len(target)} bytes of a reply had come", error) from error
+
+    def _live(self) -> "socket.socket | TlsLine":
+        if self._socket is None or self._is_closed:
+            raise self._closed()
+        return self._socket
+
+    def _why(self, error: OSError) -> str:
+        waited_s = self._settings.connect_timeout_ms / 1000
+        return why_no_connection(self.name, error, waited_s=waited_s)
+
+    def _closed(self) -> ClientClosed:
+        return ClientClosed(f"the connection to {self.name} is closed")
+
+    def _lost(self, when: str, error: OSError | None) -> ConnectionLost | ClientClosed:
+        was_interrupted = self._is_closed
+        # One thread may be sending while another receives: both must learn of it. Whoever owns it closes it.
+        self.interrupt()
+        if was_interrupted:
+            return self._closed()
+        return ConnectionLost(
+            f"{self.name} {'closed the connection' if error is None else f'is lost: {error}'}; {when}"
+        )
+
+
+def _send_all(line: "socket.socket | TlsLine", views: list[memoryview]) -> None:
+    while views:
+        sent = line.sendmsg(views[:_PIECES_MAX])
+        done = 0
+        while done < len(views) and sent >= views[done].nbytes:
+            sent -= views[done].nbytes
+            done += 1
+        views = views[done:]
+        if sent:
+            views[0] = views[0][sent:]

@@ -1,0 +1,50 @@
+"""Trying again, for a while."""
+
+import pytest
+
+from respool.client.kafka.retries import LONGEST_WAIT_MS, Patience
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_waits_grow_and_end_when_the_time_is_over() -> None:
+    clock = Clock()
+    patience = Patience(10_000, sleep=clock.sleep, monotonic=lambda: clock.now)
+    waits: list[float] = []
+
+    def fail_for_ever() -> None:
+        while True:
+            before = clock.now
+            patience.after(OSError("gone"))
+            waits.append(clock.now - before)
+
+    with pytest.raises(OSError, match="gone"):
+        fail_for_ever()
+    assert clock.now == pytest.approx(110.0, abs=0.01)
+    assert waits[0] < 0.03
+    assert max(waits) <= LONGEST_WAIT_MS * 1.2 / 1000
+    assert patience.is_over
+
+
+def test_what_worked_in_between_has_all_its_time_again() -> None:
+    clock = Clock()
+    patience = Patience(1_000, sleep=clock.sleep, monotonic=lambda: clock.now)
+    for _ in range(20):
+        patience.after(OSError())
+        clock.now += 0.5
+        patience.calm()
+    assert not patience.is_over
+    # A long time without trouble is no trouble.
+    clock.now += 1_000
+    assert patience.next_wait_ms() is not None
+
+
+def test_without_time_nothing_is_tried_again() -> None:
+    with pytest.raises(ValueError, match="once"):
+        Patience(0).after(ValueError("once"))
