@@ -20,7 +20,7 @@ from bench.broker_process import BENCH_FOLDER
 from bench.report import Column, Report, Table, count, megabytes_fine, milliseconds
 from bench.scale import Scale
 from respool.broker.broker import Broker
-from respool.coordination.requests import (
+from respool.coordination.groups.group_requests import (
     RETENTION_BY_BROKER,
     OffsetCommit,
     OffsetToCommit,

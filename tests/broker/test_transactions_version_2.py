@@ -126,7 +126,7 @@ def _append_nothing(*_: object, **__: object) -> NoReturn:
 def test_when_the_epochs_run_out_the_producer_goes_on_with_a_new_id(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("respool.coordination.transaction_end.LAST_USABLE_EPOCH", 1)
+    monkeypatch.setattr("respool.coordination.transactions.transaction_end.LAST_USABLE_EPOCH", 1)
     producer = Producer(broker, speaks=NEW)
     first_id = producer.id
     seen = []

@@ -5,16 +5,16 @@ from typing import Any
 from uuid import UUID
 
 from coordination.group_world import GROUP, GroupWorld
-from respool.coordination.consumer_group import ConsumerGroup
-from respool.coordination.consumer_requests import (
+from respool.coordination.groups.consumer.consumer_group import ConsumerGroup
+from respool.coordination.groups.consumer.consumer_requests import (
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,
+    ConsumerTopic,
     DescribedConsumerGroup,
-    TopicView,
 )
-from respool.coordination.group_shard import GroupShard
-from respool.coordination.partition_sets import PartitionSet, partition_set
+from respool.coordination.groups.consumer.partition_sets import PartitionSet, partition_set
+from respool.coordination.groups.group_coordinator_shard import GroupCoordinatorShard
 from respool.model.errors import RequestError
 from respool.model.ids import TopicId
 
@@ -31,7 +31,7 @@ class ConsumerWorld(GroupWorld):
     """Topics are made by name; each new one has an id of its own, also when there was one of that name before."""
 
     def __init__(self, **settings: Any) -> None:
-        self.topics: dict[str, TopicView] = {}
+        self.topics: dict[str, ConsumerTopic] = {}
         self._topics_made = 0
         super().__init__(**settings)
 
@@ -39,8 +39,8 @@ class ConsumerWorld(GroupWorld):
         """Put a request of either protocol that is answered at once."""
         return super().now(request)
 
-    def folded(self) -> GroupShard:
-        shard = GroupShard(self.settings, dice=self.dice)
+    def folded(self) -> GroupCoordinatorShard:
+        shard = GroupCoordinatorShard(self.settings, dice=self.dice)
         assert not shard.on_topics_changed(dict(self.topics), now_ms=self.now_ms).records
         for record in self.log:
             shard.replay(record)
@@ -49,7 +49,7 @@ class ConsumerWorld(GroupWorld):
     def make_topic(self, name: str, partitions: int, *, is_internal: bool = False) -> TopicId:
         self._topics_made += 1
         made = topic_id(self._topics_made)
-        self.topics[name] = TopicView(made, partitions, is_internal)
+        self.topics[name] = ConsumerTopic(made, partitions, is_internal)
         self.tell_topics()
         return made
 
@@ -193,7 +193,7 @@ def owned(**topics: Iterable[int]) -> PartitionSet:
     )
 
 
-def groups_of(shard: GroupShard) -> dict[str, ConsumerGroup]:
+def groups_of(shard: GroupCoordinatorShard) -> dict[str, ConsumerGroup]:
     return shard._consumers.groups
 
 

@@ -9,9 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from respool.coordination.decision import CoordinatorRecord, Decision, SetTimer, Ticket, TimerKey
-from respool.coordination.group_settings import GroupSettings
-from respool.coordination.group_shard import GroupShard
-from respool.coordination.requests import (
+from respool.coordination.groups.group_coordinator_shard import GroupCoordinatorShard
+from respool.coordination.groups.group_requests import (
     DescribedGroup,
     DescribeGroups,
     FetchedOffset,
@@ -35,6 +34,7 @@ from respool.coordination.requests import (
     TopicToCommit,
     TopicToFetch,
 )
+from respool.coordination.groups.group_settings import GroupSettings
 from respool.model.errors import RequestError
 from respool.model.ids import Offset
 
@@ -70,7 +70,7 @@ class GroupWorld:
         self.timers: dict[TimerKey, int] = {}
         self.replies: dict[Ticket, Any] = {}
         self._tickets = 0
-        self.shard = GroupShard(self.settings, dice=self.dice)
+        self.shard = GroupCoordinatorShard(self.settings, dice=self.dice)
         self.carry_out(self.shard.on_loaded(now_ms=self.now_ms, wall_ms=self.wall_ms))
 
     def ask(self, request: GroupRequest) -> Ticket:
@@ -111,9 +111,9 @@ class GroupWorld:
         self.timers.clear()
         self.carry_out(self.shard.on_loaded(now_ms=self.now_ms, wall_ms=self.wall_ms))
 
-    def folded(self) -> GroupShard:
+    def folded(self) -> GroupCoordinatorShard:
         """What a coordinator knows that has only read the log."""
-        shard = GroupShard(self.settings, dice=self.dice)
+        shard = GroupCoordinatorShard(self.settings, dice=self.dice)
         for record in self.log:
             shard.replay(record)
         return shard

@@ -5,9 +5,10 @@ from typing import Any
 
 from coordination.consumer_world import ConsumerWorld
 from coordination.group_world import GROUP, REBALANCE_MS, SESSION_MS
-from respool.coordination.assignors import Subscriber, assign_uniform
 from respool.coordination.decision import Ticket
-from respool.coordination.embedded_protocol import (
+from respool.coordination.groups.consumer.assignors import Subscriber, assign_uniform
+from respool.coordination.groups.consumer.partition_sets import PartitionSet, difference
+from respool.coordination.groups.embedded_protocol import (
     NamedPartitionSet,
     read_assignment,
     read_subscription,
@@ -15,8 +16,7 @@ from respool.coordination.embedded_protocol import (
     with_names,
     write_assignment,
 )
-from respool.coordination.partition_sets import PartitionSet, difference
-from respool.coordination.requests import (
+from respool.coordination.groups.group_requests import (
     GroupRequest,
     Heartbeat,
     JoinGroup,

@@ -9,7 +9,7 @@ from typing import Any
 
 from coordination.group_world import GROUP, TOPIC, join_of, subscription
 from respool.coordination.decision import Ticket
-from respool.coordination.requests import (
+from respool.coordination.groups.group_requests import (
     GroupRequest,
     Heartbeat,
     JoinGroupReply,

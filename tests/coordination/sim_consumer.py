@@ -3,9 +3,9 @@
 from typing import Any
 
 from coordination.consumer_world import ConsumerWorld, beat_of, joining
-from respool.coordination.consumer_requests import ConsumerGroupHeartbeatReply
 from respool.coordination.decision import Decision, Ticket
-from respool.coordination.partition_sets import PartitionSet
+from respool.coordination.groups.consumer.consumer_requests import ConsumerGroupHeartbeatReply
+from respool.coordination.groups.consumer.partition_sets import PartitionSet
 from respool.model.errors import RequestError
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from respool.coordination.decision import Ticket
-from respool.coordination.transaction_requests import (
+from respool.coordination.transactions.transaction_requests import (
     AddPartitions,
     EndTransaction,
     InitProducerId,

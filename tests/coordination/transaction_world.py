@@ -7,12 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from respool.coordination.decision import CoordinatorRecord, Decision, SetTimer, Ticket, TimerKey
-from respool.coordination.transaction import Transaction
-from respool.coordination.transaction_records import (
+from respool.coordination.transactions.transaction_coordinator_shard import (
+    TransactionCoordinatorShard,
+)
+from respool.coordination.transactions.transaction_metadata import TransactionMetadata
+from respool.coordination.transactions.transaction_records import (
     write_transaction_key,
     write_transaction_value,
 )
-from respool.coordination.transaction_requests import (
+from respool.coordination.transactions.transaction_requests import (
     AddPartitions,
     AddPartitionsReply,
     DescribedTransaction,
@@ -29,8 +32,7 @@ from respool.coordination.transaction_requests import (
     VerifyPartitions,
     WriteMarkers,
 )
-from respool.coordination.transaction_settings import TransactionSettings
-from respool.coordination.transaction_shard import TransactionShard
+from respool.coordination.transactions.transaction_settings import TransactionSettings
 from respool.model.errors import RequestError
 from respool.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 
@@ -55,7 +57,7 @@ class TransactionWorld:
         self.effects: list[WriteMarkers] = []
         self.next_producer_id = FIRST_PRODUCER_ID
         self._tickets = 0
-        self.shard = TransactionShard(self.settings)
+        self.shard = TransactionCoordinatorShard(self.settings)
         self.carry_out(self.shard.on_loaded(now_ms=self.now_ms, wall_ms=self.wall_ms))
 
     def ask(self, request: TransactionRequest) -> Ticket:
@@ -104,9 +106,9 @@ class TransactionWorld:
         self.effects.clear()
         self.carry_out(self.shard.on_loaded(now_ms=self.now_ms, wall_ms=self.wall_ms))
 
-    def folded(self) -> TransactionShard:
+    def folded(self) -> TransactionCoordinatorShard:
         """What a coordinator knows that has only read the log."""
-        shard = TransactionShard(self.settings)
+        shard = TransactionCoordinatorShard(self.settings)
         for record in self.log:
             shard.replay(record)
         return shard
@@ -174,7 +176,7 @@ class TransactionWorld:
         return self.describe().state
 
     @property
-    def transaction(self) -> Transaction:
+    def transaction(self) -> TransactionMetadata:
         return self.shard._transactions[ID]
 
     def set_epoch(self, epoch: int) -> None:

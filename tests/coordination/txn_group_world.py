@@ -5,8 +5,12 @@ from typing import Any, NamedTuple, TypeAlias
 from coordination.consumer_world import ConsumerWorld
 from coordination.group_world import GROUP, TOPIC
 from respool.coordination.decision import CoordinatorRecord, Decision, RecordsProducer
-from respool.coordination.group_shard import GroupShard
-from respool.coordination.requests import OffsetToCommit, TopicToCommit, TxnOffsetCommit
+from respool.coordination.groups.group_coordinator_shard import GroupCoordinatorShard
+from respool.coordination.groups.group_requests import (
+    OffsetToCommit,
+    TopicToCommit,
+    TxnOffsetCommit,
+)
 from respool.model.errors import RequestError
 from respool.model.ids import NO_PRODUCER_ID, Offset, ProducerId
 
@@ -43,8 +47,8 @@ class TxnGroupWorld(ConsumerWorld):
             self.log.append(record)
             self._append(Written(record, producer_id))
 
-    def folded(self) -> GroupShard:
-        shard = GroupShard(self.settings, dice=self.dice)
+    def folded(self) -> GroupCoordinatorShard:
+        shard = GroupCoordinatorShard(self.settings, dice=self.dice)
         shard.on_topics_changed(dict(self.topics), now_ms=self.now_ms)
         for entry in self.entries:
             _replay(shard, entry)
@@ -74,7 +78,7 @@ class TxnGroupWorld(ConsumerWorld):
         _replay(self.shard, entry)
 
 
-def _replay(shard: GroupShard, entry: LogEntry) -> None:
+def _replay(shard: GroupCoordinatorShard, entry: LogEntry) -> None:
     if isinstance(entry, Marker):
         shard.replay_end_transaction(entry.producer_id, is_committed=entry.is_commit)
     else:

@@ -14,9 +14,11 @@ from respool.broker.partition import Partition
 from respool.broker.read_marks import ReadMarks
 from respool.broker.shard import Shard
 from respool.coordination.decision import Decision
-from respool.coordination.group_offsets import GroupOffsets
-from respool.coordination.group_shard import GroupShard
-from respool.coordination.transaction_shard import TransactionShard
+from respool.coordination.groups.group_coordinator_shard import GroupCoordinatorShard
+from respool.coordination.groups.offset_requests import OffsetRequests
+from respool.coordination.transactions.transaction_coordinator_shard import (
+    TransactionCoordinatorShard,
+)
 from respool.log import producer_check, producer_states, recovery, segment_scan
 from respool.log.partition_log import PartitionLog
 from respool.log.transaction_index import TransactionIndex
@@ -118,13 +120,13 @@ def coordinators_answer_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def offsets_count_before_the_marker(patch: pytest.MonkeyPatch) -> None:
     """What a transaction commits for its group is visible at once."""
-    replay = GroupShard.replay
-    patch.setattr(GroupShard, "replay", lambda self, record, **_: replay(self, record))
+    replay = GroupCoordinatorShard.replay
+    patch.setattr(GroupCoordinatorShard, "replay", lambda self, record, **_: replay(self, record))
 
 
 def stale_members_may_commit(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks at the generation of a commit."""
-    patch.setattr(GroupOffsets, "_check_commit", lambda self, request, now_ms: None)
+    patch.setattr(OffsetRequests, "_check_commit", lambda self, request, now_ms: None)
 
 
 def high_watermark_starts_again(patch: pytest.MonkeyPatch) -> None:
@@ -141,12 +143,12 @@ def high_watermark_starts_again(patch: pytest.MonkeyPatch) -> None:
 
 def markers_are_not_resumed(patch: pytest.MonkeyPatch) -> None:
     """A coordinator that starts again leaves decided transactions as they are."""
-    on_loaded = TransactionShard.on_loaded
+    on_loaded = TransactionCoordinatorShard.on_loaded
 
-    def forget(self: TransactionShard, *, now_ms: int) -> Decision:
+    def forget(self: TransactionCoordinatorShard, *, now_ms: int) -> Decision:
         return dataclasses.replace(on_loaded(self, now_ms=now_ms), effects=())
 
-    patch.setattr(TransactionShard, "on_loaded", forget)
+    patch.setattr(TransactionCoordinatorShard, "on_loaded", forget)
 
 
 def producers_are_forgotten_in_recovery(patch: pytest.MonkeyPatch) -> None:

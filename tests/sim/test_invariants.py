@@ -4,15 +4,17 @@ from types import SimpleNamespace
 from typing import Any
 
 from respool.coordination.decision import Ticket
-from respool.coordination.transaction_requests import (
+from respool.coordination.transactions.transaction_coordinator_shard import (
+    TransactionCoordinatorShard,
+)
+from respool.coordination.transactions.transaction_requests import (
     AddPartitions,
     EndTransaction,
     InitProducerId,
     MarkersWritten,
     TransactionRequest,
 )
-from respool.coordination.transaction_settings import TransactionSettings
-from respool.coordination.transaction_shard import TransactionShard
+from respool.coordination.transactions.transaction_settings import TransactionSettings
 from respool.log.producer_state import ProducerState
 from respool.model.ids import ProducerId, TopicPartition
 from respool.sim.history import History
@@ -50,7 +52,7 @@ class Coordinator:
     """The only one of a broker, with one transaction."""
 
     def __init__(self) -> None:
-        self.machine = TransactionShard(TransactionSettings())
+        self.machine = TransactionCoordinatorShard(TransactionSettings())
         self.shard = SimpleNamespace(machine=self.machine, is_active=True)
         self.broker: Any = SimpleNamespace(transactions=SimpleNamespace(shards=[(0, self.shard)]))
 

@@ -18,10 +18,12 @@ from respool.broker.shards import Shards, ShardsOwner
 from respool.broker.steady_clock import SteadyClock
 from respool.broker.topics import Topics
 from respool.broker.transactions import Transactions
-from respool.coordination.group_settings import GroupSettings
-from respool.coordination.group_shard import GroupShard
-from respool.coordination.transaction_settings import TransactionSettings
-from respool.coordination.transaction_shard import TransactionShard
+from respool.coordination.groups.group_coordinator_shard import GroupCoordinatorShard
+from respool.coordination.groups.group_settings import GroupSettings
+from respool.coordination.transactions.transaction_coordinator_shard import (
+    TransactionCoordinatorShard,
+)
+from respool.coordination.transactions.transaction_settings import TransactionSettings
 from respool.model.ids import BrokerId
 from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from respool.model.settings import Settings
@@ -64,7 +66,7 @@ class Coordinators:
             ),
             catalog=catalog,
             clock=steady_clock,
-            new_group_machine=lambda: GroupShard(group_settings, dice=dice),
+            new_group_machine=lambda: GroupCoordinatorShard(group_settings, dice=dice),
         )
         self.markers = MarkerWriter(
             partitions=partitions,
@@ -80,7 +82,7 @@ class Coordinators:
             ),
             markers=self.markers,
             producer_ids=producer_ids,
-            new_transaction_machine=lambda: TransactionShard(transaction_settings),
+            new_transaction_machine=lambda: TransactionCoordinatorShard(transaction_settings),
             me=me,
             remote=None if link is None else RemoteCoordinators(link, spawn=spawn),
         )

@@ -9,14 +9,14 @@ from respool.broker.shard import Shard
 from respool.broker.shard_log import TransactionalMachine
 from respool.broker.shards import Shards, ShardsOwner
 from respool.broker.steady_clock import SteadyClock
-from respool.coordination.consumer_requests import TopicsView, TopicView
 from respool.coordination.decision import Decision
-from respool.coordination.offsets import Offsets
+from respool.coordination.groups.committed_offsets import CommittedOffsets
+from respool.coordination.groups.consumer.consumer_requests import ConsumerTopic, TopicsView
 
 
 class GroupMachine(TransactionalMachine, Protocol):
     @property
-    def offsets(self) -> Offsets: ...
+    def offsets(self) -> CommittedOffsets: ...
 
     def on_heard_again(self, *, now_ms: int) -> None: ...
 
@@ -46,7 +46,7 @@ class Groups:
         """Put a request to the group's machine: see `Shards.ask`."""
         return self.shards.ask(group_id, request)
 
-    def committed(self) -> list[Offsets]:
+    def committed(self) -> list[CommittedOffsets]:
         """What groups have committed whose coordinator this broker is."""
         return [self._machines[number].offsets for number, shard in self.shards if shard.is_active]
 
@@ -93,6 +93,6 @@ class Groups:
 
     def _topics_view(self) -> TopicsView:
         return {
-            name: TopicView(topic.id, len(topic.partitions), topic.internal)
+            name: ConsumerTopic(topic.id, len(topic.partitions), topic.internal)
             for name, topic in self._catalog.image.topics.items()
         }

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from respool.broker.peer_link import PeerLink
 from respool.broker.request_lane import RequestLanes, Spawn
-from respool.coordination.transaction_requests import TransactionVersion
+from respool.coordination.transactions.transaction_requests import TransactionVersion
 from respool.model.cluster import ClusterImage
 from respool.model.error_codes import error_for
 from respool.model.errors import RequestError, RequestTimedOut

@@ -4,8 +4,8 @@ import dataclasses
 from typing import TypeVar
 
 from respool.cluster.view import ClusterSettings
-from respool.coordination.group_settings import GroupSettings
-from respool.coordination.transaction_settings import TransactionSettings
+from respool.coordination.groups.group_settings import GroupSettings
+from respool.coordination.transactions.transaction_settings import TransactionSettings
 from respool.model.broker_config import BrokerConfig
 from respool.model.settings import Settings
 

@@ -15,7 +15,7 @@ from respool.broker.remote_coordinators import RemoteCoordinators, Transactional
 from respool.broker.shard import Shard
 from respool.broker.shard_log import Machine
 from respool.broker.shards import Shards, ShardsOwner
-from respool.coordination.transaction_requests import (
+from respool.coordination.transactions.transaction_requests import (
     AddPartitions,
     AddPartitionsReply,
     MarkersWritten,

@@ -11,7 +11,10 @@ from dataclasses import dataclass, replace
 
 from respool.broker.broker import Broker
 from respool.coordination.decision import Ticket
-from respool.coordination.transaction_requests import ListTransactions, TransactionState
+from respool.coordination.transactions.transaction_requests import (
+    ListTransactions,
+    TransactionState,
+)
 from respool.log.producer_state import ProducerState
 from respool.model.ids import TopicPartition
 from respool.sim.history import History

@@ -10,7 +10,7 @@ from respool.broker.handlers.ask_each import ask_each
 from respool.broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from respool.broker.handlers.error_fields import error_fields
 from respool.broker.outcome import Reply
-from respool.coordination.consumer_requests import (
+from respool.coordination.groups.consumer.consumer_requests import (
     ConsumerGroupDescribe,
     DescribedConsumerGroup,
     DescribedConsumerMember,

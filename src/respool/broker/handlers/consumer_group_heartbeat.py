@@ -6,11 +6,11 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.error_fields import error_fields
 from respool.broker.handlers.when_answered import reply_when_answered
 from respool.broker.outcome import Outcome, Reply
-from respool.coordination.consumer_requests import (
+from respool.coordination.groups.consumer.consumer_requests import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,
 )
-from respool.coordination.partition_sets import PartitionSet, partition_set
+from respool.coordination.groups.consumer.partition_sets import PartitionSet, partition_set
 from respool.model.errors import RequestError
 from respool.model.ids import ZERO_TOPIC_ID
 from respool.wire.codec import Request, encode_reply

@@ -5,7 +5,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.ask_each import ask_each
 from respool.broker.handlers.error_fields import error_code
 from respool.broker.outcome import Reply
-from respool.coordination.requests import DeleteGroups, GroupResult
+from respool.coordination.groups.group_requests import DeleteGroups, GroupResult
 from respool.wire.codec import Request, encode_reply
 
 

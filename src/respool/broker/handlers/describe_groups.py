@@ -8,7 +8,7 @@ from respool.broker.handlers.ask_each import ask_each
 from respool.broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from respool.broker.handlers.error_fields import error_fields
 from respool.broker.outcome import Reply
-from respool.coordination.requests import DescribedGroup, DescribeGroups
+from respool.coordination.groups.group_requests import DescribedGroup, DescribeGroups
 from respool.model.errors import GroupIdNotFound, RequestError
 from respool.wire.codec import Request, encode_reply
 

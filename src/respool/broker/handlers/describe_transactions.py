@@ -6,7 +6,10 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.ask_each import ask_each
 from respool.broker.handlers.error_fields import error_code
 from respool.broker.outcome import Reply
-from respool.coordination.transaction_requests import DescribedTransaction, DescribeTransactions
+from respool.coordination.transactions.transaction_requests import (
+    DescribedTransaction,
+    DescribeTransactions,
+)
 from respool.wire.codec import Request, encode_reply
 
 

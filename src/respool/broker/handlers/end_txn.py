@@ -9,7 +9,7 @@ from respool.broker.handlers.error_fields import error_code
 from respool.broker.handlers.old_transaction_errors import for_version
 from respool.broker.handlers.when_answered import reply_when_answered
 from respool.broker.outcome import Outcome, Reply
-from respool.coordination.transaction_requests import (
+from respool.coordination.transactions.transaction_requests import (
     EndTransaction,
     EndTransactionReply,
     TransactionVersion,

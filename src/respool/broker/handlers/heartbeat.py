@@ -4,7 +4,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.error_fields import error_code
 from respool.broker.handlers.when_answered import reply_when_answered
 from respool.broker.outcome import Outcome, Reply
-from respool.coordination.requests import Heartbeat, HeartbeatReply
+from respool.coordination.groups.group_requests import Heartbeat, HeartbeatReply
 from respool.model.errors import CoordinatorLoadInProgress, RequestError
 from respool.wire.codec import Request, encode_reply
 from respool.wire.reply_templates import ReplyTemplates

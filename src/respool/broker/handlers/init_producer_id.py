@@ -9,7 +9,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.error_fields import error_code
 from respool.broker.handlers.old_transaction_errors import for_version
 from respool.broker.outcome import Reply
-from respool.coordination.transaction_requests import (
+from respool.coordination.transactions.transaction_requests import (
     NO_PRODUCER_EPOCH,
     InitProducerId,
     InitProducerIdReply,

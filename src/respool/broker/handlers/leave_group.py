@@ -4,7 +4,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.error_fields import error_code
 from respool.broker.handlers.when_answered import reply_when_answered
 from respool.broker.outcome import Outcome, Reply
-from respool.coordination.requests import LeaveGroup, LeaveGroupReply, LeavingMember
+from respool.coordination.groups.group_requests import LeaveGroup, LeaveGroupReply, LeavingMember
 from respool.model.errors import RequestError
 from respool.wire.codec import Request, encode_reply
 

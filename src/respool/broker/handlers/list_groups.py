@@ -3,7 +3,7 @@
 from respool.broker.broker import Broker
 from respool.broker.handlers.error_fields import error_code
 from respool.broker.outcome import Reply
-from respool.coordination.requests import ListGroups, ListGroupsReply
+from respool.coordination.groups.group_requests import ListGroups, ListGroupsReply
 from respool.model.errors import RequestError
 from respool.wire.codec import Request, encode_reply
 

@@ -3,7 +3,10 @@
 from respool.broker.broker import Broker
 from respool.broker.handlers.error_fields import error_code
 from respool.broker.outcome import Reply
-from respool.coordination.transaction_requests import ListTransactions, ListTransactionsReply
+from respool.coordination.transactions.transaction_requests import (
+    ListTransactions,
+    ListTransactionsReply,
+)
 from respool.model.errors import RequestError
 from respool.wire.codec import Request, encode_reply
 

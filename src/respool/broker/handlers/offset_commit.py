@@ -6,7 +6,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.offsets_asked import Asked, codes_of, encode_codes, topics_to_commit
 from respool.broker.handlers.when_answered import reply_when_answered
 from respool.broker.outcome import Outcome, Reply
-from respool.coordination.requests import (
+from respool.coordination.groups.group_requests import (
     NO_MEMBER_ID,
     RETENTION_BY_BROKER,
     OffsetCommit,

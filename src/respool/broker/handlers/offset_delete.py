@@ -6,7 +6,7 @@ from respool.broker.admin_log import listed, quoted
 from respool.broker.broker import Broker
 from respool.broker.handlers.error_fields import error_code
 from respool.broker.outcome import Reply
-from respool.coordination.requests import OffsetDelete, OffsetDeleteReply, TopicToFetch
+from respool.coordination.groups.group_requests import OffsetDelete, OffsetDeleteReply, TopicToFetch
 from respool.model.errors import RequestError, UnknownTopicOrPartition
 from respool.wire.codec import Request, encode_reply
 

@@ -7,7 +7,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.ask_each import ask_each
 from respool.broker.handlers.error_fields import error_code
 from respool.broker.outcome import Reply
-from respool.coordination.requests import (
+from respool.coordination.groups.group_requests import (
     NO_GENERATION,
     FetchedGroup,
     FetchedOffset,

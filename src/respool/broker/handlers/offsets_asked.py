@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 
 from respool.broker.handlers.error_fields import error_code
 from respool.broker.outcome import Reply
-from respool.coordination.requests import OffsetCommitReply, OffsetToCommit, TopicToCommit
+from respool.coordination.groups.group_requests import (
+    OffsetCommitReply,
+    OffsetToCommit,
+    TopicToCommit,
+)
 from respool.model.cluster import TopicImage
 from respool.model.errors import RequestError, UnknownTopicOrPartition
 from respool.model.ids import NO_LEADER_EPOCH

@@ -12,7 +12,7 @@ from respool.broker.handlers.verification_errors import is_passing, to_producer
 from respool.broker.partition import Partition
 from respool.broker.remote_coordinators import TransactionalProducer
 from respool.broker.transactions import Transactions
-from respool.coordination.transaction_requests import TransactionVersion
+from respool.coordination.transactions.transaction_requests import TransactionVersion
 from respool.log.verification import VerificationGuard
 from respool.model.errors import (
     NotEnoughReplicas,

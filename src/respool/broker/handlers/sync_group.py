@@ -3,7 +3,7 @@
 from respool.broker.broker import Broker
 from respool.broker.handlers.error_fields import error_code
 from respool.broker.outcome import Reply
-from respool.coordination.requests import MemberAssignment, SyncGroup, SyncGroupReply
+from respool.coordination.groups.group_requests import MemberAssignment, SyncGroup, SyncGroupReply
 from respool.model.errors import CoordinatorLoadInProgress, RebalanceInProgress, RequestError
 from respool.wire.codec import Request, encode_reply
 

@@ -17,8 +17,12 @@ from respool.broker.outcome import Reply
 from respool.broker.remote_coordinators import TransactionalProducer
 from respool.broker.shard import Shard
 from respool.coordination.decision import RecordsProducer
-from respool.coordination.requests import NO_GENERATION, OffsetCommitReply, TxnOffsetCommit
-from respool.coordination.transaction_requests import TransactionVersion
+from respool.coordination.groups.group_requests import (
+    NO_GENERATION,
+    OffsetCommitReply,
+    TxnOffsetCommit,
+)
+from respool.coordination.transactions.transaction_requests import TransactionVersion
 from respool.log.verification import VerificationGuard
 from respool.model.errors import CoordinatorLoadInProgress, RequestError
 from respool.model.ids import TopicPartition

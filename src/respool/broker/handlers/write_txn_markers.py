@@ -12,7 +12,7 @@ from typing import Any
 
 from respool.broker.broker import Broker
 from respool.broker.outcome import Reply
-from respool.coordination.transaction_requests import TransactionVersion
+from respool.coordination.transactions.transaction_requests import TransactionVersion
 from respool.model.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,

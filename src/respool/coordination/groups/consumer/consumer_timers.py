@@ -1,0 +1,96 @@
+"""By when the members of each consumer group must be heard of again and have done what they must."""
+
+from respool.coordination.decision import TimerKey
+from respool.coordination.draft import Draft
+from respool.coordination.groups.consumer.consumer_group import ConsumerGroup
+from respool.coordination.groups.consumer.consumer_member import ConsumerMember, MemberState
+from respool.coordination.groups.consumer.member_deadlines import Due, MemberDeadlines
+from respool.coordination.groups.consumer.partition_sets import is_within
+
+# A group has one timer, whose second part is its id.
+CONSUMER_TIMER = "consumer group"
+
+
+class ConsumerTimers:
+    def __init__(self, *, session_timeout_ms: int) -> None:
+        self._session_timeout_ms = session_timeout_ms
+        self._groups: dict[str, MemberDeadlines] = {}
+
+    def of(self, group_id: str) -> MemberDeadlines:
+        deadlines = self._groups.get(group_id)
+        if deadlines is None:
+            deadlines = self._groups[group_id] = MemberDeadlines()
+        return deadlines
+
+    def forget(self, group_id: str) -> None:
+        self._groups.pop(group_id, None)
+
+    def start(self, group: ConsumerGroup, now_ms: int) -> None:
+        """The coordinator has just been loaded: give everybody all of its time."""
+        deadlines = self.of(group.group_id)
+        for member in group.members.values():
+            self.keep_session(group.group_id, member, now_ms)
+            if member.state is MemberState.UNREVOKED and member.classic is None:
+                at_ms = now_ms + member.rebalance_timeout_ms
+                deadlines.put(Due.REVOCATION, member.member_id, at_ms)
+
+    def put_off(self, until_ms: int) -> None:
+        """Nothing is overdue before that. Timers that ring earlier look again."""
+        for deadlines in self._groups.values():
+            deadlines.put_off(until_ms)
+
+    def on_joined(
+        self, group_id: str, before: ConsumerMember | None, member: ConsumerMember, now_ms: int
+    ) -> None:
+        """A member sent a heartbeat of the new protocol, or joined by the old one."""
+        self.keep_session(group_id, member, now_ms)
+        deadlines = self.of(group_id)
+        rebalance_by_ms = now_ms + member.rebalance_timeout_ms
+        if member.classic is not None:
+            deadlines.drop(Due.REJOIN, member.member_id)
+            deadlines.put(Due.SYNC, member.member_id, rebalance_by_ms)
+            return
+        if before is not None and before.classic is not None:
+            deadlines.drop(Due.REJOIN, member.member_id)
+            deadlines.drop(Due.SYNC, member.member_id)
+        if member.state is not MemberState.UNREVOKED:
+            deadlines.drop(Due.REVOCATION, member.member_id)
+        elif before is None or not _must_only_give_up_more(before, member):
+            deadlines.put(Due.REVOCATION, member.member_id, rebalance_by_ms)
+
+    def on_synced(self, group_id: str, member: ConsumerMember, now_ms: int) -> None:
+        self.of(group_id).drop(Due.SYNC, member.member_id)
+        self.keep_session(group_id, member, now_ms)
+
+    def on_asked_to_rejoin(self, group_id: str, member: ConsumerMember, now_ms: int) -> None:
+        at_ms = now_ms + member.rebalance_timeout_ms
+        self.of(group_id).put_if_none(Due.REJOIN, member.member_id, at_ms)
+
+    def keep_session(self, group_id: str, member: ConsumerMember, now_ms: int) -> None:
+        timeout_ms = self._session_timeout_ms
+        if member.classic is not None:
+            timeout_ms = member.classic.session_timeout_ms
+        self.of(group_id).put(Due.SESSION, member.member_id, now_ms + timeout_ms)
+
+    def take_silent(self, group: ConsumerGroup, now_ms: int) -> dict[str, Due]:
+        """The timer rang: the members whose time is over, and for what."""
+        return {
+            member_id: due
+            for due, member_id in self.of(group.group_id).take_overdue(now_ms)
+            if member_id in group.members
+        }
+
+    def arm(self, group_id: str, draft: Draft) -> None:
+        """Have the group's timer ring by its next deadline."""
+        at_ms = self.of(group_id).timer_to_set()
+        if at_ms is not None:
+            draft.set_timer(timer_key(group_id), at_ms)
+
+
+def _must_only_give_up_more(before: ConsumerMember, member: ConsumerMember) -> bool:
+    """Then the time it has is running already; more of it each time something changes could be without end."""
+    return bool(before.revoking) and is_within(before.revoking, member.revoking)
+
+
+def timer_key(group_id: str) -> TimerKey:
+    return (CONSUMER_TIMER, group_id)

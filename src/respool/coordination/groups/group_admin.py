@@ -1,0 +1,167 @@
+"""Requests of those who look after groups: list, describe, delete, and throw the members out."""
+
+from respool.coordination.draft import Draft
+from respool.coordination.groups.classic.classic_group import ClassicGroup
+from respool.coordination.groups.classic.classic_groups import ClassicGroups, check_group_id
+from respool.coordination.groups.committed_offsets import CommittedOffsets
+from respool.coordination.groups.consumer.consumer_descriptions import describe_consumer_group
+from respool.coordination.groups.consumer.consumer_groups import ConsumerGroups
+from respool.coordination.groups.consumer.consumer_requests import (
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeReply,
+)
+from respool.coordination.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from respool.coordination.groups.group_records import write_group_key
+from respool.coordination.groups.group_requests import (
+    DeleteGroups,
+    DeleteGroupsReply,
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroups,
+    DescribeGroupsReply,
+    FenceGroup,
+    FenceGroupReply,
+    GroupResult,
+    GroupState,
+    GroupType,
+    ListedGroup,
+    ListGroups,
+    ListGroupsReply,
+    TopicResult,
+)
+from respool.model.errors import GroupIdNotFound, NonEmptyGroup, RequestError
+
+
+class GroupAdmin:
+    def __init__(
+        self, *, offsets: CommittedOffsets, classic: ClassicGroups, consumers: ConsumerGroups
+    ) -> None:
+        self._offsets = offsets
+        self._classic = classic
+        self._consumers = consumers
+
+    def list(self, request: ListGroups) -> ListGroupsReply:
+        """All groups the filters let through; one that only has offsets is an Empty one."""
+        states = {state.strip().lower() for state in request.states}
+        types = {group_type.strip().lower() for group_type in request.types}
+        groups = self._classic.groups
+        listed = [
+            ListedGroup(group_id, group.protocol_type, group.state, GroupType.CLASSIC)
+            for group_id, group in groups.items()
+        ]
+        listed += (
+            ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, group.state, GroupType.CONSUMER)
+            for group_id, group in self._consumers.groups.items()
+        )
+        listed += (
+            ListedGroup(group_id, "", GroupState.EMPTY, GroupType.CLASSIC)
+            for group_id in self._offsets.group_ids()
+            if group_id not in groups and group_id not in self._consumers.groups
+        )
+        return ListGroupsReply(
+            groups=tuple(
+                one
+                for one in listed
+                if (not states or one.state.lower() in states)
+                and (not types or one.type.lower() in types)
+            )
+        )
+
+    def describe(self, request: DescribeGroups) -> DescribeGroupsReply:
+        return DescribeGroupsReply(
+            groups=tuple(self._describe_one(group_id) for group_id in request.group_ids)
+        )
+
+    def _describe_one(self, group_id: str) -> DescribedGroup:
+        group = self._classic.groups.get(group_id)
+        if group is not None:
+            return _described(group)
+        if group_id in self._consumers.groups:
+            # Clients that find no such classic group ask for the consumer group.
+            error = GroupIdNotFound(f"group {group_id} is not a classic group")
+            return DescribedGroup(group_id=group_id, error=error)
+        if self._offsets.has_group(group_id):
+            return DescribedGroup(group_id=group_id, state=GroupState.EMPTY)
+        return DescribedGroup(group_id=group_id, error=_missing(group_id))
+
+    def describe_consumers(self, request: ConsumerGroupDescribe) -> ConsumerGroupDescribeReply:
+        groups = self._consumers.groups
+        return ConsumerGroupDescribeReply(
+            groups=tuple(
+                describe_consumer_group(group_id, groups.get(group_id), self._consumers.topics)
+                for group_id in request.group_ids
+            )
+        )
+
+    def delete(self, request: DeleteGroups, draft: Draft) -> DeleteGroupsReply:
+        results = []
+        for group_id in dict.fromkeys(request.group_ids):
+            error: RequestError | None = None
+            try:
+                self._delete_one(group_id, draft)
+            except RequestError as refusal:
+                error = refusal
+            results.append(GroupResult(group_id, error))
+        return DeleteGroupsReply(groups=tuple(results))
+
+    def _delete_one(self, group_id: str, draft: Draft) -> None:
+        group = self._classic.groups.get(group_id)
+        consumer = self._consumers.groups.get(group_id)
+        if group is None and consumer is None and not self._offsets.has_group(group_id):
+            raise _missing(group_id)
+        if consumer is not None and consumer.members:
+            raise NonEmptyGroup(f"group {group_id} has {len(consumer.members)} members")
+        if group is not None and group.state is not GroupState.EMPTY:
+            raise NonEmptyGroup(f"group {group_id} has {len(group.members)} members")
+        self._offsets.delete_all(group_id, draft=draft)
+        if consumer is not None:
+            self._consumers.delete(group_id, draft)
+        if group is not None and group.stored is not None:
+            draft.write(write_group_key(group_id), None)
+
+    def fence(self, request: FenceGroup, draft: Draft) -> FenceGroupReply:
+        """Members out and offsets set, in one batch: nobody can commit in between."""
+        try:
+            check_group_id(request.group_id)
+            topics = self._offsets.commit(request.group_id, request.topics, draft=draft)
+            _raise_first_error(topics)
+        except RequestError as error:
+            draft.discard_records()
+            return FenceGroupReply(error=error)
+        fenced = self._classic.remove_all(request.group_id, draft)
+        if request.group_id in self._consumers.groups:
+            fenced = self._consumers.remove_all(request.group_id, draft)
+        return FenceGroupReply(fenced_member_ids=fenced, topics=topics)
+
+
+def _described(group: ClassicGroup) -> DescribedGroup:
+    # While it rebalances, who has what is known to nobody but the leader.
+    name = group.protocol_name if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group.group_id,
+        state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_name=name or "",
+        members=tuple(
+            DescribedMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                b"" if name is None else member.metadata_for(name),
+                b"" if name is None else member.assignment,
+            )
+            for member in group.members.values()
+        ),
+    )
+
+
+def _missing(group_id: str) -> GroupIdNotFound:
+    return GroupIdNotFound(f"there is no group {group_id}")
+
+
+def _raise_first_error(topics: tuple[TopicResult, ...]) -> None:
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.error is not None:
+                raise partition.error

@@ -1,0 +1,179 @@
+"""The group coordinator's machine for one partition of `__consumer_offsets`: groups, their members and offsets.
+
+See `decision.py` for how it is used. A request is answered by the decision it leads to or, where a member must wait
+for the others, by a later one.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from typing import Any
+
+from respool.coordination.decision import CoordinatorRecord, Decision, Ticket, TimerKey
+from respool.coordination.draft import Draft
+from respool.coordination.groups.classic.classic_groups import CLASSIC_TIMER, ClassicGroups
+from respool.coordination.groups.committed_offsets import CommittedOffsets
+from respool.coordination.groups.consumer.consumer_groups import ConsumerGroups
+from respool.coordination.groups.consumer.consumer_records import CONSUMER_RECORD_KINDS
+from respool.coordination.groups.consumer.consumer_requests import (
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupRequest,
+    TopicsView,
+)
+from respool.coordination.groups.consumer.consumer_timers import CONSUMER_TIMER
+from respool.coordination.groups.group_admin import GroupAdmin
+from respool.coordination.groups.group_protocols import GroupProtocols
+from respool.coordination.groups.group_records import RecordKind, kind_of, read_group_key
+from respool.coordination.groups.group_requests import (
+    DeleteGroups,
+    DescribeGroups,
+    FenceGroup,
+    GroupRequest,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    SyncGroup,
+    TxnOffsetCommit,
+)
+from respool.coordination.groups.group_settings import GroupSettings
+from respool.coordination.groups.offset_requests import OffsetRequests
+from respool.model.ids import NO_PRODUCER_ID, ProducerId
+from respool.ports.dice import Dice
+
+logger = logging.getLogger(__name__)
+
+EXPIRY_TIMER: TimerKey = ("offset expiry",)
+
+# Enough for two heartbeats at the usual intervals, and for looking the coordinator up.
+HEARD_AGAIN_MS = 10_000
+
+
+class GroupCoordinatorShard:
+    writing_requests = (OffsetCommit, TxnOffsetCommit, OffsetDelete, DeleteGroups, FenceGroup)
+
+    def __init__(self, settings: GroupSettings, *, dice: Dice) -> None:
+        self._check_interval_ms = settings.offsets_retention_check_interval_ms
+        self._offsets = CommittedOffsets(metadata_length_max=settings.offset_metadata_max_bytes)
+        self._classic = ClassicGroups(settings, dice=dice)
+        self._consumers = ConsumerGroups(settings, dice=dice)
+        protocols = GroupProtocols(classic=self._classic, consumers=self._consumers)
+        self._group_offsets = OffsetRequests(
+            settings, offsets=self._offsets, classic=self._classic, consumers=self._consumers
+        )
+        self._admin = GroupAdmin(
+            offsets=self._offsets, classic=self._classic, consumers=self._consumers
+        )
+        self._skipped_kinds: set[int] = set()
+        # Requests that members wait in, and the most frequent one, make their own decisions.
+        self._deciders: dict[type, Callable[[Any, Ticket, Draft], Decision]] = {
+            JoinGroup: protocols.join,
+            SyncGroup: protocols.sync,
+            Heartbeat: protocols.heartbeat,
+            LeaveGroup: protocols.leave,
+            ConsumerGroupHeartbeat: protocols.consumer_heartbeat,
+        }
+        # The others are answered at once.
+        self._repliers: dict[type, Callable[[Any, Draft], Any]] = {
+            OffsetCommit: self._group_offsets.commit,
+            TxnOffsetCommit: self._group_offsets.commit_in_transaction,
+            OffsetFetch: lambda request, _: self._group_offsets.fetch(request),
+            OffsetDelete: self._group_offsets.delete,
+            ListGroups: lambda request, _: self._admin.list(request),
+            DescribeGroups: lambda request, _: self._admin.describe(request),
+            ConsumerGroupDescribe: lambda request, _: self._admin.describe_consumers(request),
+            DeleteGroups: self._admin.delete,
+            FenceGroup: self._admin.fence,
+        }
+
+    @property
+    def offsets(self) -> CommittedOffsets:
+        """What groups have committed, for looking at."""
+        return self._offsets
+
+    def decide(
+        self,
+        request: GroupRequest | ConsumerGroupRequest,
+        *,
+        ticket: Ticket,
+        now_ms: int,
+        wall_ms: int | None = None,
+    ) -> Decision:
+        draft = Draft(now_ms, wall_ms=wall_ms)
+        decider = self._deciders.get(type(request))
+        if decider is not None:
+            return decider(request, ticket, draft)
+        draft.answer(ticket, self._repliers[type(request)](request, draft))
+        return draft.decision()
+
+    def on_timer(self, key: TimerKey, *, now_ms: int, wall_ms: int | None = None) -> Decision:
+        draft = Draft(now_ms, wall_ms=wall_ms)
+        if key[0] == CLASSIC_TIMER:
+            return self._classic.on_timer(key, draft)
+        if key[0] == CONSUMER_TIMER:
+            self._consumers.on_timer(str(key[1]), draft)
+            return draft.decision()
+        assert key == EXPIRY_TIMER, key
+        has_more = self._group_offsets.expire(draft)
+        draft.set_timer(EXPIRY_TIMER, now_ms if has_more else now_ms + self._check_interval_ms)
+        return draft.decision()
+
+    def on_loaded(self, *, now_ms: int, wall_ms: int | None = None) -> Decision:
+        """The whole log has been replayed: begin to time members and offsets out."""
+        draft = Draft(now_ms, wall_ms=wall_ms)
+        draft.set_timer(EXPIRY_TIMER, now_ms + self._check_interval_ms)
+        self._classic.on_loaded(draft)
+        self._consumers.on_loaded(draft)
+        return draft.decision()
+
+    def on_heard_again(self, *, now_ms: int) -> None:
+        """For a while this coordinator could answer nobody: who was silent meanwhile was not by its own doing.
+
+        Members get some time and not a whole session anew. librdkafka gives its membership up by itself after a session
+        without an answer, and joins as another member, which has to wait until the old one is out.
+        """
+        self._classic.on_heard_again(until_ms=now_ms + HEARD_AGAIN_MS)
+        self._consumers.on_heard_again(until_ms=now_ms + HEARD_AGAIN_MS)
+
+    def on_topics_changed(
+        self, topics: TopicsView, *, now_ms: int, wall_ms: int | None = None
+    ) -> Decision:
+        """These are the topics there are: to be told before loading, and whenever one comes, goes or grows.
+
+        Before loading there is nothing to decide yet.
+        """
+        draft = Draft(now_ms, wall_ms=wall_ms)
+        self._consumers.on_topics_changed(topics, draft)
+        return draft.decision()
+
+    def on_topics_deleted(self, names: Collection[str], *, now_ms: int) -> Decision:
+        """Offsets of topics that are gone go too: a new topic of the same name begins from nothing."""
+        draft = Draft(now_ms)
+        self._offsets.delete_topics(names, draft=draft)
+        return draft.decision()
+
+    def replay(
+        self, record: CoordinatorRecord, *, producer_id: ProducerId = NO_PRODUCER_ID
+    ) -> None:
+        """Take over what a record says; with a producer id it is part of a transaction.
+
+        Raises:
+            CoordinatorRecordDamaged: it cannot be read.
+        """
+        kind = kind_of(record.key)
+        if RecordKind.OFFSET_OLD <= kind <= RecordKind.OFFSET:
+            self._offsets.replay(record.key, record.value, producer_id=producer_id)
+        elif kind == RecordKind.CLASSIC_GROUP:
+            self._classic.replay(read_group_key(record.key), record.value)
+        elif kind in CONSUMER_RECORD_KINDS:
+            self._consumers.replay(record)
+        elif kind not in self._skipped_kinds:
+            self._skipped_kinds.add(kind)
+            logger.warning("records of kind %d are unknown here and skipped", kind)
+
+    def replay_end_transaction(self, producer_id: ProducerId, *, is_committed: bool) -> None:
+        """A transaction's marker: the offsets committed in it count from now on, or never."""
+        self._offsets.end_transaction(producer_id, is_committed=is_committed)

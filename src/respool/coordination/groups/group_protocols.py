@@ -1,0 +1,69 @@
+"""Which of the two protocols a group is of, and what becomes of a request of the other one.
+
+A group is of one protocol at a time. Members of both may be in a next-generation group; see `group_upgrade.py` for how
+a group goes over. Where a group has no members, the protocol of whoever comes first counts.
+"""
+
+from respool.coordination.decision import Decision, Ticket
+from respool.coordination.draft import Draft
+from respool.coordination.groups.classic.classic_groups import CLASSIC_TIMER, ClassicGroups
+from respool.coordination.groups.consumer.consumer_groups import ConsumerGroups
+from respool.coordination.groups.consumer.consumer_requests import ConsumerGroupHeartbeat
+from respool.coordination.groups.group_requests import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+
+
+class GroupProtocols:
+    def __init__(self, *, classic: ClassicGroups, consumers: ConsumerGroups) -> None:
+        self._classic = classic
+        # Invariant: no group is in both.
+        self._consumers = consumers
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeat, ticket: Ticket, draft: Draft
+    ) -> Decision:
+        classic = self._classic.groups.get(request.group_id)
+        self._consumers.heartbeat(request, ticket, draft, classic=classic)
+        return draft.decision()
+
+    def join(self, request: JoinGroup, ticket: Ticket, draft: Draft) -> Decision:
+        group = self._consumers.groups.get(request.group_id)
+        if group is None:
+            return self._classic.join(request, ticket, draft)
+        if group.members:
+            self._consumers.join(request, ticket, draft)
+            return draft.decision()
+        end = Draft(draft.now_ms, wall_ms=draft.wall_ms)
+        decision = self._classic.join(request, ticket, draft)
+        if request.group_id in self._classic.groups:
+            # It joins, or is about to: the group of the other protocol gives way.
+            self._consumers.delete(request.group_id, end)
+        return Decision(
+            records=end.decision().records + decision.records,
+            answers=decision.answers,
+            timers=decision.timers,
+        )
+
+    def sync(self, request: SyncGroup, ticket: Ticket, draft: Draft) -> Decision:
+        if request.group_id not in self._consumers.groups:
+            return self._classic.sync(request, ticket, draft)
+        if self._consumers.sync(request, ticket, draft):
+            _on_downgraded(request.group_id, draft)
+        return draft.decision()
+
+    def heartbeat(self, request: Heartbeat, ticket: Ticket, draft: Draft) -> Decision:
+        if request.group_id not in self._consumers.groups:
+            return self._classic.heartbeat(request, ticket, draft.now_ms)
+        if self._consumers.classic_heartbeat(request, ticket, draft):
+            _on_downgraded(request.group_id, draft)
+        return draft.decision()
+
+    def leave(self, request: LeaveGroup, ticket: Ticket, draft: Draft) -> Decision:
+        if request.group_id not in self._consumers.groups:
+            return self._classic.leave(request, ticket, draft)
+        self._consumers.leave(request, ticket, draft)
+        return draft.decision()
+
+
+def _on_downgraded(group_id: str, draft: Draft) -> None:
+    """The classic group is there once the records are replayed. Then its members' sessions begin."""
+    draft.set_timer((CLASSIC_TIMER, group_id), draft.now_ms)

@@ -1,0 +1,233 @@
+"""Which topics a pattern stands for, without letting a pattern cost more than the broker will spend on it.
+
+A pattern becomes a program of single steps that can be in many places at once; which places those are is remembered, so
+that a name costs one look-up per character once its like has been seen. Nothing is ever tried again, so there is no
+pattern that takes exponential time, as there is with Python's `re`. What a pattern may cost is bounded twice: by the
+length of its program, and by how many places are looked at over all names (`WORK_MAX`).
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from respool.coordination.topic_patterns.pattern_characters import WORD
+from respool.coordination.topic_patterns.pattern_syntax import (
+    Chars,
+    Choice,
+    Node,
+    Place,
+    Repeat,
+    Sequence,
+    parse,
+    shortened,
+)
+from respool.model.errors import InvalidRegularExpression
+
+# Room for a long list of alternatives: librdkafka makes one pattern of all that a consumer subscribes to.
+PROGRAM_LENGTH_MAX = 4_096
+# Some hundredths of a second. Patterns people write need some hundreds, a hundred alternatives ten thousand.
+WORK_MAX = 50_000
+
+
+class TopicPattern:
+    """Compiles the text it is given.
+
+    Raises:
+        InvalidRegularExpression: it is no pattern, or its program would be too long.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._program = _Compiler(text).program(parse(text))
+        self._work_left = WORK_MAX
+        # All states come to so far; each is there once.
+        self._states: dict[tuple[frozenset[int], str], _State] = {}
+        self._start = self._state(frozenset((0,)), "")
+
+    def matching(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of the names that the pattern matches from beginning to end.
+
+        Raises:
+            InvalidRegularExpression: finding out would be too much work.
+        """
+        return frozenset(name for name in names if self._matches(name))
+
+    def _matches(self, name: str) -> bool:
+        state = self._start
+        for char in name:
+            following = state.following.get(char)
+            if following is None:
+                following = state.following[char] = self._step(state, char)
+            if not following.places:
+                return False
+            state = following
+        return self._going_on(state, "").is_match
+
+    def _step(self, state: "_State", char: str) -> "_State":
+        came_after = "w" if char in WORD else "-"
+        takers = self._going_on(state, came_after).takers
+        self._spend(len(takers))
+        taken = frozenset(place + 1 for place, allowed in takers if char in allowed)
+        return self._state(taken, came_after)
+
+    def _state(self, places: frozenset[int], came_after: str) -> "_State":
+        state = self._states.get((places, came_after))
+        if state is None:
+            state = self._states[places, came_after] = _State(places, came_after)
+        return state
+
+    def _going_on(self, state: "_State", comes_next: str) -> "_GoingOn":
+        going_on = state.going_on.get(comes_next)
+        if going_on is None:
+            going_on = state.going_on[comes_next] = self._reach(state, comes_next)
+        return going_on
+
+    def _reach(self, state: "_State", comes_next: str) -> "_GoingOn":
+        """Go to all places that can be come to between the character before and the next one."""
+        end = len(self._program)
+        takers = []
+        reached = set(state.places)
+        waiting = list(state.places)
+        while waiting:
+            self._spend(1)
+            place = waiting.pop()
+            if place == end:
+                continue
+            instruction = self._program[place]
+            if isinstance(instruction, frozenset):
+                takers.append((place, instruction))
+                continue
+            following = _follow(instruction, place, state.came_after, comes_next)
+            new = [other for other in following if other not in reached]
+            reached.update(new)
+            waiting += new
+        return _GoingOn(takers, end in reached)
+
+    def _spend(self, work: int) -> None:
+        self._work_left -= work
+        if self._work_left < 0:
+            raise InvalidRegularExpression(
+                f"the pattern {shortened(self._text)} takes too much work to match: over {WORK_MAX} steps"
+            )
+
+
+@lru_cache(maxsize=64)
+def topic_pattern(text: str) -> TopicPattern:
+    """The pattern of that text; many groups use the same, and it gets faster with use.
+
+    Raises:
+        InvalidRegularExpression: it is no pattern, or its program would be too long.
+    """
+    return TopicPattern(text)
+
+
+class _State:
+    """Where in the program a name has come to after some of its characters, and what is known of how it goes on."""
+
+    __slots__ = ("came_after", "following", "going_on", "places")
+
+    def __init__(self, places: frozenset[int], came_after: str) -> None:
+        self.places = places
+        # "" at the start of a name, "w" after a character of a word, "-" after another. What comes next is told so too.
+        self.came_after = came_after
+        # What follows when a character comes.
+        self.following: dict[str, _State] = {}
+        # Where it can go on when the next character is of a word, is another, or is none.
+        self.going_on: dict[str, _GoingOn] = {}
+
+
+class _GoingOn(NamedTuple):
+    # Where a character is taken, and which.
+    takers: list[tuple[int, frozenset[str]]]
+    # Whether the pattern is matched up to here.
+    is_match: bool
+
+
+class _GoTo(NamedTuple):
+    """Go on at all of these places at once, counted from here."""
+
+    distances: tuple[int, ...]
+
+
+# A character of these, then on; or only if the place is right, then on; or on elsewhere.
+_Instruction: TypeAlias = frozenset[str] | Place | _GoTo
+
+
+def _follow(
+    instruction: Place | _GoTo, place: int, came_after: str, comes_next: str
+) -> tuple[int, ...]:
+    if isinstance(instruction, _GoTo):
+        return tuple(place + distance for distance in instruction.distances)
+    return (place + 1,) if _is_at(instruction, came_after, comes_next) else ()
+
+
+def _is_at(wanted: Place, came_after: str, comes_next: str) -> bool:
+    match wanted:
+        case Place.START:
+            return came_after == ""
+        case Place.END:
+            return comes_next == ""
+        case Place.WORD_BOUNDARY | Place.NO_WORD_BOUNDARY:
+            is_boundary = (came_after == "w") != (comes_next == "w")
+            return is_boundary is (wanted is Place.WORD_BOUNDARY)
+
+
+class _Compiler:
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def program(self, node: Node) -> list[_Instruction]:
+        """The steps for a node; whoever is past the last of them has matched it."""
+        match node:
+            case Chars():
+                return [node.allowed]
+            case Place():
+                return [node]
+            case Sequence():
+                steps: list[_Instruction] = []
+                for part in node.parts:
+                    steps += self.program(part)
+                    self._check(steps)
+                return steps
+            case Choice():
+                return self._choice(node)
+            case Repeat():
+                return self._repeat(node)
+
+    def _choice(self, node: Choice) -> list[_Instruction]:
+        # goto the branches | branch 1 | goto the end | branch 2 | goto the end | ...
+        branches = [self.program(branch) for branch in node.branches]
+        starts = []
+        steps: list[_Instruction] = []
+        length = sum(len(branch) + 1 for branch in branches)
+        for branch in branches:
+            starts.append(1 + len(steps))
+            steps += branch
+            steps.append(_GoTo((length - len(steps),)))
+            self._check(steps)
+        return [_GoTo(tuple(starts)), *steps]
+
+    def _repeat(self, node: Repeat) -> list[_Instruction]:
+        part = self.program(node.part)
+        optional = 1 if node.high is None else node.high - node.low
+        # Each repetition counts, also of nothing: else `((()*)*)*` with counts would go on for ever.
+        if (node.low + optional) * (len(part) + 1) > PROGRAM_LENGTH_MAX:
+            raise self._too_long()
+        steps = part * node.low
+        if node.high is None:
+            # goto the part or the end | part | back
+            steps += [_GoTo((1, len(part) + 2)), *part, _GoTo((-len(part) - 1,))]
+        else:
+            # goto the part or the end | part | goto the part or the end | part | ...
+            for left in range(optional, 0, -1):
+                steps += [_GoTo((1, left * (len(part) + 1))), *part]
+        return steps
+
+    def _check(self, steps: list[_Instruction]) -> None:
+        if len(steps) > PROGRAM_LENGTH_MAX:
+            raise self._too_long()
+
+    def _too_long(self) -> InvalidRegularExpression:
+        return InvalidRegularExpression(
+            f"the pattern {shortened(self._text)} is too long: over {PROGRAM_LENGTH_MAX} steps"
+        )

@@ -1,0 +1,168 @@
+"""How a transaction ends: by its producer, by somebody who fences it, and when the markers are written.
+
+In version 2 each end bumps the epoch. So a request with the current epoch is about the next transaction, and one with
+the epoch before it repeats the last end; it must say the same outcome. Before, the epoch stays, and a request for the
+outcome that there is counts as repeated.
+"""
+
+from respool.coordination.transactions.transaction_metadata import (
+    LAST_USABLE_EPOCH,
+    PRODUCER_EPOCH_MAX,
+    TransactionMetadata,
+)
+from respool.coordination.transactions.transaction_partitions import not_current
+from respool.coordination.transactions.transaction_requests import (
+    EndTransaction,
+    EndTransactionReply,
+    ProducerIdNeeded,
+    TransactionState,
+)
+from respool.coordination.transactions.transaction_step import WAIT, Step
+from respool.model.errors import ConcurrentTransactions, InvalidTransactionState, RequestError
+from respool.model.ids import NO_PRODUCER_ID, ProducerId
+
+_ENDED = EndTransactionReply()
+_COMPLETED = {
+    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
+    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
+}
+_COMMITS = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+
+
+def end_transaction(
+    transaction: TransactionMetadata | None, request: EndTransaction, now_ms: int
+) -> Step:
+    if transaction is None:
+        return _refused(not_current(transaction, request))
+    if request.version.bumps_epoch:
+        return _end_with_bump(transaction, request, now_ms)
+    if not transaction.is_current(request.producer_id, request.producer_epoch):
+        return _refused(not_current(transaction, request))
+    if transaction.state is TransactionState.ONGOING:
+        return Step(_prepared(transaction, request, now_ms), _ENDED)
+    return _end_again(transaction, request, _ENDED)
+
+
+def fence(
+    transaction: TransactionMetadata, *, is_own_wish: bool, now_ms: int
+) -> TransactionMetadata:
+    """Abort an open transaction with the next epoch, which nobody has: whoever had it open can do no more.
+
+    Unless it was its own wish: then it will be told that epoch.
+    """
+    assert transaction.state is TransactionState.ONGOING, transaction
+    return TransactionMetadata(
+        transaction.transactional_id,
+        transaction.producer_id,
+        min(transaction.producer_epoch + 1, PRODUCER_EPOCH_MAX),
+        transaction.timeout_ms,
+        TransactionState.PREPARE_ABORT,
+        transaction.partitions,
+        now_ms,
+        transaction.started_at_ms,
+        transaction.producer_id if is_own_wish else NO_PRODUCER_ID,
+        NO_PRODUCER_ID,
+        transaction.version,
+    )
+
+
+def complete(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata:
+    """The markers are in all partitions."""
+    assert prepared.is_prepared, prepared
+    is_exchanged = prepared.next_producer_id != NO_PRODUCER_ID
+    return TransactionMetadata(
+        prepared.transactional_id,
+        prepared.next_producer_id if is_exchanged else prepared.producer_id,
+        0 if is_exchanged else prepared.producer_epoch,
+        prepared.timeout_ms,
+        _COMPLETED[prepared.state],
+        (),
+        now_ms,
+        prepared.started_at_ms,
+        prepared.previous_producer_id,
+        NO_PRODUCER_ID,
+        prepared.version,
+    )
+
+
+def _end_with_bump(transaction: TransactionMetadata, request: EndTransaction, now_ms: int) -> Step:
+    who = (request.producer_id, request.producer_epoch)
+    is_open = transaction.state is TransactionState.ONGOING
+    has_ended = not is_open and transaction.state is not TransactionState.EMPTY
+    if has_ended and transaction.was_bumped_by(*who):
+        return _end_again(transaction, request, _go_on_with(transaction))
+    is_current = transaction.is_current(*who)
+    if transaction.is_next(*who) or (is_current and transaction.is_prepared):
+        # It is about the next transaction already.
+        return Step(None, WAIT)
+    if not is_current:
+        return _refused(not_current(transaction, request))
+    if not is_open and request.is_commit:
+        return _refused(_contradiction(transaction, request))
+    next_producer_id = NO_PRODUCER_ID
+    if transaction.producer_epoch >= LAST_USABLE_EPOCH:
+        if request.new_producer_id is None:
+            return Step(None, ProducerIdNeeded())
+        next_producer_id = request.new_producer_id
+    ended = _prepared(transaction, request, now_ms, next_producer_id=next_producer_id)
+    if not is_open:
+        # There is nothing to mark: a client cannot know whether its first write came to anything, so it aborts.
+        ended = complete(ended, now_ms)
+    return Step(ended, _go_on_with(ended))
+
+
+def _prepared(
+    transaction: TransactionMetadata,
+    request: EndTransaction,
+    now_ms: int,
+    *,
+    next_producer_id: ProducerId = NO_PRODUCER_ID,
+) -> TransactionMetadata:
+    bumps_epoch = request.version.bumps_epoch
+    is_open = transaction.state is TransactionState.ONGOING
+    return TransactionMetadata(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch + bumps_epoch,
+        transaction.timeout_ms,
+        TransactionState.PREPARE_COMMIT if request.is_commit else TransactionState.PREPARE_ABORT,
+        transaction.partitions,
+        now_ms,
+        transaction.started_at_ms if is_open else now_ms,
+        transaction.producer_id if bumps_epoch else NO_PRODUCER_ID,
+        next_producer_id,
+        request.version,
+    )
+
+
+def _end_again(
+    transaction: TransactionMetadata, request: EndTransaction, reply: EndTransactionReply
+) -> Step:
+    """Answer an end that may have been decided already."""
+    is_commit = transaction.state in _COMMITS
+    if transaction.state is TransactionState.EMPTY or is_commit != request.is_commit:
+        return _refused(_contradiction(transaction, request))
+    if transaction.is_prepared:
+        return _refused(
+            ConcurrentTransactions(f"{request.transactional_id} is at {transaction.state.name}")
+        )
+    return Step(None, reply)
+
+
+def _go_on_with(ended: TransactionMetadata) -> EndTransactionReply:
+    if ended.next_producer_id != NO_PRODUCER_ID:
+        return EndTransactionReply(producer_id=ended.next_producer_id, producer_epoch=0)
+    return EndTransactionReply(producer_id=ended.producer_id, producer_epoch=ended.producer_epoch)
+
+
+def _refused(error: RequestError) -> Step:
+    return Step(None, EndTransactionReply(error=error))
+
+
+def _contradiction(
+    transaction: TransactionMetadata, request: EndTransaction
+) -> InvalidTransactionState:
+    wish = "commit" if request.is_commit else "abort"
+    return InvalidTransactionState(
+        f"{request.transactional_id} is at {transaction.state.name}, so it cannot {wish}"
+    )

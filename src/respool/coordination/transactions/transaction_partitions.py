@@ -1,0 +1,111 @@
+"""Which partitions a transaction writes to: adding them, and asking whether they were added."""
+
+from collections.abc import Container
+
+from respool.coordination.transactions.transaction_metadata import TransactionMetadata
+from respool.coordination.transactions.transaction_requests import (
+    AddPartitions,
+    AddPartitionsReply,
+    EndTransaction,
+    TransactionState,
+    VerifyPartitions,
+    VerifyPartitionsReply,
+)
+from respool.coordination.transactions.transaction_step import WAIT, Step
+from respool.model.errors import (
+    ConcurrentTransactions,
+    InvalidProducerIdMapping,
+    ProducerFenced,
+    RequestError,
+    TransactionAbortable,
+)
+from respool.model.ids import NO_PRODUCER_ID, TopicPartition
+
+_ADDED = AddPartitionsReply()
+# So few are looked through one by one.
+_FEW_PARTITIONS = 16
+
+
+def add_partitions(
+    transaction: TransactionMetadata | None, request: AddPartitions, now_ms: int
+) -> Step:
+    if transaction is not None and transaction.is_next(request.producer_id, request.producer_epoch):
+        return Step(None, WAIT)
+    if transaction is None or not transaction.is_current(
+        request.producer_id, request.producer_epoch
+    ):
+        return Step(None, AddPartitionsReply(error=not_current(transaction, request)))
+    if transaction.is_prepared:
+        return Step(None, WAIT)
+    known = transaction.partitions
+    known_here = _lookup(known)
+    # Also for partitions named twice in one request.
+    added = tuple(dict.fromkeys(one for one in request.partitions if one not in known_here))
+    if not added:
+        return Step(None, _ADDED)
+    is_open = transaction.state is TransactionState.ONGOING
+    return Step(
+        TransactionMetadata(
+            transaction.transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            transaction.timeout_ms,
+            TransactionState.ONGOING,
+            known + added,
+            now_ms,
+            transaction.started_at_ms if is_open else now_ms,
+            # The producer works with the current epoch, so it has its answer: nothing is left to repeat.
+            NO_PRODUCER_ID,
+            NO_PRODUCER_ID,
+            request.version,
+        ),
+        _ADDED,
+    )
+
+
+def verify_partitions(
+    transaction: TransactionMetadata | None, request: VerifyPartitions
+) -> VerifyPartitionsReply:
+    error: RequestError | None = None
+    if transaction is None or not transaction.is_current(
+        request.producer_id, request.producer_epoch
+    ):
+        error = not_current(transaction, request)
+    elif transaction.is_prepared:
+        error = ConcurrentTransactions(f"{request.transactional_id} is at {transaction.state.name}")
+    if error is not None or transaction is None:
+        return VerifyPartitionsReply(errors=dict.fromkeys(request.partitions, error))
+    known_here = _lookup(transaction.partitions)
+    return VerifyPartitionsReply(
+        errors={
+            one: None
+            if one in known_here
+            else TransactionAbortable(f"{one} is not part of {request.transactional_id}'s")
+            for one in request.partitions
+        }
+    )
+
+
+def _lookup(partitions: tuple[TopicPartition, ...]) -> Container[TopicPartition]:
+    """For asking which partitions are among these. A transaction may have all there are, and a request name all."""
+    return partitions if len(partitions) <= _FEW_PARTITIONS else frozenset(partitions)
+
+
+def not_current(
+    transaction: TransactionMetadata | None,
+    request: AddPartitions | VerifyPartitions | EndTransaction,
+) -> RequestError:
+    """Why a request is not from the producer that goes by the transactional id."""
+    if transaction is None:
+        return InvalidProducerIdMapping(
+            f"there is no transactional id {request.transactional_id!r}"
+        )
+    if transaction.producer_id != request.producer_id:
+        return InvalidProducerIdMapping(
+            f"{request.transactional_id} is producer {transaction.producer_id}, "
+            f"not {request.producer_id}"
+        )
+    return ProducerFenced(
+        f"{request.transactional_id} is at epoch {transaction.producer_epoch}, "
+        f"not {request.producer_epoch}"
+    )

@@ -1,0 +1,86 @@
+"""Requests that wait until the markers of a transaction are written, each for a while at most.
+
+Kafka sends them back at once with CONCURRENT_TRANSACTIONS, and clients try again after a pause that is longer than the
+markers take. Who waits need not survive the coordinator: a client that hears nothing asks again.
+"""
+
+from collections import deque
+from typing import NamedTuple, TypeAlias
+
+from respool.coordination.decision import Ticket, TimerKey
+from respool.coordination.draft import Draft
+from respool.coordination.transactions.transaction_requests import (
+    AddPartitions,
+    AddPartitionsReply,
+    EndTransaction,
+    EndTransactionReply,
+    InitProducerId,
+    InitProducerIdReply,
+)
+from respool.model.errors import ConcurrentTransactions
+
+WAITING_TIMER: TimerKey = ("waiting for markers",)
+# One producer has one or two requests under way. More come from many that fence each other, or from a client gone wild.
+WAITING_PER_ID_MAX = 32
+
+WaitingRequest: TypeAlias = InitProducerId | AddPartitions | EndTransaction
+_REPLIES = {
+    InitProducerId: InitProducerIdReply,
+    AddPartitions: AddPartitionsReply,
+    EndTransaction: EndTransactionReply,
+}
+
+
+class Waiting(NamedTuple):
+    ticket: Ticket
+    request: WaitingRequest
+    due_at_ms: int
+
+
+class WaitingRequests:
+    def __init__(self, *, hold_ms_max: int) -> None:
+        self._hold_ms_max = hold_ms_max
+        # In the order they came.
+        self._by_id: dict[str, dict[Ticket, Waiting]] = {}
+        # All of them by time, and some that wait no more. Invariant: when there are any, the timer is set.
+        self._queue: deque[Waiting] = deque()
+
+    def add(self, request: WaitingRequest, ticket: Ticket, draft: Draft) -> None:
+        """Let a request wait, or send it back when too many do."""
+        waiting = self._by_id.setdefault(request.transactional_id, {})
+        if len(waiting) >= WAITING_PER_ID_MAX:
+            _send_back(request, ticket, draft)
+            return
+        one = Waiting(ticket, request, draft.now_ms + self._hold_ms_max)
+        waiting[ticket] = one
+        if not self._queue:
+            draft.set_timer(WAITING_TIMER, one.due_at_ms)
+        self._queue.append(one)
+
+    def take(self, transactional_id: str) -> tuple[Waiting, ...]:
+        """All that wait for the id's markers. They wait no more, unless they are put back."""
+        waiting = self._by_id.pop(transactional_id, None)
+        return () if waiting is None else tuple(waiting.values())
+
+    def put_back(self, one: Waiting) -> None:
+        """It must wait again; its time runs on."""
+        self._by_id.setdefault(one.request.transactional_id, {})[one.ticket] = one
+
+    def on_timer(self, draft: Draft) -> None:
+        while self._queue and self._queue[0].due_at_ms <= draft.now_ms:
+            one = self._queue.popleft()
+            transactional_id = one.request.transactional_id
+            waiting = self._by_id.get(transactional_id, {})
+            if waiting.pop(one.ticket, None) is not None:
+                _send_back(one.request, one.ticket, draft)
+                if not waiting:
+                    del self._by_id[transactional_id]
+        if self._queue:
+            draft.set_timer(WAITING_TIMER, self._queue[0].due_at_ms)
+
+
+def _send_back(request: WaitingRequest, ticket: Ticket, draft: Draft) -> None:
+    error = ConcurrentTransactions(
+        f"markers of {request.transactional_id}'s last transaction are still being written"
+    )
+    draft.answer(ticket, _REPLIES[type(request)](error=error))
