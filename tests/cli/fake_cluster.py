@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from respool.cli.errors import CliError, NotFound, TopicExists
+from respool.cli.errors import TopicExists
 from respool.cli.kafka import OffsetRange, Setting, TopicInfo
+from respool.model.operator_errors import NotFound, OperatorError
 
 DEFAULTS = {
     "cleanup.policy": "delete",
@@ -105,7 +106,7 @@ class FakeCluster:
     def alter_topic(self, name: str, *, settings: Mapping[str, str], unset: Sequence[str]) -> None:
         unknown = sorted({*settings, *unset} - set(DEFAULTS))
         if unknown:
-            raise CliError(f"unknown topic setting {unknown[0]!r}")
+            raise OperatorError(f"unknown topic setting {unknown[0]!r}")
         own = self.held[name].settings
         own.update(settings)
         for key in unset:
@@ -113,5 +114,5 @@ class FakeCluster:
 
     def delete_topic(self, name: str) -> None:
         if name in self.refuses_to_delete:
-            raise CliError("the broker's settings do not allow this")
+            raise OperatorError("the broker's settings do not allow this")
         del self.held[name]

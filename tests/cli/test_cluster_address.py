@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from respool.cli.cluster_address import ClusterAddress, address_by
-from respool.cli.errors import NotFound, UsageError
+from respool.model.operator_errors import NotFound, UsageError
 
 
 def address(

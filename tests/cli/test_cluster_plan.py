@@ -8,8 +8,9 @@ import pytest
 from cli.running import Run
 from respool.cli import etcd_server
 from respool.cli.cluster_plan import ClusterPlan, plan_cluster
-from respool.cli.errors import CliError, ExitCode, UsageError
+from respool.cli.errors import ExitCode
 from respool.drivers.folder_lock import FolderLock
+from respool.model.operator_errors import OperatorError, UsageError
 from respool.node.config import load_settings
 
 
@@ -135,7 +136,7 @@ def test_what_cannot_be_is_told_and_nothing_is_made(
 
 def test_a_file_in_the_folder_s_place_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(CliError, match="not a folder"):
+    with pytest.raises(OperatorError, match="not a folder"):
         planned(tmp_path / "file")
 
 

@@ -19,7 +19,7 @@ from respool.cli.consume_range import (
     parse_until,
     stop_offset,
 )
-from respool.cli.errors import UsageError
+from respool.model.operator_errors import UsageError
 
 NOW = datetime(2026, 11, 15, 10, 30, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)

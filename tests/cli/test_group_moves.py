@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.cli.errors import NotFound, UsageError
 from respool.cli.group_moves import (
     Move,
     ShiftBy,
@@ -20,6 +19,7 @@ from respool.cli.group_moves import (
 )
 from respool.cli.kafka import OffsetRange, TopicInfo
 from respool.client.kafka.groups import Committed
+from respool.model.operator_errors import NotFound, UsageError
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 PLACE = ("rides", 0)

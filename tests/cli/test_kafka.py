@@ -9,17 +9,10 @@ from typing import Any
 import pytest
 
 from cli.running import Run
-from respool.cli.errors import (
-    BrokerUnreachable,
-    CliError,
-    ExitCode,
-    NobodyLeads,
-    NotFound,
-    TopicExists,
-    UsageError,
-)
+from respool.cli.errors import BrokerUnreachable, ExitCode, NobodyLeads, TopicExists
 from respool.cli.kafka import Cluster, OffsetRange, TopicInfo
 from respool.cli.kafka_library import KafkaError, KafkaException, reason, to_cli_error
+from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from support.ports import reserve_port
 
 
@@ -90,10 +83,12 @@ def test_an_unknown_host_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         (KafkaError._TIMED_OUT, BrokerUnreachable),
         (KafkaError.NOT_LEADER_FOR_PARTITION, NobodyLeads),
         (KafkaError.LEADER_NOT_AVAILABLE, NobodyLeads),
-        (KafkaError.POLICY_VIOLATION, CliError),
+        (KafkaError.POLICY_VIOLATION, OperatorError),
     ],
 )
-def test_kafka_s_errors_become_ours_and_keep_their_words(code: int, family: type[CliError]) -> None:
+def test_kafka_s_errors_become_ours_and_keep_their_words(
+    code: int, family: type[OperatorError]
+) -> None:
     error = to_cli_error(KafkaError(code, "because of that"), "127.0.0.1:9092")
     assert type(error) is family
     assert "because of that" in error.message

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.cli.errors import UsageError
 from respool.cli.message_format import (
     BadInput,
     ReadMessage,
@@ -13,6 +12,7 @@ from respool.cli.message_format import (
     from_json_line,
     to_json_line,
 )
+from respool.model.operator_errors import UsageError
 
 MESSAGE = ReadMessage(
     topic="rides",

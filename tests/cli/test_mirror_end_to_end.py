@@ -20,10 +20,10 @@ from cli.mirror_world import (
     two_brokers,
 )
 from cli.running import Run
-from respool.cli.errors import CliError
 from respool.cli.kafka_groups import Groups
 from respool.cli.mirror_patience import Patience
 from respool.client.kafka.groups import Committed, Place
+from respool.model.operator_errors import OperatorError
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.clients
@@ -368,7 +368,7 @@ def test_once_tries_again_what_could_not_be_copied_of_a_group(
 
     def refusing_first(groups: Groups, name: str) -> dict[Place, Committed]:
         if not world.is_same("rides") or (refusals and refusals.pop()):
-            raise CliError("its coordinator moves")
+            raise OperatorError("its coordinator moves")
         return committed_of(groups, name)
 
     monkeypatch.setattr(Groups, "committed", refusing_first)
@@ -386,7 +386,7 @@ def test_once_ends_with_1_where_only_groups_could_not_be_copied(
     commit(world.source.address, "billing", 1)
 
     def refusing(*_: object) -> dict[Place, Committed]:
-        raise CliError("its coordinator moves")
+        raise OperatorError("its coordinator moves")
 
     def is_over(_: Patience, *, waits_for_groups: bool, now_s: float) -> bool:
         del now_s

@@ -4,9 +4,9 @@ from typing import Any, cast
 
 import pytest
 
-from respool.cli.errors import CliError, UsageError
 from respool.cli.kafka import Cluster, Setting
 from respool.cli.mirror_topics import NoMirrors, TopicCare
+from respool.model.operator_errors import OperatorError, UsageError
 
 
 class Source:
@@ -36,7 +36,7 @@ def test_a_broker_that_knows_no_mirrors_is_told() -> None:
 
 
 def test_a_value_that_the_target_refuses_is_told_and_how_to_do_without() -> None:
-    with pytest.raises(CliError) as failed:
+    with pytest.raises(OperatorError) as failed:
         make_at(Target("segment.bytes=14: at least 1024"))
     assert not isinstance(failed.value, NoMirrors)
     assert "segment.bytes=14: at least 1024" in failed.value.message

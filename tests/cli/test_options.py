@@ -2,7 +2,6 @@ import pytest
 import typer
 
 from cli.running import Run
-from respool.cli.errors import UsageError
 from respool.cli.options import (
     broker_number,
     parse_assignments,
@@ -11,6 +10,7 @@ from respool.cli.options import (
     topic_settings,
     topics_and_partitions,
 )
+from respool.model.operator_errors import UsageError
 
 
 def test_assignments_split_at_the_first_equals_sign() -> None:

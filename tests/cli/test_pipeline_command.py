@@ -9,8 +9,9 @@ import pytest
 
 from cli.running import Run
 from respool.cli import pipeline, pipeline_run
-from respool.cli.errors import CliError, ExitCode
+from respool.cli.errors import ExitCode
 from respool.cli.pipeline_run import cause_of
+from respool.model.operator_errors import OperatorError
 from respool.pipeline.jobs import JOBS
 from respool.pipeline.outcome import Outcome
 from respool.pipeline.settings import PipelineSettings
@@ -136,6 +137,6 @@ def test_a_query_that_ended_ends_the_run_before_the_next_job(
     monkeypatch.setattr(pipeline_run, "job", job)
     monkeypatch.setattr(pipeline_run, "_start", lambda *_: [Ended()])
     go_on: Any = pipeline_run._go_on
-    with pytest.raises(CliError, match="bronze has ended"):
+    with pytest.raises(OperatorError, match="bronze has ended"):
         go_on(None, ["bronze", "silver"], PipelineSettings(data=tmp_path), None, 1)
     assert ran == ["bronze"]

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from cli.running import Run
-from respool.cli.errors import UsageError
 from respool.cli.line_reader import LineReader, read_lines
 from respool.cli.message_format import BadInput, NewMessage
+from respool.model.operator_errors import UsageError
 
 
 def test_a_line_is_a_value() -> None:

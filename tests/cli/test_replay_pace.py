@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.cli.errors import UsageError
 from respool.cli.replay_pace import LATE_SECONDS_MAX, Pace, parse_rate, parse_speed
+from respool.model.operator_errors import UsageError
 
 T0 = 1_763_107_200_000
 

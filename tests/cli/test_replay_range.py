@@ -4,9 +4,10 @@ from pathlib import Path
 import pytest
 
 from cli.fake_cluster import FakeCluster
-from respool.cli.errors import PartitionOffline, UsageError
+from respool.cli.errors import PartitionOffline
 from respool.cli.replay_plan import Span
 from respool.cli.replay_range import TimeRange, find_spans, parse_keys, parse_range
+from respool.model.operator_errors import UsageError
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from cli.replay_world import SOURCE, TARGET, Connection, Killed, Reader, World
 from respool.cli import output, replay_copy, replay_run, replay_writer
-from respool.cli.errors import CliError
 from respool.cli.interrupts import CtrlC
 from respool.cli.message_format import ReadMessage
 from respool.cli.replay_copy import ReplayCopy
@@ -21,6 +20,7 @@ from respool.cli.replay_pace import Pace
 from respool.cli.replay_plan import CopyPlan, ProducerId, Span
 from respool.cli.replay_position import Position
 from respool.cli.replay_run import CopyJob
+from respool.model.operator_errors import OperatorError
 from respool.records.batch import Codec
 
 EXAMPLES = 3_000 if os.environ.get("RESPOOL_FUZZ") == "long" else 120
@@ -212,7 +212,7 @@ def test_copies_that_were_deleted_from_the_target_stop_it_with_an_explanation() 
         # All but the first few are gone, and the broker still knows what came last.
         del world.target[0].messages[2:]
         world.target[0].readable = 2
-        with pytest.raises(CliError, match="does not take the next messages") as refused:
+        with pytest.raises(OperatorError, match="does not take the next messages") as refused:
             ReplayCopy(job_for(world, plan, None, [])).run(Position(plan), CtrlC())
     assert count > 2
     assert len(world.target[0].messages) == 2
@@ -236,7 +236,7 @@ def test_what_retention_took_from_the_source_is_told_and_nothing_is_written() ->
     with (
         living_in(world),
         patch.object(world, "ranges", later),
-        pytest.raises(CliError, match=f"offsets from {start} were still to be copied"),
+        pytest.raises(OperatorError, match=f"offsets from {start} were still to be copied"),
     ):
         ReplayCopy(job_for(world, plan, None, [])).run(Position(plan), CtrlC())
     assert world.target[0].messages == []

@@ -9,10 +9,11 @@ import pytest
 
 from cli.replay_world import Connection, World
 from respool.cli import replay_writer
-from respool.cli.errors import BrokerUnreachable, CliError
+from respool.cli.errors import BrokerUnreachable
 from respool.cli.replay_batches import Batch
 from respool.cli.replay_plan import CopyPlan, ProducerId, Span
 from respool.cli.replay_writer import AWAY_SECONDS_MAX, PositionLost, ReplayWriter
+from respool.model.operator_errors import OperatorError
 from respool.records.build import NewRecord
 
 PLAN = CopyPlan(
@@ -119,7 +120,7 @@ def test_a_message_too_large_is_told_with_its_place_and_a_way_out(world: World) 
     patched, writer = writer_on(world, Clock(), code=10)
     with patched:
         writer.add(batch(3))
-        with pytest.raises(CliError, match="too large: rides/0, offsets 3 to 3") as refused:
+        with pytest.raises(OperatorError, match="too large: rides/0, offsets 3 to 3") as refused:
             writer.run(seconds=0)
     assert "max.message.bytes" in refused.value.hint
 
@@ -128,7 +129,7 @@ def test_an_unknown_refusal_is_told_with_its_code(world: World) -> None:
     patched, writer = writer_on(world, Clock(), code=29)
     with patched:
         writer.add(batch(3))
-        with pytest.raises(CliError, match="error code 29"):
+        with pytest.raises(OperatorError, match="error code 29"):
             writer.run(seconds=0)
 
 

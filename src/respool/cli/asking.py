@@ -5,7 +5,8 @@ import sys
 import typer
 
 from respool.cli import output
-from respool.cli.errors import ExitCode, UsageError
+from respool.cli.errors import ExitCode
+from respool.model.operator_errors import UsageError
 
 
 def confirm(question: str, *, why: str) -> None:

@@ -17,10 +17,11 @@ from typing import Any
 
 from respool.cli import kafka_library
 from respool.cli.consume_range import Earliest
-from respool.cli.errors import BrokerUnreachable, CliError, TopicExists
+from respool.cli.errors import BrokerUnreachable, TopicExists
 from respool.cli.interrupts import CtrlC
 from respool.cli.kafka import Cluster
 from respool.cli.topic_reader import TopicReader, plan
+from respool.model.operator_errors import OperatorError
 
 AUDIT_TOPIC = "__respool_replays"
 AUDIT_SETTINGS = {"cleanup.policy": "compact"}
@@ -122,7 +123,7 @@ class Audit:
         """Record an act as it stands; return when the broker has it.
 
         Raises:
-            CliError: it could not be recorded.
+            OperatorError: it could not be recorded.
         """
         if self._producer is None:
             self._open()
@@ -137,7 +138,7 @@ class Audit:
                 f"the act could not be recorded in {AUDIT_TOPIC} within {WRITE_SECONDS:.0f} seconds"
             )
         if self._failure:
-            raise CliError(f"the act could not be recorded in {AUDIT_TOPIC}: {self._failure}")
+            raise OperatorError(f"the act could not be recorded in {AUDIT_TOPIC}: {self._failure}")
 
     def _open(self) -> None:
         if AUDIT_TOPIC not in self._cluster.topics():

@@ -1,8 +1,9 @@
 """Whether a broker listens at all: asked before a command starts what would report it late, and in other words."""
 
-from respool.cli.errors import BrokerUnreachable, UsageError
+from respool.cli.errors import BrokerUnreachable
 from respool.client.kafka.bootstrap import Bootstrap, failed_connections
 from respool.model.errors import SettingsError
+from respool.model.operator_errors import UsageError
 
 CONNECT_SECONDS = 3.0
 

@@ -366,8 +366,8 @@ def throttle(
     """Say how fast partitions that are moved are copied to each broker, or to one; or show it."""
     from respool.cli import cluster_throttle
     from respool.cli.cluster_address import address_by
-    from respool.cli.errors import UsageError
     from respool.model.ids import BrokerId
+    from respool.model.operator_errors import UsageError
 
     if rate is None and broker is not None:
         raise UsageError("--broker needs a rate, such as 50MiB, or none")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from respool.cli import options, output
-from respool.cli.errors import UsageError
 from respool.model.errors import SettingsError
+from respool.model.operator_errors import UsageError
 from respool.model.settings import Settings, is_secret
 from respool.node.config import load_settings, unknown_variables
 

@@ -12,12 +12,12 @@ from respool.cli.cluster_address import ClusterAddress
 from respool.cli.cluster_balance import balance as balance_cluster
 from respool.cli.cluster_store import ClusterStore
 from respool.cli.cluster_wait import POLL_S
-from respool.cli.errors import CliError
 from respool.cluster import broker_requests
 from respool.cluster.broker_requests import done_without, holdings, homeless
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
 from respool.model.ids import BrokerId, TopicPartition
+from respool.model.operator_errors import OperatorError
 
 # -- remove ----------------------------------------------------------------------------------------------------------
 
@@ -73,14 +73,14 @@ def _remove(
     view: ClusterView, *, broker: BrokerId, force: bool, address: ClusterAddress
 ) -> list[GuardedWrite]:
     if view.is_live(broker):
-        raise CliError(f"broker {broker} is up", hint=_before_removal(view, broker, address))
+        raise OperatorError(f"broker {broker} is up", hint=_before_removal(view, broker, address))
     held = holdings(view, broker).replicas
     entry = view.registry.get(broker)
     if held and not force and entry is not None and not entry.is_removed:
         first = f"send them elsewhere with: {address.command('drain', broker)}"
         if homeless(view, broker):
             first = "start another broker first: too few are left for all of them"
-        raise CliError(
+        raise OperatorError(
             f"broker {broker} holds {output.counted(held, 'replica')}",
             hint=f"{first}; "
             "if it will never come back, add --force: they are made anew from the other replicas",

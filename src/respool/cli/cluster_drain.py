@@ -7,7 +7,6 @@ from respool.cli import cluster_store, output
 from respool.cli.cluster_address import ClusterAddress
 from respool.cli.cluster_store import ClusterStore
 from respool.cli.cluster_wait import wait_until_none_left
-from respool.cli.errors import CliError
 from respool.cluster import broker_requests
 from respool.cluster.broker_requests import holdings, homeless
 from respool.cluster.guarded_write import GuardedWrite
@@ -15,6 +14,7 @@ from respool.cluster.status import waits_for
 from respool.cluster.view import ClusterView
 from respool.model.errors import InvalidReplicationFactor
 from respool.model.ids import BrokerId, TopicPartition
+from respool.model.operator_errors import OperatorError
 
 
 def drain(address: ClusterAddress, broker: BrokerId, *, wait: bool, as_json: bool) -> None:
@@ -93,7 +93,7 @@ def stuck(view: ClusterView, broker: BrokerId) -> dict[TopicPartition, Stuck]:
 
 def _raise_stuck(broker: BrokerId, staying: dict[TopicPartition, Stuck], look: str) -> None:
     output.note_some([f"{of} {why.text}" for of, why in staying.items()])
-    raise CliError(
+    raise OperatorError(
         f"broker {broker} is drained but for {output.counted(len(staying), 'replica')}, which cannot go",
         hint=f"they go by themselves once they can; look with: {look}",
     )
@@ -103,4 +103,4 @@ def _drain(view: ClusterView, *, broker: BrokerId) -> list[GuardedWrite]:
     try:
         return broker_requests.drain(view, broker)
     except InvalidReplicationFactor as error:
-        raise CliError(str(error), hint="start another broker first") from error
+        raise OperatorError(str(error), hint="start another broker first") from error

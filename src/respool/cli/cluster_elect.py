@@ -8,7 +8,6 @@ from respool.cli import cluster_store, output
 from respool.cli.asking import confirm
 from respool.cli.cluster_address import ClusterAddress
 from respool.cli.cluster_store import ClusterStore
-from respool.cli.errors import CliError, NotFound
 from respool.cluster import keys
 from respool.cluster.election import is_unclean
 from respool.cluster.guarded_write import GuardedWrite
@@ -17,6 +16,7 @@ from respool.cluster.status import Awaited, waits_for
 from respool.cluster.view import ClusterView
 from respool.model.errors import ElectionNotNeeded, RequestError
 from respool.model.ids import BrokerId, TopicPartition
+from respool.model.operator_errors import NotFound, OperatorError
 
 # How many that could not be are named with one reason.
 LISTED_MAX = 10
@@ -74,12 +74,12 @@ def elect(
         )
         output.note(f"{output.counted(len(elected), 'leader')} elected")
         if changed := [str(of) for of in found.elected if of not in elected]:
-            raise CliError(
+            raise OperatorError(
                 f"the cluster has changed meanwhile, and other leaders would be elected of {', '.join(changed)}",
                 hint="look again: the same command with --dry-run",
             )
     if problems := _by_reason(found.refused):
-        raise CliError("; ".join(problems), hint=f"look with: {address.command('status')}")
+        raise OperatorError("; ".join(problems), hint=f"look with: {address.command('status')}")
 
 
 def _by_reason(refused: Mapping[TopicPartition, RequestError]) -> list[str]:

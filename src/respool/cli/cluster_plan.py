@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from respool.cli.cluster_status import address_of
-from respool.cli.errors import CliError, UsageError
 from respool.model.addresses import parse_address
 from respool.model.errors import SettingsError
+from respool.model.operator_errors import OperatorError, UsageError
 from respool.model.settings import Settings
 from respool.node.config import PREFIX, load_settings, write_example
 
@@ -123,7 +123,7 @@ def plan_cluster(
             raise UsageError(f"--set {name}: it cannot be the same for all brokers", hint=hint)
     folder = folder.absolute()
     if folder.exists() and not folder.is_dir():
-        raise CliError(f"{folder} is not a folder", hint="choose another with --data")
+        raise OperatorError(f"{folder} is not a folder", hint="choose another with --data")
     settings_for = partial(
         _common_settings, listen=listen, advertised=advertised, etcd=etcd, given=given
     )

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from respool.cli.cluster_address import ClusterAddress
-from respool.cli.errors import CliError, ExitCode, NotFound, UsageError
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView, TopicRules, read_view
 from respool.model.errors import BrokerIdNotRegistered, RequestError, SettingsError
 from respool.model.ids import BrokerId
+from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
 from respool.model.topic_config import Flush
 from respool.node.etcd import connect_to_etcd, is_refusal
 from respool.ports.metadata_store import GuardFailed, MetadataStore, StoreUnavailable
@@ -30,10 +30,8 @@ MIN_ISR = "min.insync.replicas"
 FLUSH = "respool.flush"
 
 
-class EtcdUnreachable(CliError):
+class EtcdUnreachable(Unreachable):
     """etcd does not answer."""
-
-    exit_code = ExitCode.UNREACHABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +88,7 @@ class ClusterStore:
         """Write what is decided; return what it was decided on.
 
         Raises:
-            NotFound, CliError: the cluster's rules forbid it; nothing was changed.
+            NotFound, OperatorError: the cluster's rules forbid it; nothing was changed.
             EtcdUnreachable: etcd does not answer, and whether it was written is unknown.
         """
         for _ in range(TRIES_MAX):
@@ -100,7 +98,7 @@ class ClusterStore:
             except BrokerIdNotRegistered as error:
                 raise NotFound(str(error), hint=self._brokers_there_are(view)) from error
             except RequestError as error:
-                raise CliError(str(error)) from error
+                raise OperatorError(str(error)) from error
             try:
                 for write in writes:
                     await self._store.transact(
@@ -113,7 +111,7 @@ class ClusterStore:
                     f"{error}; whether it was written is not known", hint="run it again"
                 ) from error
             return view
-        raise CliError(
+        raise OperatorError(
             f"the cluster changed {TRIES_MAX} times while this was being written", hint="try again"
         )
 
@@ -138,7 +136,7 @@ def run(address: ClusterAddress, work: Callable[[ClusterStore], Awaitable[T]]) -
 
     Raises:
         EtcdUnreachable: etcd does not answer.
-        CliError: it answers, but not to us.
+        OperatorError: it answers, but not to us.
         UsageError: the settings cannot work.
     """
     # What is noteworthy about etcd stands in the brokers' logs; here it would stand between the lines of a table.
@@ -153,7 +151,7 @@ async def _run(address: ClusterAddress, work: Callable[[ClusterStore], Awaitable
         raise UsageError(str(error)) from error
     except StoreUnavailable as error:
         if is_refusal(error):
-            raise CliError(str(error)) from error
+            raise OperatorError(str(error)) from error
         said = address.where_etcd_was_said(os.environ)
         raise EtcdUnreachable(str(error), hint=f"is this where it is? {said}") from error
     try:

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from respool.cli import cluster_store, options, output
 from respool.cli.cluster_address import ClusterAddress
 from respool.cli.cluster_store import ClusterStore
-from respool.cli.errors import CliError, UsageError
 from respool.cluster import broker_requests
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
 from respool.model.broker_config import ALL_BROKERS
 from respool.model.ids import BrokerId
+from respool.model.operator_errors import OperatorError, UsageError
 
 COPIES = "respool.copy.bytes.per.s.max"
 NO_LIMIT = 0
@@ -129,7 +129,7 @@ def _writes(
         broker_requests.check_is_there(view, broker)
         if rate is not None and view.registry[broker].is_removed:
             # Another one may come under its number.
-            raise CliError(
+            raise OperatorError(
                 f"broker {broker} was removed",
                 hint=f"let it in first: {address.command('add', broker)}",
             )

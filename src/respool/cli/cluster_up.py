@@ -17,7 +17,7 @@ from respool.cli.cluster_plan import BrokerPlan, ClusterPlan, plan_cluster
 from respool.cli.cluster_registry import ask_entry, is_removed, registered, what_is_next
 from respool.cli.cluster_status import address_of
 from respool.cli.cluster_store import EtcdUnreachable
-from respool.cli.errors import CliError, ExitCode, UsageError
+from respool.cli.errors import ExitCode
 from respool.cli.etcd_server import EtcdMissing, EtcdServer, find_etcd
 from respool.cli.interrupts import handling_signals
 from respool.drivers.folder_lock import FolderLock
@@ -25,6 +25,7 @@ from respool.model.addresses import parse_address
 from respool.model.cluster import BrokerEndpoint
 from respool.model.errors import SettingsError, StorageError
 from respool.model.ids import BrokerId
+from respool.model.operator_errors import OperatorError, UsageError
 from respool.node.config import unknown_variables
 from respool.node.etcd import connect_to_etcd, is_refusal
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
@@ -70,7 +71,7 @@ def run_cluster(
         with FolderLock(str(plan.folder)):
             is_killed = asyncio.run(LocalCluster(plan, starts_etcd=etcd is None).run())
     except StorageError as error:
-        raise CliError(str(error), hint="choose another folder with --data") from error
+        raise OperatorError(str(error), hint="choose another folder with --data") from error
     if is_killed:
         raise typer.Exit(ExitCode.INTERRUPTED)
 
@@ -156,7 +157,7 @@ class LocalCluster:
                 f"cluster add {number} --config {_short(plan.file)}, and start this anew"
             )
         if len(removed) == len(plan.brokers):
-            raise CliError(
+            raise OperatorError(
                 "all brokers were removed from the cluster", hint="start more with --brokers"
             )
         plan = plan.without(removed)
@@ -182,7 +183,7 @@ class LocalCluster:
                 raise UsageError(str(error)) from error
             except StoreUnavailable as error:
                 if is_refusal(error):
-                    raise CliError(str(error)) from error
+                    raise OperatorError(str(error)) from error
                 is_over = asyncio.get_running_loop().time() > deadline
                 if self._etcd is None or is_over:
                     raise EtcdUnreachable(f"etcd does not answer: {error}") from error
@@ -211,7 +212,7 @@ class LocalCluster:
 
     def _check_started(self, child: ChildProcess) -> None:
         if not child.is_running:
-            raise CliError(
+            raise OperatorError(
                 f"{child.name} did not start, it {child.how_and_why_it_ended}",
                 hint=f"its log: {child.log}",
             )
@@ -262,7 +263,7 @@ class LocalCluster:
                 if await self._has_guests():
                     output.note("others run that were started beside them; Ctrl-C ends etcd")
             await self._pause()
-        raise CliError("no broker is left", hint=f"their logs are in {self._plan.folder}")
+        raise OperatorError("no broker is left", hint=f"their logs are in {self._plan.folder}")
 
     async def _has_guests(self) -> bool:
         if self._etcd is None or not self._etcd.is_running:

@@ -20,10 +20,11 @@ from respool.cli.consume_range import (
     parse_start,
     parse_until,
 )
-from respool.cli.errors import ExitCode, NotFound, UsageError
+from respool.cli.errors import ExitCode
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.cli.isolation import Isolation
 from respool.cli.message_format import ReadMessage, compile_format, for_terminal, to_json_line
+from respool.model.operator_errors import NotFound, UsageError
 from respool.model.times import format_ms
 
 if TYPE_CHECKING:

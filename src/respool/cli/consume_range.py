@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from respool.cli import options
-from respool.cli.errors import UsageError
+from respool.model.operator_errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,13 @@
-"""How a command ends: its exit code, and what a person is told when it did not work.
+"""Exit codes, and the failures that only the command line knows.
 
-An expected failure is a `CliError`: what happened (with the why), and what to do about it. `main.py` prints it; nobody
-sees a traceback for a broker that is down or a topic that is not there.
+An expected failure is an `OperatorError`: what happened, and what to do about it. `main.py` prints it; nobody sees a
+traceback for a broker that is down or a topic that does not exist.
 """
 
 from collections.abc import Sequence
 from enum import IntEnum
+
+from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
 
 
 class ExitCode(IntEnum):
@@ -30,35 +32,19 @@ EXIT_CODE_MEANING = {
 }
 
 
-class CliError(Exception):
-    """A failure we expect, in words for whoever typed the command."""
-
-    exit_code = ExitCode.FAILED
-
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        # What to do now; empty when there is nothing better to say than the message.
-        self.hint = hint
+def exit_code_of(error: OperatorError) -> ExitCode:
+    if isinstance(error, UsageError):
+        return ExitCode.USAGE
+    if isinstance(error, NotFound):
+        return ExitCode.NOT_FOUND
+    return ExitCode.UNREACHABLE if isinstance(error, Unreachable) else ExitCode.FAILED
 
 
-class UsageError(CliError):
-    """The options contradict each other, or a value cannot be read."""
-
-    exit_code = ExitCode.USAGE
-
-
-class NotFound(CliError):
-    """The topic, partition, group, transaction, replay, broker or file named is not there."""
-
-    exit_code = ExitCode.NOT_FOUND
-
-
-class TopicExists(CliError):
+class TopicExists(OperatorError):
     """There is a topic of this name already."""
 
 
-class PartitionOffline(CliError):
+class PartitionOffline(OperatorError):
     """The broker answers, but nobody leads this partition.
 
     `absent` are the brokers of its cluster that have it and are not there.
@@ -80,7 +66,7 @@ class PartitionOffline(CliError):
         )
 
 
-class NobodyLeads(CliError):
+class NobodyLeads(OperatorError):
     """The broker that was asked leads the partition no more, and knows of nobody who does."""
 
     def __init__(self, reason: str) -> None:
@@ -91,7 +77,5 @@ class NobodyLeads(CliError):
         )
 
 
-class BrokerUnreachable(CliError):
+class BrokerUnreachable(Unreachable):
     """Nobody answers at the broker's address, or it stopped answering."""
-
-    exit_code = ExitCode.UNREACHABLE

@@ -6,12 +6,12 @@ import socket
 from pathlib import Path
 
 from respool.cli.child_process import ChildProcess
-from respool.cli.errors import CliError
+from respool.model.operator_errors import OperatorError
 
 HOST = "127.0.0.1"
 
 
-class EtcdMissing(CliError):
+class EtcdMissing(OperatorError):
     """There is no etcd on this machine."""
 
     def __init__(self) -> None:

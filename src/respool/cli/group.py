@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import group_reset, options, output
-from respool.cli.errors import CliError, ExitCode, UsageError
+from respool.cli.errors import ExitCode
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
 from respool.cli.isolation import Isolation
+from respool.model.operator_errors import OperatorError, UsageError
 
 if TYPE_CHECKING:
     from respool.cli.group_lag import PartitionLag
@@ -150,7 +151,7 @@ def delete(
     found = [groups.get(name) for name in dict.fromkeys(names)]
     for group in found:
         if group.members:
-            raise CliError(
+            raise OperatorError(
                 f"group {group.name} has {output.counted(len(group.members), 'member')} "
                 f"({', '.join(member.client_id for member in group.members)}), so it is not deleted",
                 hint="stop its consumers first",

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from respool.cli.broker_socket import BrokerSocket, Question
-from respool.cli.errors import CliError
 from respool.client.kafka.groups import Committed, Place, offset_fields
 from respool.model.errors import (
     CoordinatorLoadInProgress,
@@ -29,6 +28,7 @@ from respool.model.errors import (
     StaleMemberEpoch,
     UnknownMemberId,
 )
+from respool.model.operator_errors import OperatorError
 
 OFFSET_COMMIT, OFFSET_FETCH, LEAVE_GROUP, DESCRIBE_GROUPS = 8, 9, 13, 15
 CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
@@ -67,7 +67,7 @@ class Seen(NamedTuple):
     members: tuple[Present, ...]
 
 
-class NotFenced(CliError):
+class NotFenced(OperatorError):
     """The group did not stay empty long enough to set its offsets, or the broker refused them."""
 
 

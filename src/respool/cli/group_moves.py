@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from respool.cli import options
-from respool.cli.errors import NotFound, UsageError
+from respool.model.operator_errors import NotFound, UsageError
 from respool.model.times import format_ms
 
 if TYPE_CHECKING:

@@ -17,13 +17,14 @@ from typing import Any
 
 from respool.cli import kafka_library, output
 from respool.cli.consume_range import Cursor, Start, Until, all_done, group_offset
-from respool.cli.errors import CliError, NobodyLeads, PartitionOffline
+from respool.cli.errors import NobodyLeads, PartitionOffline
 from respool.cli.interrupts import CtrlC
 from respool.cli.isolation import Isolation
 from respool.cli.kafka import Cluster, OffsetRange, TopicInfo, offline
 from respool.cli.kafka_groups import Group, Groups, NotAllHeard
 from respool.cli.message_format import ReadMessage
 from respool.cli.topic_reader import POLL_SECONDS, TopicReader, plan
+from respool.model.operator_errors import OperatorError
 
 COMMIT_SECONDS = 1.0
 COOPERATIVE = "cooperative-sticky"
@@ -253,7 +254,7 @@ class GroupReader(TopicReader):
                     ],
                     asynchronous=asynchronous,
                 )
-        except CliError as error:
+        except OperatorError as error:
             if self._is_closing:
                 raise type(error)(
                     f"the last offsets of group {self._group} were not committed: {error.message}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output
-from respool.cli.errors import CliError, ExitCode, NotFound, UsageError
+from respool.cli.errors import ExitCode
 from respool.cli.group_lag import spelled
 from respool.cli.group_moves import (
     Move,
@@ -20,6 +20,7 @@ from respool.cli.group_moves import (
     plan_moves,
 )
 from respool.cli.isolation import Isolation
+from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster
@@ -38,7 +39,7 @@ EPILOG = (
 FORCE_SECONDS = 30.0
 
 
-class GroupIsLive(CliError):
+class GroupIsLive(OperatorError):
     """The group has members, which would undo a reset."""
 
 
@@ -170,7 +171,7 @@ def _plan(
         )
         output.note(f"{place[0]}/{place[1]} is left out: {why}")
     if not moves:
-        raise CliError(f"there is no partition that {name} could be moved in")
+        raise OperatorError(f"there is no partition that {name} could be moved in")
     return moves
 
 
@@ -283,7 +284,7 @@ def _carry_out(
         else:
             groups.commit(name, places)
             _verify(groups, name, places)
-    except CliError as error:
+    except OperatorError as error:
         audit.write(act.now(state=FAILED, outcome=error.message))
         raise
     outcome = f"{output.counted(fenced, 'member')} sent out" if fenced else "the group was empty"
@@ -308,7 +309,7 @@ def _verify(groups: "Groups", name: str, places: "dict[Place, Committed]") -> No
     for (topic, number), wanted in places.items():
         got = have.get((topic, number))
         if got is None or got.offset != wanted.offset:
-            raise CliError(
+            raise OperatorError(
                 f"{topic}/{number} was set to {wanted.offset}, but the group now has "
                 f"{'nothing' if got is None else got.offset} there",
                 hint="a consumer may have joined meanwhile; see: respool group describe " + name,

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any, Self
 
 from respool.cli.broker_check import CONNECT_SECONDS, check_broker
-from respool.cli.errors import BrokerUnreachable, CliError, NotFound, PartitionOffline
+from respool.cli.errors import BrokerUnreachable, PartitionOffline
 from respool.cli.isolation import Isolation
 from respool.cli.kafka_library import (
     CLIENT_ID,
@@ -26,6 +26,7 @@ from respool.cli.kafka_library import (
     reason,
     translated,
 )
+from respool.model.operator_errors import NotFound, OperatorError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +258,7 @@ class Cluster:
             answers = self._ask(
                 lambda: self._admin.describe_configs([resource], request_timeout=REQUEST_SECONDS)
             )
-        except CliError:
+        except OperatorError:
             return True
         for entries in answers.values():
             entry = entries.get("auto.create.topics.enable")

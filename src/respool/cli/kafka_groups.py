@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from respool.cli.errors import CliError, NotFound
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_library import REQUEST_SECONDS, ConsumerGroupType
 from respool.cli.own_client import own_cluster, own_errors_translated
 from respool.client.kafka.group_list import ListedGroup, list_groups
 from respool.client.kafka.groups import Committed, Place, commit_offsets, fetch_offsets
+from respool.model.operator_errors import NotFound, OperatorError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Group(ListedGroup):
         return {place: member for member in self.members for place in member.partitions}
 
 
-class NotAllHeard(CliError):
+class NotAllHeard(OperatorError):
     """A broker did not say which groups it has."""
 
 
@@ -135,7 +135,7 @@ class Groups:
         """All places the group has committed, also while its coordinator moves.
 
         Raises:
-            CliError: nobody says it.
+            OperatorError: nobody says it.
         """
         with own_errors_translated():
             return fetch_offsets(self._own, name)
@@ -144,7 +144,7 @@ class Groups:
         """Set a group's offsets from outside, which the broker allows while it has no members.
 
         Raises:
-            CliError: it has members, or a partition is not there.
+            OperatorError: it has members, or a partition is not there.
         """
         with own_errors_translated():
             commit_offsets(self._own, name, places)

@@ -4,20 +4,14 @@ import logging
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
-from respool.cli.errors import (
-    BrokerUnreachable,
-    CliError,
-    NobodyLeads,
-    NotFound,
-    TopicExists,
-    UsageError,
-)
+from respool.cli.errors import BrokerUnreachable, NobodyLeads, TopicExists
+from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
 try:
     import confluent_kafka
     import confluent_kafka.admin
 except ImportError as error:
-    raise CliError(
+    raise OperatorError(
         "this command needs the Kafka client library, which is not installed",
         hint="install it with: pip install 'respool[client]'",
     ) from error
@@ -64,7 +58,7 @@ OFFSET_GONE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
 
 
 class translated:  # noqa: N801 - reads as a word where it is used: `with translated(broker):`
-    """Turn the client library's errors into `CliError`s with Kafka's own message."""
+    """Turn the client library's errors into `OperatorError`s with Kafka's own message."""
 
     def __init__(self, broker: str) -> None:
         self._broker = broker
@@ -81,7 +75,7 @@ class translated:  # noqa: N801 - reads as a word where it is used: `with transl
             ) from error
 
 
-def to_cli_error(error: Any, broker: str) -> CliError:
+def to_cli_error(error: Any, broker: str) -> OperatorError:
     text = reason(error)
     if error.code() in NOT_FOUND_CODES:
         return NotFound(
@@ -98,7 +92,7 @@ def to_cli_error(error: Any, broker: str) -> CliError:
         return UsageError(text)
     if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
         return TopicExists(text)
-    return CliError(text)
+    return OperatorError(text)
 
 
 def reason(error: Any) -> str:

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from respool.cli.broker_socket import BrokerSocket, Question
-from respool.cli.errors import BrokerUnreachable, CliError, NotFound
+from respool.cli.errors import BrokerUnreachable
 from respool.cli.kafka import Cluster
 from respool.cli.open_writes import OpenWrite, open_writes
 from respool.client.kafka.groups import Place
@@ -25,6 +25,7 @@ from respool.model.errors import (
     NotCoordinator,
     TransactionalIdNotFound,
 )
+from respool.model.operator_errors import NotFound, OperatorError
 from respool.wire.api_table import Api
 from respool.wire.shape import milliseconds
 
@@ -78,7 +79,7 @@ class Transaction(TransactionInfo):
         return self.state in PREPARED
 
 
-class Refused(CliError):
+class Refused(OperatorError):
     """A broker would not do it; the message has Kafka's name of the error."""
 
     def __init__(self, what: str, code: Any) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import IO
 
-from respool.cli.errors import UsageError
 from respool.cli.message_format import BadInput, Header, NewMessage, from_json_line
+from respool.model.operator_errors import UsageError
 
 # No line is read further than this: it bounds memory, and the broker takes no larger request by default.
 LINE_BYTES_MAX = 100 * 1024 * 1024

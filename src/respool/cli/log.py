@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from respool.cli import options
-from respool.cli.errors import ExitCode, NotFound
+from respool.cli.errors import ExitCode
+from respool.model.operator_errors import NotFound
 
 app = typer.Typer(no_args_is_help=True, help="Look at and check a log's files, without a broker.")
 

@@ -6,13 +6,14 @@ from pathlib import Path
 import typer
 
 from respool.cli import output
-from respool.cli.errors import CliError, ExitCode, NotFound, UsageError
+from respool.cli.errors import ExitCode
 from respool.drivers.disk import LocalDisk
 from respool.drivers.folder_lock import FolderLock
 from respool.log.accepted_loss import AcceptedLoss, Loss
 from respool.log.folder_identity import IDENTITY_NAME
 from respool.log.partition_folder import parse_folder_name
 from respool.model.errors import CheckpointDamaged, DataFolderInUse, StorageError
+from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
 
 def accept_loss(data: Path, partition: str, *, yes: bool) -> None:
@@ -33,12 +34,12 @@ def accept_loss(data: Path, partition: str, *, yes: bool) -> None:
                 raise NotFound(f"there is no partition {partition} in {str(data)!r}")
             _accept(lost, data, yes=yes)
     except DataFolderInUse as error:
-        raise CliError(str(error), hint="stop the broker first") from error
+        raise OperatorError(str(error), hint="stop the broker first") from error
     except CheckpointDamaged as error:
         hint = f"respool log verify {data} names it and says what to do"
-        raise CliError(str(error), hint=hint) from error
+        raise OperatorError(str(error), hint=hint) from error
     except StorageError as error:
-        raise CliError(str(error)) from error
+        raise OperatorError(str(error)) from error
 
 
 def _accept(lost: AcceptedLoss, data: Path, *, yes: bool) -> None:

@@ -5,7 +5,6 @@ from itertools import islice
 from pathlib import Path
 
 from respool.cli import output
-from respool.cli.errors import CliError, NotFound, UsageError
 from respool.cli.log_files import (
     RECORDS_BYTES_MAX,
     AbortedEntry,
@@ -23,6 +22,7 @@ from respool.cli.message_format import bytes_to_json, for_terminal
 from respool.log.checkpoint_text import parse_number
 from respool.log.producer_snapshot import decode_entries
 from respool.model.errors import RequestError
+from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.times import format_ms
 from respool.records.batch import Codec
 from respool.records.markers import read_marker
@@ -43,7 +43,7 @@ def dump_files(
 
     Raises:
         NotFound, UsageError: a path is no file, or none of a log; nothing was printed then.
-        CliError: a snapshot or checkpoint cannot be read.
+        OperatorError: a snapshot or checkpoint cannot be read.
     """
     for path in files:
         _check_is_log_file(path)
@@ -266,7 +266,7 @@ def _snapshot_entries(path: Path) -> tuple[tuple[str, ...], Iterator[tuple[objec
     try:
         entries = decode_entries(path.read_bytes())
     except ValueError as error:
-        raise CliError(f"{path}: {error}") from error
+        raise OperatorError(f"{path}: {error}") from error
     names = (
         "producer_id", "epoch", "last_sequence", "last_offset", "offset_delta", "timestamp",
         "coordinator_epoch", "current_txn_first_offset",
@@ -280,7 +280,7 @@ def _transaction_entries(
     try:
         entries = read_transaction_index(path)
     except ValueError as error:
-        raise CliError(f"{path}: {error}") from error
+        raise OperatorError(f"{path}: {error}") from error
     return AbortedEntry._fields, (entry for entry in entries if entry.last_offset >= from_offset)
 
 
@@ -296,5 +296,5 @@ def _checkpoint_entries(path: Path) -> tuple[tuple[str, ...], Iterator[tuple[obj
             for entry in entries
         ]
     except ValueError as error:
-        raise CliError(f"{path}: {error}") from error
+        raise OperatorError(f"{path}: {error}") from error
     return names, iter(rows)

@@ -10,7 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from respool.cli import output
-from respool.cli.errors import UsageError
 from respool.cli.log_files import (
     FileKind,
     base_offset_of,
@@ -30,6 +29,7 @@ from respool.cli.segment_check import (
 from respool.cli.transaction_check import TransactionCheck
 from respool.log.checkpoint_text import parse_number
 from respool.log.producer_snapshot import decode_entries
+from respool.model.operator_errors import UsageError
 
 REMEDY_SNAPSHOT = (
     "stop the broker and delete this file: producers' state is read from the .log instead"

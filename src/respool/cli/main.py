@@ -25,8 +25,9 @@ from respool.cli import (
     topic,
     transaction,
 )
-from respool.cli.errors import EXIT_CODE_MEANING, CliError, ExitCode
+from respool.cli.errors import EXIT_CODE_MEANING, ExitCode, exit_code_of
 from respool.cli.help_pages import Group
+from respool.model.operator_errors import OperatorError
 
 app = typer.Typer(
     name="respool",
@@ -57,9 +58,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     try:
         return _run(arguments)
-    except CliError as error:
+    except OperatorError as error:
         output.print_error(error.message, error.hint)
-        return error.exit_code
+        return exit_code_of(error)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from respool.cli import output
-from respool.cli.errors import UsageError
+from respool.model.operator_errors import UsageError
 from respool.model.times import format_ms
 
 Header = tuple[str, bytes | None]

@@ -6,7 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from respool.cli import options, output
-from respool.cli.errors import NotFound, UsageError
+from respool.model.operator_errors import NotFound, UsageError
 
 DEFAULT_COMMAND = "run"
 EPILOG = (

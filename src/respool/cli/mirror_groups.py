@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from respool.cli.errors import CliError
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_groups import Groups
 from respool.cli.mirror_link import Place
 from respool.client.kafka.groups import Committed
+from respool.model.operator_errors import OperatorError
 
 UNUSED_STATES = {"Empty", "Dead"}
 
@@ -66,7 +66,7 @@ class GroupCare:
                 if moves := self._moves(info.name, ends):
                     self._target.commit(info.name, moves)
                     done.moved[info.name] = len(moves)
-            except CliError as error:
+            except OperatorError as error:
                 done.failed[info.name] = error.message
         return done
 

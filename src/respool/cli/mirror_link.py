@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from respool.cli.errors import UsageError
 from respool.cli.open_writes import OpenWrite, open_writes
 from respool.drivers.tcp_peers import TcpPeers
 from respool.model.addresses import parse_address
 from respool.model.errors import SettingsError
 from respool.model.ids import BrokerId
+from respool.model.operator_errors import UsageError
 from respool.ports.peers import PeerUnreachable
 from respool.records.mirrored import MIRROR_CLIENT_ID
 from respool.wire.api_table import Api

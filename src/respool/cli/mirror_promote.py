@@ -10,13 +10,14 @@ import time
 from dataclasses import dataclass
 
 from respool.cli import output
-from respool.cli.errors import BrokerUnreachable, CliError
+from respool.cli.errors import BrokerUnreachable
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_transactions import Transactions
 from respool.cli.mirror_link import MirrorLink, Unreachable
 from respool.cli.mirror_topics import MIRROR_SETTING
 from respool.cli.open_writes import OpenWrite
 from respool.cli.transaction_hanging import Lookout
+from respool.model.operator_errors import OperatorError
 
 HEARD_SECONDS_MAX = 30.0
 PAUSE_SECONDS = 0.1
@@ -55,12 +56,12 @@ def promote(cluster: Cluster, topic: str) -> Promotion:
     Raises:
         NotFound: there is no such topic.
         BrokerUnreachable: not every broker has heard of it in time; run it again.
-        CliError: a partition could not say what is open in it.
+        OperatorError: a partition could not say what is open in it.
     """
     partitions = cluster.topic(topic).partitions
     settings = {one.name: one.value for one in cluster.settings([topic])[topic]}
     if MIRROR_SETTING not in settings:
-        raise CliError(f"the broker at {cluster.broker} has no mirrors")
+        raise OperatorError(f"the broker at {cluster.broker} has no mirrors")
     was_mirror = settings[MIRROR_SETTING] == "true"
     if was_mirror:
         cluster.alter_topic(topic, settings={MIRROR_SETTING: "false"}, unset=[])
@@ -72,7 +73,7 @@ def promote(cluster: Cluster, topic: str) -> Promotion:
         transactions.write_abort_marker(write)
     if transactions.unasked:
         (name, number), why = next(iter(transactions.unasked.items()))
-        raise CliError(
+        raise OperatorError(
             f"{name}/{number} does not say whether transactions are open there: {why}",
             hint="run the same command again when it answers",
         )

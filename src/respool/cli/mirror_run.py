@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from respool.cli import output
-from respool.cli.errors import BrokerUnreachable, CliError, NotFound, UsageError
+from respool.cli.errors import BrokerUnreachable
 from respool.cli.interrupts import handling_signals
 from respool.cli.kafka import Cluster
 from respool.cli.mirror_copy import MirrorCopy
@@ -19,6 +19,7 @@ from respool.cli.mirror_report import MirrorReport
 from respool.cli.mirror_survey import TopicSurvey
 from respool.cli.mirror_topics import TopicCare, Wanted
 from respool.cli.mirror_troubles import Troubles
+from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
 SURVEY_SECONDS = 5.0
 GROUPS_SECONDS = 10.0
@@ -62,7 +63,7 @@ class MirrorRun:
         """Until it is done (--once), or SIGINT or SIGTERM.
 
         Raises:
-            CliError: something could not be mirrored.
+            OperatorError: something could not be mirrored.
         """
         self._source = MirrorLink("the source", self._plan.source)
         self._target = MirrorLink("the target", self._plan.target)
@@ -107,7 +108,7 @@ class MirrorRun:
         elif not work.cancelled():
             _raise_one(work.exception())
         if missed := self._survey.not_mirrored:
-            raise CliError(
+            raise OperatorError(
                 f"{output.counted(len(missed), 'topic')} not mirrored: {', '.join(missed)}",
                 hint="why is said above; the copies are left as they were",
             )
@@ -141,7 +142,7 @@ class MirrorRun:
         """
         Raises:
             BrokerUnreachable: partitions stand still.
-            CliError: all is copied but offsets of groups.
+            OperatorError: all is copied but offsets of groups.
         """
         hint = "run it again to go on where it stopped"
         if not self._copy.is_done:
@@ -153,7 +154,7 @@ class MirrorRun:
             )
         # None while the groups are looked at for the first time, which tells why when it ends.
         if why := self._troubles.why("groups"):
-            raise CliError(
+            raise OperatorError(
                 f"all messages are copied, but not the offsets of all groups: {why}", hint=hint
             )
 
@@ -185,7 +186,7 @@ class MirrorRun:
             await asyncio.sleep(SURVEY_SECONDS)
             try:
                 await self._survey.look()
-            except (Unreachable, CliError) as error:
+            except (Unreachable, OperatorError) as error:
                 self._troubles.on_failed("topics", error)
             else:
                 self._troubles.on_passed("topics")
@@ -214,7 +215,7 @@ class MirrorRun:
             }
             try:
                 done = await asyncio.to_thread(groups.copy, ends)
-            except CliError as error:
+            except OperatorError as error:
                 self._troubles.on_told("groups", error.message)
             else:
                 if done.troubles:

@@ -5,7 +5,7 @@ One topic's trouble is its own: the others are looked after all the same, and it
 
 import asyncio
 
-from respool.cli.errors import BrokerUnreachable, CliError
+from respool.cli.errors import BrokerUnreachable
 from respool.cli.mirror_copy import MirrorCopy
 from respool.cli.mirror_link import MirrorLink, TopicMap
 from respool.cli.mirror_partition import Cause
@@ -18,6 +18,7 @@ from respool.cli.mirror_topics import (
     why_not_followed,
 )
 from respool.cli.mirror_troubles import Troubles
+from respool.model.operator_errors import OperatorError
 
 
 class TopicSurvey:
@@ -53,7 +54,7 @@ class TopicSurvey:
     async def look(self) -> None:
         """
         Raises:
-            Unreachable, CliError: none could be looked after.
+            Unreachable, OperatorError: none could be looked after.
         """
         await self._source.refresh()
         await self._target.refresh()
@@ -99,7 +100,7 @@ class TopicSurvey:
                 await asyncio.to_thread(self._care.create, name, partitions=count)
             except (BrokerUnreachable, NoMirrors):
                 raise
-            except CliError as error:
+            except OperatorError as error:
                 self._on_failed(name, error)
                 continue
             self._report.note(f"created {name} at the target", style="")
@@ -136,14 +137,14 @@ class TopicSurvey:
             await asyncio.to_thread(self._care.grow, name, partitions=partitions)
         except BrokerUnreachable:
             raise
-        except CliError as error:
+        except OperatorError as error:
             self._on_failed(name, error)
             return False
         self._report.note(f"{name} has {partitions} partitions now", style="")
         await self._target.refresh()
         return True
 
-    def _on_failed(self, name: str, error: CliError) -> None:
+    def _on_failed(self, name: str, error: OperatorError) -> None:
         self.waiting.add(name)
         self._troubles.on_failed(name, error)
 

@@ -5,11 +5,12 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from respool.cli.errors import CliError, TopicExists, UsageError
+from respool.cli.errors import TopicExists
 from respool.cli.kafka import Cluster, Setting
 from respool.cli.mirror_link import TopicMap
 from respool.cli.mirror_partition import Cause
 from respool.model.internal_topics import is_internal
+from respool.model.operator_errors import OperatorError, UsageError
 from respool.model.topic_config import CONFIG_RULES, OF_ITSELF
 
 MIRROR_SETTING = "respool.mirror"
@@ -60,7 +61,7 @@ def parse_patterns(texts: Collection[str], *, option: str) -> tuple[re.Pattern[s
     return tuple(found)
 
 
-class NoMirrors(CliError):
+class NoMirrors(OperatorError):
     def __init__(self, broker: str) -> None:
         super().__init__(
             f"the broker at {broker} has no mirror topics: it is not a Respool broker, or an older one",
@@ -102,7 +103,7 @@ class TopicCare:
             by_hand = (
                 f"respool topic create {name} --partitions {partitions} --set {MIRROR_SETTING}=true"
             )
-            raise CliError(
+            raise OperatorError(
                 f"the target refuses the source's settings: {error.message}",
                 hint=f"make it yourself, with what it should have: {by_hand} --broker {self._target.broker}",
             ) from error

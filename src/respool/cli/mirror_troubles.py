@@ -1,7 +1,7 @@
 """What a mirror could not do and tries again: each said once, and once more when it has passed."""
 
-from respool.cli.errors import CliError
 from respool.cli.mirror_report import MirrorReport
+from respool.model.operator_errors import OperatorError
 
 
 class Troubles:
@@ -10,7 +10,7 @@ class Troubles:
         self._why: dict[str, str] = {}
 
     def on_failed(self, what: str, error: Exception) -> None:
-        hint = error.hint if isinstance(error, CliError) else ""
+        hint = error.hint if isinstance(error, OperatorError) else ""
         self.on_told(what, f"{error}; {hint}" if hint else str(error))
 
     def on_told(self, what: str, why: str) -> None:

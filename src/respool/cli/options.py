@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from respool.cli.errors import NotFound, UsageError
 from respool.client.kafka.bootstrap import DEFAULT_BOOTSTRAP, ENVIRONMENT
+from respool.model.operator_errors import NotFound, UsageError
 from respool.model.times import TimeNotUnderstood, parse_duration_ms, parse_time
 
 

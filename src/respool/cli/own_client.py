@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from respool.cli.broker_check import CONNECT_SECONDS
-from respool.cli.errors import BrokerUnreachable, CliError, UsageError
+from respool.cli.errors import BrokerUnreachable
 from respool.cli.kafka_library import CLIENT_ID, REQUEST_SECONDS
 from respool.client.kafka import errors as client_errors
 from respool.client.kafka.cluster import Cluster as OwnCluster
+from respool.model.operator_errors import OperatorError, UsageError
 
 
 def own_cluster(broker: str) -> OwnCluster:
@@ -41,11 +42,11 @@ def own_cluster(broker: str) -> OwnCluster:
 def own_errors_translated() -> Iterator[None]:
     """
     Raises:
-        BrokerUnreachable, CliError: what the client said.
+        BrokerUnreachable, OperatorError: what the client said.
     """
     try:
         yield
     except client_errors.BrokerUnreachable as error:
         raise BrokerUnreachable(str(error)) from error
     except client_errors.ClientError as error:
-        raise CliError(str(error)) from error
+        raise OperatorError(str(error)) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output
-from respool.cli.errors import CliError, NotFound, UsageError
+from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
 if TYPE_CHECKING:
     from respool.pipeline.settings import ModelChoice
@@ -263,7 +263,7 @@ def _check_jobs(jobs: list[str], *, continuous: bool) -> None:
 def _check_extra() -> None:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        raise CliError(
+        raise OperatorError(
             f"this command needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed",
             hint="install it with: pip install 'respool[pipeline]'",
         )

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from respool.cli import output
 from respool.cli.broker_check import check_broker
-from respool.cli.errors import BrokerUnreachable, CliError, NotFound
+from respool.cli.errors import BrokerUnreachable
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.client.kafka import errors as client_errors
 from respool.model.errors import RespoolError
+from respool.model.operator_errors import NotFound, OperatorError
 from respool.pipeline import topics
 from respool.pipeline.catalog import table
 from respool.pipeline.errors import TableMissing
@@ -156,7 +157,7 @@ def _raise_if_ended(queries: "Sequence[StreamingQuery]") -> None:
     for query in queries:
         if not query.isActive:
             error = query.exception()
-            raise error or CliError(f"the query {query.name} has ended, and did not say why")
+            raise error or OperatorError(f"the query {query.name} has ended, and did not say why")
 
 
 class _Teller:
@@ -212,17 +213,17 @@ def _errors_in_words(log: Path) -> Iterator[None]:
     try:
         yield
     except NoJava as error:
-        raise CliError(str(error)) from error
+        raise OperatorError(str(error)) from error
     except client_errors.BrokerUnreachable as error:
         raise BrokerUnreachable(str(error)) from error
     except client_errors.UnknownTopic as error:
         raise NotFound(str(error)) from error
     except RespoolError as error:
-        raise CliError(str(error)) from error
+        raise OperatorError(str(error)) from error
     except PySparkException as error:
         with log.open("a") as file:
             file.write(f"{error}\n")
-        raise CliError(cause_of(str(error)), hint=f"Spark's own log: {log}") from error
+        raise OperatorError(cause_of(str(error)), hint=f"Spark's own log: {log}") from error
 
 
 def cause_of(text: str) -> str:

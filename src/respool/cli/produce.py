@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output
-from respool.cli.errors import CliError, ExitCode, NotFound, UsageError
+from respool.cli.errors import ExitCode
 from respool.cli.line_reader import LineReader
+from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster
@@ -198,6 +199,6 @@ def _check_topic(cluster: "Cluster", topic: str, partition: int | None) -> dict[
     try:
         found = cluster.settings([topic], seconds=SETTINGS_SECONDS)[topic]
         return {each.name: each.value for each in found}
-    except CliError:
+    except OperatorError:
         # It may be written to all the same.
         return {}

@@ -8,9 +8,9 @@ import typer
 from typer.core import TyperGroup
 
 from respool.cli import options, output
-from respool.cli.errors import NotFound, UsageError
 from respool.cli.replay_pace import Pace, parse_rate, parse_speed
 from respool.cli.replay_range import TimeRange, find_spans, parse_keys, parse_range, print_spans
+from respool.model.operator_errors import NotFound, UsageError
 from respool.model.times import format_ms
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 import time
 
 from respool.cli.consume_range import Cursor
-from respool.cli.errors import CliError
 from respool.cli.interrupts import CtrlC
 from respool.cli.isolation import Isolation
 from respool.cli.replay_position import Position, origin_of
 from respool.cli.replay_run import CopyJob, CopyRun
 from respool.cli.replay_writer import PositionLost
 from respool.cli.topic_reader import TopicReader
+from respool.model.operator_errors import OperatorError
 
 # How often to look again when the target has something of this replay that cannot be read yet.
 LOOKS_MAX = 50
@@ -28,7 +28,7 @@ class ReplayCopy:
         Returns how far it came. Whatever it raises, it can be run again.
 
         Raises:
-            CliError: it cannot go on now; the message says why.
+            OperatorError: it cannot go on now; the message says why.
         """
         self._read_target(position)
         self._check_source(position)
@@ -41,7 +41,7 @@ class ReplayCopy:
                 position = self._read_anew(position)
                 looks = 0 if position.copied > found else looks + 1
                 if looks > LOOKS_MAX:
-                    raise CliError(
+                    raise OperatorError(
                         f"{self._job.plan.into} does not take the next messages of this replay: {lost}",
                         hint="does another process run it? Or were copies deleted? --again makes a new copy",
                     ) from lost
@@ -68,7 +68,7 @@ class ReplayCopy:
         for target, known in position.read_to.items():
             held = ranges.get((into.name, target))
             if held is None:
-                raise CliError(f"{into.name}/{target} is not there, or nobody leads it")
+                raise OperatorError(f"{into.name}/{target} is not there, or nobody leads it")
             start = max(known, held.start)
             if held.end > start:
                 cursors[target] = Cursor(position=start, stop=held.end, until_ms=None)
@@ -96,7 +96,7 @@ class ReplayCopy:
             next_offset = position.read_from(source)
             held = ranges.get((topic.name, source))
             if held is not None and next_offset < min(held.start, span.stop):
-                raise CliError(
+                raise OperatorError(
                     f"{topic.name}/{source} begins at offset {held.start} by now, and offsets from {next_offset} "
                     "were still to be copied: retention was faster",
                     hint="--again makes a new copy of what is left",

@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 
 from respool.cli import output
 from respool.cli.audit import DONE, FAILED, Act, Audit
-from respool.cli.errors import CliError
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_groups import Group, Groups
 from respool.cli.replay_plan import Span, Wish
 from respool.cli.replay_range import TimeRange, print_spans
 from respool.client.kafka.groups import Committed, Place
+from respool.model.operator_errors import OperatorError
 
 
-class GroupTaken(CliError):
+class GroupTaken(OperatorError):
     """The group is somebody else's, or in use."""
 
 
@@ -74,7 +74,7 @@ class ReplayGroup:
         }
         try:
             self._groups.commit(wish.group, places)
-        except CliError as error:
+        except OperatorError as error:
             self._audit.write(act.now(state=FAILED, outcome=error.message))
             raise
         act = act.now(state=DONE, outcome=f"group {wish.group} begins there")

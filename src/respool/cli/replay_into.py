@@ -10,7 +10,7 @@ import typer
 
 from respool.cli import output
 from respool.cli.audit import DONE, FAILED, INTERRUPTED, RUNNING, Act, Audit
-from respool.cli.errors import CliError, ExitCode, TopicExists, UsageError
+from respool.cli.errors import ExitCode, TopicExists
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.cli.kafka import Cluster, TopicInfo, offline
 from respool.cli.replay_copy import ReplayCopy
@@ -20,6 +20,7 @@ from respool.cli.replay_position import Position
 from respool.cli.replay_range import TimeRange
 from respool.cli.replay_run import CopyJob, Progress
 from respool.cli.replay_writer import new_producer_ids
+from respool.model.operator_errors import OperatorError, UsageError
 from respool.model.topic_config import OF_ITSELF
 from respool.records.batch import Codec
 
@@ -102,9 +103,9 @@ class ReplayInto:
                     on_checkpoint=lambda at: self._audit.write(_at(act, at)),
                 )
                 position = ReplayCopy(job).run(position, ctrl_c)
-        except CliError as error:
+        except OperatorError as error:
             # The broker may be away; then the record stays as it is, which says that it did not end.
-            with suppress(CliError):
+            with suppress(OperatorError):
                 self._audit.write(act.now(state=FAILED, outcome=error.message))
             hint = f"{error.hint}; " if error.hint else ""
             goes_on = f"started again the same way, or with --resume {act.id}, it goes on"

@@ -12,7 +12,7 @@ A rate limit holds besides: so many messages a second, with no more saved up tha
 import math
 import re
 
-from respool.cli.errors import UsageError
+from respool.model.operator_errors import UsageError
 
 _SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*x?")
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*/\s*(s|sec|second|m|min|minute|h|hour))?")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from respool.cli import options, output
-from respool.cli.errors import UsageError
 from respool.cli.replay_plan import Span
+from respool.model.operator_errors import UsageError
 from respool.model.times import format_ms
 
 if TYPE_CHECKING:

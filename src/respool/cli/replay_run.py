@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from respool.cli.consume_range import Cursor, all_done
-from respool.cli.errors import CliError
 from respool.cli.interrupts import CtrlC
 from respool.cli.kafka import Cluster
 from respool.cli.message_format import ReadMessage
@@ -23,6 +22,7 @@ from respool.cli.replay_plan import CopyPlan
 from respool.cli.replay_position import Position
 from respool.cli.replay_writer import ReplayWriter
 from respool.cli.topic_reader import TopicReader
+from respool.model.operator_errors import OperatorError
 from respool.model.times import format_ms
 from respool.records.batch import Codec
 
@@ -93,7 +93,7 @@ class CopyRun:
         """
         Raises:
             PositionLost: the target has more of this replay than the position says.
-            CliError: a message is gone from the source, or refused by the target; or a broker is away.
+            OperatorError: a message is gone from the source, or refused by the target; or a broker is away.
         """
         if all_done(self._cursors):
             self._note_position(())
@@ -232,7 +232,7 @@ class CopyRun:
         oldest_ms = self._job.oldest_ms
         if oldest_ms is not None and 0 <= message.timestamp_ms < oldest_ms:
             into = self._job.plan.into
-            raise CliError(
+            raise OperatorError(
                 f"copies keep their times, and {into} deletes what is older than {format_ms(oldest_ms)}: a message of "
                 f"{format_ms(message.timestamp_ms)} would be gone at once",
                 hint=f"let it keep them: respool topic alter {into} --set retention.ms=-1; then start again",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from respool.cli import output
 from respool.cli.broker_socket import BrokerSocket, Question
-from respool.cli.errors import BrokerUnreachable, CliError
+from respool.cli.errors import BrokerUnreachable
 from respool.cli.kafka import Cluster
 from respool.cli.replay_batches import Batch
 from respool.cli.replay_plan import CopyPlan, ProducerId
@@ -29,6 +29,7 @@ from respool.model.errors import (
     StorageFailed,
     UnknownTopicOrPartition,
 )
+from respool.model.operator_errors import OperatorError
 from respool.records.batch import SEQUENCE_MAX, Codec
 from respool.records.build import build_batch
 
@@ -124,7 +125,7 @@ class ReplayWriter:
         Raises:
             PositionLost: see there. Nothing more can be written with this writer.
             BrokerUnreachable: the target was away for too long.
-            CliError: a batch was refused for good.
+            OperatorError: a batch was refused for good.
         """
         done: list[Acknowledged] = []
         if not self._unanswered:
@@ -269,18 +270,18 @@ def new_producer_ids(cluster: Cluster, count: int) -> list[ProducerId]:
         for _ in range(count):
             (reply,) = broker.ask(question)
             if reply.error_code:
-                raise CliError(
+                raise OperatorError(
                     f"the broker gives out no producer id: error code {int(reply.error_code)}"
                 )
             found.append(ProducerId(int(reply.producer_id), int(reply.producer_epoch)))
     return found
 
 
-def _refused(batch: Batch, code: int, plan: CopyPlan) -> CliError:
+def _refused(batch: Batch, code: int, plan: CopyPlan) -> OperatorError:
     where = f"{plan.topic}/{batch.source}, offsets {batch.first_offset} to {batch.last_offset}"
     if code == MessageTooLarge.code:
-        return CliError(
+        return OperatorError(
             f"{plan.into} refused messages as too large: {where}",
             hint=f"raise its limit: respool topic alter {plan.into} --set max.message.bytes=…; then start again",
         )
-    return CliError(f"{plan.into} refused messages with error code {code}: {where}")
+    return OperatorError(f"{plan.into} refused messages with error code {code}: {where}")

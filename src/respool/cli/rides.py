@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from respool.cli import options
-from respool.cli.errors import CliError, NotFound, UsageError
 from respool.cli.produce import Compression
 from respool.cli.replay_pace import parse_rate
+from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
 DAY_MS = 86_400_000
 DAYS_MAX = 366
@@ -204,7 +204,7 @@ def _plan(*, cities: str, **wanted: Any) -> Any:
         from respool.rides.plan import RidePlan
         from respool.rides.records import RecordMaker  # noqa: F401 - to know now that it is all there
     except ModuleNotFoundError as error:
-        raise CliError(
+        raise OperatorError(
             f"this command needs {error.name}, which is not installed",
             hint="install it with: pip install 'respool[arrow,client]'",
         ) from error

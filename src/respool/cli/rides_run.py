@@ -10,19 +10,13 @@ from typing import Any
 import typer
 
 from respool.cli import output
-from respool.cli.errors import (
-    BrokerUnreachable,
-    CliError,
-    ExitCode,
-    NotFound,
-    TopicExists,
-    UsageError,
-)
+from respool.cli.errors import BrokerUnreachable, ExitCode, TopicExists
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
 from respool.cli.message_format import bytes_to_json
 from respool.client.arrow.errors import WriteFailed
 from respool.client.arrow.writing.producer import ArrowProducer
 from respool.client.kafka import errors as client_errors
+from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.times import format_ms
 from respool.rides.event_table import EventTable
 from respool.rides.plan import DAY_MS, RidePlan
@@ -76,7 +70,7 @@ def _warn_of_retention(cluster: Any, topic: str, days: float) -> None:
     try:
         found = {one.name: one.value for one in cluster.settings([topic])[topic]}
         kept_ms = int(found.get("retention.ms", "-1"))
-    except (CliError, ValueError):
+    except (OperatorError, ValueError):
         # It is a warning only.
         return
     if 0 <= kept_ms < days * DAY_MS:
@@ -146,7 +140,9 @@ def generate(
     _tell(work.tally, target, seconds=time.monotonic() - began, as_json=as_json)
     if was_whole and plan.count is not None and work.tally.events < plan.count:
         # The dice would have to be very much against it.
-        raise CliError(f"only {work.tally.events:,} of {plan.count:,} events arrive before the end")
+        raise OperatorError(
+            f"only {work.tally.events:,} of {plan.count:,} events arrive before the end"
+        )
     if not was_whole:
         raise typer.Exit(ExitCode.INTERRUPTED)
 
@@ -221,12 +217,12 @@ def _errors_in_words() -> Iterator[None]:
         raise NotFound(str(error)) from error
     except WriteFailed as error:
         why = next((part.error for part in error.partitions.values() if part.error), str(error))
-        raise CliError(
+        raise OperatorError(
             f"{error.result.rows_in:,} events are in, {error.result.rows_not_in:,} are not: {why}",
             hint="the same seed and --until, written into a new topic, give all of them",
         ) from error
     except client_errors.ClientError as error:
-        raise CliError(str(error)) from error
+        raise OperatorError(str(error)) from error
 
 
 def _tell(tally: Tally, target: Target | None, *, seconds: float, as_json: bool) -> None:

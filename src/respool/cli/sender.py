@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from respool.cli import output
-from respool.cli.errors import CliError, ExitCode
+from respool.cli.errors import ExitCode
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_library import KafkaException, reason
 from respool.cli.line_reader import LINE_BYTES_MAX, LineReader, read_lines
 from respool.cli.message_format import BadInput, NewMessage
 from respool.cli.refusals import TOO_FEW_REPLICAS, Replicas, explain
+from respool.model.operator_errors import OperatorError
 
 MESSAGE_BYTES_MAX = LINE_BYTES_MAX
 # How much the library sends in one batch by default.
@@ -137,7 +138,7 @@ class Sender:
             # Once is enough: thousands of messages may fail together.
             try:
                 found = self._cluster.topics().get(self._topic)
-            except CliError:
+            except OperatorError:
                 found = None
             self._known = {}
             if found is not None:

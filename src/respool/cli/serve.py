@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from respool.cli import options, output
-from respool.cli.errors import CliError, UsageError
+from respool.model.operator_errors import OperatorError, UsageError
 
 EPILOG = (
     "Settings come from flags, then RESPOOL_<NAME> in the environment, then the file, then defaults. "
@@ -127,5 +127,5 @@ def serve(
     try:
         code = run(loaded)
     except RespoolError as error:
-        raise CliError(f"the broker could not start: {error}") from error
+        raise OperatorError(f"the broker could not start: {error}") from error
     raise typer.Exit(code)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from respool.cli import options, output
-from respool.cli.errors import CliError, ExitCode, NotFound, TopicExists, UsageError
+from respool.cli.errors import ExitCode, TopicExists
 from respool.cli.isolation import Isolation
 from respool.cli.topic_promise import (
     MIN_ISR,
@@ -18,6 +18,7 @@ from respool.cli.topic_promise import (
     fewest_replicas,
     in_words,
 )
+from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.times import format_duration_ms
 
 if TYPE_CHECKING:
@@ -277,7 +278,7 @@ def delete(
     if not yes and not _confirmed(cluster, topics):
         output.note("nothing deleted")
         raise typer.Exit(ExitCode.FAILED)
-    failed: list[CliError] = []
+    failed: list[OperatorError] = []
     deleted: dict[str, bool] = {}
     for topic in topics:
         deleted[topic.name] = False
@@ -286,9 +287,9 @@ def delete(
         except NotFound:
             # Somebody else was faster; it is gone, which is what was asked for.
             pass
-        except CliError as error:
+        except OperatorError as error:
             failed.append(
-                CliError(f"{topic.name} was not deleted: {error.message}", hint=error.hint)
+                OperatorError(f"{topic.name} was not deleted: {error.message}", hint=error.hint)
             )
             continue
         deleted[topic.name] = True
@@ -369,7 +370,7 @@ def _tell_what_it_means(cluster: "Cluster", name: str, wanted: Mapping[str, str]
     if MIN_ISR not in wanted:
         return
     topic = None
-    with suppress(CliError):
+    with suppress(OperatorError):
         # What was asked for is done; this is only said beside it. One that was made just now may not be known yet.
         topic = cluster.topics().get(name)
     replicas = None if topic is None else fewest_replicas(topic)

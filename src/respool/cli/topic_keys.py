@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from respool.cli import options, output
 from respool.cli.consume_range import Cursor, all_done
-from respool.cli.errors import UsageError
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.cli.kafka import Cluster, OffsetRange, TopicInfo
 from respool.cli.key_placement import KeyPlacement, SplitKey, divide_budget
 from respool.cli.message_format import bytes_to_json, for_terminal
 from respool.cli.topic_reader import POLL_MESSAGES, TopicReader
+from respool.model.operator_errors import UsageError
 
 SCAN_DEFAULT = 100_000
 SCAN_TIME_DEFAULT = "30s"
@@ -115,7 +115,7 @@ def scan_keys(
     """Read the newest messages, as many as asked for, until the time is up or Ctrl-C is pressed.
 
     Raises:
-        CliError: a partition cannot be read.
+        OperatorError: a partition cannot be read.
     """
     ranges = {number: held for (_, number), held in cluster.ranges([topic], led_only=True).items()}
     if scan.since_ms is not None:

@@ -18,11 +18,12 @@ from respool.cli.consume_range import (
     first_offset,
     stop_offset,
 )
-from respool.cli.errors import BrokerUnreachable, CliError
+from respool.cli.errors import BrokerUnreachable
 from respool.cli.interrupts import CtrlC
 from respool.cli.isolation import Isolation
 from respool.cli.kafka import Cluster, TopicInfo
 from respool.cli.message_format import ReadMessage
+from respool.model.operator_errors import OperatorError
 
 POLL_MESSAGES = 1_000
 POLL_SECONDS = 0.25
@@ -53,7 +54,7 @@ class TopicReader:
         self._follow = follow
         self._lost = ""
         # What ends the reading, once the messages that came before it are handed out.
-        self._failure: CliError | None = None
+        self._failure: OperatorError | None = None
         self._heard_at = time.monotonic()
         self._consumer = cluster.consumer(
             group_id=group_id,
@@ -88,7 +89,7 @@ class TopicReader:
         for raw in arrived:
             try:
                 message = self._take(raw)
-            except CliError as error:
+            except OperatorError as error:
                 if not messages:
                     raise
                 self._failure = error
@@ -167,13 +168,13 @@ class TopicReader:
             if raw.partition() in self._cursors:
                 self._cursors[raw.partition()].on_end(raw.offset())
         elif error.code() == kafka_library.OFFSET_GONE:
-            raise CliError(
+            raise OperatorError(
                 f"{where} lost messages before they were read: {kafka_library.reason(error)}",
                 hint="retention was faster than this reader; start again with --offset earliest",
             )
         elif error.code() in kafka_library.DAMAGED_CODES:
             position = self._cursors[raw.partition()].position
-            raise CliError(
+            raise OperatorError(
                 f"{where} cannot be read at offset {position}: {kafka_library.reason(error)}",
                 hint="see what is damaged with: respool log verify DATA (the broker's folder); read on behind it with: "
                 f"respool consume {self._topic} --partition {raw.partition()} --offset N",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output, transaction_abort
-from respool.cli.errors import UsageError
+from respool.model.operator_errors import UsageError
 from respool.model.times import (
     format_duration_ms,
     format_ms,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output
-from respool.cli.errors import CliError, ExitCode, NotFound, UsageError
+from respool.cli.errors import ExitCode
+from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster
@@ -96,7 +97,7 @@ def _abort_known(cluster: "Cluster", name: str, *, yes: bool, as_json: bool) -> 
     found = transactions.get(name)
     if found.is_decided:
         outcome = found.state.removeprefix("Prepare").lower()
-        raise CliError(
+        raise OperatorError(
             f"the transaction of {name} has been decided ({outcome}) and is being ended in "
             f"{_spelled(found)}; nothing can change that",
             hint="if it stays so, a partition cannot be written: see the broker's log",
@@ -166,7 +167,7 @@ def _abort_hanging(
 
 def _not_hanging(
     transactions: "Transactions", place: tuple[str, int], start_offset: int
-) -> CliError:
+) -> OperatorError:
     from respool.cli.transaction_hanging import Lookout
 
     topic, number = place
@@ -177,13 +178,13 @@ def _not_hanging(
         owner = Lookout(transactions).owners([write]).get(write.producer_id)
     if owner is not None:
         # Ended here only, it could be committed elsewhere: half a transaction.
-        return CliError(
+        return OperatorError(
             f"the transaction in {topic}/{number} from offset {start_offset} is known to its coordinator: it is "
             f"{owner.state}, of {owner.transactional_id}",
             hint=f"end it everywhere with: respool transaction abort {shlex.quote(owner.transactional_id)}",
         )
     if place in transactions.unasked:
-        return CliError(f"{topic}/{number} could not be asked: {transactions.unasked[place]}")
+        return OperatorError(f"{topic}/{number} could not be asked: {transactions.unasked[place]}")
     others = ", ".join(str(one.start_offset) for one in opened)
     return NotFound(
         f"no transaction that is open in {topic}/{number} begins at offset {start_offset}",
