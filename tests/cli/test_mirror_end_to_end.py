@@ -21,8 +21,8 @@ from cli.mirror_world import (
 )
 from cli.running import Run
 from respool.cli.kafka_groups import Groups
-from respool.cli.mirror_patience import Patience
 from respool.client.kafka.groups import Committed, Place
+from respool.mirror.stall_timeout import Patience
 from respool.model.operator_errors import OperatorError
 from support.waiting import wait_until
 

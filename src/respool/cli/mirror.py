@@ -92,7 +92,7 @@ def run(
     ] = False,
 ) -> None:
     """Copy topics to another cluster, with the same offsets, and follow them as they grow."""
-    from respool.cli.mirror_topics import Wanted, parse_patterns
+    from respool.mirror.target_topics import Wanted, parse_patterns
 
     source, target = _both(source, target)
     if not topics:
@@ -107,7 +107,7 @@ def run(
 
     import uvloop
 
-    from respool.cli.mirror_run import MirrorPlan, MirrorRun
+    from respool.mirror.mirror_run import MirrorPlan, MirrorRun
 
     plan = MirrorPlan(
         source=source,
@@ -136,9 +136,9 @@ def status(
     as_json: options.Json = False,
 ) -> None:
     """Show source and copy side by side: where each partition begins and ends, and how far the copy is behind."""
-    from respool.cli.mirror_run import connect_both
-    from respool.cli.mirror_status import find_status, print_status
-    from respool.cli.mirror_topics import Wanted, parse_patterns
+    from respool.mirror.comparison import find_status, print_status
+    from respool.mirror.mirror_run import connect_both
+    from respool.mirror.target_topics import Wanted, parse_patterns
 
     source, target = _both(source, target)
     wanted = Wanted(
@@ -175,7 +175,7 @@ def promote(
 ) -> None:
     """Turn mirrors into ordinary topics, which producers may write to: the copy takes over."""
     from respool.cli.kafka import Cluster
-    from respool.cli.mirror_promote import promote as promote_one
+    from respool.mirror.promotion import promote as promote_one
 
     cluster = Cluster.connect(target)
     for name in names:

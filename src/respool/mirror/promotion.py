@@ -13,10 +13,10 @@ from respool.cli import output
 from respool.cli.errors import BrokerUnreachable
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_transactions import Transactions
-from respool.cli.mirror_link import MirrorLink, Unreachable
-from respool.cli.mirror_topics import MIRROR_SETTING
 from respool.cli.open_writes import OpenWrite
 from respool.cli.transaction_hanging import Lookout
+from respool.mirror.cluster_link import MirrorLink, Unreachable
+from respool.mirror.target_topics import MIRROR_SETTING
 from respool.model.operator_errors import OperatorError
 
 HEARD_SECONDS_MAX = 30.0

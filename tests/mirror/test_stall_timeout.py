@@ -1,6 +1,6 @@
 """When a mirror that is to end once gives up."""
 
-from respool.cli.mirror_patience import Patience
+from respool.mirror.stall_timeout import Patience
 
 
 def test_copies_are_given_up_when_nothing_came_for_so_long() -> None:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from respool.cli import output
-from respool.cli.mirror_partition import PartitionCopy, State
+from respool.mirror.partition_copy import PartitionCopy, State
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from respool.cli.mirror_copy import MirrorCopy
+    from respool.mirror.copier import MirrorCopy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

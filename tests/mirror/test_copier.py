@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from respool.broker.mirrored import check_continues, check_same
-from respool.cli import mirror_copy
-from respool.cli.mirror_copy import DIFFERENT_TRIES_MAX, MirrorCopy
-from respool.cli.mirror_link import EARLIEST, MirrorLink, Place, Unreachable
-from respool.cli.mirror_partition import PartitionCopy, State
+from respool.mirror import copier
+from respool.mirror.cluster_link import EARLIEST, MirrorLink, Place, Unreachable
+from respool.mirror.copier import DIFFERENT_TRIES_MAX, MirrorCopy
+from respool.mirror.partition_copy import PartitionCopy, State
 from respool.model.errors import InvalidRecord, NotLeader, OffsetOutOfRange, RequestError
 from respool.model.ids import Offset, TopicPartition
 from respool.records.batch import BatchHeader
@@ -321,10 +321,10 @@ class World:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror_copy, "NAP_SECONDS", 0.001)
-    monkeypatch.setattr(mirror_copy, "STARTS_SECONDS", 0.002)
-    monkeypatch.setattr("respool.cli.mirror_partition.RETRY_SECONDS", 0.001)
-    monkeypatch.setattr("respool.cli.mirror_partition.RETRY_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(copier, "NAP_SECONDS", 0.001)
+    monkeypatch.setattr(copier, "STARTS_SECONDS", 0.002)
+    monkeypatch.setattr("respool.mirror.partition_copy.RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("respool.mirror.partition_copy.RETRY_SECONDS_MAX", 0.01)
 
 
 async def play(world: World) -> None:

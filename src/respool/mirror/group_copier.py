@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_groups import Groups
-from respool.cli.mirror_link import Place
 from respool.client.kafka.groups import Committed
+from respool.mirror.cluster_link import Place
 from respool.model.operator_errors import OperatorError
 
 UNUSED_STATES = {"Empty", "Dead"}

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from respool.cli.mirror_link import MirrorLink, Unreachable
+from respool.mirror.cluster_link import MirrorLink, Unreachable
 
 ADDRESSES = {1: ("one", 9092), 2: ("two", 9092), 3: ("three", 9092)}
 

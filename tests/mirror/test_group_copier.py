@@ -3,9 +3,9 @@
 import re
 
 from respool.cli.kafka import Cluster
-from respool.cli.mirror_groups import GroupCare, due_moves
-from respool.cli.mirror_topics import Wanted
 from respool.client.kafka.groups import Committed
+from respool.mirror.group_copier import GroupCare, due_moves
+from respool.mirror.target_topics import Wanted
 from support.group_broker import GroupBroker
 
 RIDES, FARES = ("rides", 0), ("fares", 0)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from respool.cli.mirror_link import Place
+from respool.mirror.cluster_link import Place
 from respool.records.batch import HEADER_BYTES, BatchHeader, read_header
 
 RETRY_SECONDS = 0.2

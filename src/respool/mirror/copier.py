@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from respool.cli.mirror_link import (
+from respool.mirror.cluster_link import (
     DELETE_RECORDS_VERSION,
     FETCH_LANE,
     FETCH_VERSION,
@@ -29,8 +29,8 @@ from respool.cli.mirror_link import (
     produce_fields,
     words,
 )
-from respool.cli.mirror_partition import Cause, PartitionCopy, State
-from respool.cli.mirror_seek import MirrorSeek, OnLoss
+from respool.mirror.partition_copy import Cause, PartitionCopy, State
+from respool.mirror.start_offsets import MirrorSeek, OnLoss
 from respool.model.errors import (
     CorruptMessage,
     InvalidRecord,

@@ -1,6 +1,6 @@
 """What a mirror could not do and tries again: each said once, and once more when it has passed."""
 
-from respool.cli.mirror_report import MirrorReport
+from respool.cli.mirror_output import MirrorReport
 from respool.model.operator_errors import OperatorError
 
 

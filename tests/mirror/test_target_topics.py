@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from respool.cli.kafka import Cluster, Setting
-from respool.cli.mirror_topics import NoMirrors, TopicCare
+from respool.mirror.target_topics import NoMirrors, TopicCare
 from respool.model.operator_errors import OperatorError, UsageError
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from respool.cli.mirror_partition import RETRY_SECONDS_MAX, PartitionCopy, State, difference
+from respool.mirror.partition_copy import RETRY_SECONDS_MAX, PartitionCopy, State, difference
 from respool.model.ids import Offset
 from respool.records.build import NewRecord, build_batch
 from respool.records.mirrored import fillers

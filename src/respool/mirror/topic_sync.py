@@ -6,18 +6,18 @@ One topic's trouble is its own: the others are looked after all the same, and it
 import asyncio
 
 from respool.cli.errors import BrokerUnreachable
-from respool.cli.mirror_copy import MirrorCopy
-from respool.cli.mirror_link import MirrorLink, TopicMap
-from respool.cli.mirror_partition import Cause
-from respool.cli.mirror_report import MirrorReport
-from respool.cli.mirror_topics import (
+from respool.cli.mirror_output import MirrorReport
+from respool.mirror.cluster_link import MirrorLink, TopicMap
+from respool.mirror.copier import MirrorCopy
+from respool.mirror.partition_copy import Cause
+from respool.mirror.retry_log import Troubles
+from respool.mirror.target_topics import (
     NoMirrors,
     TopicCare,
     Wanted,
     partition_counts,
     why_not_followed,
 )
-from respool.cli.mirror_troubles import Troubles
 from respool.model.operator_errors import OperatorError
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from respool.cli import output
 from respool.cli.isolation import Isolation
 from respool.cli.kafka import Cluster, OffsetRange, TopicInfo
-from respool.cli.mirror_topics import MIRROR_SETTING, Wanted
+from respool.mirror.target_topics import MIRROR_SETTING, Wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from respool.cli.mirror_partition import PartitionCopy
-from respool.cli.mirror_report import MirrorReport
+from respool.cli.mirror_output import MirrorReport
+from respool.mirror.partition_copy import PartitionCopy
 
 
 def line(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from respool.cli.errors import TopicExists
 from respool.cli.kafka import Cluster, Setting
-from respool.cli.mirror_link import TopicMap
-from respool.cli.mirror_partition import Cause
+from respool.mirror.cluster_link import TopicMap
+from respool.mirror.partition_copy import Cause
 from respool.model.internal_topics import is_internal
 from respool.model.operator_errors import OperatorError, UsageError
 from respool.model.topic_config import CONFIG_RULES, OF_ITSELF

@@ -6,7 +6,7 @@ It is done when a partition is begun with, and again whenever something went wro
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from respool.cli.mirror_link import (
+from respool.mirror.cluster_link import (
     EARLIEST,
     LATEST,
     PRODUCE_VERSION,
@@ -16,7 +16,7 @@ from respool.cli.mirror_link import (
     produce_fields,
     words,
 )
-from respool.cli.mirror_partition import PartitionCopy, State, difference, header_of
+from respool.mirror.partition_copy import PartitionCopy, State, difference, header_of
 from respool.model.ids import Offset
 from respool.records.markers import EndTransactionMarker
 from respool.records.mirrored import gap_with_ends

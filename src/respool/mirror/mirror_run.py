@@ -10,15 +10,15 @@ from respool.cli import output
 from respool.cli.errors import BrokerUnreachable
 from respool.cli.interrupts import handling_signals
 from respool.cli.kafka import Cluster
-from respool.cli.mirror_copy import MirrorCopy
-from respool.cli.mirror_groups import GroupCare
-from respool.cli.mirror_link import MirrorLink, Unreachable
-from respool.cli.mirror_partition import Cause, PartitionCopy, State
-from respool.cli.mirror_patience import Patience
-from respool.cli.mirror_report import MirrorReport
-from respool.cli.mirror_survey import TopicSurvey
-from respool.cli.mirror_topics import TopicCare, Wanted
-from respool.cli.mirror_troubles import Troubles
+from respool.cli.mirror_output import MirrorReport
+from respool.mirror.cluster_link import MirrorLink, Unreachable
+from respool.mirror.copier import MirrorCopy
+from respool.mirror.group_copier import GroupCare
+from respool.mirror.partition_copy import Cause, PartitionCopy, State
+from respool.mirror.retry_log import Troubles
+from respool.mirror.stall_timeout import Patience
+from respool.mirror.target_topics import TopicCare, Wanted
+from respool.mirror.topic_sync import TopicSurvey
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
 SURVEY_SECONDS = 5.0
