@@ -11,7 +11,7 @@ from uuid import UUID
 from respool.broker.flusher import Flusher
 from respool.broker.partition import Partition
 from respool.broker.replica_work import ReplicaWork
-from respool.log.data_folder import DataFolder
+from respool.log.folder.data_folder import DataFolder
 from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.errors import RequestError, StorageError
 from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from broker.cluster_world import LAG_MS, ONE, THREE, TOPIC, TWO, Cluster, Node, plays
 from respool.cluster import keys
-from respool.log.data_folder import DataFolder
+from respool.log.folder.data_folder import DataFolder
 from respool.model.errors import DiskFull, NotCoordinator
 from respool.ports.metadata_store import StoreUnavailable
 from respool.sim.cluster_sight import ClusterSight

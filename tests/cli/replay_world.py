@@ -1,8 +1,8 @@
 """A source and a target topic in memory, with a network that delays, drops and breaks; for tests of replays.
 
-The target judges batches by the broker's own rules (`log/producer_states.py`). A connection holds requests that were
-sent and not carried out yet; when its client is killed they stay, and may still be carried out much later, or never.
-What is appended becomes readable a little later, as it does while a disk syncs.
+The target judges batches by the broker's own rules (`log/producers/producer_states.py`). A connection holds requests
+that were sent and not carried out yet; when its client is killed they stay, and may still be carried out much later, or
+never. What is appended becomes readable a little later, as it does while a disk syncs.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from respool.cli.isolation import Isolation
 from respool.cli.kafka import OffsetRange, TopicInfo
 from respool.cli.message_format import ReadMessage
 from respool.cli.replay_position import Origin, origin_of
-from respool.log.producer_states import ProducerStates
+from respool.log.producers.producer_states import ProducerStates
 from respool.model.errors import OutOfOrderSequence
 from respool.model.ids import Offset
 from respool.records.batch import RecordBatch, read_header

@@ -6,7 +6,7 @@ import pytest
 
 from cli.log_builder import TIME, Segment, batch, three_batches
 from cli.running import Run
-from respool.log.producer_snapshot import SnapshotEntry, encode_entries
+from respool.log.producers.producer_snapshot import SnapshotEntry, encode_entries
 from respool.model.ids import Offset
 from respool.records.batch import Codec
 from respool.records.markers import EndTransactionMarker, build_marker

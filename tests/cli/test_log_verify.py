@@ -8,7 +8,7 @@ from cli.log_builder import TIME, Segment, batch, three_batches
 from cli.running import Run
 from respool.cli.log_verify import verify_paths
 from respool.cli.segment_check import REMEDY_DATA, REMEDY_INDEX, Finding
-from respool.log.producer_snapshot import encode_entries
+from respool.log.producers.producer_snapshot import encode_entries
 from respool.model.ids import LeaderEpoch, Offset
 from respool.records.batch import stamp
 from respool.records.build import NewRecord, build_batch

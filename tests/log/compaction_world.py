@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from log.tail_check import TAIL_BYTES, check_tail
 from respool.columnar.compiled_scan import CompiledScanner
-from respool.log import batch_chunks
 from respool.log.batch_walk import BatchAt
+from respool.log.compaction import batch_chunks
 from respool.log.partition_log import (
     Compaction,
     CompactionTools,
@@ -22,7 +22,7 @@ from respool.log.partition_log import (
     RemovedSegment,
     TailMemory,
 )
-from respool.log.producer_states import ProducerStates
+from respool.log.producers.producer_states import ProducerStates
 from respool.model.errors import OffsetOutOfRange
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig

@@ -19,7 +19,7 @@ from respool.log.partition_log import (
     RemovedSegment,
     TailMemory,
 )
-from respool.log.producer_states import ProducerStates
+from respool.log.producers.producer_states import ProducerStates
 from respool.model.errors import DiskFull, OffsetOutOfRange, StorageError
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig

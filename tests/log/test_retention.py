@@ -6,11 +6,11 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from respool.log.index.segment_indexes import IndexSettings
+from respool.log.index.time_index import TimeEntry
 from respool.log.retention import count_expired
 from respool.log.segment import Segment
-from respool.log.segment_indexes import IndexSettings
 from respool.log.segments import Segments
-from respool.log.time_index import TimeEntry
 from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.model.topic_config import TopicConfig
 from respool.sim.disk import SimDisk

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from log.log_world import StoredBatch, batch_of
+from respool.log.index.segment_indexes import IndexSettings, index_paths
 from respool.log.segment import Segment
-from respool.log.segment_indexes import IndexSettings, index_paths
 from respool.model.errors import DiskFailed, DiskFull, SegmentCorrupt
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.ports.disk import NotCached

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from respool.log.index.segment_indexes import IndexSettings
+from respool.log.index.time_index import TimeEntry
 from respool.log.segment import Segment
-from respool.log.segment_indexes import IndexSettings
 from respool.log.segments import Segments
-from respool.log.time_index import TimeEntry
 from respool.model.ids import Offset
 from respool.sim.disk import SimDisk
 

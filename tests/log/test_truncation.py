@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from log.log_world import LogWorld, batch_of
-from respool.log.log_folder import delete_segment
+from respool.log.recovery.log_folder import delete_segment
 from respool.model.errors import DiskFailed, OffsetOutOfRange
 from respool.model.ids import LeaderEpoch, Offset
 

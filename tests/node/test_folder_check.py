@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from respool.drivers.disk import LocalDisk
-from respool.log.data_folder import RUN_NAME
-from respool.log.folder_identity import IDENTITY_NAME, FolderIdentity
+from respool.log.folder.data_folder import RUN_NAME
+from respool.log.folder.folder_identity import IDENTITY_NAME, FolderIdentity
 from respool.model.errors import DataFolderMismatch
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from respool.drivers.etcd_failures import EtcdRefused
 from respool.drivers.sqlite_file import SqliteFile
-from respool.log.data_folder import CLEAN_MARKER
+from respool.log.folder.data_folder import CLEAN_MARKER
 from respool.model.settings import Settings
 from respool.node.folder_check import METADATA_FILE
 from respool.node.node import EXIT_UNREACHABLE, run

@@ -19,9 +19,10 @@ from respool.coordination.groups.offset_requests import OffsetRequests
 from respool.coordination.transactions.transaction_coordinator_shard import (
     TransactionCoordinatorShard,
 )
-from respool.log import producer_check, producer_states, recovery, segment_scan
+from respool.log.index.transaction_index import TransactionIndex
 from respool.log.partition_log import PartitionLog
-from respool.log.transaction_index import TransactionIndex
+from respool.log.producers import producer_check, producer_states
+from respool.log.recovery import recovery, segment_scan
 from respool.replication.effects import BeginEpoch
 from respool.replication.leader import Leader
 from respool.sim.disk_files import SimLogFile

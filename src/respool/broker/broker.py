@@ -31,7 +31,7 @@ from respool.broker.room_settings import settings_for
 from respool.broker.steady_clock import SteadyClock
 from respool.broker.topics import Topics
 from respool.cluster.view import ClusterSettings
-from respool.log.data_folder import DataFolder, cluster_id_text
+from respool.log.folder.data_folder import DataFolder, cluster_id_text
 from respool.model.cluster import BrokerEndpoint, ClusterImage
 from respool.model.ids import BrokerId
 from respool.model.internal_topics import is_internal

@@ -26,7 +26,7 @@ from respool.broker.partitions import Partitions
 from respool.broker.roles import Roles
 from respool.cluster.session import Session, SessionSettings
 from respool.cluster.view import ClusterSettings
-from respool.log.data_folder import DataFolder
+from respool.log.folder.data_folder import DataFolder
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage
 from respool.model.errors import StorageError
 from respool.model.ids import BrokerId

@@ -8,7 +8,7 @@ from respool.broker.compactor import Compactor
 from respool.broker.leftovers import Leftovers
 from respool.broker.partition import Partition
 from respool.broker.partitions import Partitions
-from respool.log.data_folder import DataFolder
+from respool.log.folder.data_folder import DataFolder
 from respool.model.errors import DiskFull, StorageError
 from respool.model.settings import Settings
 from respool.ports.clock import Clock

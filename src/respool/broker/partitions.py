@@ -8,7 +8,7 @@ from functools import partial
 from respool.broker.catalog import Catalog
 from respool.broker.metrics.topic_traffic import TopicTraffics
 from respool.broker.partition import IsrProposals, Partition, SyncRequests
-from respool.log.data_folder import DataFolder
+from respool.log.folder.data_folder import DataFolder
 from respool.log.partition_log import PartitionLog
 from respool.model.cluster import TopicImage
 from respool.model.errors import NotLeader, RequestError, StorageError, UnknownTopicOrPartition

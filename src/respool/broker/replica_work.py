@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from respool.broker.partition import Partition, SyncRequests
 from respool.broker.replica_requests import FetchReply
 from respool.broker.to_the_end import to_the_end
-from respool.log.data_folder import DataFolder
+from respool.log.folder.data_folder import DataFolder
 from respool.model.errors import (
     DiskFull,
     HandlesExhausted,

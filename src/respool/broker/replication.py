@@ -17,7 +17,7 @@ from respool.broker.peer_link import PeerLink
 from respool.broker.replica_fetchers import ReplicaFetchers
 from respool.broker.replica_work import ReplicaWork
 from respool.broker.roles import Roles
-from respool.log.data_folder import DataFolder
+from respool.log.folder.data_folder import DataFolder
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId
 from respool.ports.clock import Clock

@@ -24,7 +24,7 @@ from respool.coordination.decision import (
     TimerKey,
 )
 from respool.coordination.record_bytes import CoordinatorRecordDamaged
-from respool.log.verification import VerificationGuard
+from respool.log.partition_log import VerificationGuard
 from respool.model.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,

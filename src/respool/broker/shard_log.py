@@ -17,7 +17,7 @@ from respool.coordination.decision import (
     Ticket,
     TimerKey,
 )
-from respool.log.verification import VerificationGuard
+from respool.log.partition_log import VerificationGuard
 from respool.model.ids import NO_PRODUCER_ID, Offset, ProducerId
 from respool.ports.offload import Offload
 from respool.records.batch import RecordBatch, read_header

@@ -9,8 +9,8 @@ from respool.cli import output
 from respool.cli.errors import ExitCode
 from respool.drivers.disk import LocalDisk
 from respool.drivers.folder_lock import FolderLock
-from respool.log.accepted_loss import AcceptedLoss, Loss
-from respool.log.folder_identity import IDENTITY_NAME
+from respool.log.folder.accepted_loss import AcceptedLoss, Loss
+from respool.log.folder.folder_identity import IDENTITY_NAME
 from respool.log.partition_folder import parse_folder_name
 from respool.model.errors import CheckpointDamaged, DataFolderInUse, StorageError
 from respool.model.operator_errors import NotFound, OperatorError, UsageError

@@ -20,7 +20,7 @@ from respool.cli.log_files import (
 )
 from respool.cli.message_format import bytes_to_json, for_terminal
 from respool.log.checkpoint_text import parse_number
-from respool.log.producer_snapshot import decode_entries
+from respool.log.producers.producer_snapshot import decode_entries
 from respool.model.errors import RequestError
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.times import format_ms

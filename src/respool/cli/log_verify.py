@@ -28,7 +28,7 @@ from respool.cli.segment_check import (
 )
 from respool.cli.transaction_check import TransactionCheck
 from respool.log.checkpoint_text import parse_number
-from respool.log.producer_snapshot import decode_entries
+from respool.log.producers.producer_snapshot import decode_entries
 from respool.model.operator_errors import UsageError
 
 REMEDY_SNAPSHOT = (

@@ -7,14 +7,14 @@ every one is replaced as a whole, in an order that keeps older ones usable with 
 from collections.abc import Sequence
 
 from respool.log.epoch_file import EpochFile
-from respool.log.log_loader import LoadedLog
+from respool.log.index.segment_indexes import IndexSettings
+from respool.log.index.transaction_index import AbortedTransaction
 from respool.log.log_tail import LogTail, TailMemory
 from respool.log.pending_sync import PendingSync, SyncLedger
+from respool.log.recovery.log_loader import LoadedLog
 from respool.log.roll import RollRule
 from respool.log.segment import Segment
-from respool.log.segment_indexes import IndexSettings
 from respool.log.segments import LogPoint
-from respool.log.transaction_index import AbortedTransaction
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig
 from respool.ports.disk import Disk

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from respool.log.aborted_lookup import find_aborted, has_aborted
+from respool.log.index.transaction_index import AbortedTransaction
 from respool.log.log_parts import LogParts
 from respool.log.log_tail import TailBatches
 from respool.log.read_batches import StoredRange, find_batches
@@ -13,7 +13,6 @@ from respool.log.time_lookup import (
     find_latest,
     find_time_at,
 )
-from respool.log.transaction_index import AbortedTransaction
 from respool.model.errors import OffsetOutOfRange
 from respool.model.file_place import FilePlace
 from respool.model.ids import Offset
@@ -186,7 +185,7 @@ class LogReader:
         Raises:
             OffsetOutOfRange: the log does not reach there any more.
         """
-        return has_aborted(self._segments_from(offset), offset)
+        return self._segments_from(offset).has_aborted(offset)
 
     def aborted_in(
         self,
@@ -205,8 +204,8 @@ class LogReader:
             NotCached: `cached_only`, and something would have to come from the disk.
             SegmentCorrupt, DiskFailed: the disk does not have what it should.
         """
-        return find_aborted(
-            self._segments_from(offset), offset, end, cached_only=cached_only, at_most=at_most
+        return self._segments_from(offset).aborted_in(
+            offset, end, cached_only=cached_only, at_most=at_most
         )
 
     def _segments_from(self, offset: Offset) -> Segments:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from respool.log.log_compaction import LogCompaction
+from respool.log.compaction.log_compaction import LogCompaction
 from respool.log.log_parts import LogParts
-from respool.log.log_walk import replay_producers
 from respool.log.pending_sync import SyncLedger
+from respool.log.recovery.log_walk import replay_producers
 from respool.log.segments import LogPoint
 from respool.log.truncation import Truncation, find_cut
 from respool.model.ids import Offset

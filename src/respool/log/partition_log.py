@@ -14,24 +14,24 @@ One thread owns the log and calls everything here. Other threads may call what `
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from respool.log.compaction import Compaction, CompactionTools
-from respool.log.compaction_span import CompactionSpan
-from respool.log.fetched_batches import AppendedFetched, FetchedBatches
-from respool.log.log_compaction import LogCompaction
-from respool.log.log_loader import LoadedLog, LogLoader
+from respool.log.compaction.compaction import Compaction, CompactionTools
+from respool.log.compaction.compaction_span import CompactionSpan
+from respool.log.compaction.log_compaction import LogCompaction
+from respool.log.index.segment_indexes import IndexSettings
+from respool.log.index.transaction_index import AbortedTransaction
 from respool.log.log_parts import LogParts
 from respool.log.log_reader import LogReader
 from respool.log.log_retention import LogRetention
 from respool.log.log_tail import TailBatches, TailMemory
 from respool.log.log_truncation import LogTruncation
 from respool.log.pending_sync import PendingSync
-from respool.log.producer_state import ProducerState
-from respool.log.recovery import Recovery
+from respool.log.producers.producer_state import ProducerState
+from respool.log.producers.verification import VerificationGuard
+from respool.log.recovery.log_loader import LoadedLog, LogLoader
+from respool.log.recovery.recovery import Recovery
 from respool.log.removal import RemovedLog, RemovedSegment, remove_log
-from respool.log.segment_indexes import IndexSettings
+from respool.log.replica_append import AppendedFetched, ReplicaAppender
 from respool.log.time_lookup import TimestampedOffset
-from respool.log.transaction_index import AbortedTransaction
-from respool.log.verification import VerificationGuard
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.model.topic_config import TimestampType, TopicConfig
 from respool.ports.disk import Disk
@@ -47,6 +47,7 @@ __all__ = [
     "CompactionTools",
     "PartitionLog",
     "PendingSync",
+    "ProducerState",
     "Recovery",
     "RemovedLog",
     "RemovedSegment",
@@ -91,7 +92,7 @@ class PartitionLog(LogReader):
         self._retention = LogRetention(parts)
         self._compaction = LogCompaction(parts, cleaned_end=cleaned_end)
         self._truncation = LogTruncation(parts, self._compaction)
-        self._fetched = FetchedBatches(parts, self._truncation)
+        self._fetched = ReplicaAppender(parts, self._truncation)
         # What opening had to repair; None after a clean stop.
         self.recovery = loaded.recovery
 
@@ -226,7 +227,7 @@ class PartitionLog(LogReader):
         now_ms: int,
         leader_epoch: LeaderEpoch | None = None,
     ) -> AppendedFetched:
-        """Write what a Fetch reply brought from the leader, as it is: see fetched_batches.py.
+        """Write what a Fetch reply brought from the leader, as it is: see replica_append.py.
 
         With `leader_epoch` the batches are of another cluster, and get this epoch in the place of theirs.
 

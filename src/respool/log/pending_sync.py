@@ -10,9 +10,9 @@ what the first may not have done.
 
 from collections.abc import Mapping, Sequence
 
+from respool.log.producers.snapshot_files import SnapshotFiles
 from respool.log.segment import Segment
 from respool.log.segments import LogPoint
-from respool.log.snapshot_files import SnapshotFiles
 from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted, StorageError
 from respool.model.ids import Offset
 from respool.ports.disk import Disk

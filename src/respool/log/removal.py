@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import count
 
 from respool.log.file_names import DELETED, deleted_folder_name
+from respool.log.index.segment_indexes import index_paths
+from respool.log.producers.snapshot_files import SnapshotFiles
 from respool.log.segment import Segment
-from respool.log.segment_indexes import index_paths
-from respool.log.snapshot_files import SnapshotFiles
 from respool.model.ids import Offset
 from respool.ports.disk import Disk
 

@@ -2,7 +2,7 @@
 
 from zlib import crc32
 
-from respool.log.offset_index import RELATIVE_OFFSET_MAX
+from respool.log.index.offset_index import RELATIVE_OFFSET_MAX
 from respool.log.segment import Segment
 from respool.model.ids import Offset
 from respool.model.topic_config import TopicConfig

@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from respool.log.index.transaction_index import AbortedTransaction
 from respool.log.segment import Segment
 from respool.model.ids import Offset
 from respool.ports.disk import NotCached
@@ -70,6 +71,36 @@ class Segments:
             # As a whole: other threads may be here too.
             self._peaks = peaks
         return bisect_left(peaks, timestamp_ms)
+
+    def has_aborted(self, begin: Offset) -> bool:
+        """True if a transaction may have been aborted at or after `begin`. Cheap; false positives are possible."""
+        return any(segment.aborted.count for segment in self._from(begin))
+
+    def aborted_in(
+        self,
+        begin: Offset,
+        end: Offset,
+        *,
+        cached_only: bool = False,
+        at_most: int | None = None,
+    ) -> list[AbortedTransaction]:
+        """Aborted transactions that overlap [begin, end), by first offset; see `PartitionLog.aborted_in`."""
+        found: list[AbortedTransaction] = []
+        # A transaction is in the index of the segment that holds its marker.
+        for segment in self._from(begin):
+            if segment.aborted.count:
+                left = None if at_most is None else at_most - len(found)
+                some, is_all = segment.aborted.find(
+                    begin, end, cached_only=cached_only, at_most=left
+                )
+                found += some
+                if is_all:
+                    break
+        return sorted(found, key=lambda one: one.first_offset)
+
+    def _from(self, offset: Offset) -> Sequence[Segment]:
+        """The segments from the one that holds the offset on."""
+        return self.all[max(self.index_of(offset), 0) :]
 
     def with_new(self, segment: Segment) -> "Segments":
         """The same, and a new one to write to."""

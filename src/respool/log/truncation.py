@@ -1,10 +1,10 @@
 """Cutting segments off at a log's end, on the disk: in an order that leaves a log whenever the power goes."""
 
-from respool.log.log_folder import delete_segment
+from respool.log.index.segment_indexes import IndexSettings
+from respool.log.producers.snapshot_files import SnapshotFiles
+from respool.log.recovery.log_folder import delete_segment
 from respool.log.segment import Segment
-from respool.log.segment_indexes import IndexSettings
 from respool.log.segments import Segments
-from respool.log.snapshot_files import SnapshotFiles
 from respool.model.ids import Offset
 from respool.ports.disk import Disk
 

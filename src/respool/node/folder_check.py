@@ -4,9 +4,9 @@ A broker alone keeps what topics there are in a file of the folder, a cluster in
 would know none of the topics whose partitions lie there.
 """
 
-from respool.log.data_folder import RUN_NAME
-from respool.log.folder_identity import IDENTITY_NAME, FolderIdentity
-from respool.log.partition_folders import PartitionFolders
+from respool.log.folder.data_folder import RUN_NAME
+from respool.log.folder.folder_identity import IDENTITY_NAME, FolderIdentity
+from respool.log.folder.partition_folders import PartitionFolders
 from respool.model.errors import DataFolderMismatch
 from respool.ports.disk import Disk
 

@@ -30,7 +30,7 @@ from respool.drivers.prometheus import PrometheusMetrics
 from respool.drivers.sqlite_store import SqliteStore
 from respool.drivers.system_calls import raise_file_limit
 from respool.drivers.tcp_peers import TcpPeers
-from respool.log.data_folder import DataFolder
+from respool.log.folder.data_folder import DataFolder
 from respool.model.errors import RespoolError
 from respool.model.settings import Settings
 from respool.neighbours.host import this_host

@@ -15,7 +15,7 @@ from respool.coordination.transactions.transaction_requests import (
     ListTransactions,
     TransactionState,
 )
-from respool.log.producer_state import ProducerState
+from respool.log.partition_log import ProducerState
 from respool.model.ids import TopicPartition
 from respool.sim.history import History
 

@@ -20,8 +20,7 @@ from typing import Any
 from respool.broker.broker import Broker
 from respool.broker.outcome import Reply
 from respool.broker.partition import Partition
-from respool.log.partition_log import PartitionLog
-from respool.log.time_lookup import TimestampedOffset
+from respool.log.partition_log import PartitionLog, TimestampedOffset
 from respool.model.errors import (
     InvalidRequest,
     OffsetNotAvailable,

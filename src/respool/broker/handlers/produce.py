@@ -33,7 +33,7 @@ from respool.broker.leader_hints import Hint, endpoints_of, leader_hint
 from respool.broker.mirrored import admit_mirrored
 from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined, Reply
 from respool.broker.partition import Partition
-from respool.log.verification import VerificationGuard
+from respool.log.partition_log import VerificationGuard
 from respool.model.errors import (
     InvalidRecord,
     InvalidRequiredAcks,

@@ -13,7 +13,7 @@ from respool.broker.partition import Partition
 from respool.broker.remote_coordinators import TransactionalProducer
 from respool.broker.transactions import Transactions
 from respool.coordination.transactions.transaction_requests import TransactionVersion
-from respool.log.verification import VerificationGuard
+from respool.log.partition_log import VerificationGuard
 from respool.model.errors import (
     NotEnoughReplicas,
     RequestError,

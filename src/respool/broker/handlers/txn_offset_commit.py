@@ -23,7 +23,7 @@ from respool.coordination.groups.group_requests import (
     TxnOffsetCommit,
 )
 from respool.coordination.transactions.transaction_requests import TransactionVersion
-from respool.log.verification import VerificationGuard
+from respool.log.partition_log import VerificationGuard
 from respool.model.errors import CoordinatorLoadInProgress, RequestError
 from respool.model.ids import TopicPartition
 from respool.wire.codec import Request

@@ -1,0 +1,292 @@
+"""One round of compaction: of each key only the newest record is kept, from the log's first segment up to a bound.
+
+    compaction = log.begin_compaction(…)             # in the owner's thread: what is to be done
+    while not compaction.is_complete:
+        compaction.run()                             # in any thread: a slice of the work
+        removed += log.finish_compaction(compaction) # in the owner's thread: puts a finished segment in its place
+
+First the keys of the dirty part are read, each with its newest offset, as many as there is memory for: where they do
+not fit, the round ends there and the next one goes on. Then the segments are written anew, oldest first and small ones
+together, without the records that a newer one has made useless. Each new segment takes its place before the next one
+is begun: so a crash leaves a log whose beginning is compacted further than its end, which is as good as any, and no
+more room is needed than for one segment.
+
+A newer record is never dropped before an older one of its key: so whatever a crash undoes, no old value comes back.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from respool.log.compaction.batch_chunks import BatchChunk, read_chunks
+from respool.log.compaction.batch_cleaner import (
+    BatchCleaner,
+    CleaningRules,
+    open_records,
+    section_of,
+)
+from respool.log.compaction.cleaned_segment import CleanedSegment
+from respool.log.compaction.cleaned_transactions import CleanedTransactions
+from respool.log.compaction.compaction_span import CompactionSpan
+from respool.log.compaction.segment_groups import GroupLimits, SegmentGroup
+from respool.log.index.segment_indexes import IndexSettings
+from respool.log.index.transaction_index import AbortedTransaction
+from respool.log.segment import Segment
+from respool.model.config_rules import INT_MAX
+from respool.model.ids import Offset
+from respool.model.topic_config import MIB, TopicConfig
+from respool.ports.disk import Disk
+from respool.ports.record_scan import KeyOffsets, RecordScanner, Section
+from respool.records.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    RecordBatch,
+)
+
+# How much is read in one slice: a fraction of a second's work, so that it can be stopped and others get their turn.
+SLICE_BYTES = 16 * MIB
+# How much larger the smallest records become by other timestamps.
+GROWTH_MAX = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionTools:
+    scanner: RecordScanner
+    # For the keys of the dirty part.
+    memory_bytes_max: int
+    # 16 bytes, drawn for this round: nobody can choose keys that are taken for each other.
+    secret: bytes
+    slice_bytes: int = SLICE_BYTES
+
+
+@dataclass(slots=True)
+class CompactionCounts:
+    """What a round did, for the operator."""
+
+    bytes_read: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+
+
+class Compaction:
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        folder: str,
+        config: TopicConfig,
+        span: CompactionSpan,
+        rules: CleaningRules,
+        find_aborted: Callable[[Offset, Offset], list[AbortedTransaction]],
+        tools: CompactionTools,
+    ) -> None:
+        """Use `PartitionLog.begin_compaction`."""
+        self._disk = disk
+        self._folder = folder
+        self._config = config
+        self._span = span
+        self._rules = rules
+        self._find_aborted = find_aborted
+        # Those that reach into the span.
+        self._aborted: list[AbortedTransaction] = []
+        self._tools = tools
+        self._limits = GroupLimits.of(config)
+        # Where each segment ends, by where it begins.
+        bases = [segment.base_offset for segment in span.segments]
+        self._ends = dict(zip(bases, [*bases[1:], span.end], strict=True))
+        # How far the round goes: less than it was meant to, where memory did not suffice.
+        self.end = span.end
+        # A group of segments and what is to take its place, until that is done.
+        self.cleaned: tuple[SegmentGroup, CleanedSegment] | None = None
+        self.is_complete = False
+        # Set in the owner's thread: nobody wants the result any more.
+        self.is_abandoned = False
+        # Some segments were removed meanwhile, and what was made of them is of no use.
+        self.is_partial = False
+        self.counts = CompactionCounts()
+        self._unfinished: CleanedSegment | None = None
+        self._work = self._do()
+
+    def run(self) -> None:
+        """Do a slice of the work: at most until a segment is ready for its place. From any thread, one at a time.
+
+        Raises:
+            SegmentCorrupt: a batch is damaged. Nothing of its segment was replaced.
+            DiskFull, DiskFailed: the new segment cannot be written. The log is as it was.
+        """
+        assert self.cleaned is None, "the last segment has not been put in its place"
+        stop_at = self.counts.bytes_read + self._tools.slice_bytes
+        for _ in self._work:
+            if self.is_abandoned:
+                self._work.close()
+                break
+            if self.cleaned is not None or self.counts.bytes_read >= stop_at:
+                if self._unfinished is not None:
+                    self._unfinished.sync()
+                return
+        self.is_complete = True
+
+    def discard(self) -> None:
+        """Delete what was written and is not in its place. `run` is not running."""
+        self._work.close()
+        self.is_complete = True
+        if self._unfinished is not None:
+            self._unfinished.delete()
+        if self.cleaned is not None:
+            self.cleaned[1].delete()
+            self.cleaned = None
+
+    def on_swapped(self) -> None:
+        """The segment that was ready is in its place."""
+        assert self.cleaned is not None
+        self._count(self.cleaned[0], self.cleaned[1].size)
+        self.cleaned = None
+
+    def on_useless(self) -> None:
+        """The segment that was ready is of no use: some of those it was made from are gone."""
+        assert self.cleaned is not None
+        self.is_partial = True
+        self.cleaned[1].delete()
+        self.cleaned = None
+
+    # -- the work: each step is a chunk of some batches --------------------------------------------------------------
+
+    def _do(self) -> Generator[None, None, None]:
+        first = self._span.segments[0].base_offset
+        self._aborted = self._find_aborted(first, self._span.end)
+        keys = self._tools.scanner.key_offsets(
+            bytes_max=self._tools.memory_bytes_max,
+            keys_max=self._span.end - self._span.begin,
+            secret=self._tools.secret,
+        )
+        yield from self._read_keys(keys)
+        transactions = CleanedTransactions(self._aborted, begin=first)
+        cleaner = BatchCleaner(
+            keys=keys, rules=replace(self._rules, end=self.end), transactions=transactions
+        )
+        # Only whole segments are replaced, also where the round ends within one.
+        segments = [one for one in self._span.segments if one.base_offset < self.end]
+        while segments:
+            taken = yield from self._clean(segments, cleaner, transactions)
+            del segments[:taken]
+
+    def _read_keys(self, keys: KeyOffsets) -> Iterator[None]:
+        transactions = CleanedTransactions(self._aborted, begin=self._span.begin)
+        for chunk in self._dirty_chunks():
+            full_at = self._add_keys(keys, chunk, transactions)
+            if full_at is not None:
+                self.end = Offset(full_at)
+                return
+            yield
+
+    def _dirty_chunks(self) -> Iterator[BatchChunk]:
+        """The dirty part's batches; the first segment of it may begin before."""
+        for segment in self._span.segments:
+            if self._ends[segment.base_offset] <= self._span.begin:
+                continue
+            for chunk in read_chunks(segment):
+                self.counts.bytes_read += len(chunk.data)
+                yield chunk
+
+    def _add_keys(
+        self, keys: KeyOffsets, chunk: BatchChunk, transactions: CleanedTransactions
+    ) -> int | None:
+        """Enter a chunk's keys in the order of their offsets; return the first that did not fit."""
+        begin = self._span.begin
+        sections: list[Section] = []
+        for batch in chunk.batches:
+            header = batch.header
+            if not _has_keys(header, transactions) or header.last_offset < begin:
+                continue
+            if not header.codec_bits:
+                sections.append(section_of(header, batch.position + HEADER_BYTES, batch.end))
+                continue
+            if sections:
+                if (full_at := keys.add(chunk.data, sections, begin=begin)) is not None:
+                    return full_at
+                sections = []
+            records = open_records(RecordBatch(header, chunk.bytes_of(batch)))
+            if records is not None:
+                section = section_of(header, 0, len(records))
+                if (full_at := keys.add(records, [section], begin=begin)) is not None:
+                    return full_at
+        return keys.add(chunk.data, sections, begin=begin) if sections else None
+
+    def _clean(
+        self,
+        segments: Sequence[Segment],
+        cleaner: BatchCleaner,
+        transactions: CleanedTransactions,
+    ) -> Generator[None, None, int]:
+        """Write one segment for the first of these, as many as fit in, and say how many those are."""
+        cleaned = CleanedSegment(
+            self._disk, self._folder, segments[0].base_offset, IndexSettings.of(self._config)
+        )
+        self._unfinished = cleaned
+        changed_before, taken, is_full = cleaner.changed, 0, False
+        while not is_full:
+            segment, left = segments[taken], segments[taken].size
+            following = segments[taken + 1] if taken + 1 < len(segments) else None
+            for chunk in read_chunks(segment):
+                cleaner.may_grow = cleaned.size + left + GROWTH_MAX * len(chunk.data) <= INT_MAX
+                if chunk.is_last:
+                    # Told before its end, for then the last header stays.
+                    is_full = following is None or not self._has_room(cleaned, chunk, following)
+                cleaned.append(cleaner.clean(chunk, is_last=chunk.is_last and is_full))
+                self.counts.bytes_read += len(chunk.data)
+                left -= len(chunk.data)
+                yield
+            taken += 1
+        group = SegmentGroup(segments=tuple(segments[:taken]))
+        aborted = self._aborted_left(group, transactions)
+        if taken == 1 and cleaner.changed == changed_before:
+            # It would be the same as it is.
+            cleaned.delete()
+            self._count(group, cleaned.size)
+        else:
+            # Even if empty, where the old one is not to be taken for that of the new segment.
+            has_index = aborted or self._disk.exists(segments[0].aborted.path)
+            cleaned.finish(aborted if has_index else None)
+            self.cleaned = (group, cleaned)
+        self._unfinished = None
+        yield
+        return taken
+
+    def _aborted_left(
+        self, group: SegmentGroup, transactions: CleanedTransactions
+    ) -> list[AbortedTransaction]:
+        """Those that readers of the new segment must know of, by their markers' offsets."""
+        needed = transactions.take_still_needed()
+        # Where the round ends within a segment, what follows was not looked at.
+        end = self._ends[group.segments[-1].base_offset]
+        behind = [one for one in self._aborted if self.end <= one.last_offset < end]
+        return needed + sorted(behind, key=lambda one: one.last_offset)
+
+    def _has_room(self, cleaned: CleanedSegment, chunk: BatchChunk, following: Segment) -> bool:
+        return self._limits.have_room_for(
+            following,
+            end=self._ends[following.base_offset],
+            base_offset=cleaned.base_offset,
+            size=cleaned.size + len(chunk.data),
+            indexes=cleaned.indexes,
+        )
+
+    def _count(self, group: SegmentGroup, size: int) -> None:
+        self.counts.bytes_before += group.size
+        self.counts.bytes_after += size
+        self.counts.segments_before += len(group.segments)
+        self.counts.segments_after += 1
+
+
+def _has_keys(header: BatchHeader, transactions: CleanedTransactions) -> bool:
+    """Whether readers will ever see the batch's records."""
+    if header.attributes & CONTROL_BIT:
+        # Without looking whether it commits or aborts: of a producer who commits, nothing is kept in mind here.
+        transactions.is_marker_needed(header, is_commit=False)
+        return False
+    if header.attributes & TRANSACTIONAL_BIT and transactions.is_aborted(header):
+        return False
+    return header.record_count > 0

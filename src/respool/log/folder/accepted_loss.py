@@ -1,0 +1,137 @@
+"""What a partition has lost, and the one way to go on without it. The broker is stopped meanwhile.
+
+A log that ends before what was once on the disk stays offline: nobody shall lose messages without knowing. Three places
+know where it ended, and an operator who gives up what is missing has all of them changed here:
+
+```
+recovery-point-offset-checkpoint     everything below was synced
+replication-offset-checkpoint        the high watermark, which is all there is to go by without a folder
+<topic>-<partition>/*.snapshot       one is written only after everything before its offset is on the disk
+```
+Nothing is cut here: with these put right, what follows the damage is like the end that a crash tore, and the next start
+cuts it off. Of a log that has nothing left, the log's start is moved to its old end: no offset is given out twice.
+"""
+
+from dataclasses import dataclass
+
+from respool.log.file_names import LOG, SNAPSHOT, offset_name, parse_offset_name
+from respool.log.folder.data_folder import CLEAN_MARKER
+from respool.log.folder.folder_checkpoints import FolderCheckpoints
+from respool.log.folder.partition_folders import ROOT
+from respool.log.partition_folder import folder_name
+from respool.log.producers.snapshot_files import SnapshotFiles
+from respool.log.recovery.segment_scan import SegmentScan
+from respool.log.recovery.segment_swap import complete_swaps
+from respool.model.errors import CheckpointDamaged
+from respool.model.ids import Offset, TopicPartition
+from respool.ports.disk import Disk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """What was written down of a log, and what is left of it."""
+
+    name: TopicPartition
+    has_folder: bool
+    log_start: Offset
+    # How far it was on the disk.
+    recorded_end: Offset
+    # Up to where it is whole; None when there is no segment.
+    sound_end: Offset | None
+    # What comes there; empty when that is where the files end.
+    damage: str
+
+    @property
+    def opens_at(self) -> Offset:
+        """Where the log will end when the loss is accepted."""
+        if self.sound_end is None:
+            return max(self.log_start, self.recorded_end)
+        return max(self.log_start, self.sound_end)
+
+    @property
+    def given_up(self) -> int:
+        """How many offsets are lost; as many messages, unless some were compacted or markers."""
+        left = self.log_start if self.sound_end is None else self.opens_at
+        return max(self.recorded_end - left, 0)
+
+
+class AcceptedLoss:
+    def __init__(self, disk: Disk, name: TopicPartition) -> None:
+        """Read what is written down.
+
+        Raises:
+            CheckpointDamaged: it cannot be read. Writing it anew would forget the other partitions.
+        """
+        self._disk = disk
+        self._name = name
+        self._folder = folder_name(name)
+        self._checkpoints = FolderCheckpoints(disk)
+        if self._checkpoints.any_is_damaged:
+            raise CheckpointDamaged("a checkpoint of the data folder is damaged")
+
+    @property
+    def is_known(self) -> bool:
+        return self._disk.exists(self._folder) or self._name in self._checkpoints.names()
+
+    def find(self) -> Loss:
+        """Read the whole log, and say what is missing."""
+        complete_swaps(self._disk, self._folder)
+        found = [parse_offset_name(name) for name in self._disk.list_folder(self._folder)]
+        bases = sorted(one[0] for one in found if one is not None and one[1] == LOG)
+        snapshots = [one[0] for one in found if one is not None and one[1] == SNAPSHOT]
+        recorded = max(self._checkpoints.recovery_points.get(self._name), *snapshots, Offset(0))
+        log_start = self._checkpoints.log_starts.get(self._name)
+        sound_end, damage = None, ""
+        if bases:
+            sound_end, damage = self._scan(bases, recorded)
+            log_start = max(log_start, bases[0])
+        else:
+            recorded = max(recorded, self._checkpoints.recorded_end(self._name))
+        return Loss(
+            name=self._name,
+            has_folder=self._disk.exists(self._folder),
+            log_start=log_start,
+            recorded_end=recorded,
+            sound_end=sound_end,
+            damage=damage,
+        )
+
+    def accept(self, loss: Loss) -> None:
+        """Have the next start take the log as it is. Interrupted, it may be done again."""
+        # The log does not lie there as it was closed.
+        self._disk.delete(CLEAN_MARKER)
+        self._disk.sync_folder(ROOT)
+        name, end = self._name, loss.opens_at
+        kept = self._checkpoints
+        if loss.sound_end is None:
+            # First: alone it says already that nothing below is missed.
+            kept.log_starts.update({name: end})
+            kept.recovery_points.update({name: end})
+            kept.high_watermarks.update({name: end})
+            return
+        SnapshotFiles(self._disk, self._folder, ()).delete_beyond(loss.sound_end)
+        kept.high_watermarks.update({name: min(kept.high_watermarks.get(name), end)})
+        if name in kept.cleaned_ends:
+            kept.cleaned_ends.update({name: min(kept.cleaned_ends.get(name), end)})
+        # Last: until then the log is offline as before.
+        kept.recovery_points.update({name: loss.sound_end})
+
+    def _scan(self, bases: list[Offset], recorded: Offset) -> tuple[Offset, str]:
+        """Up to where the log is whole, and why no further."""
+        is_compacted = self._checkpoints.cleaned_end(self._name) is not None
+        gaps_end = max(recorded, bases[-1]) if is_compacted else None
+        end = bases[0]
+        for base in bases:
+            if base != end and not (is_compacted and base > end):
+                return end, f"offset {end} is missing before segment {base}"
+            path = f"{self._folder}/{offset_name(base, LOG)}"
+            file = self._disk.open_log(path, create=False)
+            try:
+                scan = SegmentScan(file, base, gaps_end=gaps_end)
+                for batch in scan:
+                    end = batch.header.next_offset
+            finally:
+                file.close()
+            if scan.damage:
+                return end, f"{path} at byte {scan.position}: {scan.damage}"
+        return end, ""

@@ -1,0 +1,124 @@
+"""Offset -> where in the log file to start looking: one segment's sparse index.
+
+```
+ an entry, 8 bytes, big-endian
+ 0          4          8
+ | relative | position |      relative = last offset of the batch at `position` - the segment's base offset
+```
+Both fields strictly increase. An entry names a batch by its last offset, as Kafka's does: so the batch that holds an
+offset lies at or after the greatest entry not above that offset. The first batch has no entry.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from respool.log.index.index_file import IndexFile
+from respool.model.ids import Offset
+from respool.ports.disk import Disk
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+
+_ENTRY = Struct(">ii")
+_RELATIVE = Struct(">i")
+
+
+class OffsetEntry(NamedTuple):
+    last_offset: Offset
+    position: int
+
+
+class OffsetIndex:
+    __slots__ = ("_base_offset", "_file", "last_position")
+
+    def __init__(self, file: IndexFile, base_offset: Offset) -> None:
+        self._file = file
+        self._base_offset = base_offset
+        # Where the batch of the last entry begins; 0 without entries.
+        self.last_position = self._entry(file.count - 1).position if file.count else 0
+
+    @classmethod
+    def create(cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int) -> "OffsetIndex":
+        """Begin one without entries, in a new file."""
+        file = IndexFile.create(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
+        return cls(file, base_offset)
+
+    @classmethod
+    def in_memory(
+        cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int
+    ) -> "OffsetIndex":
+        """Begin one without entries, that has no file until it is saved."""
+        file = IndexFile.in_memory(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
+        return cls(file, base_offset)
+
+    @classmethod
+    def open(
+        cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int
+    ) -> "OffsetIndex | None":
+        """The index as it lies there, for reading; None when it is missing or cannot be one."""
+        file = IndexFile.open(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
+        return cls(file, base_offset) if file is not None else None
+
+    @property
+    def file(self) -> IndexFile:
+        return self._file
+
+    @property
+    def is_full(self) -> bool:
+        return self._file.count >= self._file.entries_max
+
+    @property
+    def last(self) -> OffsetEntry | None:
+        return self._entry(self._file.count - 1) if self._file.count else None
+
+    def lookup(self, offset: Offset) -> OffsetEntry | None:
+        """The greatest entry not above `offset`; None when the search begins at the file's start."""
+        buffer = self._file.buffer
+        wanted = offset - self._base_offset
+        low = 0
+        # The buffer may be older than the count, by a resize in another thread.
+        high = min(self._file.count, len(buffer) // _ENTRY.size)
+        while low < high:
+            middle = (low + high) // 2
+            if _RELATIVE.unpack_from(buffer, middle * 8)[0] <= wanted:
+                low = middle + 1
+            else:
+                high = middle
+        if not low:
+            return None
+        relative, position = _ENTRY.unpack_from(buffer, (low - 1) * 8)
+        return OffsetEntry(Offset(self._base_offset + relative), position)
+
+    def append(self, last_offset: Offset, position: int) -> None:
+        """The batch at `position` ends with `last_offset`; `file.make_room` was called before."""
+        assert position > self.last_position, f"position {position} after {self.last_position}"
+        file = self._file
+        _ENTRY.pack_into(file.buffer, file.count * 8, last_offset - self._base_offset, position)
+        # Only now: a reader in another thread must find the entry whole.
+        file.count += 1
+        self.last_position = position
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Forget the batches that hold `offset` or come after it."""
+        count = self._file.count
+        while count and self._entry(count - 1).last_offset >= offset:
+            count -= 1
+        self._file.truncate(count)
+        self.last_position = self._entry(count - 1).position if count else 0
+
+    def is_sound(self, *, log_bytes: int) -> bool:
+        """Could these be entries of a log file of that size? Only the ends are looked at."""
+        if not self._file.count:
+            return True
+        first, last = self._entry(0), self._entry(self._file.count - 1)
+        return (
+            self._base_offset <= first.last_offset <= last.last_offset
+            and 0 < first.position <= last.position < log_bytes
+        )
+
+    def __iter__(self) -> Iterator[OffsetEntry]:
+        return map(self._entry, range(self._file.count))
+
+    def _entry(self, number: int) -> OffsetEntry:
+        relative, position = _ENTRY.unpack_from(self._file.buffer, number * _ENTRY.size)
+        return OffsetEntry(Offset(self._base_offset + relative), position)

@@ -1,0 +1,139 @@
+"""Timestamp -> the offset from which to look: one segment's sparse index.
+
+```
+ an entry, 12 bytes, big-endian
+ 0           8          12
+ | timestamp | relative |      relative = last offset of the batch - the segment's base offset
+```
+An entry says: up to here `timestamp` is the largest, and the batch that ends with that offset was the first to have it.
+So every batch before that one is earlier than `timestamp`. Timestamps strictly increase, and with them the offsets,
+however the records' own timestamps jump. The last entry of a finished segment is its largest timestamp.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from respool.log.index.index_file import IndexFile
+from respool.model.ids import NO_TIMESTAMP, Offset
+from respool.ports.disk import Disk
+
+_ENTRY = Struct(">qi")
+_TIMESTAMP = Struct(">q")
+
+
+class TimeEntry(NamedTuple):
+    timestamp: int
+    last_offset: Offset
+
+
+class TimeIndex:
+    __slots__ = ("_base_offset", "_file", "last")
+
+    def __init__(self, file: IndexFile, base_offset: Offset) -> None:
+        self._file = file
+        self._base_offset = base_offset
+        self.last = self._last_entry()
+
+    @classmethod
+    def create(cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int) -> "TimeIndex":
+        """Begin one without entries, in a new file."""
+        file = IndexFile.create(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
+        return cls(file, base_offset)
+
+    @classmethod
+    def in_memory(
+        cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int
+    ) -> "TimeIndex":
+        """Begin one without entries, that has no file until it is saved."""
+        file = IndexFile.in_memory(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
+        return cls(file, base_offset)
+
+    @classmethod
+    def open(
+        cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int
+    ) -> "TimeIndex | None":
+        """The index as it lies there, for reading; None when it is missing or cannot be one."""
+        file = IndexFile.open(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
+        return cls(file, base_offset) if file is not None else None
+
+    @property
+    def file(self) -> IndexFile:
+        return self._file
+
+    @property
+    def is_full(self) -> bool:
+        """One place is kept for the entry that a segment ends with."""
+        return self._file.count >= self._file.entries_max - 1
+
+    def lookup(self, timestamp: int) -> Offset:
+        """An offset such that every record before its batch is earlier than `timestamp`."""
+        buffer = self._file.buffer
+        low = 0
+        # The buffer may be older than the count, by a resize in another thread.
+        high = min(self._file.count, len(buffer) // _ENTRY.size)
+        while low < high:
+            middle = (low + high) // 2
+            if _TIMESTAMP.unpack_from(buffer, middle * 12)[0] <= timestamp:
+                low = middle + 1
+            else:
+                high = middle
+        return self._entry(buffer, low - 1).last_offset if low else self._base_offset
+
+    def before(self, offset: Offset) -> TimeEntry:
+        """The last entry whose batch ends before `offset`; without a timestamp when there is none."""
+        buffer = self._file.buffer
+        low = 0
+        high = min(self._file.count, len(buffer) // _ENTRY.size)
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(buffer, middle).last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        if not low:
+            return TimeEntry(NO_TIMESTAMP, self._base_offset)
+        return self._entry(buffer, low - 1)
+
+    def maybe_append(self, timestamp: int, last_offset: Offset) -> bool:
+        """Add an entry when the largest timestamp has grown; `file.make_room` was called before."""
+        if timestamp <= self.last.timestamp:
+            return False
+        file = self._file
+        relative = last_offset - self._base_offset
+        _ENTRY.pack_into(file.buffer, file.count * 12, timestamp, relative)
+        # Only now: a reader in another thread must find the entry whole.
+        file.count += 1
+        self.last = TimeEntry(timestamp, last_offset)
+        return True
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Forget the batches that hold `offset` or come after it."""
+        count = self._file.count
+        while count and self._entry(self._file.buffer, count - 1).last_offset >= offset:
+            count -= 1
+        self._file.truncate(count)
+        self.last = self._last_entry()
+
+    def is_sound(self) -> bool:
+        """Could these be entries? Only the ends are looked at."""
+        if not self._file.count:
+            return True
+        first = self._entry(self._file.buffer, 0)
+        return (
+            NO_TIMESTAMP < first.timestamp <= self.last.timestamp
+            and self._base_offset <= first.last_offset <= self.last.last_offset
+            and (self._file.count == 1 or first.timestamp < self.last.timestamp)
+        )
+
+    def __iter__(self) -> Iterator[TimeEntry]:
+        return (self._entry(self._file.buffer, number) for number in range(self._file.count))
+
+    def _last_entry(self) -> TimeEntry:
+        if not self._file.count:
+            return TimeEntry(NO_TIMESTAMP, self._base_offset)
+        return self._entry(self._file.buffer, self._file.count - 1)
+
+    def _entry(self, buffer: memoryview, number: int) -> TimeEntry:
+        timestamp, relative = _ENTRY.unpack_from(buffer, number * _ENTRY.size)
+        return TimeEntry(timestamp, Offset(self._base_offset + relative))

@@ -1,0 +1,143 @@
+"""Does a batch fit what its producer wrote before: sequences, epochs, transactions? Decides, and changes nothing."""
+
+from dataclasses import dataclass
+
+from respool.log.producers.producer_state import ProducerState
+from respool.log.producers.verification import VerificationGuard
+from respool.model.errors import (
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
+from respool.model.ids import Offset
+from respool.records.batch import BatchHeader
+from respool.records.markers import EndTransactionMarker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuplicateOf:
+    """Where the batch lies since it came the first time: the answer to its retry."""
+
+    base_offset: Offset
+    last_offset: Offset
+    timestamp: int
+
+
+def check_batch(state: ProducerState, header: BatchHeader) -> DuplicateOf | None:
+    """A batch outside of transactions."""
+    if header.producer_epoch == state.epoch:
+        # The common case, first. (Batches of 2^31 records together would make it ambiguous.)
+        if header.base_sequence == state.next_sequence:
+            if state.current_txn_first_offset >= 0:
+                _refuse_outside(state)
+            return None
+        duplicate = _find_duplicate(state, header)
+        if duplicate is not None:
+            return duplicate
+    _check_epoch(state, header.producer_epoch)
+    if state.current_txn_first_offset >= 0:
+        _refuse_outside(state)
+    _check_sequence(state, header)
+    return None
+
+
+def check_transactional(
+    state: ProducerState | None,
+    header: BatchHeader,
+    *,
+    is_verified: bool,
+    guard: VerificationGuard | None,
+) -> DuplicateOf | None:
+    """A batch within a transaction: that must be open here, or be known to be open at its coordinator.
+
+    Batches written by the coordinator of groups have no sequence.
+    """
+    is_open = False
+    if state is not None:
+        if header.producer_epoch == state.epoch:
+            is_open = state.current_txn_first_offset >= 0
+            if is_open and header.base_sequence == state.next_sequence:
+                return None
+            if header.base_sequence >= 0:
+                duplicate = _find_duplicate(state, header)
+                if duplicate is not None:
+                    return duplicate
+        _check_epoch(state, header.producer_epoch)
+    if not is_open:
+        if guard is None or not is_verified:
+            raise InvalidTransactionState(
+                f"producer {header.producer_id} epoch {header.producer_epoch} has no open transaction here"
+            )
+        if state is None:
+            _check_first(header, guard)
+    if state is not None and header.base_sequence >= 0:
+        _check_sequence(state, header)
+    return None
+
+
+def check_marker(
+    state: ProducerState, marker: EndTransactionMarker, *, needs_newer_epoch: bool
+) -> None:
+    """The end of a transaction. With `needs_newer_epoch` its epoch must exceed that of the data."""
+    _check_epoch(state, marker.producer_epoch)
+    if needs_newer_epoch and marker.producer_epoch == state.epoch:
+        raise InvalidProducerEpoch(
+            f"producer {state.producer_id} has epoch {state.epoch} already, so this end came before"
+        )
+    if marker.coordinator_epoch < state.coordinator_epoch:
+        raise TransactionCoordinatorFenced(
+            f"producer {state.producer_id}: coordinator epoch {marker.coordinator_epoch}, "
+            f"there was {state.coordinator_epoch}"
+        )
+
+
+def _find_duplicate(state: ProducerState, header: BatchHeader) -> DuplicateOf | None:
+    if header.base_sequence == state.next_sequence:
+        return None
+    batch = state.find(base_sequence=header.base_sequence, last_sequence=header.last_sequence)
+    if batch is None:
+        return None
+    return DuplicateOf(
+        base_offset=batch.base_offset, last_offset=batch.last_offset, timestamp=batch.timestamp
+    )
+
+
+def _check_epoch(state: ProducerState, epoch: int) -> None:
+    if epoch < state.epoch:
+        raise InvalidProducerEpoch(
+            f"producer {state.producer_id} has epoch {state.epoch}, the batch {epoch}"
+        )
+
+
+def _check_sequence(state: ProducerState, header: BatchHeader) -> None:
+    if header.producer_epoch == state.epoch:
+        if header.base_sequence != state.next_sequence:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id} epoch {header.producer_epoch} sent sequences "
+                f"{header.base_sequence} to {header.last_sequence}, expected {state.next_sequence} next"
+            )
+    elif header.base_sequence != 0:
+        raise OutOfOrderSequence(
+            f"producer {header.producer_id} begins epoch {header.producer_epoch} (after {state.epoch}) "
+            f"with sequence {header.base_sequence}, expected 0"
+        )
+
+
+def _check_first(header: BatchHeader, guard: VerificationGuard) -> None:
+    """Of a producer not known here any sequence may come first, but not one that its own earlier batch waits behind.
+
+    Where it is known the sequences say it: what somebody sent late and in vain does not count.
+    """
+    if header.base_sequence > guard.lowest_sequence:
+        raise OutOfOrderSequence(
+            f"producer {header.producer_id} begins a transaction with sequence {header.base_sequence}, "
+            f"but {guard.lowest_sequence} is on its way"
+        )
+
+
+def _refuse_outside(state: ProducerState) -> None:
+    raise InvalidTransactionState(
+        f"producer {state.producer_id} has a transaction open here since offset "
+        f"{state.current_txn_first_offset}, and the batch is not part of it"
+    )

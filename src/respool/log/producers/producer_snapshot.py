@@ -1,0 +1,134 @@
+"""Producer states <-> the bytes of a `.snapshot` file: Kafka's format, version 1, big-endian.
+
+```
+ 0         2     6       10
+ | version | crc | count | entries …          the crc (CRC-32C) covers everything after it
+
+ an entry, 46 bytes
+ 0             8       10              14            22             26
+ | producer id | epoch | last sequence | last offset | offset delta |
+ 26          34                  38                         46
+ | timestamp | coordinator epoch | current txn first offset |
+```
+Kafka writes one entry per producer, its last batch, and so forgets at a restart the four batches before it: a client
+that sent five, lost the answers to a broker that was stopping, and sends them again gets OUT_OF_ORDER_SEQUENCE for
+the first. We must know all five. So a producer has one entry per batch remembered, oldest first. To Kafka's reader that
+is the same file: it puts entries into a map by producer id, and the last one, which is the one it would have written,
+stays. Nothing lies beside the file that could be lost or stand at another offset, and a file of Kafka's reads well.
+
+A last entry may repeat its producer's last batch with another timestamp. It is no batch then: it says when the producer
+was last heard of, which is what Kafka's own last entry says too, and what expiry goes by.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from respool.log.producers.producer_state import (
+    NO_OFFSET,
+    NO_SEQUENCE,
+    AppendedBatch,
+    ProducerState,
+)
+from respool.model.ids import Offset
+
+SNAPSHOT_VERSION = 1
+ENTRY_BYTES = 46
+
+_HEAD = Struct(">hI")
+_COUNT = Struct(">i")
+_ENTRY = Struct(">qhiqiqiq")
+_ENTRIES_AT = _HEAD.size + _COUNT.size
+assert _ENTRY.size == ENTRY_BYTES
+
+
+class SnapshotEntry(NamedTuple):
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: Offset
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: Offset
+
+
+def encode_entries(entries: Iterable[SnapshotEntry]) -> bytes:
+    body = b"".join(_ENTRY.pack(*entry) for entry in entries)
+    counted = _COUNT.pack(len(body) // ENTRY_BYTES) + body
+    return _HEAD.pack(SNAPSHOT_VERSION, crc32c(counted)) + counted
+
+
+def decode_entries(data: bytes) -> list[SnapshotEntry]:
+    """Read a whole snapshot file.
+
+    Raises:
+        ValueError: it is damaged, or of another version; the message says which.
+    """
+    if len(data) < _ENTRIES_AT:
+        raise ValueError(f"a snapshot of {len(data)} bytes, at least {_ENTRIES_AT} expected")
+    version, crc = _HEAD.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise ValueError(f"snapshot version {version}, only {SNAPSHOT_VERSION} is known")
+    computed = crc32c(memoryview(data)[_HEAD.size :])
+    if crc != computed:
+        raise ValueError(f"snapshot crc {crc:#010x}, computed {computed:#010x}")
+    (count,) = _COUNT.unpack_from(data, _HEAD.size)
+    size = _ENTRIES_AT + count * ENTRY_BYTES
+    if count < 0 or len(data) != size:
+        raise ValueError(f"a snapshot of {len(data)} bytes, {size} expected for {count} entries")
+    body = memoryview(data)[_ENTRIES_AT:]
+    return [SnapshotEntry._make(fields) for fields in _ENTRY.iter_unpack(body)]
+
+
+def entries_of(state: ProducerState, *, active_at_ms: int) -> Iterable[SnapshotEntry]:
+    """The producer's batches, oldest first, and once more the last with `active_at_ms` where that differs."""
+    for batch in state.batches:
+        yield _entry(state, batch)
+    last = state.batches[-1] if state.batches else _NO_BATCH
+    if last.timestamp != active_at_ms or not state.batches:
+        yield _entry(state, last._replace(timestamp=active_at_ms))
+
+
+def add_entry(state: ProducerState | None, entry: SnapshotEntry) -> ProducerState:
+    """The producer's state after one more of its entries; `state` is what the entries before it gave."""
+    if state is None:
+        state = ProducerState(
+            producer_id=entry.producer_id, epoch=entry.epoch, active_at_ms=entry.timestamp
+        )
+    elif state.epoch != entry.epoch:
+        state.begin_epoch(entry.epoch)
+    if entry.last_offset >= 0 and entry.last_offset != state.last_offset:
+        state.add(
+            AppendedBatch(
+                last_sequence=entry.last_sequence,
+                last_offset=entry.last_offset,
+                offset_delta=entry.offset_delta,
+                timestamp=entry.timestamp,
+            )
+        )
+    state.coordinator_epoch = entry.coordinator_epoch
+    state.current_txn_first_offset = entry.current_txn_first_offset
+    state.active_at_ms = entry.timestamp
+    state.is_fresh = False
+    return state
+
+
+_NO_BATCH = AppendedBatch(
+    last_sequence=NO_SEQUENCE, last_offset=NO_OFFSET, offset_delta=0, timestamp=-1
+)
+
+
+def _entry(state: ProducerState, batch: AppendedBatch) -> SnapshotEntry:
+    return SnapshotEntry(
+        producer_id=state.producer_id,
+        epoch=state.epoch,
+        last_sequence=batch.last_sequence,
+        last_offset=batch.last_offset,
+        offset_delta=batch.offset_delta,
+        timestamp=batch.timestamp,
+        coordinator_epoch=state.coordinator_epoch,
+        current_txn_first_offset=state.current_txn_first_offset,
+    )

@@ -1,0 +1,77 @@
+"""What lies in a partition's folder when it is opened, tidied: half-done work of an earlier process is removed."""
+
+from dataclasses import dataclass
+
+from respool.log.file_names import (
+    LEFTOVERS,
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    offset_name,
+    parse_offset_name,
+)
+from respool.log.index.segment_indexes import IndexSettings, index_paths
+from respool.log.producers.snapshot_files import SnapshotFiles
+from respool.log.recovery.segment_swap import complete_swaps
+from respool.log.segment import Segment
+from respool.model.ids import Offset
+from respool.ports.disk import Disk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFolder:
+    # Oldest first. None is opened yet.
+    segments: list[Segment]
+    snapshots: SnapshotFiles
+
+    @classmethod
+    def open(cls, disk: Disk, folder: str, settings: IndexSettings, *, now_ms: int) -> "LogFolder":
+        """Look at names and sizes; no file is read, unless a compaction was interrupted in its last step."""
+        complete_swaps(disk, folder)
+        found: dict[str, list[Offset]] = {
+            kind: [] for kind in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
+        }
+        for name in disk.list_folder(folder):
+            parsed = parse_offset_name(name)
+            if name.endswith(LEFTOVERS):
+                disk.delete(f"{folder}/{name}")
+            elif parsed is not None and parsed[1] in found:
+                found[parsed[1]].append(parsed[0])
+        _delete_orphans(disk, folder, found)
+        with_aborted = set(found[TRANSACTION_INDEX])
+        segments = [
+            Segment(
+                disk,
+                folder,
+                base_offset,
+                settings,
+                size=disk.size(f"{folder}/{offset_name(base_offset, LOG)}"),
+                now_ms=now_ms,
+                aborted_bytes=disk.size(f"{folder}/{offset_name(base_offset, TRANSACTION_INDEX)}")
+                if base_offset in with_aborted
+                else 0,
+            )
+            for base_offset in found[LOG]
+        ]
+        return cls(segments=segments, snapshots=SnapshotFiles(disk, folder, found[SNAPSHOT]))
+
+
+def delete_segment(disk: Disk, folder: str, segment: Segment) -> None:
+    """Delete a segment's files at once, durably."""
+    for path in (segment.path, *index_paths(folder, segment.base_offset)):
+        disk.delete(path)
+    # Before the next is deleted: names that come back after a power cut must not leave a gap.
+    disk.sync_folder(folder)
+    # Only now: a segment that comes back must not have lost it. Alone it means nothing.
+    disk.delete(segment.aborted.path)
+
+
+def _delete_orphans(disk: Disk, folder: str, found: dict[str, list[Offset]]) -> None:
+    """An index whose log is gone belongs to a segment whose removal was interrupted."""
+    logs = set(found[LOG])
+    for kind in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
+        for offset in found[kind]:
+            if offset not in logs:
+                disk.delete(f"{folder}/{offset:020d}{kind}")

@@ -1,0 +1,227 @@
+"""Opening a log: what the last process left behind -> segments, producers, epochs and the offsets at which they end.
+
+After a clean stop nothing needs to be looked at. The stop wrote a snapshot of the producers at the log's end; when that
+is the newest one and stands at the recovery point, the log ends there, and no log file is read. After anything else,
+`recovery.py` looks at the log itself.
+"""
+
+from dataclasses import dataclass
+
+from respool.log.epoch_cache import EpochCache
+from respool.log.epoch_file import EpochFile
+from respool.log.file_names import EPOCHS_NAME
+from respool.log.index.segment_indexes import IndexSettings
+from respool.log.partition_folder import what_to_do_about_loss
+from respool.log.producers.producer_states import ProducerStates
+from respool.log.producers.snapshot_files import SnapshotFiles
+from respool.log.recovery.log_folder import LogFolder, delete_segment
+from respool.log.recovery.log_walk import epochs_of, replay_producers
+from respool.log.recovery.recovery import LogRecovery, Recovery
+from respool.log.recovery.uncommitted_ends import find_uncommitted_ends
+from respool.log.removal import parent_folder
+from respool.log.segment import Segment
+from respool.log.segments import Segments
+from respool.model.errors import SegmentCorrupt
+from respool.model.ids import Offset
+from respool.ports.disk import Disk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedLog:
+    segments: Segments
+    snapshots: SnapshotFiles
+    producers: ProducerStates
+    epochs: EpochCache
+    log_start: Offset
+    log_end: Offset
+    # What had to be repaired; None after a clean stop.
+    recovery: Recovery | None
+
+
+class LogLoader:
+    """Loads one log, once."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        folder: str,
+        settings: IndexSettings,
+        now_ms: int,
+        producer_expiration_ms: int,
+        may_have_gaps: bool = False,
+        is_replicated: bool = False,
+    ) -> None:
+        """A log that was compacted, or may have been, has gaps; a copy of one may have them up to its end."""
+        self._disk = disk
+        self._folder = folder
+        self._settings = settings
+        self._now_ms = now_ms
+        self._expiration_ms = producer_expiration_ms
+        self._may_have_gaps = may_have_gaps
+        self._is_replicated = is_replicated
+        found = LogFolder.open(disk, folder, settings, now_ms=now_ms)
+        # Oldest first; none is opened yet.
+        self._segments = found.segments
+        self._snapshots = found.snapshots
+
+    def load(
+        self,
+        *,
+        log_start: Offset,
+        recovery_point: Offset,
+        clean: bool,
+        high_watermark: Offset | None = None,
+    ) -> LoadedLog:
+        """Find out what the log holds; after a crash, make it whole and put it on the disk.
+
+        What lies before the high watermark is committed; without one, all is.
+
+        Raises:
+            SegmentCorrupt: something that was on the disk once is damaged or missing.
+        """
+        loaded = self._load(log_start=log_start, recovery_point=recovery_point, clean=clean)
+        if high_watermark is not None and high_watermark < loaded.log_end:
+            ended = find_uncommitted_ends(
+                loaded.segments,
+                loaded.snapshots,
+                high_watermark=high_watermark,
+                log_end=loaded.log_end,
+                expiration_ms=self._expiration_ms,
+            )
+            loaded.producers.transactions.keep_back_for(ended)
+        return loaded
+
+    def _load(self, *, log_start: Offset, recovery_point: Offset, clean: bool) -> LoadedLog:
+        # A snapshot is written only after everything before its offset is on the disk.
+        synced_end = max(recovery_point, self._snapshots.newest)
+        if not self._segments:
+            return self._begin(log_start, synced_end)
+        log_start = max(log_start, self._segments[0].base_offset)
+        log_end = self._clean_end(recovery_point) if clean else None
+        loaded = (
+            self._load_clean(log_start, log_end)
+            if log_end is not None
+            else self._recover(log_start, synced_end)
+        )
+        if loaded.log_end < synced_end and synced_end > log_start:
+            raise SegmentCorrupt(
+                f"{self._folder} ends at offset {loaded.log_end}, but {synced_end} was on the disk; "
+                f"{what_to_do_about_loss(self._folder)}"
+            )
+        if loaded.log_end < log_start:
+            # Records were deleted that a power cut then took: the log goes on where it was told to start.
+            return self._begin_again(loaded.segments, log_start)
+        return loaded
+
+    def _begin(self, log_start: Offset, synced_end: Offset) -> LoadedLog:
+        """Make a log where there is none."""
+        if synced_end > log_start:
+            raise SegmentCorrupt(
+                f"{self._folder} has no segment, but offset {synced_end} was on the disk; "
+                f"{what_to_do_about_loss(self._folder)}"
+            )
+        self._disk.make_folder(self._folder)
+        # There may be those of a log that was being dropped when the power went.
+        self._disk.delete(f"{self._folder}/{EPOCHS_NAME}")
+        segment = Segment.create(
+            self._disk, self._folder, log_start, self._settings, now_ms=self._now_ms
+        )
+        self._disk.sync_folder(self._folder)
+        self._disk.sync_folder(parent_folder(self._folder))
+        return LoadedLog(
+            segments=Segments([segment]),
+            snapshots=self._snapshots,
+            producers=self._no_producers(),
+            epochs=EpochCache(),
+            log_start=log_start,
+            log_end=log_start,
+            recovery=None,
+        )
+
+    def _no_producers(self) -> ProducerStates:
+        producers = ProducerStates(expiration_ms=self._expiration_ms)
+        # It brings the time. Else a first snapshot would know that of the records only, and whoever
+        # writes old ones would be forgotten at the next start.
+        producers.expire(self._now_ms)
+        return producers
+
+    def _begin_again(self, segments: Segments, log_start: Offset) -> LoadedLog:
+        self._snapshots.delete_beyond(Offset(-1))
+        for segment in reversed(segments.all):
+            delete_segment(self._disk, self._folder, segment)
+        return self._begin(log_start, Offset(-1))
+
+    def _clean_end(self, recovery_point: Offset) -> Offset | None:
+        """Where the log ends after a clean stop; None when it does not look like one after all."""
+        last = self._segments[-1]
+        newest = self._snapshots.newest
+        # A segment that is not empty ends after its base. (What it really ends with is checked at the first append.)
+        could_end = newest > last.base_offset if last.size else newest == last.base_offset
+        if newest == recovery_point and could_end:
+            return newest
+        try:
+            return last.next_offset()
+        except SegmentCorrupt:
+            return None
+
+    def _load_clean(self, log_start: Offset, log_end: Offset) -> LoadedLog:
+        segments = Segments(self._segments)
+        replay_from, producers = self._snapshots.load(
+            at_most=log_end, expiration_ms=self._expiration_ms
+        )
+        replay_producers(producers, segments, replay_from, log_end)
+        epochs = EpochFile.read(self._disk, self._folder)
+        if epochs is None:
+            epochs = epochs_of(segments, log_start, log_end)
+        self._tidy(segments, producers, epochs, log_start=log_start, log_end=log_end)
+        return LoadedLog(
+            segments=segments,
+            snapshots=self._snapshots,
+            producers=producers,
+            epochs=epochs,
+            log_start=log_start,
+            log_end=log_end,
+            recovery=None,
+        )
+
+    def _recover(self, log_start: Offset, synced_end: Offset) -> LoadedLog:
+        recovery = LogRecovery(
+            disk=self._disk,
+            folder=self._folder,
+            settings=self._settings,
+            snapshots=self._snapshots,
+            producer_expiration_ms=self._expiration_ms,
+            may_have_gaps=self._may_have_gaps,
+            is_replicated=self._is_replicated,
+        )
+        done = recovery.run(Segments(self._segments), log_start=log_start, synced_end=synced_end)
+        segments, producers, epochs = recovery.segments, recovery.producers, recovery.epochs
+        self._tidy(segments, producers, epochs, log_start=log_start, log_end=done.log_end)
+        recovery.put_on_disk()
+        return LoadedLog(
+            segments=segments,
+            snapshots=self._snapshots,
+            producers=producers,
+            epochs=epochs,
+            log_start=log_start,
+            log_end=done.log_end,
+            recovery=done,
+        )
+
+    def _tidy(
+        self,
+        segments: Segments,
+        producers: ProducerStates,
+        epochs: EpochCache,
+        *,
+        log_start: Offset,
+        log_end: Offset,
+    ) -> None:
+        """Bring all in line with where the log begins and ends."""
+        # An epoch may begin at the log's end, before it has data; not beyond.
+        epochs.truncate_end(Offset(log_end + 1))
+        epochs.truncate_start(log_start)
+        producers.forget_before(log_start)
+        producers.expire(self._now_ms)
+        self._snapshots.delete_strays([segment.base_offset for segment in segments.all])

@@ -1,0 +1,77 @@
+"""From header to header through a whole log, and what they tell: producers and transactions, leader epochs."""
+
+from collections.abc import Iterator
+
+from respool.log.batch_walk import BatchAt
+from respool.log.epoch_cache import EpochCache
+from respool.log.index.transaction_index import AbortedTransaction
+from respool.log.producers.producer_states import ProducerStates
+from respool.log.segment import Segment
+from respool.log.segments import Segments
+from respool.model.ids import Offset
+from respool.records.markers import read_marker
+
+
+def walk_log(segments: Segments, begin: Offset, end: Offset) -> Iterator[tuple[Segment, BatchAt]]:
+    """The batches that begin in [begin, end), and the segment of each."""
+    if begin >= end:
+        return
+    for segment in segments.all[max(segments.index_of(begin), 0) :]:
+        if segment.base_offset >= end:
+            return
+        for batch in segment.walk_from(max(begin, segment.base_offset)):
+            if batch.header.base_offset >= end:
+                return
+            if batch.header.base_offset >= begin:
+                yield segment, batch
+
+
+def replay_producers(
+    producers: ProducerStates, segments: Segments, begin: Offset, end: Offset
+) -> None:
+    """Bring the producers from one offset to a later one."""
+    for segment, batch in walk_log(segments, begin, end):
+        replay_batch(producers, segment, batch)
+
+
+def replay_batch(
+    producers: ProducerStates,
+    segment: Segment,
+    batch: BatchAt,
+    *,
+    high_watermark: Offset | None = None,
+) -> AbortedTransaction | None:
+    """Replay one batch; return the transaction that it aborts.
+
+    Without a high watermark its end is taken for committed, for there may be millions: whoever knows better says so
+    when all is replayed (uncommitted_ends.py).
+    """
+    header = batch.header
+    if not header.is_control:
+        producers.update(header, base_offset=header.base_offset)
+        return None
+    # Rare, and small: only what is in it tells what it ends.
+    marker = read_marker(segment.read_batch(batch)) if header.has_producer_id else None
+    if marker is None:
+        return None
+    offset = header.base_offset
+    aborted = producers.aborting(marker.producer_id, marker_offset=offset)
+    producers.end_transaction(marker, offset=offset, timestamp_ms=header.max_timestamp)
+    if high_watermark is None:
+        producers.transactions.on_high_watermark(header.next_offset)
+    return None if marker.is_commit else aborted
+
+
+def epochs_of(segments: Segments, begin: Offset, end: Offset) -> EpochCache:
+    """The leader epochs in [begin, end), and some from before it.
+
+    One that begins behind a gap may have written what is missing: it is entered where the gap begins.
+    """
+    epochs = EpochCache()
+    # The batch that holds `begin` may begin before it.
+    begin = segments.all[max(segments.index_of(begin), 0)].base_offset
+    for _, (_, header) in walk_log(segments, begin, end):
+        if header.leader_epoch > epochs.latest:
+            epochs.assign(header.leader_epoch, begin)
+        begin = header.next_offset
+    return epochs

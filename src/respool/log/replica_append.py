@@ -1,0 +1,268 @@
+"""What a leader sent in a Fetch reply -> the end of this log, byte for byte.
+
+The leader has decided all: offsets, epochs, sequences, transactions. So nothing is refused here that it accepted, and
+producers and transactions follow what the batches say, as in a recovery. What is checked is that the bytes came whole
+and that they continue this log:
+
+```
+ log_end                        what may come in a reply
+    | skipped | batch | batch | gap | batch | cut off
+```
+- A fetch inside a batch returns the whole batch, so some that lie before the log's end may come first.
+- A reply ends where the fetch's limit is, maybe inside a batch. The rest comes with the next fetch.
+- Of a compacted log, offsets are missing. A segment's own offsets span 2^31, so a gap of more cannot be stored.
+
+All batches are checked before the first is written. Those that go to one segment are written at once: per batch there
+is a header read, a checksum, and an entry in the index where one is due.
+"""
+
+from typing import NamedTuple
+
+from respool.log.batch_walk import BatchAt
+from respool.log.index.offset_index import RELATIVE_OFFSET_MAX
+from respool.log.log_parts import LogParts
+from respool.log.log_truncation import LogTruncation
+from respool.model.errors import CorruptMessage, ReplicationDiverged, StorageError
+from respool.model.ids import LeaderEpoch, Offset
+from respool.records.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LENGTH_BYTES,
+    BatchHeader,
+    RecordBatch,
+    read_header,
+    stamp,
+)
+from respool.records.markers import EndTransactionMarker, read_marker
+from respool.records.seal import LENGTH_MIN
+from respool.records.validate import check_stored
+
+
+class AppendedFetched(NamedTuple):
+    log_end: Offset
+    # Of the last record here; -1 when none is known.
+    last_epoch: LeaderEpoch
+    # How many bytes were appended; 0 where all of it was here already, or no batch was whole.
+    byte_count: int
+
+
+class ReplicaAppender:
+    def __init__(self, parts: LogParts, truncation: LogTruncation) -> None:
+        self._parts = parts
+        self._truncation = truncation
+
+    def append(
+        self, records: bytes | memoryview, *, now_ms: int, leader_epoch: LeaderEpoch | None
+    ) -> AppendedFetched:
+        """Append what is new. The errors are those of `PartitionLog.append_fetched`."""
+        byte_count = self._append(memoryview(records), now_ms, leader_epoch)
+        parts = self._parts
+        return AppendedFetched(parts.end.offset, parts.last_epoch, byte_count)
+
+    def _append(self, data: memoryview, now_ms: int, leader_epoch: LeaderEpoch | None) -> int:
+        parts = self._parts
+        batches = _sound_batches(data, log_end=parts.end.offset, is_empty=self.is_empty)
+        if not batches:
+            return 0
+        if leader_epoch is None:
+            _check_epochs(batches, last_epoch=parts.last_epoch)
+        else:
+            data, batches = _with_epoch(data, batches, leader_epoch)
+        if parts.ledger.failure is not None:
+            parts.ledger.check()
+        first = batches[0].header
+        if first.leader_epoch < parts.epochs.latest:
+            # This broker began to lead and wrote nothing; then another one went on from an older leader's end.
+            parts.epochs.truncate_end(parts.end.offset)
+        if first.base_offset < parts.end.offset:
+            self._append_straddling(data, batches, now_ms)
+        else:
+            self._write(data, batches, now_ms)
+        return batches[-1].end - batches[0].position
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no batch at all, not even a deleted one."""
+        segments = self._parts.segments
+        return len(segments) == 1 and not segments.active.size
+
+    def _append_straddling(self, data: memoryview, batches: list[BatchAt], now_ms: int) -> None:
+        """The leader's log starts inside a batch, and this one was to start there: it gets the whole batch too."""
+        log_start = self._parts.end.offset
+        # What is written down stays true: a log that ends before its written start goes on there.
+        self._truncation.start_anew_at(batches[0].header.base_offset)
+        try:
+            self._write(data, batches, now_ms)
+        except StorageError:
+            if self.is_empty:
+                self._truncation.start_anew_at(log_start)
+            else:
+                self._parts.raise_log_start(log_start)
+            raise
+        self._parts.raise_log_start(log_start)
+
+    def _write(self, data: memoryview, batches: list[BatchAt], now_ms: int) -> None:
+        run = _Run(self._parts, data, now_ms)
+        for position, header in batches:
+            run.add(position, header)
+        run.flush()
+
+
+class _Run:
+    """Batches on their way to one segment, one behind the other in `data`.
+
+    They are written before anything that must come after them: another segment, whose snapshot knows their producers;
+    an epoch, which is on the disk before its first batch; the end of a transaction that is aborted, which is looked up
+    among their producers.
+    """
+
+    __slots__ = ("_begin", "_data", "_end", "_headers", "_markers", "_now_ms", "_parts", "_room")
+
+    def __init__(self, parts: LogParts, data: memoryview, now_ms: int) -> None:
+        self._parts = parts
+        self._data = data
+        self._now_ms = now_ms
+        self._begin = self._end = 0
+        self._headers: list[BatchHeader] = []
+        # The ends of transactions among them, by offset.
+        self._markers: dict[Offset, EndTransactionMarker] = {}
+        # How many batches it may have.
+        self._room = 0
+
+    def add(self, position: int, header: BatchHeader) -> None:
+        parts = self._parts
+        segment = parts.segments.active
+        size = header.length + LENGTH_BYTES
+        if parts.roll_rule.is_due_for(
+            segment,
+            size=self._end - self._begin + size,
+            last_offset=header.last_offset,
+            max_timestamp=header.latest_timestamp,
+            now_ms=self._now_ms,
+        ):
+            self.flush()
+            parts.roll(self._now_ms)
+        if header.leader_epoch > parts.epochs.latest:
+            self.flush()
+            # Not where the batch begins: what is missing before it was compacted away, and may have been of this epoch
+            # as well. Somebody else may have something there of an older one, that was never committed.
+            parts.epochs.begin(header.leader_epoch, parts.end.offset)
+        if header.attributes & CONTROL_BIT and header.producer_id >= 0:
+            batch = RecordBatch(header, self._data[position : position + size])
+            marker = read_marker(batch)
+            if marker is not None and not marker.is_commit:
+                self._write_abort(batch, marker)
+                return
+            if marker is not None:
+                self._markers[header.base_offset] = marker
+        if not self._headers:
+            self._begin = position
+            self._room = self._make_ready()
+        self._headers.append(header)
+        self._end = position + size
+        if len(self._headers) >= self._room:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write them, and let producers and transactions know.
+
+        Raises:
+            DiskFull, DiskFailed: none of them was written.
+        """
+        headers = self._headers
+        if not headers:
+            return
+        parts = self._parts
+        parts.write_run(self._data[self._begin : self._end], headers, self._now_ms)
+        producers = parts.producers
+        for header in headers:
+            if header.producer_id < 0:
+                continue
+            offset = header.base_offset
+            marker = self._markers.get(offset) if header.attributes & CONTROL_BIT else None
+            if marker is None:
+                producers.update(header, base_offset=offset)
+            else:
+                timestamp_ms = header.max_timestamp
+                producers.end_transaction(marker, offset=offset, timestamp_ms=timestamp_ms)
+        self._headers = []
+        self._markers.clear()
+        self._begin = self._end = 0
+
+    def _make_ready(self) -> int:
+        """Let batches be written to the segment; return how many may be at once."""
+        parts = self._parts
+        segment = parts.segments.active
+        parts.make_writable(segment)
+        # The first one tells the segment's age, which the others are measured by.
+        return segment.index_room if segment.size else 1
+
+    def _write_abort(self, batch: RecordBatch, marker: EndTransactionMarker) -> None:
+        self.flush()
+        parts = self._parts
+        self._make_ready()
+        header = batch.header
+        offset = header.base_offset
+        aborted = parts.producers.aborting(marker.producer_id, marker_offset=offset)
+        parts.write_run(batch.data, (header,), self._now_ms, aborted)
+        parts.producers.end_transaction(marker, offset=offset, timestamp_ms=header.max_timestamp)
+
+
+def _sound_batches(data: memoryview, *, log_end: Offset, is_empty: bool) -> list[BatchAt]:
+    """The whole batches that are new here, each checked: in itself, and that it follows the one before."""
+    batches: list[BatchAt] = []
+    position, end, next_offset = 0, len(data), log_end
+    while end - position >= HEADER_BYTES:
+        header = read_header(data, position)
+        size = header.length + LENGTH_BYTES
+        if header.length >= LENGTH_MIN and size > end - position:
+            break
+        if header.last_offset_delta < 0 or not check_stored(
+            header, data[position : position + size]
+        ):
+            raise CorruptMessage(
+                f"what the leader sent for offset {log_end}: at byte {position} of {end} is no sound batch: "
+                f"magic {header.magic}, length {header.length}, base offset {header.base_offset}, "
+                f"{header.record_count} records up to {header.last_offset_delta}, crc {header.crc}"
+            )
+        # A log that is yet to get its first batch may be told to start inside of that.
+        if header.base_offset >= next_offset or (
+            is_empty and not batches and header.last_offset >= log_end
+        ):
+            if header.last_offset - next_offset > RELATIVE_OFFSET_MAX:
+                raise ReplicationDiverged(
+                    f"after offset {next_offset} a batch from {header.base_offset} to {header.last_offset}: "
+                    f"no segment spans more than {RELATIVE_OFFSET_MAX} offsets"
+                )
+            batches.append(BatchAt(position, header))
+            next_offset = header.next_offset
+        elif batches or header.last_offset >= log_end:
+            raise ReplicationDiverged(
+                f"a batch from {header.base_offset} to {header.last_offset} where {next_offset} comes next"
+            )
+        position += size
+    return batches
+
+
+def _check_epochs(batches: list[BatchAt], *, last_epoch: LeaderEpoch) -> None:
+    for _, header in batches:
+        epoch = header.leader_epoch
+        if epoch < last_epoch:
+            raise ReplicationDiverged(
+                f"the batch at offset {header.base_offset} is of leader epoch {epoch}, "
+                f"the one before it of {last_epoch}"
+            )
+        last_epoch = epoch
+
+
+def _with_epoch(
+    data: memoryview, batches: list[BatchAt], leader_epoch: LeaderEpoch
+) -> tuple[memoryview, list[BatchAt]]:
+    """The same under another leader epoch, which the checksum does not cover. This costs a copy."""
+    copy = bytearray(data)
+    changed = []
+    for position, header in batches:
+        head = stamp(header, base_offset=header.base_offset, leader_epoch=leader_epoch)
+        copy[position : position + len(head)] = head
+        changed.append(BatchAt(position, header._replace(leader_epoch=leader_epoch)))
+    return memoryview(copy), changed
