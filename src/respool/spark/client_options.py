@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from respool.client.kafka import security_properties
 from respool.client.kafka.bootstrap import FIRST_CONTACT_MS, LASTING_CONTACT_MS, Bootstrap
+from respool.client.kafka.errors import BadArgument
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.spark.options import BadOption, Options
-from respool.spark.security import security_of
 
 if TYPE_CHECKING:
     from respool.client.kafka.cluster import Cluster
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 BOOTSTRAP = "kafka.bootstrap.servers"
 OUR_BOOTSTRAP = "bootstrap"
 API_TIMEOUT = "kafka.default.api.timeout.ms"
+# Of Kafka's names, among Spark's options.
+PREFIX = "kafka."
+SECURITY_NAMES = tuple(PREFIX + name for name in security_properties.NAMES)
 RETRY_MS = 60_000
 REQUEST_TIMEOUT_MS = 30_000
 
@@ -84,7 +88,6 @@ class ClientOptions:
             BadOption: the address cannot be one.
         """
         from respool.client.kafka.cluster import Cluster
-        from respool.client.kafka.errors import BadArgument
 
         try:
             return Cluster(
@@ -97,3 +100,15 @@ class ClientOptions:
             )
         except BadArgument as error:
             raise BadOption(str(error)) from None
+
+
+def security_of(options: Options) -> Security:
+    """
+    Raises:
+        BadOption: this client cannot reach brokers in that way, or two options contradict each other.
+    """
+    options.has(PREFIX + security_properties.PROTOCOL)
+    try:
+        return security_properties.security_of(options.given, prefix=PREFIX)
+    except BadArgument as error:
+        raise BadOption(str(error)) from None

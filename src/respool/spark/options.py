@@ -43,9 +43,10 @@ class Options:
         self._known[name.lower()] = name
         return name.lower() in self._given
 
-    def names(self) -> Collection[str]:
-        """All that were given, lower-cased."""
-        return self._given.keys()
+    @property
+    def given(self) -> Mapping[str, str]:
+        """All that were given, by their lower-cased names."""
+        return self._given
 
     def text(self, name: str, default: str | None = None) -> str | None:
         return self._given[name.lower()].strip() if self.has(name) else default

@@ -5,6 +5,8 @@ client does its work is let pass without effect: this client has buffers and thr
 or who may read it is never passed over.
 """
 
+from respool.client.kafka import client_config
+
 # Lower-cased. Spark puts these among the options by itself, or its own doors read them.
 SPARKS_OWN = frozenset(
     {
@@ -30,46 +32,7 @@ REFUSED = {
 
 # Settings of Kafka's clients, and of Spark's connector, about how its client works inside.
 WITHOUT_EFFECT = frozenset(
-    {
-        f"kafka.{name}"
-        for name in (
-            "allow.auto.create.topics",
-            "auto.commit.interval.ms",
-            "auto.include.jmx.reporter",
-            "check.crcs",
-            "client.dns.lookup",
-            "connections.max.idle.ms",
-            "enable.metrics.push",
-            "exclude.internal.topics",
-            "fetch.max.wait.ms",
-            "fetch.min.bytes",
-            "group.instance.id",
-            "group.protocol",
-            "group.remote.assignor",
-            "heartbeat.interval.ms",
-            "max.poll.interval.ms",
-            "max.poll.records",
-            "metadata.max.age.ms",
-            "metadata.max.idle.ms",
-            "metadata.recovery.rebootstrap.trigger.ms",
-            "metadata.recovery.strategy",
-            "metric.reporters",
-            "metrics.num.samples",
-            "metrics.recording.level",
-            "metrics.sample.window.ms",
-            "partition.assignment.strategy",
-            "receive.buffer.bytes",
-            "reconnect.backoff.max.ms",
-            "reconnect.backoff.ms",
-            "retries",
-            "retry.backoff.max.ms",
-            "retry.backoff.ms",
-            "send.buffer.bytes",
-            "session.timeout.ms",
-            "socket.connection.setup.timeout.max.ms",
-            "socket.connection.setup.timeout.ms",
-        )
-    }
+    f"kafka.{name}" for name in (*client_config.WITHOUT_EFFECT, client_config.CONNECT_TIMEOUT)
 )
 
 # Settings of Kafka's producer: nothing to a source. A sink reads those that it knows, and passes these over.

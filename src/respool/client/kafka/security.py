@@ -31,7 +31,8 @@ PEM_NEEDED = (
     "PEM is needed: of a store of Java's, `keytool -importkeystore ... -deststoretype PKCS12` and "
     "`openssl pkcs12 -in STORE -out STORE.pem` make it"
 )
-_PEM = "-----BEGIN "
+# Text that has this is PEM itself, not the name of a file.
+PEM_MARK = "-----BEGIN "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ class Tls:
         try:
             if self.authorities is None:
                 context.load_default_certs()
-            elif _PEM in self.authorities:
+            elif PEM_MARK in self.authorities:
                 context.load_verify_locations(cadata=self.authorities)
             else:
                 context.load_verify_locations(cafile=self.authorities)
@@ -140,13 +141,13 @@ IN_THE_CLEAR = Security()
 def _source(pem: str | None) -> str:
     if pem is None:
         return "those of this machine"
-    return "given as text" if _PEM in pem else pem
+    return "given as text" if PEM_MARK in pem else pem
 
 
 @contextmanager
 def _as_file(pem: str) -> Iterator[str]:
     """Python's TLS takes keys from files only. One that is made here is for this user alone, and gone at once."""
-    if _PEM not in pem:
+    if PEM_MARK not in pem:
         yield pem
         return
     handle, path = tempfile.mkstemp(prefix="respool-", suffix=".pem")

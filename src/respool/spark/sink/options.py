@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from respool.client.kafka.bootstrap import LASTING_CONTACT_MS
-from respool.spark.client_options import ClientOptions
+from respool.spark.client_options import SECURITY_NAMES, ClientOptions, security_of
 from respool.spark.options import BadOption, Options
-from respool.spark.security import NAMES as SECURITY_NAMES
-from respool.spark.security import security_of
 
 TRANSACTION_TIMEOUT_MS = 600_000
 DELIVERY_TIMEOUT_MS = 120_000

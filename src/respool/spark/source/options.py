@@ -4,11 +4,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
-from respool.spark.client_options import ClientOptions
+from respool.spark.client_options import SECURITY_NAMES, ClientOptions, security_of
 from respool.spark.options import BadOption, Options
 from respool.spark.options_kafka import PRODUCERS
-from respool.spark.security import NAMES as SECURITY_NAMES
-from respool.spark.security import security_of
 from respool.spark.source.java_pattern import topic_pattern
 from respool.spark.source.points import Point, assigned, point_of, refuse_end
 

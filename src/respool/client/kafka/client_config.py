@@ -1,0 +1,214 @@
+"""A file of Kafka's client properties -> how to reach the brokers: addresses, TLS, login, timeouts.
+
+    bootstrap.servers=kafka-1:9093,kafka-2:9093          config = read_client_config("client.properties")
+    security.protocol=SASL_SSL                           Cluster(config.bootstrap, security=config.security)
+    ssl.ca.location=/etc/kafka/ca.pem                    confluent_kafka.Producer(config.library_settings())
+    sasl.mechanism=SCRAM-SHA-512
+    sasl.username=app
+    sasl.password=...
+
+The file has the form of Java's properties, and the names are those of Kafka's Java client and of librdkafka. Names that
+only tune another client's inside are accepted and have no effect here; every other name is an error.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+
+from respool.client.kafka import security_properties
+from respool.client.kafka.bootstrap import Bootstrap
+from respool.client.kafka.errors import BadArgument
+from respool.client.kafka.security import IN_THE_CLEAR, Security
+
+BOOTSTRAP = "bootstrap.servers"
+CLIENT_ID = "client.id"
+REQUEST_TIMEOUT = "request.timeout.ms"
+CONNECT_TIMEOUT = "socket.connection.setup.timeout.ms"
+RETRY_TIMEOUT = "default.api.timeout.ms"
+
+_NAMES = (
+    BOOTSTRAP,
+    CLIENT_ID,
+    REQUEST_TIMEOUT,
+    CONNECT_TIMEOUT,
+    RETRY_TIMEOUT,
+    *security_properties.NAMES,
+)
+
+# Settings of Kafka's clients about how they work inside.
+WITHOUT_EFFECT = frozenset(
+    {
+        "allow.auto.create.topics",
+        "auto.commit.interval.ms",
+        "auto.include.jmx.reporter",
+        "check.crcs",
+        "client.dns.lookup",
+        "connections.max.idle.ms",
+        "enable.metrics.push",
+        "exclude.internal.topics",
+        "fetch.max.wait.ms",
+        "fetch.min.bytes",
+        "group.instance.id",
+        "group.protocol",
+        "group.remote.assignor",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "metadata.max.age.ms",
+        "metadata.max.idle.ms",
+        "metadata.recovery.rebootstrap.trigger.ms",
+        "metadata.recovery.strategy",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partition.assignment.strategy",
+        "receive.buffer.bytes",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "retries",
+        "retry.backoff.max.ms",
+        "retry.backoff.ms",
+        "send.buffer.bytes",
+        "session.timeout.ms",
+        "socket.connection.setup.timeout.max.ms",
+    }
+)
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+# The name ends at the first =, : or blank without a backslash before it.
+_ENTRY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What a file said; None where it said nothing."""
+
+    # The file, for messages.
+    origin: str
+    servers: str | None = None
+    client_id: str | None = None
+    request_timeout_ms: int | None = None
+    connect_timeout_ms: int | None = None
+    # How long transient errors are retried.
+    retry_ms: int | None = None
+    security: Security = field(default=IN_THE_CLEAR)
+
+    @property
+    def bootstrap(self) -> Bootstrap | None:
+        return None if self.servers is None else Bootstrap(self.servers, self.origin, BOOTSTRAP)
+
+    def library_settings(self) -> dict[str, str]:
+        """The same for confluent-kafka (librdkafka).
+
+        Raises:
+            BadArgument: librdkafka has no setting for a part of it.
+        """
+        settings = security_properties.library_settings(self.security)
+        for name, value in (
+            (BOOTSTRAP, self.servers),
+            (CLIENT_ID, self.client_id),
+            ("socket.timeout.ms", self.request_timeout_ms),
+            (CONNECT_TIMEOUT, self.connect_timeout_ms),
+        ):
+            if value is not None:
+                settings[name] = str(value)
+        return settings
+
+
+def read_client_config(path: str | Path) -> ClientConfig:
+    """
+    Raises:
+        BadArgument: the file cannot be read, or a property is unknown, unsupported or contradicts another.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise BadArgument(f"client config {path}: {reason}") from error
+    return parse_client_config(text, origin=str(path))
+
+
+def parse_client_config(text: str, *, origin: str) -> ClientConfig:
+    """The text of such a file; `origin` names it in errors. Else as `read_client_config`."""
+    properties: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        name, value = _entry(line)
+        _check_name(name, f"{origin}, line {number}")
+        # As in Java, the last one counts.
+        properties[name] = value
+    try:
+        return ClientConfig(
+            origin=origin,
+            servers=_servers(properties),
+            client_id=properties.get(CLIENT_ID),
+            request_timeout_ms=_milliseconds(properties, REQUEST_TIMEOUT),
+            connect_timeout_ms=_milliseconds(properties, CONNECT_TIMEOUT),
+            retry_ms=_milliseconds(properties, RETRY_TIMEOUT),
+            security=security_properties.security_of(properties),
+        )
+    except BadArgument as error:
+        raise BadArgument(f"{origin}: {error}") from None
+
+
+def _check_name(name: str, where: str) -> None:
+    # Those of security are checked together with each other, for a better message.
+    if name in _NAMES or name in WITHOUT_EFFECT or name.startswith(security_properties.PREFIXES):
+        return
+    near = get_close_matches(name, _NAMES, n=1, cutoff=0.7)
+    hint = (
+        f"; did you mean {near[0]!r}?"
+        if near
+        else ": it says how to reach brokers, and nothing else"
+    )
+    raise BadArgument(f"{where}: {name!r} is no property of a client config{hint}")
+
+
+def _servers(properties: Mapping[str, str]) -> str | None:
+    servers = properties.get(BOOTSTRAP)
+    if servers is not None and not servers.strip():
+        raise BadArgument(
+            f"{BOOTSTRAP} is empty: HOST:PORT of one broker or of several, with commas"
+        )
+    return servers
+
+
+def _milliseconds(properties: Mapping[str, str], name: str) -> int | None:
+    text = properties.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= 2**31 - 1):
+        raise BadArgument(f"{name} = {text[:20]!r}: milliseconds, from 1 to {2**31 - 1}")
+    return int(text)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines that are no comments, by number, each with those that a backslash at its end continues it on."""
+    lines = iter(enumerate(text.removeprefix("\ufeff").splitlines(), start=1))
+    for number, line in lines:
+        whole = line.lstrip()
+        if not whole or whole[0] in "#!":
+            continue
+        while _is_continued(whole):
+            _, following = next(lines, (0, ""))
+            whole = whole[:-1] + following.lstrip()
+        yield number, whole
+
+
+def _is_continued(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _entry(line: str) -> tuple[str, str]:
+    found = _ENTRY.fullmatch(line)
+    assert found is not None, "every line matches"
+    return _unescaped(found[1]), _unescaped(found[2])
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(
+        lambda one: chr(int(one[1], 16)) if one[1] else _ESCAPES.get(one[2], one[2]), text
+    )
