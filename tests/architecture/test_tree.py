@@ -1,0 +1,162 @@
+"""tests/ has the same tree as src/respool/, and no file or package is too large to find something in."""
+
+import pytest
+
+from architecture.tree import (
+    ROOT,
+    SOURCE,
+    TESTS,
+    imported_by,
+    imported_by_tests,
+    modules,
+    own_tests_of,
+    packages,
+)
+
+LINES_MAX = 450
+MODULES_MAX = 35
+
+# Folders in tests/ that are not named for a package: whole-system tests, and tests of what is not in src/.
+FAMILIES = {
+    "architecture": "the source tree and the words themselves",
+    "clients": "stock Kafka clients over real sockets",
+    "crash": "kill -9 on real processes",
+    "docs": "the commands and examples of the documentation",
+    "interop": "beside Apache Kafka and Spark's own connector",
+    "spark/places": "one job on clusters, over Connect, and in places of all kinds",
+    "support": "helpers of the other tests",
+    "versus": "bench/versus",
+}
+
+# A test file that is named for a module of another package, because it tests a larger thing of that name.
+NAMED_FOR_SOMETHING_ELSE = {
+    "tests/client/messages/test_transactions.py": "transactions of the message client, over its transaction.py",
+    "tests/clients/test_metrics.py": "the metrics of a broker process, as a scraper sees them",
+    "tests/coordination/test_error_codes.py": "that the coordinators' errors have codes",
+    "tests/coordination/test_txn_offset_commit.py": "the pure half of that API",
+    "tests/docs/test_delivery.py": "docs/delivery.md",
+    "tests/docs/test_metrics_page.py": "docs/metrics.md",
+    "tests/log/test_transactions.py": "transactions in a partition's log",
+    "tests/versus/test_run.py": "bench/versus/run.py",
+}
+
+# Modules that no test file names and whose importers have no test file either: they run in another process, or a
+# whole-system test covers them.
+COVERED_BY_A_SYSTEM_TEST = {
+    "respool.sim.transactional": "make sim and tests/sim/planted_bugs.py run it",
+    "respool.sim.cluster_troubles": "make sim and tests/sim/planted_bugs.py run it",
+    "respool.sim.disk_troubles": "make sim and tests/sim/planted_bugs.py run it",
+    "respool.sim.nemesis": "make sim and tests/sim/planted_bugs.py run it",
+    "respool.broker.lent_places": "tests/crash and tests/clients run a broker",
+    "respool.broker.partition_read": "tests/crash and tests/clients run a broker",
+    "respool.broker.replica_fetchers": "tests/crash and tests/clients run a broker",
+    "respool.mirror.mirror_run": "tests/cli runs the command",
+    "respool.cli.replay_into": "tests/cli runs the command",
+    "respool.cli.start": "tests/cli runs the command",
+    "respool.mirror.promotion": "tests/cli runs the command",
+    "respool.mirror.comparison": "tests/cli runs the command",
+    "respool.mirror.topic_sync": "tests/cli runs the command",
+    "respool.mirror.retry_log": "tests/cli runs the command",
+    "respool.cli.replay_group": "tests/cli runs the command",
+    "respool.cli.group_reset": "tests/cli runs the command",
+    "respool.columnar.varint": "compiled; tests/columnar sees its results",
+    "respool.columnar.record_columns": "compiled; tests/columnar sees its results",
+    "respool.coordination.groups.consumer.member_deadlines": "tests/coordination tests the whole group",
+    "respool.client.arrow.writing.stamping": "tests/client tests the other half of its class",
+    "respool.client.messages.async_producer": "tests/client tests the other half of its class",
+    "respool.client.messages.async_consumer": "tests/client tests the other half of its class",
+    "respool.client.messages.position": "tests/client tests the other half of its class",
+    "respool.testing.engine": "tests/testing runs it in the other process",
+    "respool.testing.request_faults": "tests/testing runs it in the other process",
+    "respool.testing.child": "tests/testing runs it in the other process",
+}
+
+# Files and packages that are larger than the limits. Keep it short.
+LARGE_FILES: dict[str, int] = {
+    "broker/partition.py": 577,
+    "cli/topic.py": 486,
+    "model/errors.py": 555,
+    "model/settings.py": 546,
+    "server/connection.py": 527,
+}
+LARGE_PACKAGES: dict[str, int] = {
+    "broker": 69,
+    "broker/handlers": 56,
+    "cli": 96,
+    "client/arrow": 51,
+    "coordination": 52,
+    "log": 60,
+    "sim": 45,
+}
+
+
+def test_every_test_folder_belongs_to_a_package() -> None:
+    folders = {file.parent for file in TESTS.rglob("test_*.py")} - {TESTS}
+    astray = [
+        folder.relative_to(TESTS).as_posix()
+        for folder in folders
+        if folder.relative_to(TESTS).as_posix() not in FAMILIES
+        and not (SOURCE / folder.relative_to(TESTS) / "__init__.py").exists()
+    ]
+    assert astray == []
+
+
+def test_every_test_file_lies_where_its_module_lies() -> None:
+    homes: dict[str, list[str]] = {}
+    for module in modules().values():
+        homes.setdefault(module.name, []).append(own_tests_of(module).relative_to(ROOT).as_posix())
+    astray = {}
+    for file in TESTS.rglob("test_*.py"):
+        path = file.relative_to(ROOT).as_posix()
+        expected = homes.get(file.name.removeprefix("test_"), [])
+        if expected and path not in expected and path not in NAMED_FOR_SOMETHING_ELSE:
+            astray[path] = expected
+    assert astray == {}
+
+
+def test_every_module_has_tests_or_is_imported_by_what_has() -> None:
+    tested = {
+        name
+        for name, file in modules().items()
+        if own_tests_of(file).exists() or name in imported_by_tests()
+    }
+    through_an_importer = {name for one in tested for name in imported_by(modules()[one])}
+    untested = modules().keys() - tested - through_an_importer
+    assert untested - COVERED_BY_A_SYSTEM_TEST.keys() == set()
+
+
+def test_no_file_is_too_long() -> None:
+    lines = {
+        file.relative_to(SOURCE).as_posix(): file.read_text().count("\n")
+        for file in SOURCE.rglob("*.py")
+    }
+    too_long = {
+        path: count for path, count in lines.items() if count > LARGE_FILES.get(path, LINES_MAX)
+    }
+    assert too_long == {}
+
+
+def test_no_package_has_too_many_modules() -> None:
+    counts = {
+        package.relative_to(SOURCE).as_posix(): len(
+            [file for file in package.glob("*.py") if file.name != "__init__.py"]
+        )
+        for package in packages()
+    }
+    too_many = {
+        path: count
+        for path, count in counts.items()
+        if count > LARGE_PACKAGES.get(path, MODULES_MAX)
+    }
+    assert too_many == {}
+
+
+@pytest.mark.parametrize("path", [*NAMED_FOR_SOMETHING_ELSE])
+def test_exceptions_of_the_test_tree_exist(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+def test_exceptions_are_still_needed() -> None:
+    assert COVERED_BY_A_SYSTEM_TEST.keys() - modules().keys() == set()
+    assert [path for path in LARGE_FILES if not (SOURCE / path).exists()] == []
+    assert [path for path in LARGE_PACKAGES if not (SOURCE / path).is_dir()] == []

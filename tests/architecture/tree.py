@@ -1,0 +1,49 @@
+"""The source tree and the test tree, as the tests of structure see them."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "respool"
+TESTS = ROOT / "tests"
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Dotted name -> file, packages' own `__init__` and `__main__` aside."""
+    return {
+        dotted(file): file
+        for file in sorted(SOURCE.rglob("*.py"))
+        if file.stem not in {"__init__", "__main__"}
+    }
+
+
+def packages() -> list[Path]:
+    return [file.parent for file in sorted(SOURCE.rglob("__init__.py"))]
+
+
+def dotted(file: Path) -> str:
+    return ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts)
+
+
+def own_tests_of(module: Path) -> Path:
+    """src/respool/log/segment.py -> tests/log/test_segment.py."""
+    return TESTS / module.relative_to(SOURCE).parent / f"test_{module.name}"
+
+
+@cache
+def imported_by(file: Path) -> frozenset[str]:
+    """The modules of `respool` that a file imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return frozenset(found & modules().keys())
+
+
+@cache
+def imported_by_tests() -> frozenset[str]:
+    return frozenset().union(*(imported_by(file) for file in TESTS.rglob("*.py")))

@@ -1,0 +1,204 @@
+"""The words that this code base no longer uses, each with its replacement, and the search for them.
+
+A word is searched in file names, identifiers, comments, docstrings, help texts and pages alike: `SeldomLog`,
+`seldom_log` and "seldom log" are the same words. Words that are ordinary English in another meaning (a place, to hold,
+the order of records) are searched as parts of longer phrases or as whole identifiers only. `docs/adr/` is history and
+is not searched.
+"""
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+SEARCHED = [
+    "src",
+    "docs",
+    "bench",
+    "demo",
+    "examples",
+    "README.md",
+    "CONTRIBUTING.md",
+    "ARCHITECTURE.md",
+    "Makefile",
+]
+NOT_SEARCHED = ("docs/adr/", "docs/benchmarks/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retired:
+    """A word or phrase: a regular expression over lower-case words.
+
+    Attributes:
+        only: the paths it is searched in, if it is an ordinary word elsewhere.
+        allowed: paths (regular expressions) in which it may stay, each with the reason.
+        pending: how many occurrences are not replaced yet; never raised.
+    """
+
+    pattern: str
+    instead: str
+    only: str = ""
+    allowed: dict[str, str] = field(default_factory=dict)
+    pending: int = 0
+
+    def is_searched_in(self, path: str) -> bool:
+        return re.match(self.only, path) is not None and not any(
+            re.match(one, path) for one in self.allowed
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """A file as lower-case words, one space between them, and where each of its lines begins."""
+
+    path: str
+    words: str
+    line_starts: list[int]
+
+    def lines_with(self, pattern: str) -> list[int]:
+        found = re.finditer(rf"\b(?:{pattern})\b", self.words)
+        return [bisect_right(self.line_starts, one.start()) for one in found]
+
+
+@cache
+def texts() -> list[Text]:
+    """Every searched file. The file's name counts as its first line."""
+    return [_text(path) for path in _files()]
+
+
+def occurrences(retired: Retired) -> list[str]:
+    """`path:line` of each occurrence that no exception allows."""
+    return [
+        f"{text.path}:{line - 1}"
+        for text in texts()
+        if retired.is_searched_in(text.path)
+        for line in text.lines_with(retired.pattern)
+    ]
+
+
+def _files() -> list[Path]:
+    found = [ROOT / name for name in SEARCHED]
+    files = [
+        file for path in found for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
+    ]
+    return [
+        file
+        for file in files
+        if file.suffix in {".py", ".md", ".toml", ""}
+        and file.is_file()
+        and not file.relative_to(ROOT).as_posix().startswith(NOT_SEARCHED)
+    ]
+
+
+def _text(path: Path) -> Text:
+    relative = path.relative_to(ROOT).as_posix()
+    lines = [_words(line) for line in [relative, *path.read_text().splitlines()]]
+    starts = [0]
+    for line in lines[:-1]:
+        starts.append(starts[-1] + len(line) + 1)
+    return Text(path=relative, words=" ".join(lines), line_starts=starts)
+
+
+def _words(line: str) -> str:
+    """`HostedReplicas.take_over` -> "hosted replicas . take over". Punctuation stays: no phrase spans two sentences."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", line)
+    return " ".join(re.sub(r"[^a-z0-9'.,;:()]+", " ", spaced.lower()).split())
+
+
+RETIRED = [
+    Retired(pattern=r"dice|dices", instead="random source", pending=515),
+    Retired(pattern=r"holdings|let go", instead="hosted replicas; closed", pending=87),
+    Retired(pattern=r"seats?|seated", instead="controller lease, election", pending=46),
+    Retired(pattern=r"(death|dead) watch", instead="failure detector", pending=10),
+    Retired(pattern=r"end going on|going on", instead="epoch transition; continues", pending=49),
+    Retired(
+        pattern=r"giv(e|es|ing|en) up|gave up",
+        instead="offline replica; fail, discard, stop retrying",
+        pending=183,
+    ),
+    Retired(pattern=r"taken back|takes? back", instead="offline replica is cleared", pending=32),
+    Retired(
+        pattern=r"settle[sd]?|settling",
+        instead="resolve, drain, reconcile, become leader",
+        pending=185,
+    ),
+    Retired(pattern=r"copy turns?|keep back for", instead="replication throttle", pending=14),
+    Retired(
+        pattern=r"lent|lends?|lending|lender|borrow(s|ed|ing|er)?",
+        instead="local read, file range",
+        pending=208,
+    ),
+    Retired(pattern=r"neighbours?", instead="local read", pending=88),
+    Retired(
+        pattern=r"cut offs?|cuts off|cutting off|end after cut|(is|was|are|were|be) cut",
+        instead="truncate",
+        pending=179,
+    ),
+    Retired(
+        pattern=r"ends of (a )?transactions?|transactions' ends",
+        instead="transaction markers",
+        pending=10,
+    ),
+    Retired(pattern=r"read marks?", instead="watermarks", pending=9),
+    Retired(pattern=r"group shards?", instead="Kafka: CoordinatorShard", pending=7),
+    Retired(pattern=r"share[sd]? out|sharing out", instead="assign", pending=30),
+    Retired(
+        pattern=r"passing troubles?|want of handles?",
+        instead="transient error; too many open files",
+        pending=7,
+    ),
+    Retired(pattern=r"seldom", instead="RateLimitedLog; rarely", pending=6),
+    Retired(pattern=r"until it holds", instead="retry_on_conflict", pending=13),
+    Retired(pattern=r"run to the end", instead="run_uncancelled", pending=1),
+    Retired(pattern=r"lanes?", instead="partition queue", pending=184),
+    Retired(pattern=r"parcels?", instead="producer batch", pending=160),
+    Retired(pattern=r"keepers?", instead="maintenance thread", pending=16),
+    Retired(pattern=r"outlets?", instead="bounded queue", pending=37),
+    Retired(
+        pattern=r"gathering|cutting|packing|stamping",
+        instead="accumulator, batch builder, sequence numbering",
+        pending=39,
+    ),
+    Retired(
+        pattern=r"cast|stages?|ears?|moments|sights?",
+        instead="workload, world, log capture, triggers, observer",
+        only="src/respool/sim/",
+        pending=156,
+    ),
+    Retired(pattern=r"troubles?", instead="fault, error", pending=176),
+    Retired(pattern=r"homes?|engines?", instead="backend", only="src/respool/testing/", pending=61),
+    Retired(
+        pattern=r"leftovers?|instead of a gap|surely ms|recorded ends|room settings|mended|own client|cluster guests",
+        instead="name what it is",
+        pending=85,
+    ),
+    Retired(
+        pattern=r"when answered|ask each|offsets asked|home lock",
+        instead="name what it is",
+        pending=51,
+    ),
+    Retired(
+        pattern=r"is none any ?more|none any ?more|had better|lest|anew|whoever|vouch(es)? for|want of",
+        instead="subject, verb, object",
+        pending=386,
+    ),
+    Retired(
+        pattern=r"(is|are|be|was|were|been) told",
+        instead="is reported, is logged, is notified",
+        pending=188,
+    ),
+    Retired(
+        pattern=r"so long|so many",
+        instead="a number or a duration with its name; while",
+        pending=110,
+    ),
+    Retired(pattern=r"go on|goes on|went on|gone on", instead="continue, resume", pending=292),
+    Retired(
+        pattern=r"rooms|floors|the floor|doors?|the house",
+        instead="package, layer, entry point",
+        pending=69,
+    ),
+]
