@@ -98,8 +98,8 @@ def _table(*, has_keys: bool) -> Any:
     import numpy as np
     import pyarrow as pa
 
-    dice = np.random.default_rng(6)
-    letters = dice.integers(97, 123, size=(TABLE_ROWS, MESSAGE_BYTES), dtype=np.uint8)
+    rng = np.random.default_rng(6)
+    letters = rng.integers(97, 123, size=(TABLE_ROWS, MESSAGE_BYTES), dtype=np.uint8)
     letters[:, : MESSAGE_BYTES // 2] = letters[0, : MESSAGE_BYTES // 2]
     columns = {"value": _column(letters, MESSAGE_BYTES)}
     if has_keys:

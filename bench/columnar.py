@@ -145,12 +145,12 @@ def _read_plain(data: bytes) -> int:
 
 def _rows(case: Case) -> pa.RecordBatch:
     """Half of a value can be compressed."""
-    dice = Random(1)
+    rng = Random(1)
     records = RECORDS if case.per_batch > 1 else RECORDS // 10
     text = b"." * (MESSAGE_BYTES // 2)
     columns: dict[str, pa.Array] = {
         "value": pa.array(
-            [text + dice.randbytes(MESSAGE_BYTES - len(text)) for _ in range(records)]
+            [text + rng.randbytes(MESSAGE_BYTES - len(text)) for _ in range(records)]
         ),
         "timestamp": pa.array(NOON_MS + np.arange(records)),
     }

@@ -17,7 +17,7 @@ from bench.broker_process import BENCH_FOLDER
 from bench.report import Column, Report, Table, megabytes, millions, percent, seconds
 from bench.scale import KB, MB, MESSAGE_BYTES, Scale
 from respool.columnar.compiled_scan import CompiledScanner
-from respool.drivers.disk import LocalDisk
+from respool.drivers.local_disk import LocalDisk
 from respool.log.partition_log import CompactionTools, PartitionLog
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig
@@ -153,7 +153,7 @@ def _filled_log(case: Case, log_bytes: int) -> Iterator[PartitionLog]:
 def _batches(case: Case, size: int) -> Iterator[RecordBatch]:
     """Batches with so many bytes together, before compression; every key is in them once."""
     per_batch = max(1, case.batch_bytes // (MESSAGE_BYTES + OVERHEAD_BYTES))
-    dice = Random(1)
+    rng = Random(1)
     count = size // (per_batch * (MESSAGE_BYTES + OVERHEAD_BYTES) + 61)
     # Half of a value can be compressed.
     text = b"." * ((MESSAGE_BYTES - KEY_BYTES) // 2)
@@ -162,7 +162,7 @@ def _batches(case: Case, size: int) -> Iterator[RecordBatch]:
             [
                 NewRecord(
                     key=b"%0*d" % (KEY_BYTES, number * per_batch + each),
-                    value=text + dice.randbytes(MESSAGE_BYTES - KEY_BYTES - len(text)),
+                    value=text + rng.randbytes(MESSAGE_BYTES - KEY_BYTES - len(text)),
                     timestamp_ms=1_700_000_000_000 + each,
                 )
                 for each in range(per_batch)

@@ -160,8 +160,8 @@ class Heard:
 
 def heartbeats(members: Sequence[Member], duration_s: float) -> Heard:
     """Each member sends one every three seconds, at a moment of its own, whatever became of the others'."""
-    dice = random.Random(1)
-    phases = sorted((dice.uniform(0, HEARTBEAT_SECONDS), index) for index in range(len(members)))
+    rng = random.Random(1)
+    phases = sorted((rng.uniform(0, HEARTBEAT_SECONDS), index) for index in range(len(members)))
     frames = [member.heartbeat_frame() for member in members]
     indexes = {member.socket.fileno(): index for index, member in enumerate(members)}
     sent_at: dict[int, float] = {}

@@ -24,10 +24,10 @@ class RideEvent:
 
 def ride_events(*, rides: int, start_ms: int, end_ms: int, seed: int = 7) -> Iterator[RideEvent]:
     """Four events per ride, spread over the time given, oldest first."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     total = rides * len(STEPS)
-    cities = [dice.choice(CITIES) for _ in range(rides)]
-    fares = [dice.randrange(500, 9000) for _ in range(rides)]
+    cities = [rng.choice(CITIES) for _ in range(rides)]
+    fares = [rng.randrange(500, 9000) for _ in range(rides)]
     for number in range(total):
         step, ride = divmod(number, rides)
         yield RideEvent(

@@ -66,8 +66,8 @@ def _table() -> Any:
     import numpy as np
     import pyarrow as pa
 
-    dice = np.random.default_rng(6)
-    letters = dice.integers(97, 123, size=(TABLE_ROWS, MESSAGE_BYTES), dtype=np.uint8)
+    rng = np.random.default_rng(6)
+    letters = rng.integers(97, 123, size=(TABLE_ROWS, MESSAGE_BYTES), dtype=np.uint8)
     letters[:, : MESSAGE_BYTES // 2] = letters[0, : MESSAGE_BYTES // 2]
     ends = np.arange(TABLE_ROWS + 1, dtype=np.int32) * MESSAGE_BYTES
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(letters)]

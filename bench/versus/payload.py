@@ -1,6 +1,6 @@
 """Messages as text of an exact size: rides as JSON, alike enough for codecs to have something to do.
 
-Kafka's tool could also roll dice for every byte of every message, but then it measures its dice.
+Kafka's tool can also draw every byte of every message at random, but then it measures its random numbers.
 """
 
 import random
@@ -13,8 +13,8 @@ TAIL = '"}'
 
 
 def payloads(message_bytes: int, *, count: int = VARIANTS) -> list[str]:
-    dice = random.Random(message_bytes)
-    return [_ride(dice, message_bytes) for _ in range(count)]
+    rng = random.Random(message_bytes)
+    return [_ride(rng, message_bytes) for _ in range(count)]
 
 
 def write_payloads(folder: Path, message_bytes: int) -> Path:
@@ -24,13 +24,13 @@ def write_payloads(folder: Path, message_bytes: int) -> Path:
     return path
 
 
-def _ride(dice: random.Random, message_bytes: int) -> str:
+def _ride(rng: random.Random, message_bytes: int) -> str:
     head = (
-        f'{{"ride":{dice.randrange(10**9)},"city":"{dice.choice(CITIES)}",'
-        f'"driver":{dice.randrange(10**5)},"fare":{dice.randrange(10**4) / 100},"note":"'
+        f'{{"ride":{rng.randrange(10**9)},"city":"{rng.choice(CITIES)}",'
+        f'"driver":{rng.randrange(10**5)},"fare":{rng.randrange(10**4) / 100},"note":"'
     )
     room = message_bytes - len(head.encode()) - len(TAIL)
     if room < 0:
         raise ValueError(f"a ride does not fit into {message_bytes} bytes")
-    words = "".join(dice.choices(LETTERS, k=min(room, 32)))
+    words = "".join(rng.choices(LETTERS, k=min(room, 32)))
     return head + (words * (room // max(1, len(words)) + 1))[:room] + TAIL

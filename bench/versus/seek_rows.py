@@ -37,13 +37,13 @@ def run(arena: Arena, contenders: Contenders) -> None:
         arena.remove_topic(contender, logs[contender.name].name)
 
 
-def _ask(arena: Arena, contender: Contender, log: FilledTopic, dice: random.Random) -> list[float]:
+def _ask(arena: Arena, contender: Contender, log: FilledTopic, rng: random.Random) -> list[float]:
     """Milliseconds of each question."""
     frame = ListOffsetsFrame(log.name)
     taken = []
     with Client(contender.broker.host, contender.broker.port) as client:
         for number in range(WARM_UP + arena.sizes.seeks):
-            time_ms = dice.randrange(log.time_first_ms, log.time_end_ms)
+            time_ms = rng.randrange(log.time_first_ms, log.time_end_ms)
             request = frame.at(time_ms, number)
             began = time.perf_counter()
             client.socket.sendall(request)

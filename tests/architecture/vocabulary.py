@@ -109,7 +109,7 @@ def _words(line: str) -> str:
 
 
 RETIRED = [
-    Retired(pattern=r"dice|dices", instead="random source", pending=515),
+    Retired(pattern=r"rng|dices", instead="random source", pending=515),
     Retired(pattern=r"holdings|let go", instead="hosted replicas; closed", pending=87),
     Retired(pattern=r"seats?|seated", instead="controller lease, election", pending=46),
     Retired(pattern=r"(death|dead) watch", instead="failure detector", pending=10),

@@ -14,8 +14,8 @@ from respool.drivers.sqlite_store import SqliteStore
 from respool.model.cluster import BrokerEndpoint, TopicImage
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
-from respool.sim.clock import SimClock
-from respool.sim.dice import SimDice
+from respool.sim.seeded_random import SimRandomSource
+from respool.sim.simulated_clock import SimClock
 
 ONE, TWO, THREE = map(BrokerId, (1, 2, 3))
 
@@ -28,7 +28,7 @@ class Node:
         self.catalog = Catalog(
             store=store,
             settings=Settings(broker_id=broker, **settings),
-            dice=SimDice(broker),
+            rng=SimRandomSource(broker),
         )
         self.writes = TopicWrites(self.catalog)
         self.partition_writes = PartitionWrites(self.catalog)

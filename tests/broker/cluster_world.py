@@ -26,13 +26,13 @@ from respool.model.settings import Settings
 from respool.ports.peers import PeerRefused, PeerUnreachable
 from respool.records.batch import read_header
 from respool.records.build import NewRecord, build_batch
-from respool.sim.clock import NodeClock
-from respool.sim.dice import SimDice
-from respool.sim.disk import SimDisk
+from respool.sim.inline_offload import InlineOffload
 from respool.sim.loop import SimLoop
-from respool.sim.metrics import SimMetrics
-from respool.sim.offload import InlineOffload
 from respool.sim.process import Process
+from respool.sim.seeded_random import SimRandomSource
+from respool.sim.simulated_clock import NodeClock
+from respool.sim.simulated_disk import SimDisk
+from respool.sim.simulated_metrics import SimMetrics
 from respool.sim.store import SimStore, SimStoreClient
 from respool.wire.api_table import Api
 from respool.wire.codec import decode_request
@@ -86,7 +86,7 @@ class Node:
     def __init__(self, cluster: "Cluster", number: BrokerId, settings: dict[str, Any]) -> None:
         self.id = number
         self.disk = SimDisk(Random(number))
-        self.dice = SimDice(number)
+        self.rng = SimRandomSource(number)
         self.process: Process | None = None
         self._cluster = cluster
         self._settings = settings
@@ -188,7 +188,7 @@ class Node:
                 store=self.store,
                 offload=self.offload,
                 metrics=SimMetrics(),
-                dice=self.dice,
+                rng=self.rng,
                 peers=DirectPeers(self._cluster, self.id),
             ),
         )

@@ -1,4 +1,4 @@
-"""A broker without a machine: its disk, clock, threads and dice are simulated; requests and replies are real bytes."""
+"""A broker on a simulated disk, clock, thread pool and random source; requests and replies are real bytes."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -9,16 +9,16 @@ from broker.wire_client import decode_reply, encode_request
 from respool.broker.broker import Broker, World
 from respool.broker.dispatch import handle
 from respool.broker.outcome import Pipelined, Reply
-from respool.drivers.dice import SystemDice
 from respool.drivers.sqlite_store import SqliteStore
+from respool.drivers.system_random import SystemRandomSource
 from respool.model.errors import DiskFailed
 from respool.model.settings import Settings
 from respool.records.build import NewRecord, build_batch
-from respool.sim.clock import SimClock
-from respool.sim.disk import SimDisk
-from respool.sim.metrics import SimMetrics
+from respool.sim.inline_offload import InlineOffload
 from respool.sim.neighbours import SimNeighbours
-from respool.sim.offload import InlineOffload
+from respool.sim.simulated_clock import SimClock
+from respool.sim.simulated_disk import SimDisk
+from respool.sim.simulated_metrics import SimMetrics
 from respool.wire.api_table import Api
 from respool.wire.codec import decode_request
 
@@ -170,7 +170,7 @@ class RunningBroker:
                 store=self.store,
                 offload=self.offload,
                 metrics=self.metrics,
-                dice=SystemDice(),
+                rng=SystemRandomSource(),
                 neighbours=self.neighbours,
             ),
         )

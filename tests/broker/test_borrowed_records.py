@@ -10,9 +10,9 @@ from respool.broker.borrowed_records import AGAIN_AFTER_MS, READ_MS_MAX, Asked, 
 from respool.model.file_place import PLACE_GOOD_MS, FilePlace
 from respool.ports.peers import PeerUnreachable
 from respool.records.build import NewRecord, build_batch
-from respool.sim.clock import SimClock
-from respool.sim.disk import SimDisk
 from respool.sim.neighbours import SimNeighbours
+from respool.sim.simulated_clock import SimClock
+from respool.sim.simulated_disk import SimDisk
 from respool.wire.fetch_reply import FetchedPart
 from support.fetched_part import fetched_part
 

@@ -22,7 +22,7 @@ from respool.ports.metadata_store import (
     StoredValue,
     StoreUnavailable,
 )
-from respool.sim.clock import SimClock
+from respool.sim.simulated_clock import SimClock
 
 
 class Told:
@@ -311,7 +311,7 @@ def test_late_news_never_undo_our_own_writes_and_all_agree_in_the_end(
     seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Two brokers write at random; each follows the store, now and then, at its own speed."""
-    dice = Random(seed)
+    rng = Random(seed)
 
     async def story() -> None:
         folder = tmp_path_factory.mktemp("feed")
@@ -319,12 +319,12 @@ def test_late_news_never_undo_our_own_writes_and_all_agree_in_the_end(
         tolds = [Told(store), Told(store)]
         highest: list[dict[str, int]] = [{}, {}]
         for _ in range(30):
-            number = dice.randrange(2)
-            feed, key = tolds[number].feed, f"/{dice.choice('abc')}"
-            if dice.random() < 0.5:
+            number = rng.randrange(2)
+            feed, key = tolds[number].feed, f"/{rng.choice('abc')}"
+            if rng.random() < 0.5:
                 await with_following(tolds[number], settle())
-            elif dice.random() < 0.7:
-                await feed.write(puts={key: bytes([dice.randrange(256)])})
+            elif rng.random() < 0.7:
+                await feed.write(puts={key: bytes([rng.randrange(256)])})
             else:
                 await feed.write(deletes=[key])
             for at, one in feed.values.items():

@@ -12,8 +12,8 @@ from respool.log.folder.data_folder import DataFolder
 from respool.model.errors import DiskFull, NotCoordinator
 from respool.ports.metadata_store import StoreUnavailable
 from respool.sim.cluster_sight import ClusterSight
-from respool.sim.dice import SimDice
-from respool.sim.disk import SimDisk
+from respool.sim.seeded_random import SimRandomSource
+from respool.sim.simulated_disk import SimDisk
 from respool.wire.api_table import Api
 
 
@@ -52,7 +52,7 @@ async def test_which_folder_it_is_is_written_down_as_soon_as_there_is_room(
     """Seed 80007031: it was not tried again, and after the next start all that only this folder had was offline."""
     node = cluster[ONE]
     await node.stop()
-    node.disk, node.dice = SimDisk(Random(9)), SimDice(9)
+    node.disk, node.rng = SimDisk(Random(9)), SimRandomSource(9)
     note, failures = DataFolder.note_id, [DiskFull("no room"), DiskFull("no room")]
 
     def note_at_last(folder: DataFolder, new: UUID) -> None:

@@ -28,8 +28,8 @@ from respool.model.errors import (
 from respool.model.ids import BrokerId
 from respool.records.build import NewRecord, build_batch
 from respool.records.validate import check_produced
-from respool.sim.dice import SimDice
-from respool.sim.disk import SimDisk
+from respool.sim.seeded_random import SimRandomSource
+from respool.sim.simulated_disk import SimDisk
 from respool.wire.api_table import Api
 
 
@@ -577,7 +577,7 @@ async def test_a_broker_that_comes_with_an_empty_disk_takes_nothing_from_the_oth
     ears.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("respool.broker.membership").addHandler(ears)
     folder = (mounted.reopen().read_file("folder-id") or b"").decode()
-    cluster[ONE].dice = SimDice(9)
+    cluster[ONE].rng = SimRandomSource(9)
     await cluster[ONE].start()
     assert f"with its data folder whose file folder-id says {folder};" in told[-1]
     assert told[-1].startswith("rides-0 stay")

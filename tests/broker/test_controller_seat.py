@@ -18,8 +18,8 @@ from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import GuardFailed, LeaseExpired
-from respool.sim.clock import SimClock
-from respool.sim.dice import SimDice
+from respool.sim.seeded_random import SimRandomSource
+from respool.sim.simulated_clock import SimClock
 
 TTL_MS = 1_000
 TOPIC = TopicId(UUID(int=77))
@@ -36,8 +36,8 @@ class Node:
     def __init__(self, world: "World", broker: BrokerId) -> None:
         self.id = broker
         endpoint = BrokerEndpoint(id=broker, host=f"host-{broker}", port=9092)
-        dice = SimDice(broker)
-        self.catalog = Catalog(store=world.store, settings=Settings(broker_id=broker), dice=dice)
+        rng = SimRandomSource(broker)
+        self.catalog = Catalog(store=world.store, settings=Settings(broker_id=broker), rng=rng)
         self._loading = self.catalog.load(cluster_id="c", me=endpoint)
         self.membership = Membership(
             me=broker,
@@ -47,7 +47,7 @@ class Node:
             store=world.store,
             catalog=self.catalog,
             clock=world.clock,
-            dice=dice,
+            rng=rng,
             on_stop_acting=lambda: None,
             note_run=_note_nothing,
         )

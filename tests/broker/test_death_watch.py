@@ -13,10 +13,10 @@ from respool.drivers.tcp_peers import TcpPeers
 from respool.model.cluster import BrokerEndpoint, ClusterImage
 from respool.model.ids import BrokerId
 from respool.ports.metadata_store import StoredValue
-from respool.sim.clock import NodeClock
 from respool.sim.loop import SimLoop
 from respool.sim.network import SimNetwork
 from respool.sim.process import Process
+from respool.sim.simulated_clock import NodeClock
 from respool.sim.store import SimStore
 
 ME, OTHER, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)

@@ -20,7 +20,7 @@ from respool.model.errors import (
 )
 
 
-class CountingDice:
+class CountingRandomSource:
     """Session ids 1, 2, 3, …"""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ def numbers(scope: FetchScope) -> list[int]:
 
 @pytest.fixture
 def sessions() -> FetchSessions:
-    return FetchSessions(sessions_max=2, dice=CountingDice())
+    return FetchSessions(sessions_max=2, rng=CountingRandomSource())
 
 
 def test_a_first_request_starts_a_session_and_covers_what_it_names(

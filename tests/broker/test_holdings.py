@@ -71,7 +71,7 @@ def topic_id(broker: RunningBroker) -> TopicId:
 def test_a_topic_that_another_broker_made_is_opened_where_it_is_ours(
     running_broker: RunningBroker,
 ) -> None:
-    new_id = TopicId(running_broker.broker.world.dice.uuid())
+    new_id = TopicId(running_broker.broker.world.rng.uuid())
     puts = {
         keys.topic_key("rides"): record(new_id, 3),
         keys.partition_key(new_id, 0): on(ME),
@@ -85,7 +85,7 @@ def test_a_topic_that_another_broker_made_is_opened_where_it_is_ours(
 
 
 def test_a_topic_is_not_seen_before_all_its_partitions_are(running_broker: RunningBroker) -> None:
-    new_id = TopicId(running_broker.broker.world.dice.uuid())
+    new_id = TopicId(running_broker.broker.world.rng.uuid())
     change(
         running_broker,
         {keys.topic_key("rides"): record(new_id, 2), keys.partition_key(new_id, 0): on(ME)},
@@ -112,7 +112,7 @@ def test_a_topic_that_another_broker_deleted_and_made_anew_begins_from_nothing(
     rides: RunningBroker,
 ) -> None:
     rides.produce("rides", 0, values=(b"old",))
-    old, new = topic_id(rides), TopicId(rides.broker.world.dice.uuid())
+    old, new = topic_id(rides), TopicId(rides.broker.world.rng.uuid())
     puts = {keys.topic_key("rides"): record(new, 1), keys.partition_key(new, 0): on(ME)}
     gone = (keys.partition_key(old, 0), keys.partition_key(old, 1))
     change(rides, puts, gone)
@@ -130,7 +130,7 @@ def test_settings_that_another_broker_changed_are_taken_over(rides: RunningBroke
 
 
 def test_what_is_on_another_broker_is_not_unknown_here(running_broker: RunningBroker) -> None:
-    new_id = TopicId(running_broker.broker.world.dice.uuid())
+    new_id = TopicId(running_broker.broker.world.rng.uuid())
     puts = {keys.topic_key("rides"): record(new_id, 1), keys.partition_key(new_id, 0): on(OTHER)}
     change(running_broker, puts)
 

@@ -17,8 +17,8 @@ from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import LeaseExpired, StoreUnavailable
-from respool.sim.clock import SimClock
-from respool.sim.dice import SimDice
+from respool.sim.seeded_random import SimRandomSource
+from respool.sim.simulated_clock import SimClock
 
 ME, OTHER = BrokerId(1), BrokerId(2)
 # Renewed every 5 ms of the test's own time.
@@ -38,8 +38,8 @@ class Run:
     ) -> None:
         me = BrokerEndpoint(id=ME, host="host", port=9092, rack="a")
         self.stops = self.agains = 0
-        dice = SimDice(next(world.seeds))
-        self.catalog = Catalog(store=world.store, settings=Settings(broker_id=ME), dice=dice)
+        rng = SimRandomSource(next(world.seeds))
+        self.catalog = Catalog(store=world.store, settings=Settings(broker_id=ME), rng=rng)
         self._loading = self.catalog.load(cluster_id="c", me=me)
         self.membership = Membership(
             me=ME,
@@ -47,7 +47,7 @@ class Run:
             store=world.store,
             catalog=self.catalog,
             clock=world.clock,
-            dice=dice,
+            rng=rng,
             on_stop_acting=self._on_stop,
             note_run=self._note,
             on_acting_again=self._on_acting_again,
@@ -287,7 +287,7 @@ def test_after_a_clean_stop_it_keeps_its_place_in_the_isr_and_after_a_crash_it_l
     async def story(world: World) -> None:
         run = Run(world)
         epoch = await run.join()
-        topic = TopicId(SimDice(99).uuid())
+        topic = TopicId(SimRandomSource(99).uuid())
         image = PartitionImage(
             replicas=(ME, OTHER), isr=(ME, OTHER), leader=ME, leader_epoch=LeaderEpoch(4)
         )

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from respool.broker.producer_ids import BLOCK_SIZE, ProducerIds, first_producer_id
-from respool.drivers.clock import SystemClock
 from respool.drivers.sqlite_store import SqliteStore
+from respool.drivers.system_clock import SystemClock
 from respool.model.errors import CoordinatorLoadInProgress
 from respool.ports.metadata_store import StoreUnavailable
 

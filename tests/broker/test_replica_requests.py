@@ -15,8 +15,8 @@ from respool.broker.replica_requests import EARLIEST, ReplicaRequests
 from respool.model.ids import LeaderEpoch, Offset
 from respool.ports.peers import PeerUnreachable
 from respool.replication.follower import FetchFrom
-from respool.sim.disk import SimDisk
 from respool.sim.neighbours import SimNeighbours
+from respool.sim.simulated_disk import SimDisk
 from respool.wire.api_table import Api
 from respool.wire.fetch_reply import FetchedPart, FetchReplyView
 

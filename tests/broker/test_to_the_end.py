@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from respool.broker.to_the_end import to_the_end
-from respool.sim.offload import InlineOffload
+from respool.sim.inline_offload import InlineOffload
 
 
 def test_a_cancelled_caller_ends_when_its_work_has() -> None:

@@ -29,7 +29,7 @@ from respool.model.ids import BrokerId, TopicId
 from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from respool.model.settings import Settings
 from respool.ports.metadata_store import GuardFailed, StoreUnavailable
-from respool.sim.dice import SimDice
+from respool.sim.seeded_random import SimRandomSource
 
 # More than fit into one write.
 MANY = 250
@@ -403,7 +403,10 @@ def test_a_broker_alone_collects_what_is_left_of_a_broken_off_creation_when_it_s
         left = keys.encode_partition(node.topic().partitions[0])
         await world.store.transact(puts={stray: left})
         alone = Catalog(
-            store=world.store, settings=Settings(broker_id=ONE), dice=SimDice(1), is_alone=True
+            store=world.store,
+            settings=Settings(broker_id=ONE),
+            rng=SimRandomSource(1),
+            is_alone=True,
         )
         await alone.load(cluster_id="c", me=node.endpoint)
         assert len(await world.partition_keys()) == 2

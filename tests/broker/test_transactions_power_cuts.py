@@ -63,7 +63,7 @@ def test_a_power_cut_at_any_step_leaves_the_transaction_whole(
     works, has_finished = 0, False
     while not has_finished:
         broker = start_with_transactions(start_broker)
-        broker.disk._dice.seed(seed)
+        broker.disk._rng.seed(seed)
         producer, told = Producer(broker, speaks=speaks), Told()
         broker.offload.hold()
         task = broker.start(read_transform_write(producer, told, is_commit=is_commit))

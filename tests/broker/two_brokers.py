@@ -24,18 +24,18 @@ from broker.transaction_client import (
 from respool.broker.broker import Broker, World
 from respool.broker.peer_link import PeerLink
 from respool.cluster import keys
-from respool.drivers.dice import SystemDice
 from respool.drivers.sqlite_store import SqliteStore
+from respool.drivers.system_random import SystemRandomSource
 from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from respool.model.internal_topics import INTERNAL_TOPICS
 from respool.model.settings import Settings
 from respool.ports.peers import PeerUnreachable
 from respool.records.markers import EndTransactionMarker
-from respool.sim.clock import SimClock
-from respool.sim.disk import SimDisk
-from respool.sim.metrics import SimMetrics
-from respool.sim.offload import InlineOffload
+from respool.sim.inline_offload import InlineOffload
+from respool.sim.simulated_clock import SimClock
+from respool.sim.simulated_disk import SimDisk
+from respool.sim.simulated_metrics import SimMetrics
 from respool.wire.api_table import Api
 from respool.wire.codec import decode_request
 
@@ -152,7 +152,7 @@ class OneOfTwo(RunningBroker):
                 store=self.store,
                 offload=self.offload,
                 metrics=SimMetrics(),
-                dice=SystemDice(),
+                rng=SystemRandomSource(),
             ),
         )
         # Only this of a cluster: nobody registers, and no controller looks after them.

@@ -68,10 +68,10 @@ class TargetPartition:
 class World:
     """Both topics, and chance."""
 
-    def __init__(self, source: dict[int, list[ReadMessage]], *, targets: int, dice: Random) -> None:
+    def __init__(self, source: dict[int, list[ReadMessage]], *, targets: int, rng: Random) -> None:
         self.source = source
         self.target = {number: TargetPartition() for number in range(targets)}
-        self.dice = dice
+        self.rng = rng
         self.connections: list[Connection] = []
         # The next run is killed after so many of its steps; None: never.
         self.steps_left: int | None = None
@@ -113,10 +113,10 @@ class World:
                 raise Killed
         for partition in self.target.values():
             behind = len(partition.messages) - partition.readable
-            if behind and self.dice.random() < 0.5:
-                partition.readable += self.dice.randint(1, behind)
+            if behind and self.rng.random() < 0.5:
+                partition.readable += self.rng.randint(1, behind)
         for connection in self.connections:
-            if connection.is_orphan and self.dice.random() < 0.2:
+            if connection.is_orphan and self.rng.random() < 0.2:
                 connection.carry_out_one()
 
     def end_life(self) -> None:
@@ -149,7 +149,7 @@ class Connection:
 
     def __init__(self, host: str, port: int) -> None:
         self.world.step()
-        if self.world.is_troubled and self.world.dice.random() < 0.3:
+        if self.world.is_troubled and self.world.rng.random() < 0.3:
             raise BrokerUnreachable("nobody is there")
         self.pipe: deque[Any] = deque()
         self._replies: deque[Any] = deque()
@@ -164,7 +164,7 @@ class Connection:
 
     def can_receive(self, seconds: float) -> bool:
         self.world.step()
-        while self.pipe and self.world.dice.random() < 0.6:
+        while self.pipe and self.world.rng.random() < 0.6:
             self.carry_out_one()
         return bool(self._replies)
 
@@ -180,13 +180,13 @@ class Connection:
         if not self.pipe:
             return
         question = self.pipe.popleft()
-        if self.is_orphan and self.world.dice.random() < 0.3:
+        if self.is_orphan and self.world.rng.random() < 0.3:
             # The connection's end was noticed first.
             self.pipe.clear()
             return
         (topic,) = question.fields["topic_data"]
         (partition,) = topic["partition_data"]
-        if self.world.is_troubled and self.world.dice.random() < 0.1:
+        if self.world.is_troubled and self.world.rng.random() < 0.1:
             code, offset = 56, -1
         else:
             number = partition["index"]
@@ -196,7 +196,7 @@ class Connection:
         self._replies.append(SimpleNamespace(responses=(topic_answer,)))
 
     def _maybe_break(self) -> None:
-        if self.world.is_troubled and self.world.dice.random() < 0.05:
+        if self.world.is_troubled and self.world.rng.random() < 0.05:
             self._is_broken = True
         if self._is_broken:
             raise BrokerUnreachable("the connection broke")
@@ -237,12 +237,12 @@ class Reader:
         ]
         if not undone:
             return []
-        number = self._world.dice.choice(undone)
+        number = self._world.rng.choice(undone)
         cursor = self._cursors[number]
         log = [
             each for each in self._world.read(self._topic, number) if each.offset >= cursor.position
         ]
-        count = self._world.dice.randint(1, messages_max)
+        count = self._world.rng.randint(1, messages_max)
         shown = [each for each in log[:count] if cursor.on_message(each.offset, each.timestamp_ms)]
         if len(log) <= count:
             ranges = self._world.ranges([self._world.topic(self._topic)])

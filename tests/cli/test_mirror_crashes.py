@@ -104,7 +104,7 @@ def ends(address: str) -> int:
 def test_kills_of_the_mirror_and_of_either_side_leave_the_copy_whole(
     run: Run, tmp_path: Path, seed: int
 ) -> None:
-    dice = Random(seed)
+    rng = Random(seed)
     with two_broker_processes(run, tmp_path) as world:
         world.at_source("topic", "create", "rides", "--partitions", str(PARTITIONS))
         world.mirror()
@@ -112,8 +112,8 @@ def test_kills_of_the_mirror_and_of_either_side_leave_the_copy_whole(
         try:
             with Writers(world.source.address):
                 for _ in range(KILLS):
-                    wait_for_more(world, mirror, dice.randint(1, 300))
-                    mirror = kill_one(world, mirror, dice)
+                    wait_for_more(world, mirror, rng.randint(1, 300))
+                    mirror = kill_one(world, mirror, rng)
         finally:
             end(mirror, signal.SIGKILL)
         world.mirror()
@@ -134,10 +134,10 @@ def wait_for_more(world: MirrorWorld, mirror: "subprocess.Popen[str]", count: in
 
 
 def kill_one(
-    world: MortalWorld, mirror: "subprocess.Popen[str]", dice: Random
+    world: MortalWorld, mirror: "subprocess.Popen[str]", rng: Random
 ) -> "subprocess.Popen[str]":
     """Kill it, and start it again; the mirror as it is now."""
-    whom = dice.choice(["mirror", "mirror", "target", "target", "source"])
+    whom = rng.choice(["mirror", "mirror", "target", "target", "source"])
     if whom == "mirror":
         end(mirror, signal.SIGKILL)
         return world.begin_mirror()

@@ -163,9 +163,9 @@ def test_killed_at_random_points_and_started_again_nothing_is_missing_or_twice(
     shell.run("topic", "create", into, "--partitions", str(partitions), "--set", "retention.ms=-1")
     arguments = ["replay", source, "--from", "earliest", "--to", "now", "--into", into]
     target = Target(shell, into, partitions)
-    dice = random.Random(partitions)
+    rng = random.Random(partitions)
     for _ in range(3):
-        until = target.messages() + dice.randint(1, 300)
+        until = target.messages() + rng.randint(1, 300)
         # At this rate it is far from its end when it is killed, however late that is seen.
         process = shell.begin(*arguments, "--rate", "1000/s")
         target.wait_for(until, process)

@@ -28,12 +28,12 @@ REPLAY_ID = "3fa94c01"
 KEYS = [None, b"", b"a", b"b", b"c", b"ride-7"]
 
 
-def source_log(dice: Random, partition: int, length: int) -> list[ReadMessage]:
+def source_log(rng: Random, partition: int, length: int) -> list[ReadMessage]:
     """A log with holes, as compaction and transactions leave them."""
     offset, log = 0, []
     for _ in range(length):
-        offset += dice.choice([1, 1, 1, 2, 5])
-        key = dice.choice(KEYS)
+        offset += rng.choice([1, 1, 1, 2, 5])
+        key = rng.choice(KEYS)
         log.append(
             ReadMessage(
                 topic=SOURCE,
@@ -52,8 +52,8 @@ def plan_for(world: World) -> CopyPlan:
     spans = {}
     for number, log in world.source.items():
         end = log[-1].offset + 1 if log else 0
-        start = world.dice.randint(0, end)
-        spans[number] = Span(start, world.dice.randint(start, end))
+        start = world.rng.randint(0, end)
+        spans[number] = Span(start, world.rng.randint(start, end))
     return CopyPlan(
         topic=SOURCE,
         into=TARGET,
@@ -74,7 +74,7 @@ def job_for(
         keys=keys,
         pace=Pace(speed=None, rate=None),
         codec=Codec.NONE,
-        batch_records=world.dice.randint(1, 5),
+        batch_records=world.rng.randint(1, 5),
         oldest_ms=None,
         on_progress=lambda progress: None,
         on_checkpoint=lambda position: recorded.append(position.to_document()),
@@ -123,7 +123,7 @@ def copied(world: World) -> dict[Any, list[int]]:
 @pytest.mark.long
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(
-    dice=st.randoms(use_true_random=False),
+    rng=st.randoms(use_true_random=False),
     lengths=st.lists(st.integers(0, 40), min_size=1, max_size=3),
     targets=st.integers(1, 3),
     deaths=st.lists(st.integers(0, 60), max_size=5),
@@ -132,15 +132,15 @@ def copied(world: World) -> dict[Any, list[int]]:
 )
 def test_whatever_kills_it_every_message_is_copied_once_and_in_order(
     *,
-    dice: Random,
+    rng: Random,
     lengths: list[int],
     targets: int,
     deaths: list[int],
     filtered: bool,
     troubled: bool,
 ) -> None:
-    source = {number: source_log(dice, number, length) for number, length in enumerate(lengths)}
-    world = World(source, targets=targets, dice=dice)
+    source = {number: source_log(rng, number, length) for number, length in enumerate(lengths)}
+    world = World(source, targets=targets, rng=rng)
     world.is_troubled = troubled
     plan = plan_for(world)
     keys = frozenset({b"a", b"ride-7"}) if filtered else None
@@ -149,7 +149,7 @@ def test_whatever_kills_it_every_message_is_copied_once_and_in_order(
         for steps in [*deaths, None]:
             world.steps_left = steps
             # Not every checkpoint was recorded before the end came.
-            checkpoint = dice.choice(recorded)
+            checkpoint = rng.choice(recorded)
             position = Position.from_document(plan, checkpoint)
             try:
                 position = ReplayCopy(job_for(world, plan, keys, recorded)).run(position, CtrlC())
@@ -169,10 +169,10 @@ def test_whatever_kills_it_every_message_is_copied_once_and_in_order(
 
 @pytest.mark.long
 @settings(max_examples=EXAMPLES // 2, deadline=None)
-@given(dice=st.randoms(use_true_random=False), targets=st.integers(1, 3))
-def test_several_runs_at_once_do_not_write_a_message_twice(dice: Random, targets: int) -> None:
+@given(rng=st.randoms(use_true_random=False), targets=st.integers(1, 3))
+def test_several_runs_at_once_do_not_write_a_message_twice(rng: Random, targets: int) -> None:
     """Another begins while one is at work, and is killed or ends; each goes on behind what the other wrote."""
-    world = World({n: source_log(dice, n, 30) for n in range(3)}, targets=targets, dice=dice)
+    world = World({n: source_log(rng, n, 30) for n in range(3)}, targets=targets, rng=rng)
     plan = plan_for(world)
 
     class Interrupting(CtrlC):
@@ -181,14 +181,14 @@ def test_several_runs_at_once_do_not_write_a_message_twice(dice: Random, targets
         def __init__(self, depth: int) -> None:
             self._depth = depth
             self._calls = 0
-            self._at = world.dice.randint(2, 12)
+            self._at = world.rng.randint(2, 12)
 
         @property
         def pressed(self) -> bool:  # type: ignore[override]
             self._calls += 1
             if self._calls == self._at and self._depth:
                 mine = len(world.connections)
-                world.steps_left = world.dice.randint(0, 80)
+                world.steps_left = world.rng.randint(0, 80)
                 with suppress(Killed):
                     other = Interrupting(self._depth - 1)
                     ReplayCopy(job_for(world, plan, None, [])).run(Position(plan), other)
@@ -203,8 +203,8 @@ def test_several_runs_at_once_do_not_write_a_message_twice(dice: Random, targets
 
 
 def test_copies_that_were_deleted_from_the_target_stop_it_with_an_explanation() -> None:
-    dice = Random(3)
-    world = World({0: source_log(dice, 0, 40)}, targets=1, dice=dice)
+    rng = Random(3)
+    world = World({0: source_log(rng, 0, 40)}, targets=1, rng=rng)
     plan = plan_for(world)
     with living_in(world):
         ReplayCopy(job_for(world, plan, None, [])).run(Position(plan), CtrlC())
@@ -220,8 +220,8 @@ def test_copies_that_were_deleted_from_the_target_stop_it_with_an_explanation() 
 
 
 def test_what_retention_took_from_the_source_is_told_and_nothing_is_written() -> None:
-    dice = Random(4)
-    world = World({0: source_log(dice, 0, 40)}, targets=1, dice=dice)
+    rng = Random(4)
+    world = World({0: source_log(rng, 0, 40)}, targets=1, rng=rng)
     plan = plan_for(world)
     start = plan.spans[0].start
     ranges = world.ranges

@@ -57,7 +57,7 @@ def batch(number: int) -> Batch:
 
 @pytest.fixture
 def world() -> World:
-    return World({0: []}, targets=1, dice=Obedient())
+    return World({0: []}, targets=1, rng=Obedient())
 
 
 def writer_on(world: World, clock: Clock, *, code: int = 0) -> Any:
@@ -94,11 +94,11 @@ def test_the_first_batch_of_a_producer_goes_alone(world: World) -> None:
     with patched:
         for number in range(4):
             writer.add(batch(number))
-        world.dice = Random(0)
+        world.rng = Random(0)
         with patch.object(Connection, "can_receive", return_value=False):
             writer.run(seconds=0)
             assert [len(each.pipe) for each in world.connections] == [1]
-        world.dice = Obedient()
+        world.rng = Obedient()
         writer.run(seconds=0)
         with patch.object(Connection, "can_receive", return_value=False):
             writer.run(seconds=0)

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("compacted-topics")]
 NOW_MS = int(time.time() * 1000)
 WRITER = ConfluentClient()
 KEYS = 5
-DICE = Random(7)
+RNG = Random(7)
 COMPACT: dict[str, Any] = {
     "cleanup_policy": "compact",
     "segment_bytes": 1024,
@@ -39,7 +39,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 def noise(size: int) -> bytes:
     """Text that shrinks little, so that segments fill in every codec."""
-    return DICE.randbytes(size // 2).hex().encode()
+    return RNG.randbytes(size // 2).hex().encode()
 
 
 def history(rounds: int) -> list[Message]:

@@ -27,8 +27,8 @@ def test_the_hash_is_javas(key: bytes) -> None:
 
 @pytest.mark.parametrize("partitions", [1, 2, 12, 1000])
 def test_a_hundred_thousand_keys_go_where_kafka_python_sends_them(partitions: int) -> None:
-    dice = Random(partitions)
-    keys = [dice.randbytes(dice.randrange(24)) for _ in range(100_000 // 4)]
+    rng = Random(partitions)
+    keys = [rng.randbytes(rng.randrange(24)) for _ in range(100_000 // 4)]
     expected = [(murmur2_of_kafka_python(key) & 0x7FFFFFFF) % partitions for key in keys]
     assert murmur2_partitions(pa.array(keys), partitions).tolist() == expected
 

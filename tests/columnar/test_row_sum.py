@@ -20,10 +20,10 @@ def summed(some: list[Row]) -> int:
     return row_sum(pa.array(keys, pa.binary()), pa.array(values, pa.binary()))[0]
 
 
-@given(some=rows, dice=st.randoms(use_true_random=False), cut=st.integers(0, 20))
-def test_a_sum_does_not_depend_on_order_or_batches(some: list[Row], dice: Random, cut: int) -> None:
+@given(some=rows, rng=st.randoms(use_true_random=False), cut=st.integers(0, 20))
+def test_a_sum_does_not_depend_on_order_or_batches(some: list[Row], rng: Random, cut: int) -> None:
     mixed = list(some)
-    dice.shuffle(mixed)
+    rng.shuffle(mixed)
     parts = summed(mixed[:cut]) + summed(mixed[cut:])
     assert parts % 2**64 == summed(some) % 2**64
 

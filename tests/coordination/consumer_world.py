@@ -40,7 +40,7 @@ class ConsumerWorld(GroupWorld):
         return super().now(request)
 
     def folded(self) -> GroupCoordinatorShard:
-        shard = GroupCoordinatorShard(self.settings, dice=self.dice)
+        shard = GroupCoordinatorShard(self.settings, rng=self.rng)
         assert not shard.on_topics_changed(dict(self.topics), now_ms=self.now_ms).records
         for record in self.log:
             shard.replay(record)

@@ -47,7 +47,7 @@ REBALANCE_MS = 60_000
 DELAY_MS = 3_000
 
 
-class CountingDice:
+class CountingRandomSource:
     def __init__(self) -> None:
         self._count = 0
 
@@ -62,7 +62,7 @@ class CountingDice:
 class GroupWorld:
     def __init__(self, **settings: int) -> None:
         self.settings = GroupSettings(**settings)  # type: ignore[arg-type]
-        self.dice = CountingDice()
+        self.rng = CountingRandomSource()
         self.now_ms = START_MS
         # How far the wall clock is ahead of it.
         self.ahead_ms = 0
@@ -70,7 +70,7 @@ class GroupWorld:
         self.timers: dict[TimerKey, int] = {}
         self.replies: dict[Ticket, Any] = {}
         self._tickets = 0
-        self.shard = GroupCoordinatorShard(self.settings, dice=self.dice)
+        self.shard = GroupCoordinatorShard(self.settings, rng=self.rng)
         self.carry_out(self.shard.on_loaded(now_ms=self.now_ms, wall_ms=self.wall_ms))
 
     def ask(self, request: GroupRequest) -> Ticket:
@@ -113,7 +113,7 @@ class GroupWorld:
 
     def folded(self) -> GroupCoordinatorShard:
         """What a coordinator knows that has only read the log."""
-        shard = GroupCoordinatorShard(self.settings, dice=self.dice)
+        shard = GroupCoordinatorShard(self.settings, rng=self.rng)
         for record in self.log:
             shard.replay(record)
         return shard

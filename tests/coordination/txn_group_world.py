@@ -48,7 +48,7 @@ class TxnGroupWorld(ConsumerWorld):
             self._append(Written(record, producer_id))
 
     def folded(self) -> GroupCoordinatorShard:
-        shard = GroupCoordinatorShard(self.settings, dice=self.dice)
+        shard = GroupCoordinatorShard(self.settings, rng=self.rng)
         shard.on_topics_changed(dict(self.topics), now_ms=self.now_ms)
         for entry in self.entries:
             _replay(shard, entry)

@@ -37,7 +37,7 @@ class Nemesis:
         self.counts: Counter[str] = Counter()
         self.story: list[str] = []
         self._cluster = cluster
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
 
     def run(self, seconds: float) -> None:
         began = time.monotonic()
@@ -54,18 +54,18 @@ class Nemesis:
                     self.counts[one.kind] += 1
                 time.sleep(hold)
             self._start_again()
-            time.sleep(self._dice.uniform(0.1, 1.5))
+            time.sleep(self._rng.uniform(0.1, 1.5))
 
     def _hold_seconds(self) -> float:
         """Mostly too short to be taken for dead, sometimes long enough."""
         ttl = self._cluster.session_ttl_s
-        if self._dice.random() < 0.6:
-            return self._dice.uniform(0.05, ttl / 2)
-        return self._dice.uniform(ttl / 2, ttl * 1.8)
+        if self._rng.random() < 0.6:
+            return self._rng.uniform(0.05, ttl / 2)
+        return self._rng.uniform(ttl / 2, ttl * 1.8)
 
     def _choose(self) -> list[Trouble]:
         troubles = [self._one()]
-        if self._dice.random() < 0.3:
+        if self._rng.random() < 0.3:
             second = self._one()
             if second.target != troubles[0].target:
                 troubles.append(second)
@@ -73,9 +73,9 @@ class Nemesis:
         return sorted(troubles, key=lambda one: one.kind != "stop")
 
     def _one(self) -> Trouble:
-        if self._dice.random() < 0.7:
-            return self._trouble_for_broker(self._dice.choice(list(self._cluster.brokers)))
-        return self._trouble_for_etcd(self._dice.randrange(len(self._cluster.etcd.members)))
+        if self._rng.random() < 0.7:
+            return self._trouble_for_broker(self._rng.choice(list(self._cluster.brokers)))
+        return self._trouble_for_etcd(self._rng.randrange(len(self._cluster.etcd.members)))
 
     def _trouble_for_broker(self, number: int) -> Trouble:
         door, to_etcd = self._cluster.doors[number], self._cluster.to_etcd[number]
@@ -91,9 +91,9 @@ class Nemesis:
             ),
             "cut": self._cut([door]),
             "cut from etcd": self._cut(to_etcd),
-            "cut from one etcd member": self._cut([self._dice.choice(to_etcd)]),
+            "cut from one etcd member": self._cut([self._rng.choice(to_etcd)]),
             "isolate": self._cut([door, *to_etcd]),
-        }[kind := self._dice.choice(BROKER_TROUBLES)]
+        }[kind := self._rng.choice(BROKER_TROUBLES)]
         return Trouble(kind=kind, target=f"broker {number}", begin=begin, end=end)
 
     def _trouble_for_etcd(self, number: int) -> Trouble:
@@ -102,11 +102,11 @@ class Nemesis:
             "kill etcd": (member.kill, member.start),
             "pause etcd": (member.pause, member.go_on),
             "cut etcd": self._cut([self._cluster.etcd_peers[number]]),
-        }[kind := self._dice.choice(ETCD_TROUBLES)]
+        }[kind := self._rng.choice(ETCD_TROUBLES)]
         return Trouble(kind=kind, target=f"member {number}", begin=begin, end=end)
 
     def _cut(self, links: list[Link]) -> tuple[Callable[[], object], Callable[[], object]]:
-        how = self._dice.choice(("freeze", "freeze", "refuse", "requests", "replies"))
+        how = self._rng.choice(("freeze", "freeze", "refuse", "requests", "replies"))
 
         def begin() -> None:
             for link in links:

@@ -54,7 +54,7 @@ def test_a_million_messages_are_transformed_exactly_once_over_a_hundred_kills(
 def _run(
     broker: BrokerProcess, client: str, *, messages: int, kills: int, batch: int, seed: int
 ) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     topics = Topics(broker.address)
     source = topics.new("rides", partitions=PARTITIONS)
     target = topics.new("charges", partitions=PARTITIONS)
@@ -76,10 +76,10 @@ def _run(
     worker = start()
     try:
         for _ in range(kills):
-            worker.wait_for_commits(dice.randrange(0, max(2, share // 2)))
+            worker.wait_for_commits(rng.randrange(0, max(2, share // 2)))
             # Into the middle of a transaction, wherever that is.
-            time.sleep(dice.random() * 0.05)
-            victim = dice.choice(["worker", "broker", "both"])
+            time.sleep(rng.random() * 0.05)
+            victim = rng.choice(["worker", "broker", "both"])
             if victim != "broker":
                 worker.kill()
             if victim != "worker":

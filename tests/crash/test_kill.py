@@ -29,7 +29,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_by_many_kills(start_broker: Sta
 
 
 def _flood_and_kill(start_broker: StartBroker, *, rounds: int) -> None:
-    dice = random.Random(20)
+    rng = random.Random(20)
     broker = start_broker()
     topics = Topics(broker.address)
     # Small segments, so that some kills come while one is rolled.
@@ -37,7 +37,7 @@ def _flood_and_kill(start_broker: StartBroker, *, rounds: int) -> None:
     idempotent = [{"compression_type": codec} for codec in ("none", "zstd", "gzip")]
     with Flood(broker.address, topic, partitions=PARTITIONS, producers=idempotent) as flood:
         for _ in range(rounds):
-            flood.wait_for_acknowledgements(dice.randrange(1, 300))
+            flood.wait_for_acknowledgements(rng.randrange(1, 300))
             broker.kill()
             broker.start()
     assert [one.account.errors for one in flood.producers] == [[], [], []]

@@ -42,11 +42,11 @@ def test_spark_writes_each_event_once_whoever_is_killed(
 def test_spark_writes_a_million_events_once_over_fifty_kills(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    dice = random.Random(SEED)
+    rng = random.Random(SEED)
     kinds = ["worker"] * 5 + ["broker"] * 4 + ["driver", "all"]
     if LONG_MASTER.startswith("local-cluster"):
         kinds += ["executor", "executor"]
-    victims = dice.choices(kinds, k=LONG_KILLS)
+    victims = rng.choices(kinds, k=LONG_KILLS)
     _run(
         start_broker(**SETTINGS),
         tmp_path,
@@ -66,7 +66,7 @@ def _run(
     seed: int,
     master: str = "local[2,4]",
 ) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     topics = Topics(broker.address)
     source = topics.new("rides", partitions=PARTITIONS)
     target = topics.new("charges", partitions=PARTITIONS)
@@ -87,10 +87,10 @@ def _run(
     done = Counter[str]()
     try:
         for victim in victims:
-            query.wait_for_batches(dice.randint(1, 2))
+            query.wait_for_batches(rng.randint(1, 2))
             # Into the middle of a batch, wherever that is.
-            time.sleep(dice.random() * 0.8)
-            done[_kill(victim, query, broker, dice)] += 1
+            time.sleep(rng.random() * 0.8)
+            done[_kill(victim, query, broker, rng)] += 1
             print(f"{time.strftime('%X')} {dict(done)}", flush=True)
             if not query.is_running:
                 query = start()
@@ -114,18 +114,18 @@ def _run(
     assert len(found) == events
 
 
-def _kill(victim: str, query: SparkQuery, broker: BrokerProcess, dice: random.Random) -> str:
+def _kill(victim: str, query: SparkQuery, broker: BrokerProcess, rng: random.Random) -> str:
     if victim == "broker":
         broker.kill()
-        time.sleep(dice.random())
+        time.sleep(rng.random())
         broker.start()
     elif victim == "driver":
         query.kill_driver()
     elif victim == "all":
         query.kill_all()
-    elif victim == "executor" and query.kill_executor(dice):
+    elif victim == "executor" and query.kill_executor(rng):
         return victim
-    elif not query.kill_worker(dice):
+    elif not query.kill_worker(rng):
         return "nobody"
     return victim
 

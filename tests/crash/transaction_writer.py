@@ -34,7 +34,7 @@ class TransactionWriter:
         self._address = address
         self._partitions = partitions
         self._rest_s = rest_s
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._number = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -92,7 +92,7 @@ class TransactionWriter:
             producer.begin_transaction()
             for partition in range(self._partitions):
                 producer.produce(self.topic, b"%d" % number, partition=partition)
-            if self._dice.random() < 0.8:
+            if self._rng.random() < 0.8:
                 _insist(lambda: producer.commit_transaction(TIMEOUT_S))
                 kept = self.committed
             else:

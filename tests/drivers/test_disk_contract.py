@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from respool.drivers.disk import LocalDisk
+from respool.drivers.local_disk import LocalDisk
 from respool.model.errors import DiskFailed
 from respool.ports.disk import Disk
-from respool.sim.disk import SimDisk
+from respool.sim.simulated_disk import SimDisk
 
 MAKERS: dict[str, Callable[[Path], Disk]] = {
     "local": lambda folder: LocalDisk(str(folder)),

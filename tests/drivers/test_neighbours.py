@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from respool.drivers.disk import LocalDisk
+from respool.drivers.local_disk import LocalDisk
 from respool.drivers.neighbours import LocalNeighbours
 from respool.model.file_place import FilePlace, NotLent
 

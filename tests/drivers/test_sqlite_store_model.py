@@ -28,8 +28,8 @@ from respool.ports.metadata_store import (
     LeaseExpired,
     StoredValue,
 )
-from respool.sim.clock import SimClock
-from respool.sim.offload import InlineOffload
+from respool.sim.inline_offload import InlineOffload
+from respool.sim.simulated_clock import SimClock
 
 T = TypeVar("T")
 

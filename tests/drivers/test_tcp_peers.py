@@ -283,13 +283,13 @@ def test_replies_of_any_size_come_whole_however_they_are_cut_on_their_way(
     run: Run, seed: int
 ) -> None:
     """Small ones share the memory they land in, large ones get their own: also just below and above what fits."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     edge = LANDING_BYTES - 4
     sizes = [
-        dice.choice((0, 1, dice.randint(2, 500), edge - 1, edge, edge + 1, 3 * LANDING_BYTES + 7))
+        rng.choice((0, 1, rng.randint(2, 500), edge - 1, edge, edge + 1, 3 * LANDING_BYTES + 7))
         for _ in range(40)
     ]
-    replies = [dice.randbytes(size) for size in sizes]
+    replies = [rng.randbytes(size) for size in sizes]
 
     async def cut_up(visit: Visit) -> None:
         for _ in replies:
@@ -297,7 +297,7 @@ def test_replies_of_any_size_come_whole_however_they_are_cut_on_their_way(
         stream = b"".join(len(one).to_bytes(4) + one for one in replies)
         at = 0
         while at < len(stream):
-            step = dice.choice((1, 3, 5, 1_000, LANDING_BYTES, 200_000))
+            step = rng.choice((1, 3, 5, 1_000, LANDING_BYTES, 200_000))
             visit.writer.write(stream[at : at + step])
             await visit.writer.drain()
             # One piece at a time, mostly.

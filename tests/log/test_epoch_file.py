@@ -9,7 +9,7 @@ from respool.log.epoch_file import EpochFile
 from respool.log.file_names import EPOCHS_NAME
 from respool.model.errors import DiskFull
 from respool.model.ids import LeaderEpoch, Offset
-from respool.sim.disk import SimDisk
+from respool.sim.simulated_disk import SimDisk
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from log.log_world import EXPIRATION_MS, SMALL, batch_of
-from respool.drivers.disk import LocalDisk
+from respool.drivers.local_disk import LocalDisk
 from respool.log.partition_log import PartitionLog
 from respool.model.errors import OffsetOutOfRange
 from respool.model.ids import LeaderEpoch, Offset
@@ -177,7 +177,7 @@ def test_readers_in_other_threads_see_whole_batches_while_the_log_changes(tmp_pa
     real.log.close()
     real.open(recovery_point=300, clean=True)
     log = real.log
-    dice = Random(1)
+    rng = Random(1)
 
     def work() -> None:
         for number in range(300, 2500):
@@ -191,8 +191,8 @@ def test_readers_in_other_threads_see_whole_batches_while_the_log_changes(tmp_pa
 
     def read_somewhere() -> None:
         end = log.log_end
-        offset = dice.randrange(log.log_start, end)
-        max_offset = Offset(dice.randint(offset, end))
+        offset = rng.randrange(log.log_start, end)
+        max_offset = Offset(rng.randint(offset, end))
         try:
             data = log.read(
                 Offset(offset), max_offset=max_offset, bytes_max=3000, at_least_one=True
@@ -212,7 +212,7 @@ def test_readers_in_other_threads_see_whole_batches_while_the_log_changes(tmp_pa
 
     def look_up_time() -> None:
         end = log.log_end
-        wanted = dice.randrange(end)
+        wanted = rng.randrange(end)
         found = log.first_at_or_after(1000 + wanted, max_offset=end)
         if found is not None:
             assert found.offset == max(wanted, found.offset)
@@ -230,23 +230,23 @@ def test_readers_in_other_threads_see_whole_batches_while_the_log_changes(tmp_pa
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_place_of_records_leads_to_what_reading_them_returns(tmp_path: Path, seed: int) -> None:
-    dice = Random(seed)
+    rng = Random(seed)
     real = RealLog(tmp_path)
     for number in range(400):
         real.append(number)
     log = real.log
-    if dice.random() < 0.5:
+    if rng.random() < 0.5:
         # Segments that were let go of, as after a restart.
         real.sync()
         real.open(recovery_point=log.log_end, clean=True)
         log = real.log
     assert log.segment_count > 1
     for _ in range(50):
-        begin = dice.randrange(400)
+        begin = rng.randrange(400)
         asked: dict[str, Any] = {
-            "max_offset": Offset(dice.randint(begin, 450)),
-            "bytes_max": dice.choice((10, 300, 5_000, 100_000)),
-            "at_least_one": dice.random() < 0.8,
+            "max_offset": Offset(rng.randint(begin, 450)),
+            "bytes_max": rng.choice((10, 300, 5_000, 100_000)),
+            "at_least_one": rng.random() < 0.8,
         }
         expected = log.read(Offset(begin), **asked)
         located = log.locate(Offset(begin), **asked)

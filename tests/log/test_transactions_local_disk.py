@@ -5,7 +5,7 @@ from pathlib import Path
 from random import Random
 
 from log.transaction_world import KEPT, TransactionWorld
-from respool.drivers.disk import LocalDisk
+from respool.drivers.local_disk import LocalDisk
 from respool.log.partition_log import PartitionLog
 from respool.model.ids import Offset
 
@@ -43,13 +43,12 @@ def test_readers_in_other_threads_never_see_what_was_aborted(tmp_path: Path) -> 
     is_over = threading.Event()
 
     def read(seed: int) -> None:
-        dice = Random(seed)
+        rng = Random(seed)
         try:
             while not is_over.is_set():
-                begin = Offset(dice.randint(0, world.stable))
+                begin = Offset(rng.randint(0, world.stable))
                 seen = [
-                    one.value or b""
-                    for one in world.read_committed(begin, dice.choice([300, 5000]))
+                    one.value or b"" for one in world.read_committed(begin, rng.choice([300, 5000]))
                 ]
                 assert all(value.endswith(b"v") for value in seen), "an aborted record"
         except BaseException as error:
@@ -58,10 +57,10 @@ def test_readers_in_other_threads_never_see_what_was_aborted(tmp_path: Path) -> 
     readers = [threading.Thread(target=read, args=(seed,)) for seed in range(2)]
     for reader in readers:
         reader.start()
-    dice = Random(5)
+    rng = Random(5)
     expected = 0
     for _ in range(TRANSACTIONS):
-        producer, is_commit = dice.randint(1, 3), dice.random() < 0.5
+        producer, is_commit = rng.randint(1, 3), rng.random() < 0.5
         # What is to be aborted ends in another letter.
         world.write(producer, "a", "b", size=20 if is_commit else 0)
         world.end(producer, is_commit=is_commit)

@@ -81,9 +81,9 @@ class Log:
 class Side(MirrorLink):
     """One broker that leads everything, and fails as often as it is told to."""
 
-    def __init__(self, name: str, dice: Random) -> None:
+    def __init__(self, name: str, rng: Random) -> None:
         self.name = name
-        self.dice = dice
+        self.rng = rng
         self.troubles = 0.0
         self.logs = {place: Log() for place in PLACES}
         self.late: list[Mapping[str, Any]] = []
@@ -94,7 +94,7 @@ class Side(MirrorLink):
         self._maybe_fail()
 
     def leader_of(self, place: Place) -> int | None:
-        return None if self.dice.random() < self.troubles / 10 else 1
+        return None if self.rng.random() < self.troubles / 10 else 1
 
     async def offsets(self, places: Any, at: int) -> dict[Place, int]:
         if self._is_unlucky():
@@ -147,7 +147,7 @@ class Side(MirrorLink):
             diverging_epoch=NO_DIVERGENCE,
             high_watermark=log.end,
             log_start_offset=log.start,
-            records=b"" if code else log.read(asked["fetch_offset"], self.dice.randint(0, 600)),
+            records=b"" if code else log.read(asked["fetch_offset"], self.rng.randint(0, 600)),
         )
 
     def _produce(self, fields: Mapping[str, Any]) -> Any:
@@ -155,9 +155,9 @@ class Side(MirrorLink):
             # It lies somewhere in between, and arrives when it is not expected any more.
             self.late.append(fields)
             raise Unreachable("delayed")
-        if self.late and self.dice.random() < 0.5:
+        if self.late and self.rng.random() < 0.5:
             self.came_late += 1
-            self._produce(self.late.pop(self.dice.randrange(len(self.late))))
+            self._produce(self.late.pop(self.rng.randrange(len(self.late))))
         return Reply(
             responses=[
                 Reply(
@@ -241,7 +241,7 @@ class Side(MirrorLink):
         )
 
     def _is_unlucky(self) -> bool:
-        return self.dice.random() < self.troubles
+        return self.rng.random() < self.troubles
 
     def _maybe_fail(self) -> None:
         if self._is_unlucky():
@@ -276,9 +276,9 @@ def end_of(producer: int, base: int) -> bytes:
 
 class World:
     def __init__(self, seed: int) -> None:
-        self.dice = Random(seed)
-        self.source = Side("the source", self.dice)
-        self.target = Side("the target", self.dice)
+        self.rng = Random(seed)
+        self.source = Side("the source", self.rng)
+        self.target = Side("the target", self.rng)
         self.stopped: dict[str, str] = {}
         self.copy = MirrorCopy(
             self.source,
@@ -290,26 +290,26 @@ class World:
 
     def write(self) -> None:
         """A batch at the source's end, maybe behind a gap that compaction left."""
-        log = self.source.logs[self.dice.choice(PLACES)]
-        base = log.end + (self.dice.randint(1, 5) if self.dice.random() < 0.2 else 0)
-        producer = self.dice.randint(0, 3)
-        if producer in log.open_transactions() and self.dice.random() < 0.5:
+        log = self.source.logs[self.rng.choice(PLACES)]
+        base = log.end + (self.rng.randint(1, 5) if self.rng.random() < 0.2 else 0)
+        producer = self.rng.randint(0, 3)
+        if producer in log.open_transactions() and self.rng.random() < 0.5:
             log.append(end_of(producer, base))
             return
-        count = self.dice.randint(1, 4)
-        values = [self.dice.randbytes(20)] * count
+        count = self.rng.randint(1, 4)
+        values = [self.rng.randbytes(20)] * count
         log.append(batch(base, *values, producer=producer or None))
 
     def happen(self) -> None:
-        what = self.dice.random()
+        what = self.rng.random()
         if what < 0.9:
             self.write()
         elif what < 0.95:
-            log = self.source.logs[self.dice.choice(PLACES)]
-            log.start = self.dice.randint(log.start, log.end)
+            log = self.source.logs[self.rng.choice(PLACES)]
+            log.start = self.rng.randint(log.start, log.end)
         else:
-            log = self.target.logs[self.dice.choice(PLACES)]
-            log.cut_to(self.dice.randint(len(log.batches) // 2, len(log.batches)))
+            log = self.target.logs[self.rng.choice(PLACES)]
+            log.cut_to(self.rng.randint(len(log.batches) // 2, len(log.batches)))
 
     def is_same(self) -> bool:
         return all(
@@ -332,7 +332,7 @@ async def play(world: World) -> None:
     running = asyncio.ensure_future(world.copy.run())
     for _ in range(300):
         world.happen()
-        await asyncio.sleep(0 if world.dice.random() < 0.5 else 0.001)
+        await asyncio.sleep(0 if world.rng.random() < 0.5 else 0.001)
     world.source.troubles = world.target.troubles = 0.0
     async with asyncio.timeout(20):
         while not world.is_same() and not world.stopped and not running.done():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from respool.drivers.disk import LocalDisk
+from respool.drivers.local_disk import LocalDisk
 from respool.log.folder.data_folder import RUN_NAME
 from respool.log.folder.folder_identity import IDENTITY_NAME, FolderIdentity
 from respool.model.errors import DataFolderMismatch

@@ -23,8 +23,8 @@ from respool.records import compress as compress_module
 from respool.records.batch import Codec
 from respool.records.compress import XERIAL_BLOCK_BYTES, codec_of, compress, decompress
 
-DICE = random.Random(7)
-TEXT = b"".join(b'{"ride": %d, "fare": %d}' % (n, DICE.randrange(100_000)) for n in range(10_000))
+RNG = random.Random(7)
+TEXT = b"".join(b'{"ride": %d, "fare": %d}' % (n, RNG.randrange(100_000)) for n in range(10_000))
 some_bytes = st.binary(max_size=500) | st.tuples(st.binary(max_size=9), st.integers(0, 9000)).map(
     lambda part: part[0] * part[1]
 )

@@ -19,18 +19,18 @@ class Odds:
     faults: tuple[str, ...] = ()
 
     @classmethod
-    def drawn(cls, dice: Random) -> "Odds":
+    def drawn(cls, rng: Random) -> "Odds":
         kinds = (
             *("crash", "crash", "stop", "blink", "pause", "cut", "isolate"),
             *("elect", "flip", "move", "move", "delete", "min isr"),
         )
         return cls(
-            lost=dice.choice((0.0, 0.02, 0.1)),
-            late=dice.choice((0.0, 0.05, 0.2)),
-            delay_ms_max=dice.choice((3, 10, 40)),
-            store_lost=dice.choice((0.0, 0.1, 0.3)),
-            store_late=dice.choice((0.0, 0.1, 0.3)),
-            watch_ms_max=dice.choice((5, 50, 300)),
-            fault_every_ms=dice.choice((60, 150, 400)),
-            faults=tuple(dice.sample(kinds, dice.randint(2, len(kinds)))),
+            lost=rng.choice((0.0, 0.02, 0.1)),
+            late=rng.choice((0.0, 0.05, 0.2)),
+            delay_ms_max=rng.choice((3, 10, 40)),
+            store_lost=rng.choice((0.0, 0.1, 0.3)),
+            store_late=rng.choice((0.0, 0.1, 0.3)),
+            watch_ms_max=rng.choice((5, 50, 300)),
+            fault_every_ms=rng.choice((60, 150, 400)),
+            faults=tuple(rng.sample(kinds, rng.randint(2, len(kinds)))),
         )

@@ -81,7 +81,7 @@ class Replica:
         self.high_watermark = Offset(
             max(log.log_start, min(self.high_watermark_checkpoint, log.log_end))
         )
-        self.world.after(self.world.dice.randint(5, 50), self, self._tick)
+        self.world.after(self.world.rng.randint(5, 50), self, self._tick)
 
     def stop(self, *, kept_end: Offset | None) -> None:
         """The process ends; with `kept_end`, so does the power, and everything from there on is lost."""
@@ -96,7 +96,7 @@ class Replica:
         if isinstance(self.role, Leader):
             self._as_leader(self.role.on_tick(self.world.now_ms))
         self._pump()
-        self.world.after(self.world.dice.randint(20, 60), self, self._tick)
+        self.world.after(self.world.rng.randint(20, 60), self, self._tick)
 
     def on_settings(self) -> None:
         if isinstance(self.role, Leader):
@@ -214,7 +214,7 @@ class Replica:
             self._sync()
 
         is_slow = self.me in world.slow_disks
-        world.after(5000 if is_slow else world.dice.randint(1, world.sync_ms_max), self, synced)
+        world.after(5000 if is_slow else world.rng.randint(1, world.sync_ms_max), self, synced)
 
     def _on_durable(self, end: Offset) -> None:
         if isinstance(self.role, Leader):
@@ -281,7 +281,7 @@ class Replica:
             return Fetched(error=OffsetOutOfRange.code), ()
         records: Sequence[Entry] = ()
         if diverging is None:
-            records = log.read(asked.offset, self.world.dice.randint(1, 8))
+            records = log.read(asked.offset, self.world.rng.randint(1, 8))
         reply = Fetched(
             has_records=bool(records),
             diverging=diverging,
@@ -362,7 +362,7 @@ class Replica:
         self._as_follower(effects, records)
         if not records and not effects:
             # Nothing new: the real thing would wait at the leader.
-            self._fetch_not_before_ms = self.world.now_ms + self.world.dice.randint(2, 25)
+            self._fetch_not_before_ms = self.world.now_ms + self.world.rng.randint(2, 25)
         self._pump()
 
     def _as_follower(self, effects: list[FollowerEffect], records: Sequence[Entry] = ()) -> None:

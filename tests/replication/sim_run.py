@@ -25,14 +25,14 @@ def run_seed(
     Raises:
         Violation: something was seen that must never be. The message names the seed.
     """
-    dice = Random(seed * 7919 + 1)
+    rng = Random(seed * 7919 + 1)
     world = World(
         seed,
-        brokers=dice.choice((2, 3, 3, 3, 4)),
-        spares=dice.choice((0, 0, 1, 2)),
-        min_isr=dice.choice((1, 2, 2, 2)),
-        is_synced=dice.random() < 0.6,
-        odds=Odds.drawn(dice),
+        brokers=rng.choice((2, 3, 3, 3, 4)),
+        spares=rng.choice((0, 0, 1, 2)),
+        min_isr=rng.choice((1, 2, 2, 2)),
+        is_synced=rng.random() < 0.6,
+        odds=Odds.drawn(rng),
         rules=rules,
         controller_rules=controller_rules,
     )

@@ -58,7 +58,7 @@ class World:
         controller_rules: ControllerRules = ALL_CONTROLLER_RULES,
         has_controller: bool = True,
     ) -> None:
-        self.dice = Random(seed)
+        self.rng = Random(seed)
         self.rules = rules
         self.controller_rules = controller_rules
         self.odds = odds or Odds()
@@ -68,7 +68,7 @@ class World:
         # respool.flush=always: only what is synced counts.
         self.is_synced = is_synced
         self.lag_ms_max = 300
-        self.sync_ms_max = self.dice.choice((3, 30))
+        self.sync_ms_max = self.rng.choice((3, 30))
         self.now_ms = 0
         self.checker = Checker()
         self.counts = Counts()
@@ -131,14 +131,14 @@ class World:
     # -- messages ----------------------------------------------------------------------------------------------------
 
     def _delay_ms(self, *, late: float) -> int:
-        delay = self.dice.randint(0, self.odds.delay_ms_max)
-        if self.dice.random() < late:
-            delay += self.dice.randint(0, 700)
+        delay = self.rng.randint(0, self.odds.delay_ms_max)
+        if self.rng.random() < late:
+            delay += self.rng.randint(0, 700)
         return delay
 
     def _send(self, source: BrokerId, target: BrokerId, deliver: Callable[[Replica], None]) -> None:
         """To the process that runs there now. What its sender does meanwhile does not hold it up."""
-        if (source, target) in self.cuts or self.dice.random() < self.odds.lost:
+        if (source, target) in self.cuts or self.rng.random() < self.odds.lost:
             return
         replica = self.replicas[target]
         if not replica.is_up:
@@ -235,16 +235,16 @@ class World:
         self._check_candidates()
         for replica in self.replicas.values():
             if replica.is_up:
-                delay = self.dice.randint(0, self.odds.watch_ms_max)
+                delay = self.rng.randint(0, self.odds.watch_ms_max)
                 self.after(delay, replica, partial(replica.on_store, revision, image, brokers))
 
     def read_store(self, replica: Replica) -> None:
         def read() -> None:
             store = self.store
             seen = partial(replica.on_store, store.revision, store.image, store.brokers)
-            self.after(self.dice.randint(0, 20), replica, seen)
+            self.after(self.rng.randint(0, 20), replica, seen)
 
-        self.at(self.dice.randint(0, 20), read)
+        self.at(self.rng.randint(0, 20), read)
 
     def write_store(
         self,
@@ -269,8 +269,8 @@ class World:
 
         def apply() -> None:
             revision = self.store.write(proposal.image, registered=proposal.joiners)
-            if self.dice.random() >= self.odds.store_lost:
-                self.after(self.dice.randint(0, 20), replica, lambda: settle(revision))
+            if self.rng.random() >= self.odds.store_lost:
+                self.after(self.rng.randint(0, 20), replica, lambda: settle(revision))
 
         def give_up() -> None:
             nonlocal is_settled
@@ -280,7 +280,7 @@ class World:
 
         if self.held_writes is not None:
             self.held_writes.append(apply)
-        elif self.dice.random() >= self.odds.store_lost:
+        elif self.rng.random() >= self.odds.store_lost:
             self.at(self._delay_ms(late=self.odds.store_late), apply)
         self.after(STORE_TIMEOUT_MS, replica, give_up)
 
@@ -293,12 +293,12 @@ class World:
             seen,
             live,
             min_isr=self.min_isr,
-            choose=self.dice.choice,
+            choose=self.rng.choice,
             rules=self.controller_rules,
         )
         if wanted is not seen:
-            self.at(self.dice.randint(0, 30), lambda: self._write(wanted))
-        self.at(self.dice.randint(10, 60), self.control)
+            self.at(self.rng.randint(0, 30), lambda: self._write(wanted))
+        self.at(self.rng.randint(10, 60), self.control)
 
     def _write(self, wanted: PartitionImage) -> None:
         # Refused if anybody has written since: it looks again.
@@ -310,7 +310,7 @@ class World:
         live = [broker for broker in image.isr if broker in self.store.brokers]
         if not live:
             return
-        chosen = leader if leader is not None else self.dice.choice(live)
+        chosen = leader if leader is not None else self.rng.choice(live)
         self.store.write(led_by(chosen, image, self.controller_rules))
 
     def move(self, broker: BrokerId) -> None:
@@ -330,7 +330,7 @@ class World:
         self.min_isr = min_isr
         self._min_isr_least = min(self._min_isr_least, min_isr)
         for replica in self.replicas.values():
-            self.after(self.dice.randint(0, told_within_ms), replica, replica.on_settings)
+            self.after(self.rng.randint(0, told_within_ms), replica, replica.on_settings)
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
@@ -400,7 +400,7 @@ class World:
                 # The same process under a new lease. It has lost nothing.
                 replica.broker_epoch = self.store.register(replica.me)
 
-        self.at(until_ms - self.now_ms + self.dice.randint(1, 50), register_again)
+        self.at(until_ms - self.now_ms + self.rng.randint(1, 50), register_again)
 
     def cut(self, pairs: set[tuple[BrokerId, BrokerId]], duration_ms: int) -> None:
         self.trace("cut %s", sorted(pairs))
@@ -423,7 +423,7 @@ class World:
             return None
         self._next_value += 1
         value = self._next_value
-        return value if self.dice.choice(leaders).produce(value, wants_all=wants_all) else None
+        return value if self.rng.choice(leaders).produce(value, wants_all=wants_all) else None
 
     def on_acknowledged(self, replica: Replica, produce: PendingProduce) -> None:
         self.checker.on_acknowledged(

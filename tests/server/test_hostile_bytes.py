@@ -60,11 +60,11 @@ def header(key: int, version: int, correlation_id: int = 7) -> bytes:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_bytes_end_the_connection(broker: BrokerProcess, seed: int) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     with RawClient(broker.address) as client:
         # A length that cannot be, or one that the bytes fulfil.
-        first = dice.choice([b"\xff", b"\x00\x00\x00\x40"])
-        client.send(first + dice.randbytes(1_000))
+        first = rng.choice([b"\xff", b"\x00\x00\x00\x40"])
+        client.send(first + rng.randbytes(1_000))
         client.wait_for_end()
 
 
@@ -188,11 +188,11 @@ def test_a_body_of_garbage_never_gets_more_than_the_connection(
 ) -> None:
     """Answered, refused or hung up on: any of these, as long as the broker lives and says nothing but frames."""
     spec = API_TABLE[api]
-    dice = random.Random(api)
+    rng = random.Random(api)
     for version in range(spec.version_min, spec.version_max + 1):
         for size in (0, 1, 30, 200):
             with RawClient(broker.address) as client, suppress(ConnectionEnded):
-                client.send_frame(header(api, version) + dice.randbytes(size))
+                client.send_frame(header(api, version) + rng.randbytes(size))
                 # Whatever came of it, this one has a form; after its reply nothing is outstanding.
                 client.send_frame(encode_request(Api.API_VERSIONS, 0))
                 while client.receive_frame()[4:8] != struct.pack(">i", CORRELATION_ID):
@@ -217,10 +217,10 @@ def test_a_request_is_answered_however_its_bytes_are_cut(broker: BrokerProcess) 
     for _ in range(20):
         stream.write(struct.pack(">i", len(request)) + request)
     data = stream.getvalue()
-    dice = random.Random(5)
+    rng = random.Random(5)
     with RawClient(broker.address) as client:
         while data:
-            count = dice.randrange(1, 40)
+            count = rng.randrange(1, 40)
             client.send(data[:count])
             data = data[count:]
         frames = {client.receive_frame() for _ in range(20)}

@@ -6,9 +6,9 @@ from typing import Any
 
 from respool.model.ids import BrokerId, TopicPartition
 from respool.sim.client import SimClient
-from respool.sim.clock import NodeClock
 from respool.sim.history import History
 from respool.sim.loop import SimLoop
+from respool.sim.simulated_clock import NodeClock
 
 NAME = TopicPartition("rides", 0)
 ONE, TWO = BrokerId(1), BrokerId(2)
@@ -32,7 +32,7 @@ def test_who_led_before_is_forgotten_when_nobody_does() -> None:
         "reader",
         loop=loop,
         clock=NodeClock(loop),
-        dice=Random(1),
+        rng=Random(1),
         history=History(),
         brokers={ONE: ("127.0.0.1", 9092), TWO: ("127.0.0.2", 9092)},
     )

@@ -6,10 +6,10 @@ from typing import Any
 
 from respool.model.ids import BrokerId, TopicPartition
 from respool.sim.client import NOT_LEADER, OK
-from respool.sim.clock import NodeClock
 from respool.sim.consumers import Consumer
 from respool.sim.history import History
 from respool.sim.loop import SimLoop
+from respool.sim.simulated_clock import NodeClock
 from respool.wire.api_table import Api
 
 NAME = TopicPartition("rides", 0)
@@ -63,7 +63,7 @@ def test_a_follower_is_asked_in_the_leaders_epoch_and_one_that_knows_a_newer_sen
         rack="b",
         loop=loop,
         clock=NodeClock(loop),
-        dice=Random(1),
+        rng=Random(1),
         history=History(),
         brokers={ONE: ("127.0.0.1", 1), TWO: ("127.0.0.2", 1), THREE: ("127.0.0.3", 1)},
     )

@@ -10,10 +10,10 @@ from respool.drivers.tcp_peers import TcpPeers
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.ports.peers import PeerUnreachable
-from respool.sim.clock import NodeClock
 from respool.sim.loop import SimLoop
 from respool.sim.machine import Machine
 from respool.sim.network import SimNetwork
+from respool.sim.simulated_clock import NodeClock
 from respool.sim.store import SimStore
 from respool.wire.api_table import Api
 from respool.wire.client_codec import decode_reply, encode_request

@@ -7,9 +7,9 @@ from uuid import UUID
 from respool.cluster import keys
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
-from respool.sim.clock import NodeClock
 from respool.sim.loop import SimLoop
 from respool.sim.moments import Moments
+from respool.sim.simulated_clock import NodeClock
 from respool.sim.store import SimStore
 
 KEY = keys.partition_key(TopicId(UUID(int=1)), 0)

@@ -8,13 +8,13 @@ import pytest
 from respool.cluster import keys
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
-from respool.sim.clock import SimClock
 from respool.sim.cluster_sight import ClusterSight
-from respool.sim.dice import dice_of
 from respool.sim.history import History
 from respool.sim.loop import SimLoop
 from respool.sim.replica_watch import ReplicaWatch
 from respool.sim.restarter import Restarter
+from respool.sim.seeded_random import rng_of
+from respool.sim.simulated_clock import SimClock
 from respool.sim.store import SimStore
 
 KEY = keys.partition_key(TopicId(UUID(int=1)), 0)
@@ -28,7 +28,7 @@ def rules_broken_by(*images: PartitionImage) -> list[str]:
     store, history = SimStore(clock=SimClock()), History()
     sight, loop = ClusterSight(store), SimLoop(1)
     restarter = Restarter(
-        loop=loop, machines=[], dice=dice_of("test", 1), sight=sight, is_synced=True
+        loop=loop, machines=[], rng=rng_of("test", 1), sight=sight, is_synced=True
     )
     ReplicaWatch(
         machines=[],

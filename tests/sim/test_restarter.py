@@ -13,14 +13,14 @@ from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from respool.model.settings import Settings
 from respool.ports.metadata_store import StoreUnavailable
-from respool.sim.clock import NodeClock
 from respool.sim.cluster_sight import ClusterSight
-from respool.sim.dice import dice_of
 from respool.sim.loop import SimLoop
 from respool.sim.machine import Machine
 from respool.sim.network import SimNetwork
 from respool.sim.operator import Operator
 from respool.sim.restarter import Restarter
+from respool.sim.seeded_random import rng_of
+from respool.sim.simulated_clock import NodeClock
 from respool.sim.store import SimStore
 
 TOPIC = TopicId(UUID(int=1))
@@ -31,7 +31,7 @@ BOTH = PartitionImage(replicas=(ONE, TWO), isr=(ONE, TWO), leader=ONE, leader_ep
 class World:
     def __init__(self, loop: SimLoop, *, is_synced: bool = False) -> None:
         self.loop = loop
-        network = SimNetwork(loop, dice_of("network", 1))
+        network = SimNetwork(loop, rng_of("network", 1))
         self.store = SimStore(clock=NodeClock(loop))
         self.machines = [
             Machine(
@@ -46,7 +46,7 @@ class World:
         self.restarter = Restarter(
             loop=loop,
             machines=self.machines,
-            dice=dice_of("test", 1),
+            rng=rng_of("test", 1),
             sight=ClusterSight(self.store),
             is_synced=is_synced,
         )
@@ -257,7 +257,7 @@ def test_what_only_one_is_to_have_gets_a_second_replica_before_its_disk_is_chang
     world = World(loop, is_synced=True)
     world.watch_both_in_sync()
     operator = Operator(
-        store=world.store, sight=ClusterSight(world.store), dice=dice_of("operator", 1)
+        store=world.store, sight=ClusterSight(world.store), rng=rng_of("operator", 1)
     )
     moves: list[tuple[TopicPartition, list[int]]] = []
 

@@ -10,8 +10,8 @@ import pytest
 
 from drivers.store_contract import Stage, StoreContract, take
 from respool.ports.metadata_store import CompactedRevision, MetadataStore, StoreUnavailable
-from respool.sim.clock import NodeClock, SimClock
 from respool.sim.loop import SimLoop
+from respool.sim.simulated_clock import NodeClock, SimClock
 from respool.sim.store import SimStore
 
 

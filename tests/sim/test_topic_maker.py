@@ -6,12 +6,12 @@ from uuid import UUID
 import pytest
 
 from respool.model.ids import BrokerId
-from respool.sim.clock import NodeClock
-from respool.sim.dice import dice_of
 from respool.sim.history import History
 from respool.sim.loop import SimLoop
 from respool.sim.plan import draw_plan
 from respool.sim.run import simulate
+from respool.sim.seeded_random import rng_of
+from respool.sim.simulated_clock import NodeClock
 from respool.sim.topic_maker import Life, TopicMaker
 
 
@@ -22,7 +22,7 @@ from respool.sim.topic_maker import Life, TopicMaker
 )
 def test_what_is_not_as_it_was_told_is_found(value: bytes, rules: list[str]) -> None:
     loop, history = SimLoop(1), History()
-    client: dict[str, Any] = {"loop": loop, "clock": NodeClock(loop), "dice": dice_of("maker", 1)}
+    client: dict[str, Any] = {"loop": loop, "clock": NodeClock(loop), "rng": rng_of("maker", 1)}
     maker = TopicMaker(
         "maker", topic={"name": "moods"}, history=history, brokers={BrokerId(1): ("h", 1)}, **client
     )

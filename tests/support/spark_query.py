@@ -102,14 +102,14 @@ class SparkQuery:
             self._kill([psutil.Process(self._process.pid), *self._children()])
         self._forget()
 
-    def kill_worker(self, dice: random.Random) -> bool:
+    def kill_worker(self, rng: random.Random) -> bool:
         """One of Spark's Python processes: a task's, a daemon, the one that commits."""
-        return self._kill_one(dice, [one for one in self._children() if "python" in _name(one)])
+        return self._kill_one(rng, [one for one in self._children() if "python" in _name(one)])
 
-    def kill_executor(self, dice: random.Random) -> bool:
+    def kill_executor(self, rng: random.Random) -> bool:
         """A JVM that runs tasks, where there are such."""
         return self._kill_one(
-            dice, [one for one in self._javas() if "ExecutorBackend" in _line(one)]
+            rng, [one for one in self._javas() if "ExecutorBackend" in _line(one)]
         )
 
     def _forget(self) -> None:
@@ -120,10 +120,10 @@ class SparkQuery:
         if not self._reader.is_alive():
             self._process.stdout.close()
 
-    def _kill_one(self, dice: random.Random, choices: list[psutil.Process]) -> bool:
+    def _kill_one(self, rng: random.Random, choices: list[psutil.Process]) -> bool:
         if not choices:
             return False
-        self._kill([dice.choice(choices)])
+        self._kill([rng.choice(choices)])
         return True
 
     def _children(self) -> list[psutil.Process]:

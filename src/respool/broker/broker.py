@@ -37,13 +37,13 @@ from respool.model.ids import BrokerId
 from respool.model.internal_topics import is_internal
 from respool.model.settings import Settings
 from respool.ports.clock import Clock
-from respool.ports.dice import Dice
 from respool.ports.disk import Disk
 from respool.ports.metadata_store import MetadataStore
 from respool.ports.metrics import Metrics
 from respool.ports.neighbours import Neighbours
 from respool.ports.offload import Offload
 from respool.ports.peers import Peers
+from respool.ports.random_source import RandomSource
 from respool.ports.record_scan import RecordScanner
 from respool.records.plain_scan import PlainScanner
 from respool.replication.rules import ALL_RULES, Rules
@@ -60,7 +60,7 @@ class World:
     store: MetadataStore
     offload: Offload
     metrics: Metrics
-    dice: Dice
+    rng: RandomSource
     scanner: RecordScanner = field(default_factory=PlainScanner)
     # The other brokers of a cluster; None for a broker that is alone, with a store of its own.
     peers: Peers | None = None
@@ -81,7 +81,7 @@ class Broker:
         self.id = BrokerId(settings.broker_id)
         self.memory = MemoryBudget(settings.memory_bytes_max, has_followers=world.peers is not None)
         self.catalog = Catalog(
-            store=world.store, settings=settings, dice=world.dice, is_alone=world.peers is None
+            store=world.store, settings=settings, rng=world.rng, is_alone=world.peers is None
         )
         self.producer_ids = ProducerIds(world.store, cluster_id=lambda: self.folder.cluster_id)
         # To the other brokers; None for a broker that is alone.
@@ -94,9 +94,7 @@ class Broker:
         )
         self.admin_log = AdminLog()
         self.metrics = BrokerMetrics(settings, world.metrics)
-        self.fetch_sessions = FetchSessions(
-            sessions_max=settings.fetch_sessions_max, dice=world.dice
-        )
+        self.fetch_sessions = FetchSessions(sessions_max=settings.fetch_sessions_max, rng=world.rng)
         # One thread stays free for cold reads while all else syncs.
         self.flusher = Flusher(
             world.offload,
@@ -122,7 +120,7 @@ class Broker:
                 store=world.store,
                 peers=world.peers,
                 clock=world.clock,
-                dice=world.dice,
+                rng=world.rng,
                 offload=world.offload,
                 catalog=self.catalog,
                 rules=settings_for(ClusterSettings, settings),
@@ -214,7 +212,7 @@ class Broker:
                 leftovers=self.leftovers,
                 offload=self.offload,
                 clock=self.clock,
-                dice=self.world.dice,
+                rng=self.world.rng,
                 scanner=self.world.scanner,
                 memory_bytes_max=self.settings.compaction_memory_bytes_max,
             ),
@@ -364,7 +362,7 @@ class Broker:
             clock=self.clock,
             steady_clock=self.steady_clock,
             offload=self.offload,
-            dice=self.world.dice,
+            rng=self.world.rng,
             link=self.link,
             is_clustered=self.member is not None,
             spawn=self.spawn,
@@ -376,4 +374,4 @@ class Broker:
         return BrokerEndpoint(id=self.id, host=host, port=port, rack=self.settings.rack or None)
 
     def _new_uuid(self) -> UUID:
-        return self.world.dice.uuid()
+        return self.world.rng.uuid()

@@ -23,19 +23,19 @@ from respool.model.errors import UnknownTopicOrPartition
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
 from respool.model.topic_config import TopicConfig
-from respool.ports.dice import Dice
 from respool.ports.metadata_store import Guard, GuardFailed, MetadataStore, StoredValue
+from respool.ports.random_source import RandomSource
 
 
 class Catalog:
     def __init__(
-        self, *, store: MetadataStore, settings: Settings, dice: Dice, is_alone: bool = False
+        self, *, store: MetadataStore, settings: Settings, rng: RandomSource, is_alone: bool = False
     ) -> None:
         """`is_alone`: the store is this broker's only. It does not register, and there is no controller."""
         self._store = store
         self._feed = CatalogFeed(store, on_changed=self._on_changed)
         self.settings = settings
-        self.dice = dice
+        self.rng = rng
         self._is_alone = is_alone
         self.me = BrokerId(settings.broker_id)
         # Topics whose partitions are being written from here.

@@ -32,10 +32,10 @@ from respool.model.errors import StorageError
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.ports.clock import Clock
-from respool.ports.dice import Dice
 from respool.ports.metadata_store import Guard, MetadataStore
 from respool.ports.offload import Offload
 from respool.ports.peers import Peers
+from respool.ports.random_source import RandomSource
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class ClusterMember:
         store: MetadataStore,
         peers: Peers,
         clock: Clock,
-        dice: Dice,
+        rng: RandomSource,
         offload: Offload,
         catalog: Catalog,
         rules: ClusterSettings,
@@ -67,7 +67,7 @@ class ClusterMember:
         self._store = store
         self._peers = peers
         self._clock = clock
-        self._dice = dice
+        self._rng = rng
         self._offload = offload
         self._catalog = catalog
         self._rules = rules
@@ -146,7 +146,7 @@ class ClusterMember:
             store=self._store,
             catalog=self._catalog,
             clock=self._clock,
-            dice=self._dice,
+            rng=self._rng,
             on_stop_acting=self._on_stop_acting,
             on_acting_again=self.on_acting_again,
             note_run=partial(self._note_run, folder),
@@ -256,7 +256,7 @@ class ClusterMember:
     async def _id_of(self, folder: DataFolder) -> UUID:
         if folder.id is not None:
             return folder.id
-        new = self._dice.uuid()
+        new = self._rng.uuid()
         try:
             await self._offload.run(lambda: folder.note_id(new))
         except StorageError as error:

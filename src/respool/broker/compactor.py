@@ -9,8 +9,8 @@ from respool.broker.partitions import Partitions
 from respool.log.partition_log import Compaction, CompactionTools, PartitionLog, RemovedSegment
 from respool.model.errors import DiskFull, HandlesExhausted, StorageError
 from respool.ports.clock import Clock
-from respool.ports.dice import Dice
 from respool.ports.offload import Offload
+from respool.ports.random_source import RandomSource
 from respool.ports.record_scan import RecordScanner
 
 logger = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ class Compactor:
         leftovers: Leftovers,
         offload: Offload,
         clock: Clock,
-        dice: Dice,
+        rng: RandomSource,
         scanner: RecordScanner,
         memory_bytes_max: int,
     ) -> None:
@@ -32,7 +32,7 @@ class Compactor:
         self._leftovers = leftovers
         self._offload = offload
         self._clock = clock
-        self._dice = dice
+        self._rng = rng
         self._scanner = scanner
         self._memory_bytes_max = memory_bytes_max
         # Where it failed: tried again after a restart, for every try would read the same damage.
@@ -53,7 +53,7 @@ class Compactor:
             tools=CompactionTools(
                 scanner=self._scanner,
                 memory_bytes_max=self._memory_bytes_max,
-                secret=self._dice.uuid().bytes,
+                secret=self._rng.uuid().bytes,
             ),
         )
         assert compaction is not None, f"{partition.name} was due for compaction a moment ago"

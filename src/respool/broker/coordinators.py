@@ -28,8 +28,8 @@ from respool.model.ids import BrokerId
 from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from respool.model.settings import Settings
 from respool.ports.clock import Clock
-from respool.ports.dice import Dice
 from respool.ports.offload import Offload
+from respool.ports.random_source import RandomSource
 
 
 class Coordinators:
@@ -45,7 +45,7 @@ class Coordinators:
         clock: Clock,
         steady_clock: SteadyClock,
         offload: Offload,
-        dice: Dice,
+        rng: RandomSource,
         link: PeerLink | None,
         is_clustered: bool,
         spawn: Callable[[Coroutine[Any, Any, Any]], Any],
@@ -66,7 +66,7 @@ class Coordinators:
             ),
             catalog=catalog,
             clock=steady_clock,
-            new_group_machine=lambda: GroupCoordinatorShard(group_settings, dice=dice),
+            new_group_machine=lambda: GroupCoordinatorShard(group_settings, rng=rng),
         )
         self.markers = MarkerWriter(
             partitions=partitions,

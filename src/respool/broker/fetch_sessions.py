@@ -22,7 +22,7 @@ from respool.model.errors import (
     FetchSessionTopicIdMismatch,
     InvalidFetchSessionEpoch,
 )
-from respool.ports.dice import Dice
+from respool.ports.random_source import RandomSource
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -87,9 +87,9 @@ class FetchScope:
 
 
 class FetchSessions:
-    def __init__(self, *, sessions_max: int, dice: Dice) -> None:
+    def __init__(self, *, sessions_max: int, rng: RandomSource) -> None:
         self._sessions_max = sessions_max
-        self._dice = dice
+        self._rng = rng
         # In order of last use, the least recent first.
         self._sessions: dict[int, FetchSession] = {}
 
@@ -174,6 +174,6 @@ class FetchSessions:
     def _new_id(self) -> int:
         # Not guessable in sequence, so that a client out of step does not hit another's session.
         while True:
-            session_id = self._dice.below(EPOCH_MAX) + 1
+            session_id = self._rng.below(EPOCH_MAX) + 1
             if session_id not in self._sessions:
                 return session_id

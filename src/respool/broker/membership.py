@@ -35,7 +35,6 @@ from respool.cluster.view import ClusterView
 from respool.model.errors import RespoolError
 from respool.model.ids import BrokerId
 from respool.ports.clock import Clock
-from respool.ports.dice import Dice
 from respool.ports.metadata_store import (
     Guard,
     GuardFailed,
@@ -44,6 +43,7 @@ from respool.ports.metadata_store import (
     StoredValue,
     StoreUnavailable,
 )
+from respool.ports.random_source import RandomSource
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Membership:
         store: MetadataStore,
         catalog: Catalog,
         clock: Clock,
-        dice: Dice,
+        rng: RandomSource,
         on_stop_acting: Callable[[], None],
         note_run: Callable[[UUID], Awaitable[None]],
         on_acting_again: Callable[[], None] = lambda: None,
@@ -79,7 +79,7 @@ class Membership:
         self._store = store
         self._catalog = catalog
         self._clock = clock
-        self._dice = dice
+        self._rng = rng
         self._on_stop_acting = on_stop_acting
         self._on_acting_again = on_acting_again
         self._note_run = note_run
@@ -155,7 +155,7 @@ class Membership:
         Raises:
             NotAdmitted: it may not.
         """
-        await self._carry_out(self._session.begin(self._dice.uuid()))
+        await self._carry_out(self._session.begin(self._rng.uuid()))
 
     def doubt_lease(self) -> None:
         """The registration seems to be gone: whether the lease holds is asked at once, not when it is due."""
@@ -230,7 +230,7 @@ class Membership:
             return self._session.on_refused()
         except LeaseExpired:
             self._session.on_lost()
-            return self._session.begin(self._dice.uuid())
+            return self._session.begin(self._rng.uuid())
 
     async def _try(self, effect: Effect) -> list[Effect]:
         session = self._session

@@ -45,7 +45,7 @@ class TopicWrites:
 
     async def create(self, wanted: NewTopic, *, validate_only: bool = False) -> TopicImage:
         name, count = wanted.name, wanted.partition_count
-        topic_id = TopicId(self._catalog.dice.uuid())
+        topic_id = TopicId(self._catalog.rng.uuid())
         assigned = None if not wanted.assignment else _brokers_of(wanted.assignment)
         if count == USE_DEFAULT:
             count = self._settings.num_partitions

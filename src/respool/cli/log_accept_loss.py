@@ -7,8 +7,8 @@ import typer
 
 from respool.cli import output
 from respool.cli.errors import ExitCode
-from respool.drivers.disk import LocalDisk
 from respool.drivers.folder_lock import FolderLock
+from respool.drivers.local_disk import LocalDisk
 from respool.log.folder.accepted_loss import AcceptedLoss, Loss
 from respool.log.folder.folder_identity import IDENTITY_NAME
 from respool.log.partition_folder import parse_folder_name

@@ -139,7 +139,7 @@ def generate(
             producer.flush()
     _tell(work.tally, target, seconds=time.monotonic() - began, as_json=as_json)
     if was_whole and plan.count is not None and work.tally.events < plan.count:
-        # The dice would have to be very much against it.
+        # Only by a very unlikely seed.
         raise OperatorError(
             f"only {work.tally.events:,} of {plan.count:,} events arrive before the end"
         )

@@ -4,7 +4,7 @@ import fcntl
 import os
 from typing import Self
 
-from respool.drivers.disk_files import FILE_MODE, Descriptor, failure
+from respool.drivers.local_files import FILE_MODE, Descriptor, failure
 from respool.model.errors import DataFolderInUse, DiskFailed
 
 LOCK_NAME = ".lock"

@@ -1,7 +1,7 @@
 """The processes under this machine's kernel: `ports.neighbours`."""
 
 from respool.drivers.allocator import uncleared
-from respool.drivers.offload import ThreadOffload
+from respool.drivers.thread_offload import ThreadOffload
 from respool.model.file_place import FilePlace, NotLent
 from respool.neighbours.lent_file import read_lent
 

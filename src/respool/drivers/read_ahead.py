@@ -11,7 +11,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from respool.drivers.disk_files import Descriptor
+    from respool.drivers.local_files import Descriptor
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 # More are passed over: they are hints.

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from respool.drivers.change_history import ChangeHistory
 from respool.drivers.lease_table import LeaseTable
-from respool.drivers.offload import ThreadOffload
 from respool.drivers.sqlite_file import SqliteFile
+from respool.drivers.thread_offload import ThreadOffload
 from respool.ports.clock import Clock
 from respool.ports.metadata_store import (
     KEY_BYTES_MAX,

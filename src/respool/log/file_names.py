@@ -44,7 +44,7 @@ def parse_offset_name(name: str) -> tuple[Offset, str] | None:
 
 def deleted_folder_name(name: str, *, attempt: int) -> str:
     """Kafka's name for a partition's folder on its way out: `<name>.<32 hex digits>-delete`."""
-    # Kafka fills in a random UUID. We have no dice here, and need only a name that is free.
+    # Kafka fills in a random UUID. Here is no random source; any free name will do.
     unique = blake2b(f"{name} {attempt}".encode(), digest_size=16).hexdigest()
     ending = f".{unique}{FOLDER_DELETED}"
     return name[: FILE_NAME_BYTES_MAX - len(ending)] + ending

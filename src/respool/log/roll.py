@@ -17,7 +17,7 @@ class RollRule:
         self._bytes_max = config.segment_bytes
         age_ms_max = config.segment_age_ms_max
         jitter_ms_max = min(config.segment_jitter_ms, age_ms_max)
-        # Not by dice, so that a run can be repeated; spread over partitions and segments all the same.
+        # Derived from the name instead of drawn at random: runs are repeatable, and rolls still spread out.
         jitter_ms = (
             crc32(f"{folder}/{base_offset}".encode()) % jitter_ms_max if jitter_ms_max else 0
         )

@@ -20,16 +20,16 @@ from respool.broker.broker import Broker, World
 from respool.broker.dispatch import Handler, handle
 from respool.broker.membership import NotAdmitted
 from respool.drivers.allocator import keep_freed_memory
-from respool.drivers.clock import SystemClock
-from respool.drivers.dice import SystemDice
-from respool.drivers.disk import LocalDisk
 from respool.drivers.folder_lock import FolderLock
+from respool.drivers.local_disk import LocalDisk
 from respool.drivers.neighbours import LocalNeighbours
-from respool.drivers.offload import ThreadOffload
-from respool.drivers.prometheus import PrometheusMetrics
+from respool.drivers.prometheus_metrics import PrometheusMetrics
 from respool.drivers.sqlite_store import SqliteStore
 from respool.drivers.system_calls import raise_file_limit
+from respool.drivers.system_clock import SystemClock
+from respool.drivers.system_random import SystemRandomSource
 from respool.drivers.tcp_peers import TcpPeers
+from respool.drivers.thread_offload import ThreadOffload
 from respool.log.folder.data_folder import DataFolder
 from respool.model.errors import RespoolError
 from respool.model.settings import Settings
@@ -156,7 +156,7 @@ async def serve(
             store=store,
             offload=offload,
             metrics=metrics,
-            dice=SystemDice(),
+            rng=SystemRandomSource(),
             scanner=ScannerOnDemand(),
             peers=TcpPeers() if settings.etcd else None,
             neighbours=_neighbours(settings, stack),

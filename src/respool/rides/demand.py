@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from respool.rides.dice import Dice, Numbers, Purpose
+from respool.rides.counter_rng import CounterRng, Numbers, Purpose
 from respool.rides.outcomes import events_per_ride
 from respool.rides.plan import DAY_MS, PEOPLE_MAX, RidePlan
 
@@ -55,7 +55,7 @@ _EPOCH_MINUTE_OF_WEEK = 3 * 1_440
 # needed for so many records before the end; 1 % off is no harm.
 _ARRIVED = ([0.0, 1.0, 8.0, 40.0], [0.0, 0.35, 0.6, 1.0])
 _LATE_MINUTES = 400.0
-# More than asked for, so that the count is reached before the end whatever the dice say; in roots of the count.
+# More than asked for, so that the count is reached before the end whatever is drawn; in roots of the count.
 _COUNT_MARGIN = 3.0
 
 
@@ -76,9 +76,9 @@ _SUPPLY = 0.4 + 0.6 * _WEEK / 1000.0
 class Demand:
     """Of one plan. Pages of a day are made when asked for; what is in them depends on the plan alone."""
 
-    def __init__(self, plan: RidePlan, dice: Dice) -> None:
+    def __init__(self, plan: RidePlan, rng: CounterRng) -> None:
         self._plan = plan
-        self._dice = dice
+        self._rng = rng
         self._sizes = np.array([city.size for city in plan.cities], dtype=np.int64)
         self._utc_minutes = np.array([city.utc_minutes for city in plan.cities], dtype=np.int64)
         # The weights before each page that was asked for, or passed.
@@ -122,9 +122,9 @@ class Demand:
         week = _WEEK[self._minutes_of_week(slots)]
         cities = len(self._plan.cities)
         things = (slots[:, None] // 60) * cities + np.arange(cities)
-        weather = 75 + self._dice.below(things, Purpose.WEATHER, 51)
+        weather = 75 + self._rng.below(things, Purpose.WEATHER, 51)
         # A match or a concert is over: everyone wants home at once.
-        weather[self._dice.uniform(things, Purpose.CONCERT) < 0.015] = 230
+        weather[self._rng.uniform(things, Purpose.CONCERT) < 0.015] = 230
         return self._sizes * week * weather
 
     def _minutes_of_week(self, slots: Numbers) -> Numbers:
@@ -177,14 +177,14 @@ class Demand:
         """The drivers who work in that hour, in the order in which they get rides; at least one."""
         drivers = np.arange(self.driver_firsts[city], self.driver_firsts[city + 1], dtype=np.int64)
         supply = _SUPPLY[self._minutes_of_week(np.array([hour * 60 + 30]))[0, city]]
-        diligence = self._dice.uniform(drivers, Purpose.DRIVER_DILIGENCE)
+        diligence = self._rng.uniform(drivers, Purpose.DRIVER_DILIGENCE)
         # Few drive nearly always, many now and then: some drivers' ids are much more frequent than others'.
         chance = (0.08 + 0.92 * diligence * diligence * diligence) * supply
-        thrown = self._dice.uniform(hour * self.drivers + drivers, Purpose.DRIVER_ONLINE)
-        found = drivers[thrown < chance]
+        drawn = self._rng.uniform(hour * self.drivers + drivers, Purpose.DRIVER_ONLINE)
+        found = drivers[drawn < chance]
         if not len(found):
             found = drivers[:1]
-        order = np.argsort(self._dice.words(found, Purpose.DRIVER_ORDER), kind="stable")
+        order = np.argsort(self._rng.words(found, Purpose.DRIVER_ORDER), kind="stable")
         in_turn: Numbers = found[order]
         return in_turn
 

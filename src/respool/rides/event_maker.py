@@ -12,7 +12,7 @@ after a later one, as it does in life.
 import numpy as np
 from numpy.typing import NDArray
 
-from respool.rides.dice import Dice, Floats, Numbers, Purpose, spread
+from respool.rides.counter_rng import CounterRng, Floats, Numbers, Purpose, spread
 from respool.rides.event_table import NOTHING, EventTable, Field, marks
 from respool.rides.outcomes import (
     STAGES,
@@ -31,7 +31,7 @@ TRAVEL_MS_MAX = 2_000
 LATE_MS_MIN = 5 * 60_000
 LATE_MS_MAX = 40 * 3_600_000
 DUPLICATE_MS_MIN, DUPLICATE_MS_MAX = 200, 120_000
-# Numbers of stages for the dice: more than there are.
+# Stages are numbered below this when drawn: more than there are.
 _STAGE_NUMBERS = 8
 
 # By outcome and stage.
@@ -53,9 +53,9 @@ _STAGES = np.array([STAGES[outcome] for outcome in Outcome], dtype=np.int64)
 
 
 class EventMaker:
-    def __init__(self, plan: RidePlan, dice: Dice) -> None:
+    def __init__(self, plan: RidePlan, rng: CounterRng) -> None:
         self._plan = plan
-        self._dice = dice
+        self._rng = rng
         late_events = late_events_per_late_ride(plan.fraud_share)
         self._late_rides = plan.late_share * events_per_ride(plan.fraud_share) / late_events
 
@@ -72,7 +72,7 @@ class EventMaker:
             np.maximum(arrived[:, stage], arrived[:, stage - 1] + 1, out=arrived[:, stage])
         malformed = self._malformed(things)
         is_twice = (malformed == Malformed.NONE) & (
-            self._dice.uniform(things, Purpose.DUPLICATE) < self._plan.duplicate_share
+            self._rng.uniform(things, Purpose.DUPLICATE) < self._plan.duplicate_share
         )
         # Each event and, where it is sent twice, its repetition.
         wanted = np.stack([is_there, is_there & is_twice], axis=2).reshape(-1)
@@ -83,7 +83,7 @@ class EventMaker:
         table[Field.ARRIVED_MS] = arrived.reshape(-1)[event] + again_ms
         table[Field.EVENT_MS] = happened.reshape(-1)[event]
         table[Field.MALFORMED] = malformed.reshape(-1)[event]
-        ids = self._dice.words(things.reshape(-1)[event], Purpose.EVENT_ID)
+        ids = self._rng.words(things.reshape(-1)[event], Purpose.EVENT_ID)
         table[Field.EVENT_ID] = ids.view(np.int64)
         row = event // STAGES_MAX
         table[Field.MARKS] = marks(
@@ -93,19 +93,17 @@ class EventMaker:
         return table
 
     def _happened(self, rides: Rides) -> Numbers:
-        dice, number = self._dice, rides.number
+        rng, number = self._rng, rides.number
         happened: Numbers = np.empty((len(rides), STAGES_MAX), dtype=np.int64)
-        wait = spread(
-            dice.uniform(number, Purpose.ASSIGNED), (0, 4_000), (0.7, 35_000), (1, 95_000)
-        )
+        wait = spread(rng.uniform(number, Purpose.ASSIGNED), (0, 4_000), (0.7, 35_000), (1, 95_000))
         pickup = spread(
-            dice.uniform(number, Purpose.STARTED), (0, 60_000), (0.5, 300_000), (1, 900_000)
+            rng.uniform(number, Purpose.STARTED), (0, 60_000), (0.5, 300_000), (1, 900_000)
         )
         patience = spread(
-            dice.uniform(number, Purpose.CANCELLED), (0, 15_000), (0.6, 120_000), (1, 420_000)
+            rng.uniform(number, Purpose.CANCELLED), (0, 15_000), (0.6, 120_000), (1, 420_000)
         )
         # Cash is counted; a card is charged at once.
-        paying = spread(dice.uniform(number, Purpose.PAID), (0, 800), (0.9, 6_000), (1, 45_000))
+        paying = spread(rng.uniform(number, Purpose.PAID), (0, 800), (0.9, 6_000), (1, 45_000))
         paying = paying + np.where(rides.payment == CASH, 20_000, 0)
         happened[:, 0] = rides.requested_ms
         happened[:, 1] = happened[:, 0] + np.where(
@@ -120,15 +118,15 @@ class EventMaker:
 
     def _lateness(self, rides: Rides) -> tuple[NDArray[np.bool_], Numbers]:
         """For each ride and stage whether it is late, and by how many ms."""
-        dice, number = self._dice, rides.number
-        is_offline = dice.uniform(number, Purpose.OFFLINE) < self._late_rides
+        rng, number = self._rng, rides.number
+        is_offline = rng.uniform(number, Purpose.OFFLINE) < self._late_rides
         from_stage = np.floor(
-            dice.uniform(number, Purpose.OFFLINE_STAGE) * _STAGES[rides.outcome]
+            rng.uniform(number, Purpose.OFFLINE_STAGE) * _STAGES[rides.outcome]
         ).astype(np.int64)
         is_late = is_offline[:, None] & (np.arange(STAGES_MAX) >= from_stage[:, None])
         minute, hour = 60_000.0, 3_600_000.0
         lag = spread(
-            dice.uniform(number, Purpose.OFFLINE_LAG),
+            rng.uniform(number, Purpose.OFFLINE_LAG),
             (0, LATE_MS_MIN),
             (0.6, 30 * minute),
             (0.85, 2 * hour),
@@ -139,16 +137,16 @@ class EventMaker:
         return is_late, is_late * _ms(lag)[:, None]
 
     def _travel_ms(self, things: Numbers) -> Numbers:
-        chance = self._dice.uniform(things, Purpose.TRAVEL)
+        chance = self._rng.uniform(things, Purpose.TRAVEL)
         return _ms(spread(chance, (0, 30), (0.8, 150), (0.98, 600), (1, TRAVEL_MS_MAX)))
 
     def _malformed(self, things: Numbers) -> Numbers:
-        is_malformed = self._dice.uniform(things, Purpose.MALFORMED) < self._plan.malformed_share
-        kind = 1 + self._dice.below(things, Purpose.MALFORMED_KIND, len(Malformed) - 1)
+        is_malformed = self._rng.uniform(things, Purpose.MALFORMED) < self._plan.malformed_share
+        kind = 1 + self._rng.below(things, Purpose.MALFORMED_KIND, len(Malformed) - 1)
         return np.where(is_malformed, kind, int(Malformed.NONE))
 
     def _duplicate_lags(self, things: Numbers) -> Numbers:
-        chance = self._dice.uniform(things, Purpose.DUPLICATE_LAG)
+        chance = self._rng.uniform(things, Purpose.DUPLICATE_LAG)
         return _ms(spread(chance, (0, DUPLICATE_MS_MIN), (0.8, 5_000), (1, DUPLICATE_MS_MAX)))
 
 

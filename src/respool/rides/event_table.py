@@ -15,7 +15,7 @@ from enum import IntEnum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from respool.rides.dice import Numbers
+from respool.rides.counter_rng import Numbers
 from respool.rides.outcomes import Fraud
 
 EventTable = NDArray[np.int64]

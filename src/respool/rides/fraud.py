@@ -13,8 +13,8 @@ import math
 
 import numpy as np
 
+from respool.rides.counter_rng import CounterRng, Numbers, Purpose, below
 from respool.rides.demand import SLOTS_PER_PAGE, Demand
-from respool.rides.dice import Dice, Numbers, Purpose, below
 from respool.rides.outcomes import Fraud
 from respool.rides.plan import RidePlan
 
@@ -28,10 +28,10 @@ _NEW_NUMBERS = 9_000_000
 
 
 class FraudRings:
-    def __init__(self, plan: RidePlan, demand: Demand, dice: Dice) -> None:
+    def __init__(self, plan: RidePlan, demand: Demand, rng: CounterRng) -> None:
         self._share = plan.fraud_share
         self._demand = demand
-        self._dice = dice
+        self._rng = rng
         sizes = [city.size for city in plan.cities]
         rides_per_slot = demand.rides_per_day / SLOTS_PER_PAGE * self._share / _PATTERNS
         # Pattern -> for each city how long its blocks are, and how many rings work in each.
@@ -47,7 +47,7 @@ class FraudRings:
 
     def patterns(self, number: Numbers) -> Numbers:
         """Of each ride; NONE for the honest ones."""
-        chance = self._dice.uniform(number, Purpose.FRAUD)
+        chance = self._rng.uniform(number, Purpose.FRAUD)
         if not self._share:
             return np.zeros(len(number), dtype=np.int64)
         pattern = np.floor(chance / self._share * _PATTERNS).astype(np.int64) + 1
@@ -68,17 +68,17 @@ class FraudRings:
             here = np.flatnonzero(fraud == pattern)
             where = city[here]
             block = slot[here] // blocks[where]
-            turn = below(self._dice.words(number[here], Purpose.RING), rings[where])
+            turn = below(self._rng.words(number[here], Purpose.RING), rings[where])
             # One number for each ring, whatever its city, block and pattern: blocks and rings are few.
             ring = ((block * 4 + pattern) * 4096 + where) * 1_048_576 + turn
-            who = self._dice.words(ring, Purpose.RING_RIDER)
+            who = self._rng.words(ring, Purpose.RING_RIDER)
             if pattern == Fraud.STOLEN_PAYMENT:
                 rider[here] = self._demand.riders + below(who, np.int64(_NEW_NUMBERS))
                 continue
             riders, drivers = self._demand.rider_firsts, self._demand.driver_firsts
             rider[here] = riders[where] + below(who, np.diff(riders)[where])
             driver[here] = drivers[where] + below(
-                self._dice.words(ring, Purpose.RING_DRIVER), np.diff(drivers)[where]
+                self._rng.words(ring, Purpose.RING_DRIVER), np.diff(drivers)[where]
             )
 
 

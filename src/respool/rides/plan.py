@@ -10,7 +10,7 @@ DAY_MS = 24 * HOUR_MS
 DAYS_MAX = 366
 # Beyond it, hardly a ride would be as it should: a ride that is late is so from one of its events on.
 SHARE_MAX = 0.5
-# What numbers of riders and drivers have room for in their ids and in the dice.
+# What numbers of riders and drivers have room for in their ids and in draws.
 PEOPLE_MAX = 100_000_000
 # No record of Kafka's is older than this; and with it the years have four digits.
 EPOCH_MS_MAX = 253_402_300_799_999

@@ -9,8 +9,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from respool.rides.counter_rng import (
+    CounterRng,
+    Floats,
+    Numbers,
+    Purpose,
+    Words,
+    below,
+    mix,
+    spread,
+    uniform,
+)
 from respool.rides.demand import MINUTE_MS, SLOTS_PER_PAGE, Demand
-from respool.rides.dice import Dice, Floats, Numbers, Purpose, Words, below, mix, spread, uniform
 from respool.rides.fraud import FraudRings
 from respool.rides.outcomes import CANCELLED_AFTER, CANCELLED_BEFORE, Fraud, Outcome
 from respool.rides.plan import RidePlan
@@ -70,11 +80,11 @@ class Rides:
 
 
 class RideMaker:
-    def __init__(self, plan: RidePlan, demand: Demand, dice: Dice) -> None:
+    def __init__(self, plan: RidePlan, demand: Demand, rng: CounterRng) -> None:
         self._plan = plan
         self._demand = demand
-        self._dice = dice
-        self._rings = FraudRings(plan, demand, dice)
+        self._rng = rng
+        self._rings = FraudRings(plan, demand, rng)
         cities = plan.cities
         self._price = np.array([city.price_percent for city in cities], dtype=np.float64) / 100
         self._lat = np.array([city.lat for city in cities])
@@ -105,7 +115,7 @@ class RideMaker:
     def _rides(
         self, number: Numbers, slot: Numbers, city: Numbers, turn: Numbers, surge: Numbers
     ) -> Rides:
-        dice = self._dice
+        rng = self._rng
         fraud = self._rings.patterns(number)
         rider = self._riders(number, city)
         driver = self._drivers(slot, city, turn)
@@ -114,7 +124,7 @@ class RideMaker:
         distance_km = self._distances(number, fraud)
         speed = self._speeds(number, fraud, surge)
         duration_s = np.floor(distance_km * 3600 / speed).astype(np.int64) + 60
-        cheating = 1 + dice.uniform(number, Purpose.FRAUD_SIZE)
+        cheating = 1 + rng.uniform(number, Purpose.FRAUD_SIZE)
         # A phone that pretends: the clock is right, the way is not.
         is_fake = fraud == Fraud.FAKE_GPS
         distance_km = np.where(is_fake, duration_s * (200 * cheating) / 3600, distance_km)
@@ -122,17 +132,17 @@ class RideMaker:
 
         price = self._price[city]
         fare = FARE_BASE + FARE_KM * distance_10m / 100 + FARE_MINUTE * duration_s / 60
-        fare = fare * surge / 10 * price * (0.97 + 0.06 * dice.uniform(number, Purpose.FARE))
+        fare = fare * surge / 10 * price * (0.97 + 0.06 * rng.uniform(number, Purpose.FARE))
         fare = np.where(fraud == Fraud.FARE_INFLATION, fare * (0.9 + 0.9 * cheating), fare)
         payment, device = self._ways_to_pay(number, rider, fraud)
         places = self._places(number, city, distance_10m)
         return Rides(
             number=number,
-            ride_id=dice.words(number, Purpose.RIDE_ID),
+            ride_id=rng.words(number, Purpose.RIDE_ID),
             city=city,
             requested_ms=self._plan.start_ms
             + slot * MINUTE_MS
-            + dice.below(number, Purpose.REQUESTED, MINUTE_MS),
+            + rng.below(number, Purpose.REQUESTED, MINUTE_MS),
             outcome=self._outcomes(number, fraud),
             fraud=fraud,
             rider=rider,
@@ -151,13 +161,13 @@ class RideMaker:
         )
 
     def _riders(self, number: Numbers, city: Numbers) -> Numbers:
-        chance = self._dice.uniform(number, Purpose.RIDER)
+        chance = self._rng.uniform(number, Purpose.RIDER)
         root = chance * (self._rider_root[city] - 1) + 1
         counts = self._rider_counts[city]
         rank = np.minimum(np.floor(root * root * root).astype(np.int64) - 1, counts - 1)
         # The busiest are not those with the smallest numbers: ranks are shuffled within the city, by a prime.
         known = self._demand.rider_firsts[city] + (rank * 2_147_483_647 + 12_345) % counts
-        words = self._dice.words(number, Purpose.NEWCOMER)
+        words = self._rng.words(number, Purpose.NEWCOMER)
         # The same word serves twice: whether, by its upper part, and who, mixed once more.
         is_new = uniform(words) < NEWCOMER_SHARE
         return np.where(
@@ -176,7 +186,7 @@ class RideMaker:
         return driver
 
     def _outcomes(self, number: Numbers, fraud: Numbers) -> Numbers:
-        chance = self._dice.uniform(number, Purpose.OUTCOME)
+        chance = self._rng.uniform(number, Purpose.OUTCOME)
         outcome = np.where(
             chance < CANCELLED_BEFORE,
             int(Outcome.CANCELLED_BEFORE_DRIVER),
@@ -190,7 +200,7 @@ class RideMaker:
         return outcome
 
     def _distances(self, number: Numbers, fraud: Numbers) -> Floats:
-        chance = self._dice.uniform(number, Purpose.DISTANCE)
+        chance = self._rng.uniform(number, Purpose.DISTANCE)
         usual = spread(chance, (0, 0.6), (0.25, 2.4), (0.5, 4.6), (0.8, 10), (0.95, 21), (1, 42))
         short = 0.5 + 0.9 * chance
         long = 16 + 26 * chance
@@ -200,7 +210,7 @@ class RideMaker:
 
     def _speeds(self, number: Numbers, fraud: Numbers, surge: Numbers) -> Floats:
         """Kilometres an hour: slower when many are under way."""
-        speed = spread(self._dice.uniform(number, Purpose.SPEED), (0, 14), (0.5, 27), (1, 52))
+        speed = spread(self._rng.uniform(number, Purpose.SPEED), (0, 14), (0.5, 27), (1, 52))
         speed = np.where(fraud == Fraud.STOLEN_PAYMENT, speed + 10, speed)
         slowed: Floats = speed / (0.7 + 0.03 * surge)
         return slowed
@@ -208,26 +218,26 @@ class RideMaker:
     def _ways_to_pay(
         self, number: Numbers, rider: Numbers, fraud: Numbers
     ) -> tuple[Numbers, Numbers]:
-        dice = self._dice
-        usual = np.searchsorted(_PAYMENT_CHANCES, dice.uniform(rider, Purpose.RIDER_PAYMENT))
-        chance = dice.uniform(number, Purpose.PAYMENT)
+        rng = self._rng
+        usual = np.searchsorted(_PAYMENT_CHANCES, rng.uniform(rider, Purpose.RIDER_PAYMENT))
+        chance = rng.uniform(number, Purpose.PAYMENT)
         other = np.floor(chance * 40).astype(np.int64)
         payment = np.where(chance < 0.1, other, usual)
         # A stolen card is a card; and who colludes wants to be paid, not to pay.
         payment = np.where(fraud == Fraud.STOLEN_PAYMENT, CARD, payment)
-        device = np.searchsorted(_DEVICE_CHANCES, dice.uniform(rider, Purpose.RIDER_DEVICE))
+        device = np.searchsorted(_DEVICE_CHANCES, rng.uniform(rider, Purpose.RIDER_DEVICE))
         return payment.astype(np.int64), device.astype(np.int64)
 
     def _places(
         self, number: Numbers, city: Numbers, distance_10m: Numbers
     ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        words = self._dice.words(number, Purpose.PLACE)
-        # Two throws each: more rides begin in the middle than at the edge.
+        words = self._rng.words(number, Purpose.PLACE)
+        # Two draws each: more rides begin in the middle than at the edge.
         more = mix(words)
         north = (uniform(words) + uniform(mix(more)) - 1) * 0.11
         east = (uniform(more) + uniform(mix(words ^ more)) - 1) * 0.11 / self._lon_scale[city]
         lat, lon = self._lat[city] + north, self._lon[city] + east
-        towards = _DIRECTIONS[self._dice.below(number, Purpose.DIRECTION, len(_DIRECTIONS))]
+        towards = _DIRECTIONS[self._rng.below(number, Purpose.DIRECTION, len(_DIRECTIONS))]
         degrees = distance_10m * (_STRAIGHT / _DEGREE_10M)
         to_lat = lat + degrees * towards[:, 0]
         to_lon = lon + degrees * towards[:, 1] / self._lon_scale[city]

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from respool.rides.counter_rng import CounterRng
 from respool.rides.demand import MINUTE_MS, SLOTS_PER_PAGE, Demand
-from respool.rides.dice import Dice
 from respool.rides.event_maker import EventMaker
 from respool.rides.event_table import EventTable, Field, empty_table
 from respool.rides.plan import RidePlan
@@ -35,10 +35,10 @@ class RideStream:
 
     def __init__(self, plan: RidePlan, *, bucket_rides: int = BUCKET_RIDES) -> None:
         self.plan = plan
-        dice = Dice(plan.seed)
-        self.demand = Demand(plan, dice)
-        self._rides = RideMaker(plan, self.demand, dice)
-        self._events = EventMaker(plan, dice)
+        rng = CounterRng(plan.seed)
+        self.demand = Demand(plan, rng)
+        self._rides = RideMaker(plan, self.demand, rng)
+        self._events = EventMaker(plan, rng)
         wanted = bucket_rides / max(self.demand.rides_per_day / SLOTS_PER_PAGE, 1e-9)
         self._bucket_slots = next((slots for slots in _BUCKET_SLOTS if slots <= wanted), 1)
         # Bucket -> what has been made for it, in the order of rides.

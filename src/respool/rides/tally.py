@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from respool.rides.dice import Numbers
+from respool.rides.counter_rng import Numbers
 from respool.rides.event_table import EventTable, Field, fraud_of, is_duplicate, is_late
 from respool.rides.outcomes import EventType, Fraud, Malformed
 

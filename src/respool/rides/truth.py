@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from respool.rides.dice import Numbers
+from respool.rides.counter_rng import Numbers
 from respool.rides.event_table import EventTable, Field, fraud_of, is_duplicate, is_late
 from respool.rides.outcomes import EventType, Fraud, Malformed
 from respool.rides.records import TIME

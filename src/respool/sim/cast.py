@@ -8,11 +8,11 @@ from respool.model.ids import BrokerId, TopicPartition
 from respool.ports.clock import Clock
 from respool.sim.client import SimClient
 from respool.sim.consumers import AssignedConsumer, OffsetWatcher
-from respool.sim.dice import dice_of
 from respool.sim.group_member import GroupMember, GroupView
 from respool.sim.history import History
 from respool.sim.loop import SimLoop
 from respool.sim.producers import ACKS_ALL, IdempotentProducer, PlainProducer
+from respool.sim.seeded_random import rng_of
 from respool.sim.transactional import TransactionalProducer
 
 GROUP = "riders"
@@ -46,7 +46,7 @@ class Casting:
         self._history = history
         self._brokers = brokers
         self._seed = seed
-        self._dice = dice_of("cast", seed)
+        self._rng = rng_of("cast", seed)
         # Where brokers stand, and so may their clients.
         self._racks = [one for one in dict.fromkeys(racks) if one]
 
@@ -55,7 +55,7 @@ class Casting:
             name,
             loop=self._loop,
             clock=self._clock,
-            dice=dice_of(name, self._seed),
+            rng=rng_of(name, self._seed),
             history=self._history,
             brokers=self._brokers,
             **more,
@@ -63,39 +63,39 @@ class Casting:
 
     def draw_cast(self, names: Sequence[TopicPartition], *, keeps_unsynced: bool) -> Cast:
         """Draw who works with these partitions, by the seed."""
-        dice, cast = self._dice, Cast()
-        for number in range(dice.randint(0, 2)):
+        rng, cast = self._rng, Cast()
+        for number in range(rng.randint(0, 2)):
             cast.clients.append(self.new_client(IdempotentProducer, f"idem-{number}", names=names))
-        for number in range(dice.randint(0, 2)):
+        for number in range(rng.randint(0, 2)):
             cast.clients.append(
                 self.new_client(
                     PlainProducer,
                     f"plain-{number}",
                     names=names,
-                    acks=dice.choice((1, ACKS_ALL)),
+                    acks=rng.choice((1, ACKS_ALL)),
                     keeps_unsynced=keeps_unsynced,
                 )
             )
-        for number in range(dice.randint(0, 3)):
+        for number in range(rng.randint(0, 3)):
             producer = self.new_client(
                 TransactionalProducer,
                 f"txn-{number}",
                 names=names,
-                version=dice.choice((1, 2)),
+                version=rng.choice((1, 2)),
                 timeout_ms=TRANSACTION_TIMEOUT_MS,
             )
             cast.clients.append(producer)
             cast.transactional.append(producer)
         if not cast.clients:
             cast.clients.append(self.new_client(IdempotentProducer, "idem-0", names=names))
-        for number in range(dice.randint(1, 3)):
+        for number in range(rng.randint(1, 3)):
             cast.clients.append(
                 self.new_client(
                     AssignedConsumer,
                     f"reader-{number}",
                     names=names,
-                    is_committed=dice.random() < 0.5,
-                    rack=dice.choice(self._racks) if self._racks else "",
+                    is_committed=rng.random() < 0.5,
+                    rack=rng.choice(self._racks) if self._racks else "",
                 )
             )
         if cast.transactional:
@@ -103,9 +103,9 @@ class Casting:
             cast.clients.append(
                 self.new_client(OffsetWatcher, "watcher", groups=groups, position_of=names[0])
             )
-        if dice.random() < 0.5:
+        if rng.random() < 0.5:
             view = cast.groups[GROUP] = GroupView()
-            for number in range(dice.randint(1, 3)):
+            for number in range(rng.randint(1, 3)):
                 cast.clients.append(
                     self.new_client(
                         GroupMember,

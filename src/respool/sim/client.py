@@ -74,7 +74,7 @@ class SimClient:
         *,
         loop: SimLoop,
         clock: Clock,
-        dice: Random,
+        rng: Random,
         history: History,
         brokers: Mapping[BrokerId, tuple[str, int]],
         request_timeout_ms: int = 5_000,
@@ -82,7 +82,7 @@ class SimClient:
         self.name = name
         self.loop = loop
         self.clock = clock
-        self.dice = dice
+        self.rng = rng
         self.history = history
         self.process = loop.new_process(name)
         # Set when no new work is to be begun.
@@ -243,13 +243,13 @@ class SimClient:
             await self.pause()
 
     def any_broker(self) -> BrokerId:
-        return self.dice.choice(list(self._brokers))
+        return self.rng.choice(list(self._brokers))
 
     # -- time --------------------------------------------------------------------------------------------------------
 
     async def pause(self, ms_max: float = 200.0) -> None:
         """A while before the next try."""
-        await asyncio.sleep((0.1 + 0.9 * self.dice.random()) * ms_max / 1000)
+        await asyncio.sleep((0.1 + 0.9 * self.rng.random()) * ms_max / 1000)
 
     def has_passed(self, since_s: float, ms: float) -> bool:
         return (self.loop.time() - since_s) * 1000 > ms

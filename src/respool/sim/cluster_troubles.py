@@ -24,7 +24,7 @@ MOMENT_PATIENCE_S = 5.0
 
 
 class ClusterTroubles:
-    """The machine a deed is given is where the dice point; deeds of a whole cluster need none."""
+    """The machine a deed is given is drawn at random; deeds of a whole cluster need none."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ClusterTroubles:
         operator: Operator,
         moments: Moments,
         session_ttl_ms: int,
-        dice: Random,
+        rng: Random,
     ) -> None:
         self.clients: Sequence[Process] = ()
         self._loop = loop
@@ -47,7 +47,7 @@ class ClusterTroubles:
         self._sight = sight
         self._moments = moments
         self._ttl_s = session_ttl_ms / 1000
-        self._dice = dice
+        self._rng = rng
         self._is_rolling = False
         self.deeds: Mapping[str, Deed] = {
             "brokers cut apart": self._cut_apart,
@@ -74,7 +74,7 @@ class ClusterTroubles:
     async def _cut_apart(self, _machine: Machine) -> None:
         """Two sides that do not hear each other; clients and the store hear both."""
         hosts = [one.host for one in self._machines]
-        side = set(self._dice.sample(hosts, self._dice.randint(1, len(hosts) - 1)))
+        side = set(self._rng.sample(hosts, self._rng.randint(1, len(hosts) - 1)))
         await self._cut(
             [(a, b) for a in hosts for b in hosts if (a in side) != (b in side)], self._a_while_s()
         )
@@ -82,18 +82,18 @@ class ClusterTroubles:
     async def _cut_one_way(self, machine: Machine) -> None:
         """It is not heard by some others, or does not hear them."""
         others = [one.host for one in self._machines if one is not machine]
-        others = self._dice.sample(others, self._dice.randint(1, len(others)))
-        is_outwards = self._dice.random() < 0.5
+        others = self._rng.sample(others, self._rng.randint(1, len(others)))
+        is_outwards = self._rng.random() < 0.5
         ways = [(machine.host, one) if is_outwards else (one, machine.host) for one in others]
         await self._cut(ways, self._a_while_s())
 
     async def _cut_off(self, machine: Machine) -> None:
         """From all other brokers, and maybe from the store and from clients."""
         others = [one.host for one in self._machines if one is not machine]
-        if self._dice.random() < 0.5:
+        if self._rng.random() < 0.5:
             others += [one.host for one in self.clients]
         both = [way for one in others for way in ((machine.host, one), (one, machine.host))]
-        without_store = self._dice.random() < 0.5
+        without_store = self._rng.random() < 0.5
         seconds = self._a_while_s()
         if without_store:
             await asyncio.gather(self._cut(both, seconds), self._cut_store([machine], seconds))
@@ -132,7 +132,7 @@ class ClusterTroubles:
 
     async def _late_watches(self, machine: Machine) -> None:
         """It hears of changes later than all others."""
-        machine.store_manners.watch_lag_ms_max = self._dice.choice((200.0, 2_000.0))
+        machine.store_manners.watch_lag_ms_max = self._rng.choice((200.0, 2_000.0))
         await asyncio.sleep(self._a_while_s())
         machine.store_manners.watch_lag_ms_max = 0.0
 
@@ -149,7 +149,7 @@ class ClusterTroubles:
         if not machine.is_up:
             return
         machine.pause()
-        await asyncio.sleep(self._dice.choice((0.5, 1.1, 2.0)) * self._ttl_s)
+        await asyncio.sleep(self._rng.choice((0.5, 1.1, 2.0)) * self._ttl_s)
         machine.resume()
 
     async def _leader_killed(self, machine: Machine) -> None:
@@ -157,7 +157,7 @@ class ClusterTroubles:
 
     async def _two_killed(self, machine: Machine) -> None:
         others = [one for one in self._machines if one is not machine]
-        await asyncio.gather(self._crash(machine), self._crash(self._dice.choice(others)))
+        await asyncio.gather(self._crash(machine), self._crash(self._rng.choice(others)))
 
     async def _all_without_power(self, _machine: Machine) -> None:
         await asyncio.gather(*(self._crash(one, power_cut=True) for one in self._machines))
@@ -166,7 +166,7 @@ class ClusterTroubles:
         if self._restarter.is_busy(machine) or not machine.is_up:
             return
         if power_cut is None:
-            power_cut = self._dice.random() < 0.5
+            power_cut = self._rng.random() < 0.5
         async with self._restarter.restart(machine):
             if power_cut:
                 self._restarter.cut_power(machine)
@@ -210,11 +210,11 @@ class ClusterTroubles:
         machine = self._machine_of(leader)
         if machine is None or not machine.is_up:
             return
-        if self._dice.random() < 0.5:
+        if self._rng.random() < 0.5:
             machine.store_manners.is_cut = True
         try:
-            await asyncio.sleep(self._dice.choice((0.0, 0.05, 0.3, 1.0)) * self._dice.random())
-            how = self._dice.random()
+            await asyncio.sleep(self._rng.choice((0.0, 0.05, 0.3, 1.0)) * self._rng.random())
+            how = self._rng.random()
             if how < 0.5:
                 await self._crash(machine)
             elif how < 0.8:
@@ -230,7 +230,7 @@ class ClusterTroubles:
         leaders = sorted(
             {one.leader for one in self._sight.partitions().values() if one.leader is not None}
         )
-        return self._machine_of(self._dice.choice(leaders)) if leaders else None
+        return self._machine_of(self._rng.choice(leaders)) if leaders else None
 
     def _controller(self) -> Machine | None:
         return self._machine_of(self._sight.controller())
@@ -240,4 +240,4 @@ class ClusterTroubles:
 
     def _a_while_s(self) -> float:
         """Shorter than a lease, or about as long, or much longer."""
-        return self._dice.choice((0.3, 1.0, 1.5, 3.0)) * self._dice.random() * self._ttl_s
+        return self._rng.choice((0.3, 1.0, 1.5, 3.0)) * self._rng.random() * self._ttl_s

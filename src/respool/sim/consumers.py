@@ -237,23 +237,23 @@ class AssignedConsumer(Consumer):
     async def work(self) -> None:
         positions = dict.fromkeys(self.names, 0)
         while not self.is_winding_down:
-            name = self.dice.choice(self.names)
+            name = self.rng.choice(self.names)
             try:
                 await self._read_on(name, positions)
-                if self.dice.random() < 0.15:
+                if self.rng.random() < 0.15:
                     await self.end_of(name)
             except PeerUnreachable:
                 await self.pause()
-            if self.dice.random() < 0.03:
-                positions[name] = self.dice.randint(0, positions[name])
+            if self.rng.random() < 0.03:
+                positions[name] = self.rng.randint(0, positions[name])
             await self.pause(150)
 
     async def _read_on(self, name: TopicPartition, positions: dict[TopicPartition, int]) -> None:
         polled = await self.poll(
             name,
             positions[name],
-            wait_ms=self.dice.choice((0, 100, 500)),
-            bytes_max=self.dice.choice((200, 2_000, 1 << 20)),
+            wait_ms=self.rng.choice((0, 100, 500)),
+            bytes_max=self.rng.choice((200, 2_000, 1 << 20)),
         )
         if polled.code == OFFSET_OUT_OF_RANGE:
             self._violate("A16", name, f"there is nothing at {positions[name]} any more")
@@ -285,7 +285,7 @@ class OffsetWatcher(SimClient):
         while not self.is_winding_down:
             for group in self._groups:
                 try:
-                    await self.look(group, is_stable=self.dice.random() < 0.5)
+                    await self.look(group, is_stable=self.rng.random() < 0.5)
                 except PeerUnreachable:
                     await self.pause()
             await self.pause(400)

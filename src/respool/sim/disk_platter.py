@@ -1,7 +1,7 @@
 """What a simulated machine's disk holds: each file and folder twice, as seen and as stored.
 
 `seen` is the page cache: what any process on the machine reads. `stored` is what a power cut leaves. Between the two
-lies what was not synced, and a power cut decides about it by the dice, harder than most real file systems would:
+lies what was not synced, and a power cut decides about it at random, harder than most real file systems would:
 
 - each 512-byte sector of a file by itself: the new bytes, the old ones, or zeros where there were none;
 - a file's length: anything between the shortest and the longest it has been since its last sync;
@@ -86,18 +86,18 @@ class PlatterFile:
                 self.seen[at : at + len(content)] = self._stored_sector(sector, content)
         self._dropped.clear()
 
-    def cut_power(self, dice: Random) -> None:
+    def cut_power(self, rng: Random) -> None:
         """Decide what of the unsynced bytes is left."""
-        odds = _odds(dice)
-        size = self._length_after_cut(dice, odds)
+        odds = _odds(rng)
+        size = self._length_after_cut(rng, odds)
         left = bytearray(self.stored)
         left += bytes(max(0, len(self.seen) - len(left)))
         for sector in self._changed_sectors():
             at = sector * SECTOR_BYTES
             new = self._seen_sector(sector)
-            if self._dropped.get(sector) != new and dice.random() < odds:
+            if self._dropped.get(sector) != new and rng.random() < odds:
                 left[at : at + len(new)] = new
-            elif at + SECTOR_BYTES > self._shortest and dice.random() < 0.5:
+            elif at + SECTOR_BYTES > self._shortest and rng.random() < 0.5:
                 # The file was shorter in between, so the place may have been given back and taken anew.
                 end = min(at + SECTOR_BYTES, len(left))
                 begin = min(max(at, self._shortest), end)
@@ -131,12 +131,12 @@ class PlatterFile:
         self._changed_from = 0 if self._mapped else len(self.seen)
         self._shortest = self._longest = len(self.seen)
 
-    def _length_after_cut(self, dice: Random, odds: float) -> int:
+    def _length_after_cut(self, rng: Random, odds: float) -> int:
         if odds in (0.0, 1.0):
             return len(self.seen) if odds else len(self.stored)
-        between = dice.randint(self._shortest, self._longest)
+        between = rng.randint(self._shortest, self._longest)
         aligned = min(max(_sector_start(between), self._shortest), self._longest)
-        return dice.choice((len(self.stored), len(self.seen), between, aligned))
+        return rng.choice((len(self.stored), len(self.seen), between, aligned))
 
     def _changed_sectors(self) -> Iterator[int]:
         """Those that read otherwise than they are stored."""
@@ -223,17 +223,17 @@ class Platter:
     def sync_folder(self, folder: PlatterFolder) -> None:
         self._store([change for change in self._pending if change.touches(folder)])
 
-    def cut_power(self, dice: Random) -> None:
+    def cut_power(self, rng: Random) -> None:
         """Decide what is left of all that was not synced, and see only that from now on."""
         self.power_cuts += 1
-        odds = _odds(dice)
-        self._store([change for change in self._pending if dice.random() < odds])
+        odds = _odds(rng)
+        self._store([change for change in self._pending if rng.random() < odds])
         self._pending.clear()
         # The walk goes on below a folder by the names it has after this step.
         for folder in _folders(self.root):
             folder.seen = dict(folder.stored)
         for file in self.files():
-            file.cut_power(dice)
+            file.cut_power(rng)
 
     def files(self) -> Iterator[PlatterFile]:
         """Every file that has a name, in the order of the names."""
@@ -276,9 +276,9 @@ def _folders(folder: PlatterFolder) -> Iterator[PlatterFolder]:
             yield from _folders(node)
 
 
-def _odds(dice: Random) -> float:
+def _odds(rng: Random) -> float:
     """The chance of each unsynced thing. Some cuts leave everything and some nothing: coins alone hardly ever would."""
-    return dice.choice((0.0, 0.1, 0.5, 0.5, 0.9, 1.0))
+    return rng.choice((0.0, 0.1, 0.5, 0.5, 0.9, 1.0))
 
 
 def _sector_start(position: int) -> int:

@@ -13,11 +13,11 @@ _FREE_WITHOUT_LIMIT = 10**12
 class DiskProcess:
     """One opening of a platter: ordered faults, counters, and whether the process still lives."""
 
-    def __init__(self, platter: Platter, dice: Random, faults: DiskFaults) -> None:
+    def __init__(self, platter: Platter, rng: Random, faults: DiskFaults) -> None:
         self.faults = faults
         self.counters = DiskCounters()
         self._platter = platter
-        self._dice = dice
+        self._rng = rng
         self._gone = False
 
     def begin(self, call: DiskCall, path: str) -> None:
@@ -58,4 +58,4 @@ class DiskProcess:
 
     def torn(self, data: bytes) -> bytes:
         """As much of an interrupted write as got through."""
-        return data[: self._dice.randint(0, len(data))]
+        return data[: self._rng.randint(0, len(data))]

@@ -23,7 +23,7 @@ class DiskTroubles:
         machines: Sequence[Machine],
         restarter: Restarter,
         operator: Operator,
-        dice: Random,
+        rng: Random,
     ) -> None:
         self.deeds: Mapping[str, Deed] = {
             "disk not mounted": self._not_mounted,
@@ -32,7 +32,7 @@ class DiskTroubles:
         self._machines = machines
         self._restarter = restarter
         self._operator = operator
-        self._dice = dice
+        self._rng = rng
 
     async def put_back(self, patience_s: float) -> None:
         """Every disk is where it belongs, as soon as others have copied what came to be in its place."""
@@ -54,7 +54,7 @@ class DiskTroubles:
             # One at a time: what only two of them have might wait for both.
             if not machine.is_up and self._without_its_disk() is None:
                 machine.unmount_disk()
-        await asyncio.sleep(self._dice.choice((0.5, 5.0, 15.0)) * self._dice.random())
+        await asyncio.sleep(self._rng.choice((0.5, 5.0, 15.0)) * self._rng.random())
         await self.put_back(patience_s=10.0)
 
     async def _replaced(self, machine: Machine) -> None:

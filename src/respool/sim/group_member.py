@@ -72,9 +72,9 @@ class GroupMember(Consumer):
                 return
             for name in self._positions:
                 await self._read_on(name)
-            if self.dice.random() < 0.4 and not await self._commit():
+            if self.rng.random() < 0.4 and not await self._commit():
                 return
-            whim = self.dice.random()
+            whim = self.rng.random()
             if whim < 0.01:
                 await self._leave()
                 return

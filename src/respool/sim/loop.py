@@ -4,7 +4,7 @@
     loop.run(main)          # the same seed and the same code: the same run, callback by callback
 
 Time stands still while anything is ready and then jumps to the next timer. Callbacks of one process run in the order
-they were scheduled, as asyncio promises; which process runs next is left to the dice, and so is, on request, which of
+they were scheduled, as asyncio promises; which process runs next is drawn at random, and so is, on request, which of
 a process's ready tasks does. There are no sockets and no threads: connections go over `network`, and who asks for an
 executor is told that there is none.
 
@@ -21,9 +21,9 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Any, Never, Protocol, TypeVar, TypeVarTuple, Unpack
 
-from respool.sim.dice import dice_of
 from respool.sim.handles import Callback, Timer
 from respool.sim.process import Process, process_of
+from respool.sim.seeded_random import rng_of
 from respool.sim.trace import Trace
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.virtual_s_max = VIRTUAL_SECONDS_MAX
         # What nobody caught.
         self.unhandled: list[BaseException] = []
-        self._dice = dice_of("loop", seed)
+        self._rng = rng_of("loop", seed)
         self._now_s = 0.0
         self._now_us = 0
         self._timers: list[tuple[float, int, Timer]] = []
@@ -235,18 +235,18 @@ class SimLoop(asyncio.BaseEventLoop):
         if len(busy) == 1:
             (process,) = busy
             return process if process.ready and not process.is_paused else None
-        # In the order they were made in, so that the dice decide, and not who was the first to have something to do.
+        # In the order they were made in, so that the draw decides, and not who was the first to have something to do.
         ready = sorted([one for one in busy if one.ready and not one.is_paused], key=_number)
         if len(ready) <= 1:
             return ready[0] if ready else None
-        return ready[int(self._dice.random() * len(ready))]
+        return ready[int(self._rng.random() * len(ready))]
 
     def _take(self, process: Process) -> Callback | Timer:
         ready = process.ready
         if len(ready) == 1:
             del self._busy[process]
             return ready.popleft()
-        if not process.shuffles_tasks or self._dice.random() < 0.7:
+        if not process.shuffles_tasks or self._rng.random() < 0.7:
             return ready.popleft()
         # Any task may go first that has no earlier callback waiting; plain callbacks keep their order.
         firsts = {0}
@@ -256,7 +256,7 @@ class SimLoop(asyncio.BaseEventLoop):
             if owner is not None and owner not in seen:
                 firsts.add(index)
             seen.add(owner)
-        index = self._dice.choice(sorted(firsts))
+        index = self._rng.choice(sorted(firsts))
         handle = ready[index]
         del ready[index]
         return handle

@@ -1,7 +1,7 @@
 """A simulated machine with a broker on it: it starts, is killed, loses its power, stands still, and starts again.
 
 The broker, its listener and its connections are the real ones. What is simulated lies below the ports: disk, clock,
-threads, dice, metadata store; and below asyncio: time and sockets.
+threads, random source, metadata store; and below asyncio: time and sockets.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ from respool.model.settings import Settings
 from respool.ports.metadata_store import StoreUnavailable
 from respool.replication.rules import ALL_RULES, Rules
 from respool.server.listener import Listener
-from respool.sim.clock import NodeClock
-from respool.sim.dice import SimDice, dice_of
-from respool.sim.disk import SimDisk
 from respool.sim.disk_faults import ProcessGone
+from respool.sim.inline_offload import DelayedOffload, DiskPace
 from respool.sim.loop import SimLoop
-from respool.sim.metrics import SimMetrics
 from respool.sim.neighbours import SimNeighbours
 from respool.sim.network import SimNetwork
-from respool.sim.offload import DelayedOffload, DiskPace
 from respool.sim.process import Process
+from respool.sim.seeded_random import SimRandomSource, rng_of
+from respool.sim.simulated_clock import NodeClock
+from respool.sim.simulated_disk import SimDisk
+from respool.sim.simulated_metrics import SimMetrics
 from respool.sim.store import SimStore, StoreManners
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class Machine:
         self._store = store
         self._is_in_cluster = is_in_cluster
         self._rules = rules
-        self._dice = dice_of("machine", seed)
+        self._rng = rng_of("machine", seed)
         self._is_disk_cut = False
         self._asked_to_stop = asyncio.Event()
         self._gone = asyncio.Event()
@@ -111,7 +111,7 @@ class Machine:
         self._end(power_cut=False)
 
     def cut_power(self, *, is_disk_cut: bool = False) -> None:
-        """What was not synced is left to the dice, and nobody hears of the machine any more."""
+        """What was not synced is lost or kept at random, and nobody hears of the machine any more."""
         # A call that was interrupted is still on the stack, and its file half written.
         self._is_disk_cut = is_disk_cut
         self._end(power_cut=True)
@@ -154,9 +154,9 @@ class Machine:
         if self.process is not None:
             self.process.is_paused = False
 
-    def _new_disk(self, dice: str) -> SimDisk:
+    def _new_disk(self, rng: str) -> SimDisk:
         is_lent = self._neighbours is not None
-        return SimDisk(dice_of(dice, self._seed), name=self.host if is_lent else "")
+        return SimDisk(rng_of(rng, self._seed), name=self.host if is_lent else "")
 
     def _end(self, *, power_cut: bool) -> None:
         process = self.process
@@ -188,9 +188,9 @@ class Machine:
             self._end(power_cut=False)
 
     async def _serve_until_stopped(self) -> None:
-        store = self._store.client(dice_of(f"store {self.starts}", self._seed))
+        store = self._store.client(rng_of(f"store {self.starts}", self._seed))
         store.manners = self.store_manners
-        offload = DelayedOffload(self._dice, threads=self.settings.io_threads, pace=self.pace)
+        offload = DelayedOffload(self._rng, threads=self.settings.io_threads, pace=self.pace)
         peers = None
         if self._is_in_cluster:
             peers = TcpPeers(
@@ -204,7 +204,7 @@ class Machine:
                 store=store,
                 offload=offload,
                 metrics=SimMetrics(),
-                dice=SimDice(f"{self._seed} {self.starts}"),
+                rng=SimRandomSource(f"{self._seed} {self.starts}"),
                 peers=peers,
                 rules=self._rules,
                 neighbours=self._neighbours,

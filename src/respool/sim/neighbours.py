@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import Random
 
 from respool.model.file_place import FilePlace, NotLent
-from respool.sim.disk import SimDisk
+from respool.sim.simulated_disk import SimDisk
 
 
 class SimNeighbours:
@@ -13,9 +13,9 @@ class SimNeighbours:
     # Logs are small here.
     lent_bytes_min = 1
 
-    def __init__(self, dice: Random | None = None) -> None:
-        """By the dice a read takes a while, in which much may happen to the file; at once without."""
-        self._dice = dice
+    def __init__(self, rng: Random | None = None) -> None:
+        """A read takes a random while, in which much may happen to the file; at once without."""
+        self._rng = rng
         self._disks: dict[str, Callable[[], SimDisk]] = {}
         self.reads = 0
         self.failed_reads = 0
@@ -26,8 +26,8 @@ class SimNeighbours:
 
     async def read(self, place: FilePlace) -> memoryview:
         name, _, _ = place.path.removeprefix("/").partition("/")
-        if self._dice is not None:
-            await asyncio.sleep(self._dice.choice((0.0, 0.001, 0.05)))
+        if self._rng is not None:
+            await asyncio.sleep(self._rng.choice((0.0, 0.001, 0.05)))
         try:
             data = self._disks[name]().lent(place)
         except NotLent:

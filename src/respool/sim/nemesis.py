@@ -31,7 +31,7 @@ class Nemesis:
         loop: SimLoop,
         network: SimNetwork,
         machines: Sequence[Machine],
-        dice: Random,
+        rng: Random,
         restarter: Restarter,
         cluster: ClusterTroubles | None = None,
         disks: DiskTroubles | None = None,
@@ -42,9 +42,9 @@ class Nemesis:
         self._loop = loop
         self._network = network
         self._machines = machines
-        self._dice = dice
+        self._rng = rng
         self._restarter = restarter
-        self._of_machines = MachineTroubles(network=network, restarter=restarter, dice=dice)
+        self._of_machines = MachineTroubles(network=network, restarter=restarter, rng=rng)
         self._of_cluster = cluster
         self._of_disks = disks
         self._deeds = dict(self._of_machines.deeds)
@@ -52,15 +52,15 @@ class Nemesis:
             self._deeds.update(cluster.deeds)
         possible = [one for one in self._deeds if is_synced or one not in UNRULY]
         # A few kinds at a time find more than all together, and each comes as often as the seed likes it.
-        odds = dice.choice((0.1, 0.3, 0.6))
-        self.kinds = [one for one in possible if dice.random() < odds] or [dice.choice(possible)]
-        if dice.random() < 0.4 and is_synced:
+        odds = rng.choice((0.1, 0.3, 0.6))
+        self.kinds = [one for one in possible if rng.random() < odds] or [rng.choice(possible)]
+        if rng.random() < 0.4 and is_synced:
             self.kinds.append("power cut in a call")
         if disks is not None:
             self._deeds.update(disks.deeds)
             self.kinds += disks.deeds
-        self._weights = [dice.choice((1, 1, 4)) for _ in self.kinds]
-        self._pause_s = dice.choice((0.2, 1.0, 3.0))
+        self._weights = [rng.choice((1, 1, 4)) for _ in self.kinds]
+        self._pause_s = rng.choice((0.2, 1.0, 3.0))
         self._under_way: list[asyncio.Task[None]] = []
 
     @property
@@ -82,9 +82,9 @@ class Nemesis:
         """Make trouble; one may begin while others last."""
         until_s = self._loop.time() + seconds
         while self._loop.time() < until_s:
-            await asyncio.sleep(self._dice.expovariate(1 / self._pause_s))
-            (kind,) = self._dice.choices(self.kinds, self._weights)
-            machine = self._dice.choice(self._machines)
+            await asyncio.sleep(self._rng.expovariate(1 / self._pause_s))
+            (kind,) = self._rng.choices(self.kinds, self._weights)
+            machine = self._rng.choice(self._machines)
             if self._restarter.is_busy(machine):
                 continue
             if not machine.is_up:

@@ -35,12 +35,12 @@ class NetworkManners:
 class SimNetwork:
     """The `network` of a `SimLoop`."""
 
-    def __init__(self, loop: SimLoop, dice: Random) -> None:
+    def __init__(self, loop: SimLoop, rng: Random) -> None:
         self.manners = NetworkManners()
         # Whether both ends of all connections have the same address.
         self.is_one_machine = False
         self._loop = loop
-        self._dice = dice
+        self._rng = rng
         self._listeners: dict[Address, SimServer] = {}
         # One-way cuts, as (from, to) machines.
         self._cuts: set[tuple[str, str]] = set()
@@ -151,15 +151,15 @@ class SimNetwork:
     def latency_s(self) -> float:
         manners = self.manners
         low, high = manners.latency_ms_min, manners.latency_ms_max
-        ms = low + (high - low) * self._dice.random()
-        if manners.stall_odds and self._dice.random() < manners.stall_odds:
-            ms += manners.stall_ms_max * self._dice.random()
+        ms = low + (high - low) * self._rng.random()
+        if manners.stall_odds and self._rng.random() < manners.stall_odds:
+            ms += manners.stall_ms_max * self._rng.random()
         return ms / 1000
 
     def pieces(self, data: bytes) -> Iterable[bytes]:
-        if len(data) < 2 or self._dice.random() >= self.manners.split_odds:
+        if len(data) < 2 or self._rng.random() >= self.manners.split_odds:
             return (data,)
-        at = self._dice.randrange(1, len(data))
+        at = self._rng.randrange(1, len(data))
         return (data[:at], data[at:])
 
     def _forget_ended(self) -> None:

@@ -34,12 +34,12 @@ Decide = Callable[[ClusterView], Sequence[GuardedWrite]]
 
 
 class Operator:
-    def __init__(self, *, store: SimStore, sight: ClusterSight, dice: Random) -> None:
+    def __init__(self, *, store: SimStore, sight: ClusterSight, rng: Random) -> None:
         # Its way to the brokers.
         self.client: SimClient | None = None
         self._store = store
         self._sight = sight
-        self._dice = dice
+        self._rng = rng
         self.deeds: Mapping[str, Deed] = {
             "reassignment": self._reassign,
             "reassignment cancelled": self._cancel,
@@ -71,11 +71,11 @@ class Operator:
         partitions = self._sight.partitions()
         if not partitions:
             return
-        name = self._dice.choice(sorted(partitions))
+        name = self._rng.choice(sorted(partitions))
         takers = sorted(self._sight.view().takers())
         count = min(len(takers), len(partitions[name].target))
         if count:
-            await self._move(name, self._dice.sample(takers, count))
+            await self._move(name, self._rng.sample(takers, count))
 
     async def _cancel(self, machine: Machine) -> None:
         """Change one's mind; where nothing is on its way, something is sent on it."""
@@ -83,7 +83,7 @@ class Operator:
             name for name, one in self._sight.partitions().items() if one.adding or one.removing
         )
         if moving:
-            await self._move(self._dice.choice(moving), None)
+            await self._move(self._rng.choice(moving), None)
         else:
             await self._reassign(machine)
 
@@ -108,7 +108,7 @@ class Operator:
             if len(one.partitions) < PARTITIONS_MAX and not name.startswith("__")
         )
         if names:
-            name = self._dice.choice(names)
+            name = self._rng.choice(names)
             count = len(topics[name].partitions) + 1
             await self._ask(
                 Api.CREATE_PARTITIONS,
@@ -121,7 +121,7 @@ class Operator:
     async def _drain(self, machine: Machine) -> None:
         """For a while; what has left by then stays away."""
         await self._write(lambda view: broker_requests.drain(view, machine.id))
-        await asyncio.sleep(self._dice.choice((1.0, 5.0, 20.0)) * self._dice.random())
+        await asyncio.sleep(self._rng.choice((1.0, 5.0, 20.0)) * self._rng.random())
         await self._write(lambda view: broker_requests.admit(view, machine.id))
 
     async def _throttle(self, _machine: Machine) -> None:
@@ -129,10 +129,10 @@ class Operator:
         view = self._sight.view()
         names = sorted(name for name in view.topics if not name.startswith("__"))
         if names:
-            await self._list_as_throttled(self._dice.choice(names))
-        rate = str(self._dice.choice((1, 1_000, 100_000)))
-        settings = {name: rate for name in BROKER_RULES if self._dice.random() < 0.5}
-        await self._configure(self._dice.choice(("", *map(str, sorted(view.registry)))), settings)
+            await self._list_as_throttled(self._rng.choice(names))
+        rate = str(self._rng.choice((1, 1_000, 100_000)))
+        settings = {name: rate for name in BROKER_RULES if self._rng.random() < 0.5}
+        await self._configure(self._rng.choice(("", *map(str, sorted(view.registry)))), settings)
 
     async def _list_as_throttled(self, topic: str) -> None:
         lists = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -141,8 +141,8 @@ class Operator:
     async def _compact(self, _machine: Machine) -> None:
         """From now on the brokers' own topics are compacted all the time: by default they are too small here."""
         settings = {
-            "segment.bytes": str(self._dice.choice((1_024, 5_000))),
-            "min.cleanable.dirty.ratio": self._dice.choice(("0.01", "0.5")),
+            "segment.bytes": str(self._rng.choice((1_024, 5_000))),
+            "min.cleanable.dirty.ratio": self._rng.choice(("0.01", "0.5")),
         }
         for name in INTERNAL_TOPICS:
             if name in self._sight.view().topics:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from respool.sim.dice import dice_of
+from respool.sim.seeded_random import rng_of
 
 # How often a seed runs a broker alone.
 ALONE_ODDS = 0.25
@@ -45,38 +45,38 @@ class Plan:
 
 def draw_plan(seed: int, *, broker_count: int | None = None) -> Plan:
     """`broker_count`: as many, whatever the seed would like."""
-    dice = dice_of("plan", seed)
-    drawn = 1 if dice.random() < ALONE_ODDS else dice.choice((3, 3, 3, 3, 4, 5))
+    rng = rng_of("plan", seed)
+    drawn = 1 if rng.random() < ALONE_ODDS else rng.choice((3, 3, 3, 3, 4, 5))
     count = broker_count or drawn
     if count == 1:
         return Plan(tail_bytes_max=_tail_bytes(seed), makes_topics_anew=_makes_anew(seed))
-    factor = min(count, dice.choice((2, 3, 3, 3)))
-    flush = dice.choice(("always", "always", "interval", "os"))
+    factor = min(count, rng.choice((2, 3, 3, 3)))
+    flush = rng.choice(("always", "always", "interval", "os"))
     # With less than `always`, who is alone in sync and crashes may have lost something. Nobody leads the partition then
     # until an operator gives up what may be lost. There is none here, so more than one must be in sync.
-    isr_min = dice.choice((1, 2, 2, 2)) if flush == "always" else 2
-    has_racks = dice.random() < 0.4
+    isr_min = rng.choice((1, 2, 2, 2)) if flush == "always" else 2
+    has_racks = rng.random() < 0.4
     return Plan(
         broker_count=count,
         replication_factor=factor,
         min_insync_replicas=min(factor, isr_min),
         flush=flush,
-        session_ttl_ms=dice.choice((2_000, 3_000, 6_000)),
-        replica_lag_max_ms=dice.choice((500, 2_000, 6_000)),
-        replica_hurry_bytes=dice.choice((1, 500, 256 * 1024)),
+        session_ttl_ms=rng.choice((2_000, 3_000, 6_000)),
+        replica_lag_max_ms=rng.choice((500, 2_000, 6_000)),
+        replica_hurry_bytes=rng.choice((1, 500, 256 * 1024)),
         tail_bytes_max=_tail_bytes(seed),
-        lends_files=dice_of("lending", seed).random() < LENDING_ODDS,
-        changes_disks=dice_of("disks", seed).random() < DISK_ODDS,
+        lends_files=rng_of("lending", seed).random() < LENDING_ODDS,
+        changes_disks=rng_of("disks", seed).random() < DISK_ODDS,
         makes_topics_anew=_makes_anew(seed),
-        racks=tuple(dice.choice("abc") if has_racks else "" for _ in range(count)),
-        clock_rates=tuple(1 + DRIFT_MAX * dice.uniform(-1, 1) for _ in range(count)),
+        racks=tuple(rng.choice("abc") if has_racks else "" for _ in range(count)),
+        clock_rates=tuple(1 + DRIFT_MAX * rng.uniform(-1, 1) for _ in range(count)),
     )
 
 
 def _tail_bytes(seed: int) -> int:
-    """None, a few batches, or all that is appended. By dice of its own: what else a seed draws stays as it was."""
-    return dice_of("tail", seed).choice((0, 5_000, 1 << 20))
+    """None, a few batches, or all that is appended. Its own generator leaves a seed's other draws unchanged."""
+    return rng_of("tail", seed).choice((0, 5_000, 1 << 20))
 
 
 def _makes_anew(seed: int) -> bool:
-    return dice_of("making", seed).random() < MAKING_ODDS
+    return rng_of("making", seed).random() < MAKING_ODDS

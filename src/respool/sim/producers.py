@@ -31,7 +31,7 @@ class Producer(SimClient):
         self.names = tuple(names)
         self._count = 0
         # How often a record spans sectors, so that a part of it can be lost.
-        self._large_odds = self.dice.choice((0.0, 0.2, 0.7))
+        self._large_odds = self.rng.choice((0.0, 0.2, 0.7))
 
     def new_records(
         self,
@@ -46,8 +46,8 @@ class Producer(SimClient):
         for _ in range(count):
             self._count += 1
             value = f"{self.name}.{self._count}".encode()
-            if self.dice.random() < self._large_odds:
-                value += b"." + b"%08x" % crc32(value) * self.dice.randrange(10, 500)
+            if self.rng.random() < self._large_odds:
+                value += b"." + b"%08x" % crc32(value) * self.rng.randrange(10, 500)
             record = NewRecord(
                 key=b"k%d" % (self._count % 5),
                 value=value,
@@ -128,7 +128,7 @@ class IdempotentProducer(Producer):
                 self._calm.clear()
                 continue
             if not self.is_winding_down:
-                while len(pending) < self.in_flight_max and self.dice.random() < 0.7:
+                while len(pending) < self.in_flight_max and self.rng.random() < 0.7:
                     pending.append(self._new_batch(producer_id, sequences))
             if not await self._send(pending):
                 # Delivery took too long. What became of the rest nobody knows; a new id begins anew.
@@ -137,8 +137,8 @@ class IdempotentProducer(Producer):
             await self.pause(400)
 
     def _new_batch(self, producer_id: int, sequences: dict[TopicPartition, int]) -> Batch:
-        name = self.dice.choice(self.names)
-        sends = self.new_records(name, self.dice.randint(1, 4), is_idempotent=True, is_durable=True)
+        name = self.rng.choice(self.names)
+        sends = self.new_records(name, self.rng.randint(1, 4), is_idempotent=True, is_durable=True)
         first = sequences.get(name, 0)
         sequences[name] = first + len(sends)
         data = build_batch(
@@ -228,12 +228,12 @@ class PlainProducer(Producer):
 
     async def work(self) -> None:
         while not self.is_winding_down:
-            name = self.dice.choice(self.names)
+            name = self.rng.choice(self.names)
             sends = self.new_records(
-                name, self.dice.randint(1, 3), is_idempotent=False, is_durable=self._is_durable
+                name, self.rng.randint(1, 3), is_idempotent=False, is_durable=self._is_durable
             )
             data = build_batch([one.record for one in sends])
-            for _ in range(self.dice.choice((1, 3))):
+            for _ in range(self.rng.choice((1, 3))):
                 if await self._try(name, sends, data):
                     break
                 await self.pause()

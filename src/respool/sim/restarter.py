@@ -29,14 +29,14 @@ class Restarter:
         *,
         loop: SimLoop,
         machines: Sequence[Machine],
-        dice: Random,
+        rng: Random,
         sight: ClusterSight,
         is_synced: bool,
     ) -> None:
         """`is_synced`: what is acknowledged is on the disk, so that nothing needs to be spared."""
         self._loop = loop
         self._machines = {one.id: one for one in machines}
-        self._dice = dice
+        self._rng = rng
         self._sight = sight
         self._is_synced = is_synced
         self._restarting: set[str] = set()
@@ -62,7 +62,7 @@ class Restarter:
         self._restarting.add(machine.host)
         try:
             yield
-            await asyncio.sleep(self._dice.choice((0.0, 0.5, 3.0)) * self._dice.random())
+            await asyncio.sleep(self._rng.choice((0.0, 0.5, 3.0)) * self._rng.random())
             if not machine.is_up:
                 self.start(machine)
         finally:
@@ -94,7 +94,7 @@ class Restarter:
 
     async def end(self, machine: Machine) -> None:
         """In one of three ways, if it may be ended."""
-        how = self._dice.random()
+        how = self._rng.random()
         if how < 0.4:
             self.kill(machine)
         elif how < 0.7 and machine.broker is not None:

@@ -21,7 +21,6 @@ from respool.sim.cast import TRANSACTION_TIMEOUT_MS, Cast, Casting
 from respool.sim.checker import FinalReads, check
 from respool.sim.client import OK, TOPIC_ALREADY_EXISTS, SimClient
 from respool.sim.consumers import Consumer
-from respool.sim.dice import dice_of
 from respool.sim.disk_faults import ProcessGone
 from respool.sim.ears import Ears
 from respool.sim.final_reader import FinalReader
@@ -31,6 +30,7 @@ from respool.sim.loop import SimLoop, SimulationStuck
 from respool.sim.plan import Plan, draw_plan
 from respool.sim.replica_agreement import ReplicaAgreement
 from respool.sim.replica_watch import ReplicaWatch
+from respool.sim.seeded_random import rng_of
 from respool.sim.stage import Stage
 from respool.sim.topic_maker import TopicMaker
 from respool.sim.trace import Trace
@@ -99,9 +99,9 @@ class Run:
         self._seed = seed
         self._loop = loop
         self.plan = plan
-        self._dice = dice_of("run", seed)
+        self._rng = rng_of("run", seed)
         loop.virtual_s_max = VIRTUAL_S_MAX
-        self._stage = Stage(seed, loop, plan=plan, dice=self._dice, rules=rules)
+        self._stage = Stage(seed, loop, plan=plan, rng=self._rng, rules=rules)
         self._machines = self._stage.machines
         self._names: list[TopicPartition] = []
         self._flush = plan.flush or "always"
@@ -129,7 +129,7 @@ class Run:
         if self.plan.flush is None:
             # A weaker promise can be checked only where nothing takes what was not synced.
             flushes = ("always",) if nemesis.is_forgetful else ("always", "interval", "os")
-            self._flush = self._dice.choice(flushes)
+            self._flush = self._rng.choice(flushes)
         watching = self._watch_replicas()
         self._names = await self._create_topics()
         if self.plan.is_cluster:
@@ -146,7 +146,7 @@ class Run:
                 )
         nemesis.set_on([one.process for one in cast.clients])
         tasks = [client.start() for client in cast.clients]
-        await nemesis.rage(self._dice.choice((5.0, 15.0, 30.0)))
+        await nemesis.rage(self._rng.choice((5.0, 15.0, 30.0)))
         await nemesis.heal()
         if self.plan.is_cluster:
             await self._stage.operator.finish()

@@ -1,7 +1,7 @@
 """A metadata store in memory, reached over a network that delays, cuts and loses answers: `ports.metadata_store`.
 
     store = SimStore(clock=clock)
-    client = store.client(dice)            # one for each broker process, with troubles of its own
+    client = store.client(rng)            # one for each broker process, with troubles of its own
     client.manners.is_cut = True           # it hears nothing any more, and its watches lag
 
 The store itself is one thing that never fails halfway, as etcd is for its clients; an outage is all clients cut. A
@@ -29,7 +29,7 @@ from respool.ports.metadata_store import (
     StoredValue,
     StoreUnavailable,
 )
-from respool.sim.dice import dice_of
+from respool.sim.seeded_random import rng_of
 
 T = TypeVar("T")
 
@@ -65,8 +65,8 @@ class SimStore:
         # Asked before each write; one that raises StoreUnavailable has prevented it.
         self.screens: list[Callable[[Mapping[str, bytes]], None]] = []
 
-    def client(self, dice: Random | None = None) -> "SimStoreClient":
-        return SimStoreClient(self, dice or dice_of("store", 0))
+    def client(self, rng: Random | None = None) -> "SimStoreClient":
+        return SimStoreClient(self, rng or rng_of("store", 0))
 
     # -- one step each -----------------------------------------------------------------------------------------------
 
@@ -174,10 +174,10 @@ class SimStore:
 class SimStoreClient:
     """A `MetadataStore`: one broker's way to the store."""
 
-    def __init__(self, store: SimStore, dice: Random) -> None:
+    def __init__(self, store: SimStore, rng: Random) -> None:
         self.manners = StoreManners()
         self._store = store
-        self._dice = dice
+        self._rng = rng
         self._is_closed = False
         self._closing = asyncio.Event()
 
@@ -215,7 +215,7 @@ class SimStoreClient:
                     await self._wait_for(news)
                     continue
                 if lag_ms := self.manners.watch_lag_ms_max:
-                    await asyncio.sleep(lag_ms * self._dice.random() / 1000)
+                    await asyncio.sleep(lag_ms * self._rng.random() / 1000)
                 if self.manners.is_cut:
                     await self._wait_in_vain()
                 self._check_open()
@@ -245,18 +245,18 @@ class SimStoreClient:
         self._check_open()
         manners = self.manners
         await self._travel()
-        if manners.is_cut or self._dice.random() < manners.lost_call_odds:
+        if manners.is_cut or self._rng.random() < manners.lost_call_odds:
             await self._wait_in_vain()
         self._check_open()
         result = step()
         await self._travel()
-        if manners.is_cut or self._dice.random() < manners.lost_answer_odds:
+        if manners.is_cut or self._rng.random() < manners.lost_answer_odds:
             await self._wait_in_vain()
         return result
 
     async def _travel(self) -> None:
         if self.manners.latency_ms_max:
-            await asyncio.sleep(self.manners.latency_ms_max * self._dice.random() / 1000)
+            await asyncio.sleep(self.manners.latency_ms_max * self._rng.random() / 1000)
 
     async def _wait_in_vain(self) -> None:
         await asyncio.sleep(self.manners.timeout_ms / 1000)

@@ -58,7 +58,7 @@ class TopicMaker(SimClient):
             except PeerUnreachable:
                 self._leader = None
             # Often at once: what the last one was is being put away then.
-            await self.pause(self.dice.choice((5.0, 200.0)))
+            await self.pause(self.rng.choice((5.0, 200.0)))
         while self._life is not None and self._life.acknowledged:
             try:
                 if await self._read(self._life):
@@ -71,9 +71,9 @@ class TopicMaker(SimClient):
         life = self._life
         if life is None:
             await self._create()
-        elif self.dice.random() < 0.1:
+        elif self.rng.random() < 0.1:
             await self._delete(life.id)
-        elif self.dice.random() < 0.3:
+        elif self.rng.random() < 0.3:
             await self._read(life)
         else:
             await self._write(life)
@@ -101,7 +101,7 @@ class TopicMaker(SimClient):
         self._life = self._leader = None
         topics = [{"name": None, "topic_id": topic_id}]
         await self.ask(self.any_broker(), Api.DELETE_TOPICS, 6, topics=topics, timeout=5_000)
-        if self.dice.random() < 0.7:
+        if self.rng.random() < 0.7:
             await self._create()
 
     async def _look(self, broker: BrokerId) -> Any:

@@ -78,7 +78,7 @@ class TransactionalProducer(Producer):
         transaction = self.history.new_transaction(self.name)
         self._added.clear()
         way = await self._write(transaction)
-        fate = self.dice.random()
+        fate = self.rng.random()
         if way == "on" and fate < 0.7:
             await self._commit(transaction)
         elif way == "anew" or fate > 0.92:
@@ -88,16 +88,16 @@ class TransactionalProducer(Producer):
 
     async def _write(self, transaction: Transaction) -> Way:
         way: Way = "on"
-        for _ in range(self.dice.randint(1, 4)):
+        for _ in range(self.rng.randint(1, 4)):
             if way == "on":
-                way = await self._write_batch(transaction, self.dice.choice(self.names))
-        if way == "on" and self.dice.random() < 0.05:
+                way = await self._write_batch(transaction, self.rng.choice(self.names))
+        if way == "on" and self.rng.random() < 0.05:
             # It dies with a batch on its way, which may come at any time.
-            name = self.dice.choice(self.names)
+            name = self.rng.choice(self.names)
             late = self._send_in_vain(name, transaction, self._identity)
             self._in_vain.append(self.process.spawn(late))
             return "anew"
-        if way == "on" and self.dice.random() < 0.5:
+        if way == "on" and self.rng.random() < 0.5:
             way = await self._write_offset(transaction)
         return way
 
@@ -111,7 +111,7 @@ class TransactionalProducer(Producer):
         assert me is not None
         sends = self.new_records(
             name,
-            self.dice.randint(1, 3),
+            self.rng.randint(1, 3),
             is_idempotent=True,
             is_durable=True,
             transaction=transaction,
@@ -217,10 +217,10 @@ class TransactionalProducer(Producer):
         zombie, self._identity = self._identity, None
         while self._identity is None and not self.is_winding_down:
             self._identity = await self._init()
-        if zombie is None or self._identity is None or self.dice.random() < 0.5:
+        if zombie is None or self._identity is None or self.rng.random() < 0.5:
             return
         late = self.history.new_transaction(self.name)
-        if await self._send_in_vain(self.dice.choice(self.names), late, zombie) == OK:
+        if await self._send_in_vain(self.rng.choice(self.names), late, zombie) == OK:
             self.history.violate("A9", f"{self.name}: a process that was replaced could write")
         try:
             reply = await self._ask_end(zombie, commit=True)

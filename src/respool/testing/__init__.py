@@ -4,7 +4,7 @@ Importing this is cheap. The broker itself is imported when the first one starts
 """
 
 from respool.testing.broker import Broker
-from respool.testing.clock import BrokerClock
+from respool.testing.broker_clock import BrokerClock
 from respool.testing.errors import (
     BrokerClosed,
     BrokerDidNotStart,

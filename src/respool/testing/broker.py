@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from weakref import WeakSet
 
-from respool.testing.clock import BrokerClock
+from respool.testing.broker_clock import BrokerClock
 from respool.testing.errors import (
     BrokerClosed,
     BrokerDidNotStart,

@@ -16,8 +16,7 @@ from respool.node.config import load_settings
 from respool.node.node import Drivers, serve
 from respool.ports.metadata_store import StoreUnavailable
 from respool.server.listener import Listener
-from respool.testing.clock import MovedClock
-from respool.testing.disk import TroubledDisk
+from respool.testing.broker_clock import MovedClock
 from respool.testing.errors import (
     BrokerDidNotStart,
     BrokerFailed,
@@ -25,6 +24,7 @@ from respool.testing.errors import (
     PortTaken,
     TestBrokerError,
 )
+from respool.testing.faulty_disk import FaultyDisk
 from respool.testing.loop import MovableLoop
 from respool.testing.plan import HOST, Plan
 from respool.testing.request_faults import RequestFaults
@@ -44,7 +44,7 @@ class Engine:
         self._is_refusing = False
         # Bound but not listening: the port stays ours, and refuses, while the broker is down.
         self._port_holder: socket.socket | None = None
-        self._disk: TroubledDisk | None = None
+        self._disk: FaultyDisk | None = None
         self._broker: Broker | None = None
         self._listener: Listener | None = None
         self._serving: asyncio.Task[int] | None = None
@@ -238,8 +238,8 @@ class Engine:
                 except TestBrokerError as error:
                     raise BrokerDidNotStart(str(error)) from error
 
-    def _new_disk(self, root: str) -> TroubledDisk:
-        self._disk = TroubledDisk(root, waits_for_disk=self._plan.waits_for_disk)
+    def _new_disk(self, root: str) -> FaultyDisk:
+        self._disk = FaultyDisk(root, waits_for_disk=self._plan.waits_for_disk)
         self._disk.is_full = self._is_disk_full
         return self._disk
 

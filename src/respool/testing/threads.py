@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from respool.drivers.offload import ThreadOffload
+from respool.drivers.thread_offload import ThreadOffload
 
 T = TypeVar("T")
 

@@ -107,10 +107,10 @@ def test_what_was_written_in_a_transaction_that_died_is_there_once(story: Story,
 
 def _kill_at_random(story: Story, delivery: str, *, seed: int, pace: str = "balanced") -> None:
     """Let it work in several lives, each ended in the middle of something, and the last one to the end."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     story.fill(3_000, partitions=PARTITIONS)
     for _ in range(KILLS):
-        goal = story.handled().total() + dice.randrange(1, story.messages // KILLS - 200)
+        goal = story.handled().total() + rng.randrange(1, story.messages // KILLS - 200)
         worker = story.worker(delivery, pace=pace)
         wait_until(
             lambda goal=goal, worker=worker: (

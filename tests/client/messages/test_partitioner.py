@@ -21,8 +21,8 @@ def topic(topics: Topics) -> str:
 
 
 def test_a_key_goes_where_the_java_client_puts_it(broker: BrokerProcess, topic: str) -> None:
-    dice = random.Random(1)
-    keys = [dice.randbytes(dice.randrange(0, 40)) for _ in range(200)]
+    rng = random.Random(1)
+    keys = [rng.randbytes(rng.randrange(0, 40)) for _ in range(200)]
     with respool.Producer(broker.address, pace="latency") as producer:
         for key in keys:
             receipt = producer.send_and_wait(topic, b"", key)

@@ -25,7 +25,7 @@ from respool.records.build import NewRecord
 from respool.records.seal import seal
 from respool.records.validate import walk_batches
 from respool.sim.disk_faults import ProcessGone
-from respool.sim.disk_files import SimLogFile
+from respool.sim.simulated_files import SimLogFile
 
 BIG = dataclasses.replace(COMPACT, segment_bytes=10_000)
 

@@ -9,7 +9,7 @@ import pytest
 
 from log.compaction_world import COMPACT, EPOCH, EXPIRATION_MS, SCANNERS, batch_of, keyed
 from respool.cli.log_verify import verify_paths
-from respool.drivers.disk import LocalDisk
+from respool.drivers.local_disk import LocalDisk
 from respool.log.partition_log import CompactionTools, PartitionLog, RemovedSegment
 from respool.model.ids import Offset
 from respool.ports.record_scan import RecordScanner
@@ -82,7 +82,7 @@ def test_readers_in_other_threads_see_a_log_at_every_moment(
     tmp_path: Path, scanner: RecordScanner
 ) -> None:
     log = open_log(tmp_path)
-    dice = Random(1)
+    rng = Random(1)
     stop = Event()
     failures: list[BaseException] = []
 
@@ -90,7 +90,7 @@ def test_readers_in_other_threads_see_a_log_at_every_moment(
         try:
             while not stop.is_set():
                 read_all(log)
-                log.first_at_or_after(dice.randrange(3000), max_offset=log.log_end)
+                log.first_at_or_after(rng.randrange(3000), max_offset=log.log_end)
         except BaseException as error:
             failures.append(error)
 
@@ -100,11 +100,9 @@ def test_readers_in_other_threads_see_a_log_at_every_moment(
     expected: dict[bytes, bytes] = {}
     try:
         for number in range(600):
-            records = [
-                keyed(str(dice.randrange(100)), str(number), at_ms=number) for _ in range(10)
-            ]
+            records = [keyed(str(rng.randrange(100)), str(number), at_ms=number) for _ in range(10)]
             expected |= {one.key or b"": one.value or b"" for one in records}
-            codec = dice.choice(list(Codec))
+            codec = rng.choice(list(Codec))
             log.append(batch_of(*records, codec=codec), leader_epoch=EPOCH, now_ms=number)
             if number % 40 == 0:
                 sync(log)

@@ -270,7 +270,7 @@ def test_the_power_may_go_during_a_recovery() -> None:
     for seed in range(3):
         for changes in range(60):
             world = killed()
-            world.disk._dice.seed(seed)
+            world.disk._rng.seed(seed)
             world.disk.crash()
             world.disk = world.disk.reopen()
             world.disk.faults.cut_power_after(changes)

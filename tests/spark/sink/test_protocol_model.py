@@ -20,25 +20,25 @@ _STEPS = 120
 
 
 class Walk:
-    def __init__(self, dice: random.Random) -> None:
-        self.dice = dice
-        self.spark = ModelSpark(is_deterministic=dice.random() < 0.5)
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.spark = ModelSpark(is_deterministic=rng.random() < 0.5)
         self.spark.start()
         # Some walks have no timeouts, so that what they do to the rest is not hidden by them.
-        times_out = dice.choice((0.0, 0.0, 0.5, 3.0))
+        times_out = rng.choice((0.0, 0.0, 0.5, 3.0))
         self.events = {
             self.anyone_goes_on: 40.0,
             self.newest_run_goes_on: 15.0,
-            self.one_dies: dice.choice((0.5, 3.0)),
-            self.another_attempt: dice.choice((0.0, 3.0)),
-            self.another_run: dice.choice((0.5, 2.0, 5.0)),
-            self.query_is_stopped: dice.choice((0.0, 1.0)),
+            self.one_dies: rng.choice((0.5, 3.0)),
+            self.another_attempt: rng.choice((0.0, 3.0)),
+            self.another_run: rng.choice((0.5, 2.0, 5.0)),
+            self.query_is_stopped: rng.choice((0.0, 1.0)),
             self.transaction_times_out: times_out,
         }
 
     def run(self) -> None:
         names, weights = list(self.events), list(self.events.values())
-        for event in self.dice.choices(names, weights, k=_STEPS):
+        for event in self.rng.choices(names, weights, k=_STEPS):
             event()
             self.check_nothing_is_there_twice()
         self.start_once_more()
@@ -48,21 +48,21 @@ class Walk:
 
     def anyone_goes_on(self) -> None:
         if actors := self.actors():
-            run, actor = self.dice.choice(actors)
-            for _ in range(self.dice.choice((1, 1, 2, 3, 8))):
+            run, actor = self.rng.choice(actors)
+            for _ in range(self.rng.choice((1, 1, 2, 3, 8))):
                 if not actor.is_done:
                     run.step(actor)
 
     def newest_run_goes_on(self) -> None:
         run = self.spark.runs[-1]
-        for _ in range(self.dice.randint(1, 30)):
+        for _ in range(self.rng.randint(1, 30)):
             if run.actors:
                 run.step(run.actors[0])
 
     def one_dies(self) -> None:
         if not (actors := self.actors()):
             return
-        run, actor = self.dice.choice(actors)
+        run, actor = self.rng.choice(actors)
         run.actors.remove(actor)
         if actor in run.tasks and run.tasks[actor] not in run.told and not run.is_failed:
             run.try_task(run.tasks[actor])
@@ -70,13 +70,13 @@ class Walk:
             run.stop()
 
     def another_attempt(self) -> None:
-        run, number = self.spark.runs[-1], self.dice.randint(0, 1)
+        run, number = self.spark.runs[-1], self.rng.randint(0, 1)
         if not run.is_failed and run.ending is None and run.attempts[number] < 4:
             run.try_task(number)
 
     def another_run(self) -> None:
         """The query is started anew; the driver before is dead, or only believed to be."""
-        if self.dice.random() < 0.4:
+        if self.rng.random() < 0.4:
             for run in self.spark.runs:
                 run.actors.clear()
         self.spark.start()
@@ -87,7 +87,7 @@ class Walk:
     def transaction_times_out(self) -> None:
         ids = self.spark.broker.ids
         if names := sorted(name for name, one in ids.items() if one.state == "Ongoing"):
-            self.spark.broker.time_out(self.dice.choice(names))
+            self.spark.broker.time_out(self.rng.choice(names))
 
     def check_nothing_is_there_twice(self) -> None:
         places = Counter((batch, task) for batch, task, _ in self.spark.broker.visible)
@@ -135,6 +135,6 @@ def test_whatever_dies_each_batch_is_there_once() -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(dice=st.randoms(use_true_random=False))
-def test_whatever_dies_each_batch_is_there_once_by_hypothesis(dice: random.Random) -> None:
-    Walk(dice).run()
+@given(rng=st.randoms(use_true_random=False))
+def test_whatever_dies_each_batch_is_there_once_by_hypothesis(rng: random.Random) -> None:
+    Walk(rng).run()

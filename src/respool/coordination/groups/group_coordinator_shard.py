@@ -42,7 +42,7 @@ from respool.coordination.groups.group_requests import (
 from respool.coordination.groups.group_settings import GroupSettings
 from respool.coordination.groups.offset_requests import OffsetRequests
 from respool.model.ids import NO_PRODUCER_ID, ProducerId
-from respool.ports.dice import Dice
+from respool.ports.random_source import RandomSource
 
 logger = logging.getLogger(__name__)
 
@@ -55,11 +55,11 @@ HEARD_AGAIN_MS = 10_000
 class GroupCoordinatorShard:
     writing_requests = (OffsetCommit, TxnOffsetCommit, OffsetDelete, DeleteGroups, FenceGroup)
 
-    def __init__(self, settings: GroupSettings, *, dice: Dice) -> None:
+    def __init__(self, settings: GroupSettings, *, rng: RandomSource) -> None:
         self._check_interval_ms = settings.offsets_retention_check_interval_ms
         self._offsets = CommittedOffsets(metadata_length_max=settings.offset_metadata_max_bytes)
-        self._classic = ClassicGroups(settings, dice=dice)
-        self._consumers = ConsumerGroups(settings, dice=dice)
+        self._classic = ClassicGroups(settings, rng=rng)
+        self._consumers = ConsumerGroups(settings, rng=rng)
         protocols = GroupProtocols(classic=self._classic, consumers=self._consumers)
         self._group_offsets = OffsetRequests(
             settings, offsets=self._offsets, classic=self._classic, consumers=self._consumers

@@ -40,10 +40,10 @@ def lent(monkeypatch: pytest.MonkeyPatch) -> list[FilePlace]:
 
 
 def write(broker: BrokerProcess, topic: str, count: int, *, partitions: int = 1) -> None:
-    dice = Random(count)
+    rng = Random(count)
     writer = producer(broker.address, linger_ms=5, batch_size=20_000)
     for number in range(count):
-        writer.produce(topic, dice.randbytes(400) + b"%d" % number, partition=number % partitions)
+        writer.produce(topic, rng.randbytes(400) + b"%d" % number, partition=number % partitions)
         writer.poll(0)
     assert writer.flush(TIMEOUT_S) == 0
 
@@ -83,7 +83,7 @@ def test_what_was_aborted_is_left_out_of_what_is_lent(
     broker: BrokerProcess, topics: Topics, lent: list[FilePlace]
 ) -> None:
     topic = topics.new("aborted", segment_bytes=400_000)
-    dice = Random(5)
+    rng = Random(5)
     writers = [
         producer(broker.address, transactional_id=f"{topic}-{number}", batch_size=20_000)
         for number in range(2)
@@ -94,10 +94,10 @@ def test_what_was_aborted_is_left_out_of_what_is_lent(
         for writer in writers:
             writer.begin_transaction()
             for _ in range(150):
-                writer.produce(topic, dice.randbytes(400))
+                writer.produce(topic, rng.randbytes(400))
             writer.flush(TIMEOUT_S)
         for writer in writers:
-            end: Callable[[float], None] = dice.choice(
+            end: Callable[[float], None] = rng.choice(
                 (writer.commit_transaction, writer.abort_transaction)
             )
             end(TIMEOUT_S)

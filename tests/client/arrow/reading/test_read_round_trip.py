@@ -119,9 +119,9 @@ def test_gaps_that_compaction_left_are_passed(
         min_cleanable_dirty_ratio=0.01,
         file_delete_delay_ms=0,
     )
-    dice = Random(7)
+    rng = Random(7)
     messages = [
-        Message(key=b"%d" % (n % 5), value=dice.randbytes(240), timestamp_ms=NOW_MS)
+        Message(key=b"%d" % (n % 5), value=rng.randbytes(240), timestamp_ms=NOW_MS)
         for n in range(200)
     ]
     for at in range(0, 200, 20):

@@ -60,8 +60,8 @@ def test_keys_go_where_java_s_published_hashes_say(partitions: int) -> None:
 
 
 def test_a_hundred_thousand_random_keys_go_where_kafka_python_sends_them() -> None:
-    dice = random.Random(6)
-    keys = [dice.randbytes(dice.randrange(0, 40)) for _ in range(100_000)]
+    rng = random.Random(6)
+    keys = [rng.randbytes(rng.randrange(0, 40)) for _ in range(100_000)]
     theirs, cluster = DefaultPartitioner(), ClusterOfKafkaPython(partitions=61)
     expected = [theirs.partition("rides", key, key, None, None, cluster) for key in keys]
     assert route(router(), pa.array(keys, pa.binary()), partitions=61) == expected

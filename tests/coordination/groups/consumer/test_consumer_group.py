@@ -193,7 +193,7 @@ def test_a_compacted_log_tells_the_same(data: st.DataObject) -> None:
     compacted: list[CoordinatorRecord] = [
         record for at, record in enumerate(world.log) if at >= end or newest[record.key] == at
     ]
-    shard = GroupCoordinatorShard(world.settings, dice=world.dice)
+    shard = GroupCoordinatorShard(world.settings, rng=world.rng)
     for record in compacted:
         shard.replay(record)
     assert everything(groups_of(shard)[GROUP]) == everything(world.group())

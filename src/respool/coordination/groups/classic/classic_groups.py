@@ -26,19 +26,19 @@ from respool.coordination.groups.group_requests import (
 from respool.coordination.groups.group_settings import GroupSettings
 from respool.coordination.record_bytes import fits_a_string
 from respool.model.errors import InvalidGroupId, RequestError, UnknownMemberId
-from respool.ports.dice import Dice
+from respool.ports.random_source import RandomSource
 
 # A group has one timer; the second part of its key is the group's id.
 CLASSIC_TIMER = "classic group"
 
 
 class ClassicGroups:
-    def __init__(self, settings: GroupSettings, *, dice: Dice) -> None:
+    def __init__(self, settings: GroupSettings, *, rng: RandomSource) -> None:
         self._size_max = settings.group_max_size
         # Groups that have or had members, or that somebody is about to join.
         self._groups: dict[str, ClassicGroup] = {}
         self._rebalance = Rebalance(settings)
-        self._joining = Joining(settings, rebalance=self._rebalance, dice=dice)
+        self._joining = Joining(settings, rebalance=self._rebalance, rng=rng)
         self._membership = MemberRequests(self._rebalance)
 
     @property

@@ -25,7 +25,7 @@ from respool.model.errors import (
     RebalanceInProgress,
     RequestError,
 )
-from respool.ports.dice import Dice
+from respool.ports.random_source import RandomSource
 
 logger = logging.getLogger(__name__)
 
@@ -36,10 +36,10 @@ _NAME_IN_ID_LENGTH_MAX = 255
 
 
 class Joining:
-    def __init__(self, settings: GroupSettings, *, rebalance: Rebalance, dice: Dice) -> None:
+    def __init__(self, settings: GroupSettings, *, rebalance: Rebalance, rng: RandomSource) -> None:
         self._settings = settings
         self._rebalance = rebalance
-        self._dice = dice
+        self._rng = rng
 
     def join(self, group: ClassicGroup, request: JoinGroup, ticket: Ticket, draft: Draft) -> None:
         """Answer the join at once, or keep its ticket until the generation is complete."""
@@ -141,7 +141,7 @@ class Joining:
         )
 
     def _new_member_id(self, name: str) -> str:
-        return f"{name[:_NAME_IN_ID_LENGTH_MAX]}-{self._dice.uuid()}"
+        return f"{name[:_NAME_IN_ID_LENGTH_MAX]}-{self._rng.uuid()}"
 
     # --- a static member comes back
 

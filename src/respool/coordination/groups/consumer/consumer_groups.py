@@ -56,15 +56,15 @@ from respool.model.errors import (
     RebalanceInProgress,
     RequestError,
 )
-from respool.ports.dice import Dice
+from respool.ports.random_source import RandomSource
 
 logger = logging.getLogger(__name__)
 
 
 class ConsumerGroups:
-    def __init__(self, settings: GroupSettings, *, dice: Dice) -> None:
+    def __init__(self, settings: GroupSettings, *, rng: RandomSource) -> None:
         self._settings = settings
-        self._dice = dice
+        self._rng = rng
         self._rebalance = ConsumerRebalance()
         self._time = ConsumerTimers(session_timeout_ms=settings.group_consumer_session_timeout_ms)
         self._heartbeats = ConsumerHeartbeats(settings, rebalance=self._rebalance)
@@ -153,7 +153,7 @@ class ConsumerGroups:
             if request.member_epoch < JOIN_EPOCH:
                 reply = self._heartbeats.leave(change, request, wall_ms=draft.wall_ms)
             else:
-                member_id = request.member_id or str(self._dice.uuid())
+                member_id = request.member_id or str(self._rng.uuid())
                 reply = self._heartbeats.heartbeat(
                     change, request, member_id=member_id, wall_ms=draft.wall_ms
                 )
@@ -171,9 +171,7 @@ class ConsumerGroups:
     def join(self, request: JoinGroup, ticket: Ticket, draft: Draft) -> None:
         change = ConsumerDraft(self.groups[request.group_id])
         is_new = request.member_id == NO_MEMBER_ID
-        member_id = (
-            f"{request.client_id[:255]}-{self._dice.uuid()}" if is_new else request.member_id
-        )
+        member_id = f"{request.client_id[:255]}-{self._rng.uuid()}" if is_new else request.member_id
         try:
             self._classic.check_join(change.group, request)
             if is_new and request.instance_id is None and request.requires_known_member_id:

@@ -63,8 +63,8 @@ class DelayedOffload:
     one step, and a while later its caller hears of it. So requests come in between, and so may the end of the process.
     """
 
-    def __init__(self, dice: Random, *, threads: int, pace: DiskPace) -> None:
-        self._dice = dice
+    def __init__(self, rng: Random, *, threads: int, pace: DiskPace) -> None:
+        self._rng = rng
         self._free = threads
         self._pace = pace
         self._queue: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
@@ -106,9 +106,9 @@ class DelayedOffload:
 
     def _delay_s(self) -> float:
         pace = self._pace
-        ms = pace.ms_min + (pace.ms_max - pace.ms_min) * self._dice.random()
-        if pace.stall_odds and self._dice.random() < pace.stall_odds:
-            ms += pace.stall_ms_max * self._dice.random()
+        ms = pace.ms_min + (pace.ms_max - pace.ms_min) * self._rng.random()
+        if pace.stall_odds and self._rng.random() < pace.stall_odds:
+            ms += pace.stall_ms_max * self._rng.random()
         return ms / 1000
 
 

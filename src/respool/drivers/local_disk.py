@@ -9,7 +9,7 @@ import shutil
 import stat
 from contextlib import suppress
 
-from respool.drivers.disk_files import (
+from respool.drivers.local_files import (
     FILE_MODE,
     CachedReads,
     Descriptor,

@@ -1,6 +1,6 @@
-"""Dice that are thrown by number: the same seed, thing and purpose always show the same, in whatever order one asks.
+"""A counter-based random generator: a draw depends on seed, thing and purpose only, not on the order of draws.
 
-That is what makes a stream of rides independent of how it is cut into pieces. A throw is a mixed 64-bit word (the
+That is what makes a stream of rides independent of how it is cut into pieces. A draw is a mixed 64-bit word (the
 finalizer of splitmix64, which maps words to words one to one, so that different numbers never give the same id).
 
 Only + - * / and comparisons of floats follow from here: their results are the same on every machine and for every
@@ -21,7 +21,7 @@ _MASK = (1 << 64) - 1
 
 
 class Purpose(IntEnum):
-    """What is thrown for. A new one goes to the end, or every seed's rides become others."""
+    """What a draw is for. Append new ones at the end: another order changes the rides of every seed."""
 
     RIDE_ID = auto()
     EVENT_ID = auto()
@@ -61,7 +61,7 @@ class Purpose(IntEnum):
     DUPLICATE_LAG = auto()
 
 
-class Dice:
+class CounterRng:
     def __init__(self, seed: int) -> None:
         self._salts = {purpose: _mixed(_mixed(seed & _MASK) + purpose) for purpose in Purpose}
 

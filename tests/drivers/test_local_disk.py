@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from respool.drivers.disk import LocalDisk
-from respool.drivers.disk_files import READ_AHEAD_FROM_BYTES, LocalLogFile
+from respool.drivers.local_disk import LocalDisk
+from respool.drivers.local_files import READ_AHEAD_FROM_BYTES, LocalLogFile
 from respool.drivers.read_ahead import READ_AHEAD_BYTES
 from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted
 from respool.ports.disk import NotCached

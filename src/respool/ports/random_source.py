@@ -1,10 +1,10 @@
-"""Chance, as something handed in."""
+"""Randomness, passed in."""
 
 from typing import Protocol
 from uuid import UUID
 
 
-class Dice(Protocol):
+class RandomSource(Protocol):
     def uuid(self) -> UUID:
         """A random (version 4) UUID."""
         ...

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from respool.drivers.prometheus import LINES_PER_PIECE, PrometheusMetrics
+from respool.drivers.prometheus_metrics import LINES_PER_PIECE, PrometheusMetrics
 from respool.ports.metrics import Family, Sample
 
 
@@ -51,10 +51,10 @@ def test_histograms_share_no_name_with_others(metrics: PrometheusMetrics) -> Non
     assert metrics.histogram("a", "A.", buckets=(1,), x="2") is not first
     with pytest.raises(AssertionError, match="labels"):
         metrics.histogram("a", "A.", buckets=(1,), y="1")
-    with pytest.raises(AssertionError, match="Histogram already"):
+    with pytest.raises(AssertionError, match="PrometheusHistogram already"):
         metrics.gauge("a", "A.")
     metrics.gauge("b", "B.")
-    with pytest.raises(AssertionError, match="Gauge already"):
+    with pytest.raises(AssertionError, match="PrometheusGauge already"):
         metrics.histogram("b", "B.", buckets=(1,))
 
 
@@ -66,7 +66,7 @@ def test_asking_twice_gives_the_same_instrument(metrics: PrometheusMetrics) -> N
 
 def test_one_name_is_one_kind_with_one_set_of_labels(metrics: PrometheusMetrics) -> None:
     metrics.counter("a_total", "A.", x="1")
-    with pytest.raises(AssertionError, match="Counter already"):
+    with pytest.raises(AssertionError, match="PrometheusCounter already"):
         metrics.gauge("a_total", "A.", x="1")
     with pytest.raises(AssertionError, match="labels"):
         metrics.counter("a_total", "A.", y="1")

@@ -1,19 +1,19 @@
-"""Chance by seed."""
+"""Seeded random sources."""
 
 from random import Random
 from uuid import UUID
 
 
-def dice_of(who: str, seed: int | str) -> Random:
-    """The dice of one who takes part: what one of them throws does not change what the others throw."""
+def rng_of(who: str, seed: int | str) -> Random:
+    """The generator of one participant: draws of one do not change the draws of the others."""
     return Random(f"{who} {seed}")  # noqa: S311 - nothing here is secret
 
 
-class SimDice:
-    """A `ports.dice.Dice`."""
+class SimRandomSource:
+    """A `ports.rng.RandomSource`."""
 
     def __init__(self, seed: int | str = 0) -> None:
-        self._random = dice_of("broker", seed)
+        self._random = rng_of("broker", seed)
 
     def uuid(self) -> UUID:
         return UUID(int=self._random.getrandbits(128), version=4)

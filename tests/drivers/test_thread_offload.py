@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from respool.drivers.offload import ThreadOffload
+from respool.drivers.thread_offload import ThreadOffload
 
 
 @pytest.fixture

@@ -35,17 +35,17 @@ class PrometheusMetrics:
         self._collectors: list[Collector] = []
         self._label_texts = _LabelTexts()
 
-    def counter(self, name: str, help_text: str, **labels: str) -> "Counter":
-        return self._get(Counter, name, help_text, labels)
+    def counter(self, name: str, help_text: str, **labels: str) -> "PrometheusCounter":
+        return self._get(PrometheusCounter, name, help_text, labels)
 
-    def gauge(self, name: str, help_text: str, **labels: str) -> "Gauge":
-        return self._get(Gauge, name, help_text, labels)
+    def gauge(self, name: str, help_text: str, **labels: str) -> "PrometheusGauge":
+        return self._get(PrometheusGauge, name, help_text, labels)
 
     def histogram(
         self, name: str, help_text: str, *, buckets: tuple[float, ...], **labels: str
-    ) -> "Histogram":
+    ) -> "PrometheusHistogram":
         assert list(buckets) == sorted(buckets)
-        return self._get(Histogram, name, help_text, labels, bounds=buckets)
+        return self._get(PrometheusHistogram, name, help_text, labels, bounds=buckets)
 
     def add_collector(self, collect: Collector) -> None:
         self._collectors.append(collect)
@@ -94,7 +94,7 @@ class PrometheusMetrics:
         return found
 
 
-class Counter:
+class PrometheusCounter:
     KIND = "counter"
     __slots__ = ("value",)
 
@@ -107,7 +107,7 @@ class Counter:
         self.value += amount
 
 
-class Gauge:
+class PrometheusGauge:
     KIND = "gauge"
     __slots__ = ("value",)
 
@@ -119,7 +119,7 @@ class Gauge:
         self.value = value
 
 
-class Histogram:
+class PrometheusHistogram:
     KIND = "histogram"
     __slots__ = ("_bounds", "counts", "total")
 
@@ -138,8 +138,8 @@ class Histogram:
         self.total += total
 
 
-Instrument = Counter | Gauge | Histogram
-Kind = TypeVar("Kind", Counter, Gauge, Histogram)
+Instrument = PrometheusCounter | PrometheusGauge | PrometheusHistogram
+Kind = TypeVar("Kind", PrometheusCounter, PrometheusGauge, PrometheusHistogram)
 
 
 class _Instruments:
@@ -165,7 +165,7 @@ class _Instruments:
         bound_names = [*map(str, map(float, self.bounds)), "+Inf"]
         for values, one in tuple(self.instruments.items()):
             labels = texts[values]
-            if not isinstance(one, Histogram):
+            if not isinstance(one, PrometheusHistogram):
                 yield _line(name, labels, one.value)
                 continue
             comma = "," if labels else ""

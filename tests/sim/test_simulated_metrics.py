@@ -1,6 +1,6 @@
 import pytest
 
-from respool.sim.metrics import SimMetrics
+from respool.sim.simulated_metrics import SimMetrics
 
 
 def test_instruments_are_told_apart_by_name_and_labels() -> None:

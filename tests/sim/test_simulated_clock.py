@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from respool.sim.clock import NodeClock, SimClock
 from respool.sim.loop import SimLoop
+from respool.sim.simulated_clock import NodeClock, SimClock
 
 
 def test_both_clocks_advance_together() -> None:

@@ -1,10 +1,10 @@
-"""The operating system's dice."""
+"""Random numbers of the operating system."""
 
 import secrets
 from uuid import UUID, uuid4
 
 
-class SystemDice:
+class SystemRandomSource:
     def uuid(self) -> UUID:
         return uuid4()
 

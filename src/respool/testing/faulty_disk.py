@@ -3,7 +3,7 @@
 It knows of every log file how much of it was synced. When the power is cut, everything opened before fails, and what
 was appended and not synced is cut off: one of the things that a crash of the machine may leave, on a file system that
 keeps its own bookkeeping in order (ext4, xfs). Names and small files stay. What the sparse indexes hold stays too; the
-broker does not believe them after a crash. The simulator (`respool.sim`) leaves all of that to the dice; here a test
+broker does not believe them after a crash. The simulator (`respool.sim`) draws all of that at random; here a test
 finds the same each time.
 
 A sync need not wait for the real disk, since nothing but `cut_power` will ever take something away (`waits_for_disk`).
@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Sequence
 
-from respool.drivers.disk import TEMPORARY_SUFFIX, LocalDisk
+from respool.drivers.local_disk import TEMPORARY_SUFFIX, LocalDisk
 from respool.model.errors import DiskFailed, DiskFull
 from respool.model.file_place import FilePlace
 from respool.ports.disk import LogFile, MappedFile, names_of
@@ -35,7 +35,7 @@ class _Known:
         self.synced = synced
 
 
-class TroubledDisk:
+class FaultyDisk:
     """A `ports.disk.Disk`. Works in other threads may be under way at any time."""
 
     def __init__(self, root: str, *, waits_for_disk: bool) -> None:
@@ -162,7 +162,7 @@ class _TroubledLogFile:
     """A `ports.disk.LogFile`."""
 
     def __init__(
-        self, disk: TroubledDisk, inner: LogFile, known: _Known, *, waits_for_disk: bool
+        self, disk: FaultyDisk, inner: LogFile, known: _Known, *, waits_for_disk: bool
     ) -> None:
         self._disk = disk
         self._inner = inner
@@ -214,7 +214,7 @@ class _TroubledMap:
     """A `ports.disk.MappedFile`."""
 
     def __init__(
-        self, disk: TroubledDisk, path: str, inner: MappedFile, *, waits_for_disk: bool
+        self, disk: FaultyDisk, path: str, inner: MappedFile, *, waits_for_disk: bool
     ) -> None:
         self._disk = disk
         self._path = path

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from respool.model.errors import DiskFailed, DiskFull
 from respool.model.file_place import FilePlace, NotLent
 from respool.ports.disk import NotCached
-from respool.sim.disk import SimDisk
 from respool.sim.disk_faults import DiskCall, ProcessGone
 from respool.sim.disk_platter import SECTOR_BYTES
+from respool.sim.simulated_disk import SimDisk
 
 SEEDS = range(200)
 LONG = os.environ.get("RESPOOL_FUZZ") == "long"

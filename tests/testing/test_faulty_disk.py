@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from respool.model.errors import DiskFailed, DiskFull
-from respool.testing.disk import PowerCut, TroubledDisk
+from respool.testing.faulty_disk import FaultyDisk, PowerCut
 
 
 @pytest.fixture(params=[True, False], ids=["waits", "does not wait"])
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> TroubledDisk:
-    return TroubledDisk(str(tmp_path), waits_for_disk=request.param)
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> FaultyDisk:
+    return FaultyDisk(str(tmp_path), waits_for_disk=request.param)
 
 
-def test_a_power_cut_takes_what_was_not_synced(disk: TroubledDisk, tmp_path: Path) -> None:
+def test_a_power_cut_takes_what_was_not_synced(disk: FaultyDisk, tmp_path: Path) -> None:
     file = disk.open_log("0.log")
     file.append([b"synced"])
     file.sync()
@@ -25,7 +25,7 @@ def test_a_power_cut_takes_what_was_not_synced(disk: TroubledDisk, tmp_path: Pat
     assert (tmp_path / "0.log").read_bytes() == b"synced"
 
 
-def test_what_was_there_before_is_on_the_disk(disk: TroubledDisk, tmp_path: Path) -> None:
+def test_what_was_there_before_is_on_the_disk(disk: FaultyDisk, tmp_path: Path) -> None:
     (tmp_path / "0.log").write_bytes(b"before")
     file = disk.open_log("0.log")
     file.append([b" and after"])
@@ -38,7 +38,7 @@ def test_what_was_there_before_is_on_the_disk(disk: TroubledDisk, tmp_path: Path
 
 
 def test_a_file_that_was_renamed_with_its_folder_loses_the_same(
-    disk: TroubledDisk, tmp_path: Path
+    disk: FaultyDisk, tmp_path: Path
 ) -> None:
     disk.make_folder("rides-0")
     file = disk.open_log("rides-0/0.log")
@@ -53,7 +53,7 @@ def test_a_file_that_was_renamed_with_its_folder_loses_the_same(
     assert (tmp_path / "rides-0.gone" / "0.log").read_bytes() == b"synced"
 
 
-def test_a_sync_that_comes_too_late_saves_nothing(disk: TroubledDisk, tmp_path: Path) -> None:
+def test_a_sync_that_comes_too_late_saves_nothing(disk: FaultyDisk, tmp_path: Path) -> None:
     file = disk.open_log("0.log")
     file.append([b"lost"])
     disk.cut_power()
@@ -67,7 +67,7 @@ def test_a_sync_that_comes_too_late_saves_nothing(disk: TroubledDisk, tmp_path: 
     assert not (tmp_path / "small").exists()
 
 
-def test_small_files_are_written_through(disk: TroubledDisk, tmp_path: Path) -> None:
+def test_small_files_are_written_through(disk: FaultyDisk, tmp_path: Path) -> None:
     disk.replace_file("checkpoint", b"one")
     disk.replace_file("checkpoint", b"two")
     disk.cut_power()
@@ -76,7 +76,7 @@ def test_small_files_are_written_through(disk: TroubledDisk, tmp_path: Path) -> 
     assert sorted(one.name for one in tmp_path.iterdir()) == ["checkpoint"]
 
 
-def test_a_truncated_file_is_not_made_longer_by_a_crash(disk: TroubledDisk, tmp_path: Path) -> None:
+def test_a_truncated_file_is_not_made_longer_by_a_crash(disk: FaultyDisk, tmp_path: Path) -> None:
     file = disk.open_log("0.log")
     file.append([b"0123456789"])
     file.sync()
@@ -87,7 +87,7 @@ def test_a_truncated_file_is_not_made_longer_by_a_crash(disk: TroubledDisk, tmp_
     assert (tmp_path / "0.log").read_bytes() == b"0123"
 
 
-def test_a_full_disk_takes_nothing_and_gives_what_it_has(disk: TroubledDisk) -> None:
+def test_a_full_disk_takes_nothing_and_gives_what_it_has(disk: FaultyDisk) -> None:
     file = disk.open_log("0.log")
     file.append([b"one"])
     index = disk.map_file("0.index", 16)
@@ -110,7 +110,7 @@ def test_a_full_disk_takes_nothing_and_gives_what_it_has(disk: TroubledDisk) -> 
     disk.open_log("1.log").append([b"three"])
 
 
-def test_errors_are_those_of_the_real_disk(disk: TroubledDisk) -> None:
+def test_errors_are_those_of_the_real_disk(disk: FaultyDisk) -> None:
     with pytest.raises(DiskFailed):
         disk.open_log("missing.log", create=False)
     with pytest.raises(DiskFailed):

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
+from respool.sim.inline_offload import DelayedOffload, DiskPace, InlineOffload
 from respool.sim.loop import SimLoop
-from respool.sim.offload import DelayedOffload, DiskPace, InlineOffload
 
 
 def fail() -> None:

@@ -2,7 +2,7 @@
 
     disk = SimDisk(Random(seed))
     ...                              # the code under test appends, syncs, renames
-    disk.crash()                     # the power goes: unsynced bytes and names are left to the dice
+    disk.crash()                     # the power goes: unsynced bytes and names are lost or kept at random
     disk = disk.reopen()             # what the next process finds
 
 `kill()` is `kill -9`: the process goes, the page cache stays, nothing written is lost. Everything that was opened
@@ -15,9 +15,9 @@ from respool.model.errors import DiskFailed
 from respool.model.file_place import FilePlace, NotLent
 from respool.ports.disk import names_of
 from respool.sim.disk_faults import DiskCounters, DiskFaults, ProcessGone
-from respool.sim.disk_files import SimLogFile, SimMappedFile
 from respool.sim.disk_platter import Place, Platter, PlatterFile, PlatterFolder
 from respool.sim.disk_process import DiskProcess
+from respool.sim.simulated_files import SimLogFile, SimMappedFile
 
 _TO_THE_END = 2**63
 
@@ -27,16 +27,16 @@ class SimDisk:
 
     def __init__(
         self,
-        dice: Random,
+        rng: Random,
         *,
         capacity_bytes: int | None = None,
         name: str = "",
         platter: Platter | None = None,
     ) -> None:
         """`name`: what neighbours know it by, that read its files; empty where there are none."""
-        self._dice = dice
+        self._rng = rng
         self._platter = platter or Platter(name=name)
-        self._process = DiskProcess(self._platter, dice, DiskFaults(capacity_bytes=capacity_bytes))
+        self._process = DiskProcess(self._platter, rng, DiskFaults(capacity_bytes=capacity_bytes))
 
     @property
     def faults(self) -> DiskFaults:
@@ -60,9 +60,9 @@ class SimDisk:
     # -- what tests do to it ---------------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """Cut the power: what was not synced is left to the dice. A process cut off by a fault may be crashed too."""
+        """Cut the power: unsynced data is lost or kept at random. A process stopped by a fault may crash too."""
         self._process.end()
-        self._platter.cut_power(self._dice)
+        self._platter.cut_power(self._rng)
 
     def kill(self) -> None:
         """End the process and keep all it wrote. What it did not sync, a later power cut may still take."""
@@ -74,7 +74,7 @@ class SimDisk:
         Of the faults, the capacity stays.
         """
         self._process.end()
-        return SimDisk(self._dice, capacity_bytes=self.faults.capacity_bytes, platter=self._platter)
+        return SimDisk(self._rng, capacity_bytes=self.faults.capacity_bytes, platter=self._platter)
 
     def corrupt(self, path: str, position: int, *, mask: int = 0x01) -> None:
         """Flip bits of one stored byte, as a decaying disk would."""
