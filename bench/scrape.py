@@ -140,7 +140,7 @@ async def _fill(broker: Broker, topics: int, partitions: int, groups: int) -> No
         await broker.topics.create(f"topic-{number}", partition_count=partitions, overrides={})
         for partition in broker.partitions.of_topic(f"topic-{number}"):
             partition.append(batch, now_ms=now_ms)
-    await broker.groups.shards.ensure_topic()
+    await broker.groups.runtimes.ensure_topic()
     places = tuple(OffsetToCommit(one, Offset(5), LeaderEpoch(-1), "") for one in range(partitions))
     for number in range(groups):
         await broker.groups.ask(

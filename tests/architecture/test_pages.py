@@ -19,7 +19,7 @@ _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
 def test_every_path_of_the_map_exists() -> None:
-    """`broker/flusher.py` is relative to src/respool/, all else to the repository."""
+    """`broker/partitions/flusher.py` is relative to src/respool/, all else to the repository."""
     missing = [path for path in _paths(ROOT / "ARCHITECTURE.md") if not _exists(path)]
     assert missing == []
 

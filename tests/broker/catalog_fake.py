@@ -7,7 +7,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from broker.replica_bench import ME, brokers_of
-from respool.broker.catalog import Catalog
+from respool.broker.metadata.catalog import Catalog
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterSettings, ClusterView, TopicView

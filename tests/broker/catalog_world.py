@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from respool.broker.catalog import Catalog
-from respool.broker.partition_writes import PartitionWrites
-from respool.broker.topic_writes import NewTopic, TopicWrites
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.metadata.partition_changes import PartitionChanges
+from respool.broker.metadata.topic_changes import NewTopic, TopicChanges
 from respool.cluster import keys
 from respool.drivers.sqlite_store import SqliteStore
 from respool.model.cluster import BrokerEndpoint, TopicImage
@@ -30,8 +30,8 @@ class Node:
             settings=Settings(broker_id=broker, **settings),
             rng=SimRandomSource(broker),
         )
-        self.writes = TopicWrites(self.catalog)
-        self.partition_writes = PartitionWrites(self.catalog)
+        self.writes = TopicChanges(self.catalog)
+        self.partition_writes = PartitionChanges(self.catalog)
 
     async def create(
         self, name: str = "rides", *, validate_only: bool = False, **more: Any

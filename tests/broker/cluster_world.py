@@ -17,7 +17,7 @@ from broker.wire_client import decode_reply, encode_request
 from respool.broker.broker import Broker, World
 from respool.broker.dispatch import handle
 from respool.broker.outcome import Pipelined, Reply
-from respool.broker.partition import Partition
+from respool.broker.partitions.partition import Partition
 from respool.log.partition_log import PartitionLog
 from respool.model.cluster import PartitionImage
 from respool.model.errors import DiskFailed, RequestError

@@ -1,4 +1,4 @@
-"""Machines small enough to see through, a counter per name, and a world for the shards that run them."""
+"""Machines small enough to see through, a counter per name, and a world for the coordinators that run them."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -6,9 +6,9 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from respool.broker.flusher import Flusher
-from respool.broker.partition import Partition
-from respool.broker.shard import Shard
+from respool.broker.coordinators.runtime import CoordinatorRuntime
+from respool.broker.partitions.flusher import Flusher
+from respool.broker.partitions.partition import Partition
 from respool.broker.steady_clock import SteadyClock
 from respool.coordination.decision import (
     Answer,
@@ -181,32 +181,32 @@ class World:
         )
         return lead_alone(partition)
 
-    def shard(self) -> Shard:
-        return Shard(
+    def runtime(self) -> CoordinatorRuntime:
+        return CoordinatorRuntime(
             partition=self.partition,
             machine=CountingMachine(),
             clock=SteadyClock(self.clock),
             offload=self.offload,
         )
 
-    async def loaded_shard(self) -> Shard:
-        shard = self.shard()
-        await shard.load()
-        return shard
+    async def loaded_runtime(self) -> CoordinatorRuntime:
+        runtime = self.runtime()
+        await runtime.load()
+        return runtime
 
-    async def transactional_shard(
+    async def transactional_runtime(
         self, machine: TransactionalCounter | None = None, **callbacks: Any
-    ) -> tuple[Shard, TransactionalCounter]:
+    ) -> tuple[CoordinatorRuntime, TransactionalCounter]:
         machine = machine or TransactionalCounter()
-        shard = Shard(
+        runtime = CoordinatorRuntime(
             partition=self.partition,
             machine=machine,
             clock=SteadyClock(self.clock),
             offload=self.offload,
             **callbacks,
         )
-        await shard.load()
-        return shard, machine
+        await runtime.load()
+        return runtime, machine
 
 
 async def turn() -> None:

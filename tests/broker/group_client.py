@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from broker.running_broker import RunningBroker, StartBroker
-from respool.broker.shard import Shard, _State
+from respool.broker.coordinators.runtime import CoordinatorRuntime, _State
 from respool.wire.api_table import Api
 
 JOIN_VERSION = 9
@@ -47,13 +47,13 @@ def find_coordinator(broker: RunningBroker) -> None:
     assert reply.error_code == 0
 
 
-def shards(broker: RunningBroker) -> list[Shard]:
-    return [shard for _, shard in broker.broker.groups.shards]
+def runtimes(broker: RunningBroker) -> list[CoordinatorRuntime]:
+    return [runtime for _, runtime in broker.broker.groups.runtimes]
 
 
 def wait_until_loaded(broker: RunningBroker) -> None:
     async def wait() -> None:
-        while not all(shard.is_active for shard in shards(broker)):
+        while not all(runtime.is_active for runtime in runtimes(broker)):
             await asyncio.sleep(0)
 
     broker.run(wait())
@@ -62,8 +62,8 @@ def wait_until_loaded(broker: RunningBroker) -> None:
 def begin_to_load(broker: RunningBroker) -> None:
     """Restart the broker to where its groups are not read yet."""
     restart(broker, crash=False)
-    for shard in shards(broker):
-        shard._state = _State.LOADING
+    for runtime in runtimes(broker):
+        runtime._state = _State.LOADING
 
 
 def restart(broker: RunningBroker, *, crash: bool) -> None:
@@ -75,8 +75,8 @@ def let_pass(broker: RunningBroker, ms: int) -> None:
     """Time passes, and the coordinators notice."""
 
     async def ring() -> None:
-        for shard in shards(broker):
-            shard._timers._ring()
+        for runtime in runtimes(broker):
+            runtime._timers._ring()
         await turns()
 
     broker.clock.advance(ms)

@@ -8,9 +8,9 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from respool.broker.flusher import Flusher
-from respool.broker.partition import Partition
-from respool.broker.replica_work import ReplicaWork
+from respool.broker.partitions.flusher import Flusher
+from respool.broker.partitions.partition import Partition
+from respool.broker.replication.follower_log import FollowerLog
 from respool.log.folder.data_folder import DataFolder
 from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.errors import RequestError, StorageError
@@ -90,7 +90,7 @@ class Bench:
             producer_expiration_ms=DAY_MS,
             guard=self.offload.lock(),
         )
-        self.work = ReplicaWork(
+        self.work = FollowerLog(
             folder=self.folder, syncs=self.flusher, offload=self.offload, clock=self.clock
         )
         self.proposals: list[ProposeIsr] = []

@@ -16,7 +16,7 @@ from broker.cluster_world import (
     Cluster,
     plays,
 )
-from respool.broker.partition import Partition
+from respool.broker.partitions.partition import Partition
 from respool.model.errors import (
     CoordinatorNotAvailable,
     DiskFull,
@@ -575,7 +575,7 @@ async def test_a_broker_that_comes_with_an_empty_disk_takes_nothing_from_the_oth
     told: list[str] = []
     ears = logging.Handler(logging.WARNING)
     ears.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger("respool.broker.membership").addHandler(ears)
+    logging.getLogger("respool.broker.membership.broker_lifecycle").addHandler(ears)
     folder = (mounted.reopen().read_file("folder-id") or b"").decode()
     cluster[ONE].rng = SimRandomSource(9)
     await cluster[ONE].start()
@@ -590,7 +590,7 @@ async def test_a_broker_that_comes_with_an_empty_disk_takes_nothing_from_the_oth
     await cluster[ONE].start()
     # Nothing waits for the empty one.
     assert told[-1].endswith("it copies what others have")
-    logging.getLogger("respool.broker.membership").removeHandler(ears)
+    logging.getLogger("respool.broker.membership.broker_lifecycle").removeHandler(ears)
     await cluster.until_led(ONE)
     await cluster.until_in_sync(1, 2)
     assert cluster[ONE].log().log_end == 1

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.group_client import shards as group_shards
+from broker.group_client import runtimes as group_runtimes
 from broker.group_client import turns
 from broker.running_broker import LATEST, LIST_OFFSETS_VERSION, RunningBroker, StartBroker
-from respool.broker.shard import Shard, _State
+from respool.broker.coordinators.runtime import CoordinatorRuntime, _State
 from respool.records.batch import RecordBatch
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, read_marker
@@ -71,12 +71,12 @@ def start_with_transactions(start_broker: StartBroker, **settings: Any) -> Runni
 
 def retry_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Markers that cannot be written, and coordinators that failed, are tried again in the next turn of the loop."""
-    monkeypatch.setattr("respool.broker.marker_writer.RETRY_DELAY_S", 0)
-    monkeypatch.setattr("respool.broker.shards.REOPEN_DELAY_S", 0)
+    monkeypatch.setattr("respool.broker.coordinators.marker_writer.RETRY_DELAY_S", 0)
+    monkeypatch.setattr("respool.broker.coordinators.runtimes.REOPEN_DELAY_S", 0)
 
 
-def shards(broker: RunningBroker) -> list[Shard]:
-    return [shard for _, shard in broker.broker.transactions.shards]
+def runtimes(broker: RunningBroker) -> list[CoordinatorRuntime]:
+    return [runtime for _, runtime in broker.broker.transactions.runtimes]
 
 
 def settle(broker: RunningBroker) -> None:
@@ -102,7 +102,7 @@ def release(broker: RunningBroker, works: int | None = None) -> None:
 def wait_until_loaded(broker: RunningBroker) -> None:
     async def wait() -> None:
         for _ in range(5_000):
-            if all(one.is_active for one in (*shards(broker), *group_shards(broker))):
+            if all(one.is_active for one in (*runtimes(broker), *group_runtimes(broker))):
                 return
             await asyncio.sleep(0)
         raise AssertionError("a coordinator does not get loaded")
@@ -121,16 +121,16 @@ def restart(broker: RunningBroker, *, crash: bool) -> None:
 
 def begin_to_load(broker: RunningBroker) -> None:
     """As after a restart, before transactions are read."""
-    for shard in shards(broker):
-        shard._state = _State.LOADING
+    for runtime in runtimes(broker):
+        runtime._state = _State.LOADING
 
 
 def let_pass(broker: RunningBroker, ms: int) -> None:
     """Time passes, and all coordinators notice."""
 
     async def ring() -> None:
-        for shard in (*shards(broker), *group_shards(broker)):
-            shard._timers._ring()
+        for runtime in (*runtimes(broker), *group_runtimes(broker)):
+            runtime._timers._ring()
         await turns()
 
     broker.clock.advance(ms)

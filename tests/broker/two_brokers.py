@@ -192,12 +192,12 @@ class TwoBrokers:
         return self.network.brokers[self._image().topics[topic].partitions[partition].leader]
 
     def coordinator(self, transactional_id: str) -> RunningBroker:
-        shards = self.one.broker.transactions.shards
-        return self.at(shards.topic, shards.partition_of(transactional_id))
+        runtimes = self.one.broker.transactions.runtimes
+        return self.at(runtimes.topic, runtimes.partition_of(transactional_id))
 
     def group_coordinator(self, group_id: str) -> RunningBroker:
-        shards = self.one.broker.groups.shards
-        return self.at(shards.topic, shards.partition_of(group_id))
+        runtimes = self.one.broker.groups.runtimes
+        return self.at(runtimes.topic, runtimes.partition_of(group_id))
 
     def transactional_id(self, at: RunningBroker, *, like: str = "bank") -> str:
         names = (f"{like}-{number}" for number in range(100))
@@ -304,8 +304,8 @@ def state(world: TwoBrokers, producer: Producer) -> str:
 
 
 def coordinator_epoch(world: TwoBrokers, producer: Producer) -> int:
-    shards = world.coordinator(producer.transactional_id).broker.transactions.shards
-    return shards.shard_of(producer.transactional_id).leader_epoch
+    runtimes = world.coordinator(producer.transactional_id).broker.transactions.runtimes
+    return runtimes.runtime_of(producer.transactional_id).leader_epoch
 
 
 def end(world: TwoBrokers, producer: Producer, *, commit: bool) -> None:

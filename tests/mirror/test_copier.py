@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from respool.broker.mirrored import check_continues, check_same
+from respool.broker.partitions.mirror_validation import check_continues, check_same
 from respool.mirror import copier
 from respool.mirror.cluster_link import EARLIEST, MirrorLink, Place, Unreachable
 from respool.mirror.copier import DIFFERENT_TRIES_MAX, MirrorCopy

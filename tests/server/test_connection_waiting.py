@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.group_client import shards
+from broker.group_client import runtimes
 from broker.running_broker import RunningBroker
 from broker.wire_client import decode_reply, encode_request
 from respool.model.settings import Settings
@@ -79,7 +79,9 @@ async def until(holds: Callable[[], object]) -> None:
 
 def waiting(broker: RunningBroker) -> list[Any]:
     """What clients wait for in the coordinators, and has not been given up."""
-    return [one for shard in shards(broker) for one in shard._waiting.values() if not one.done()]
+    return [
+        one for runtime in runtimes(broker) for one in runtime._waiting.values() if not one.done()
+    ]
 
 
 def test_a_client_that_vanishes_while_it_joins_is_not_waited_for(broker: RunningBroker) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from respool.broker.coordinators.runtime import CoordinatorRuntime
 from respool.broker.handlers import produce
-from respool.broker.partition import Partition
-from respool.broker.read_marks import ReadMarks
-from respool.broker.shard import Shard
+from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.watermarks import Watermarks
 from respool.coordination.decision import Decision
 from respool.coordination.groups.group_coordinator_shard import GroupCoordinatorShard
 from respool.coordination.groups.offset_requests import OffsetRequests
@@ -94,29 +94,29 @@ def aborts_are_forgotten_in_recovery(patch: pytest.MonkeyPatch) -> None:
 
 def markers_before_the_decision(patch: pytest.MonkeyPatch) -> None:
     """A transaction's ends are written as soon as its coordinator has decided, committed or not."""
-    append = Shard._append
+    append = CoordinatorRuntime._append
 
-    def append_and_act(self: Shard, decision: Any, guard: Any) -> bool:
+    def append_and_act(self: CoordinatorRuntime, decision: Any, guard: Any) -> bool:
         is_appended = append(self, decision, guard)
         for effect in decision.effects if is_appended and self._on_effect else ():
             assert self._on_effect is not None
             self._on_effect(effect)
         return is_appended
 
-    patch.setattr(Shard, "_append", append_and_act)
+    patch.setattr(CoordinatorRuntime, "_append", append_and_act)
 
 
 def coordinators_answer_at_once(patch: pytest.MonkeyPatch) -> None:
     """Commits are acknowledged before their records are."""
-    append = Shard._append
+    append = CoordinatorRuntime._append
 
-    def append_and_answer(self: Shard, decision: Any, guard: Any) -> bool:
+    def append_and_answer(self: CoordinatorRuntime, decision: Any, guard: Any) -> bool:
         is_appended = append(self, decision, guard)
         if is_appended:
             self.answer(decision.answers)
         return is_appended
 
-    patch.setattr(Shard, "_append", append_and_answer)
+    patch.setattr(CoordinatorRuntime, "_append", append_and_answer)
 
 
 def offsets_count_before_the_marker(patch: pytest.MonkeyPatch) -> None:
@@ -132,9 +132,9 @@ def stale_members_may_commit(patch: pytest.MonkeyPatch) -> None:
 
 def high_watermark_starts_again(patch: pytest.MonkeyPatch) -> None:
     """After a restart nothing is committed until something is appended."""
-    begin_at = ReadMarks.begin_at
+    begin_at = Watermarks.begin_at
     patch.setattr(
-        ReadMarks, "begin_at", lambda self, log, high_watermark: begin_at(self, log, log.log_start)
+        Watermarks, "begin_at", lambda self, log, high_watermark: begin_at(self, log, log.log_start)
     )
     begin = Leader.begin
     patch.setattr(

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from respool.broker import fetch_readers
-from respool.broker.cluster_member import ClusterMember
-from respool.broker.isr_writer import IsrWriter
-from respool.broker.partition import Partition
-from respool.broker.partitions import Partitions
-from respool.broker.roles import Roles
+from respool.broker.fetch import readers
+from respool.broker.membership.cluster_member import ClusterMember
+from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.registry import Partitions
+from respool.broker.replication.isr_writer import IsrWriter
+from respool.broker.replication.roles import Roles
 from respool.cluster import election
 from respool.cluster.session import Session
 from respool.model.cluster import PartitionImage
@@ -102,7 +102,7 @@ def topics_are_known_by_name(patch: pytest.MonkeyPatch) -> None:
     unspoilt = Partitions.find
     patch.setattr(Partitions, "find", find)
     patch.setattr(Roles, "_is_made_anew", lambda self, partition: False)
-    patch.setattr(fetch_readers, "_of_topic", lambda target, partition: partition)
+    patch.setattr(readers, "_of_topic", lambda target, partition: partition)
 
 
 CLUSTER_PLANTS: tuple[Plant, ...] = (

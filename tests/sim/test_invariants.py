@@ -53,8 +53,10 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.machine = TransactionCoordinatorShard(TransactionSettings())
-        self.shard = SimpleNamespace(machine=self.machine, is_active=True)
-        self.broker: Any = SimpleNamespace(transactions=SimpleNamespace(shards=[(0, self.shard)]))
+        self.runtime = SimpleNamespace(machine=self.machine, is_active=True)
+        self.broker: Any = SimpleNamespace(
+            transactions=SimpleNamespace(runtimes=[(0, self.runtime)])
+        )
 
     def ask(self, request: TransactionRequest) -> None:
         for record in self.machine.decide(request, ticket=Ticket(1), now_ms=1).records:
@@ -81,5 +83,5 @@ def test_a_transaction_is_under_way_from_its_first_partition_until_all_are_marke
 
 def test_a_coordinator_that_does_not_work_yet_is_waited_for() -> None:
     coordinator = Coordinator()
-    coordinator.shard.is_active = False
+    coordinator.runtime.is_active = False
     assert not coordinator.is_quiet

@@ -1,6 +1,6 @@
 """A partition that its broker leads alone, without the rest of the broker."""
 
-from respool.broker.partition import Partition
+from respool.broker.partitions.partition import Partition
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch
 from respool.replication.leader import Leader

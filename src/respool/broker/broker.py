@@ -9,27 +9,27 @@ from typing import Any
 from uuid import UUID
 
 from respool.broker.admin_log import AdminLog
-from respool.broker.broker_configs import BrokerConfigs
-from respool.broker.catalog import Catalog
-from respool.broker.cluster_member import ClusterMember
-from respool.broker.compactor import Compactor
-from respool.broker.coordinators import Coordinators
+from respool.broker.coordinators.coordinators import Coordinators
+from respool.broker.coordinators.producer_id_blocks import ProducerIds
 from respool.broker.deadlines import Deadlines
-from respool.broker.fetch_sessions import FetchSessions
-from respool.broker.flusher import Flusher
-from respool.broker.holdings import Holdings
-from respool.broker.housekeeping import Housekeeping
-from respool.broker.leftovers import Leftovers
-from respool.broker.membership import NotAdmitted
+from respool.broker.fetch.sessions import FetchSessions
+from respool.broker.membership.broker_lifecycle import NotAdmitted
+from respool.broker.membership.cluster_member import ClusterMember
+from respool.broker.membership.hosted_replicas import HostedReplicas
 from respool.broker.memory import MemoryBudget
+from respool.broker.metadata.broker_configs import BrokerConfigs
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.metadata.topics import Topics
 from respool.broker.metrics.broker_metrics import BrokerMetrics
-from respool.broker.partitions import Partitions
+from respool.broker.partitions.compactor import Compactor
+from respool.broker.partitions.deferred_deletion import DeferredDeletion
+from respool.broker.partitions.flusher import Flusher
+from respool.broker.partitions.housekeeping import Housekeeping
+from respool.broker.partitions.registry import Partitions
 from respool.broker.peer_link import PeerLink
-from respool.broker.producer_ids import ProducerIds
-from respool.broker.replication import Replication
+from respool.broker.replication.wiring import Replication
 from respool.broker.room_settings import settings_for
 from respool.broker.steady_clock import SteadyClock
-from respool.broker.topics import Topics
 from respool.cluster.view import ClusterSettings
 from respool.log.folder.data_folder import DataFolder, cluster_id_text
 from respool.model.cluster import BrokerEndpoint, ClusterImage
@@ -103,7 +103,7 @@ class Broker:
             stopwatch=world.clock.stopwatch_s,
             on_synced=self.metrics.sync_seconds.observe,
         )
-        self.leftovers = Leftovers(disk=world.disk, offload=world.offload)
+        self.deferred_deletion = DeferredDeletion(disk=world.disk, offload=world.offload)
         self.deadlines = Deadlines()
         # How many partitions a start has to open; None when it has opened them.
         self._partitions_to_open: int | None = None
@@ -178,14 +178,14 @@ class Broker:
             on_offline=replication.on_offline,
         )
         self.roles = replication.roles
-        self.holdings = Holdings(
+        self.hosted_replicas = HostedReplicas(
             me=self.id,
             catalog=self.catalog,
             partitions=self.partitions,
-            leftovers=self.leftovers,
+            deferred_deletion=self.deferred_deletion,
             roles=self.roles,
         )
-        self.topics = Topics(catalog=self.catalog, holdings=self.holdings)
+        self.topics = Topics(catalog=self.catalog, hosted_replicas=self.hosted_replicas)
         self.broker_configs = BrokerConfigs(self.catalog)
         self.coordinators = self._new_coordinators()
         self.roles.on_changed = self.coordinators.on_role
@@ -203,13 +203,13 @@ class Broker:
         self.housekeeping = Housekeeping(
             partitions=self.partitions,
             folder=self.folder,
-            leftovers=self.leftovers,
+            deferred_deletion=self.deferred_deletion,
             offload=self.offload,
             clock=self.clock,
             settings=self.settings,
             compactor=Compactor(
                 partitions=self.partitions,
-                leftovers=self.leftovers,
+                deferred_deletion=self.deferred_deletion,
                 offload=self.offload,
                 clock=self.clock,
                 rng=self.world.rng,
@@ -222,24 +222,26 @@ class Broker:
         await self.catalog.load(cluster_id=self.folder.cluster_id, me=self._me)
         if self.member is None and not self.folder.was_clean:
             await self.catalog.bump_leader_epochs()
-        wanted = list(self.holdings.wanted())
+        wanted = list(self.hosted_replicas.wanted())
         self._partitions_to_open = len(wanted)
         await self.partitions.open_all(wanted)
         self._partitions_to_open = None
         await self.offload.run(lambda: self.folder.put_strays_aside(self.partitions.names()))
-        self.leftovers.delete_later(self.folder.leftovers(), delay_ms=0)
+        self.deferred_deletion.delete_later(self.folder.leftovers(), delay_ms=0)
         self.topics.on_changed = self.groups.on_topics_changed
         if self.member is not None:
-            self.member.wire(partitions=self.partitions, holdings=self.holdings, roles=self.roles)
+            self.member.wire(
+                partitions=self.partitions, hosted_replicas=self.hosted_replicas, roles=self.roles
+            )
             self.member.on_topics_changed = self.groups.on_topics_changed
             self.member.on_leaders_changed = self.markers.on_leaders_changed
             self.member.on_acting_again = self.groups.on_acting_again
         else:
             names = dict.fromkeys(topic.name for topic, _ in wanted)
             # Coordinators last: what they have to write first of all goes to the others.
-            await self.holdings.take_roles(one for one in names if not is_internal(one))
-            await self.holdings.take_roles(one for one in names if is_internal(one))
-        self.spawn(self.holdings.keep_opening())
+            await self.hosted_replicas.take_roles(one for one in names if not is_internal(one))
+            await self.hosted_replicas.take_roles(one for one in names if is_internal(one))
+        self.spawn(self.hosted_replicas.keep_opening())
         self.spawn(self.housekeeping.run_retention())
         self.spawn(self.housekeeping.run_checkpoints())
         self.spawn(self.housekeeping.run_compaction())
@@ -279,7 +281,7 @@ class Broker:
         self.deadlines.stop()
         self.flusher.stop_timers()
         await self.flusher.drain()
-        await self.leftovers.stop()
+        await self.deferred_deletion.stop()
         high_watermarks = self.partitions.high_watermarks()
         offline = [one.name for one in self.partitions if not one.is_online]
         logs = self.partitions.detach_all()

@@ -18,7 +18,7 @@ import uvloop
 from respool import __version__
 from respool.broker.broker import Broker, World
 from respool.broker.dispatch import Handler, handle
-from respool.broker.membership import NotAdmitted
+from respool.broker.membership.broker_lifecycle import NotAdmitted
 from respool.drivers.allocator import keep_freed_memory
 from respool.drivers.folder_lock import FolderLock
 from respool.drivers.local_disk import LocalDisk

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from respool.broker.broker import Broker
 from respool.broker.metrics.turns import in_turns
-from respool.broker.partition import Partition
+from respool.broker.partitions.partition import Partition
 from respool.ports.metrics import Metrics
 
 # Looked at before the loop turns: less than a millisecond.

@@ -74,12 +74,12 @@ def look_inside(
 
 def transactions_under_way(broker: Broker) -> Iterator[str]:
     """What this broker's coordinators have not ended, or not yet written to all partitions."""
-    for number, shard in broker.transactions.shards:
-        if not shard.is_active:
+    for number, runtime in broker.transactions.runtimes:
+        if not runtime.is_active:
             yield f"coordinator {number} is not at work"
             continue
         # It is only looked at: nothing is written for this request, and no timer set.
-        decision = shard.machine.decide(UNDER_WAY, ticket=Ticket(-1), now_ms=0, wall_ms=0)
+        decision = runtime.machine.decide(UNDER_WAY, ticket=Ticket(-1), now_ms=0, wall_ms=0)
         for answer in decision.answers:
             yield from (str(one) for one in answer.reply.transactions)
 

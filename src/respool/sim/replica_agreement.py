@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from respool.broker.partition import Partition
+from respool.broker.partitions.partition import Partition
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, Offset, TopicPartition
 from respool.sim.cluster_sight import ClusterSight

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from respool.broker.broker import Broker
-from respool.broker.partition import Partition
+from respool.broker.partitions.partition import Partition
 from respool.cluster import keys
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, Offset, TopicId, TopicPartition
@@ -68,7 +68,7 @@ class ReplicaWatch:
         self._leaders: dict[tuple[Place, int], str] = {}
         # The high watermark last seen, of each replica in each epoch, and how often its log had been cut off by then.
         # One that went and came back is another.
-        self._marks: dict[tuple[Partition, int], tuple[Offset, int]] = {}
+        self._watermarks: dict[tuple[Partition, int], tuple[Offset, int]] = {}
         # How far each replica was compared with the ledger.
         self._compared: dict[Partition, Offset] = {}
         self._images: dict[str, PartitionImage] = {}
@@ -87,7 +87,7 @@ class ReplicaWatch:
         for machine in self._machines.values():
             if machine.broker is not None and machine.process is not None:
                 if not machine.is_stopping:
-                    # One that stops refuses connections, and so is taken for dead (`broker/death_watch.py`).
+                    # A stopping broker refuses connections, so it is taken for dead (`membership/failure_detector.py`).
                     self._check_lease(machine.process.name, machine.broker)
                 for partition in machine.broker.partitions:
                     if partition.is_online:
@@ -115,12 +115,12 @@ class ReplicaWatch:
             marks = (log.log_start, high_watermark, log.log_end)
             self._violate("C3", name, f"{process}: start, watermark, end are {marks}")
         key = (partition, partition.leader_epoch)
-        before, cuts = self._marks.get(key, (START, log.cuts))
+        before, cuts = self._watermarks.get(key, (START, log.cuts))
         # Who follows the copy of a compacted log cuts off more than it must: where a gap begins, not an epoch in it.
         was_cut = _is_compacted(name) and log.was_cut_since(cuts)
         if high_watermark < before and not was_cut:
             self._violate("C3", name, f"{process}: watermark from {before} to {high_watermark}")
-        self._marks[key] = (high_watermark, log.cuts)
+        self._watermarks[key] = (high_watermark, log.cuts)
         if partition.is_leading:
             self._check_sole_leader(process, partition)
             self._write_down(process, partition)

@@ -37,7 +37,7 @@ def test_the_partition_of_the_groups_offsets_becomes_part_of_it(
     assert producer.add_offsets("drivers", version) == 0
 
     (topic,) = describe(broker).topics
-    number = broker.broker.groups.shards.partition_of("drivers")
+    number = broker.broker.groups.runtimes.partition_of("drivers")
     assert (topic.topic, topic.partitions) == (OFFSETS_TOPIC, (number,))
     assert state_of(broker) == "Ongoing"
 

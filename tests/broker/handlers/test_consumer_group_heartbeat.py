@@ -228,7 +228,7 @@ def test_a_topic_made_while_the_groups_were_loaded_is_seen(broker: RunningBroker
     member = NextMember(broker, 1, subscribed_topic_names=["fares"])
     member.beats()
     restart(broker, crash=False)
-    groups = broker.broker.groups.shards
+    groups = broker.broker.groups.runtimes
 
     async def load_anew() -> None:
         # As at a start, with a topic created before the log is read.

@@ -117,7 +117,7 @@ def test_a_reader_is_told_what_was_aborted_of_what_it_is_lent(
     behind = fetch(broker, offset=7, isolation_level=READ_COMMITTED)
     assert lent(broker, behind)
     assert behind.aborted == fetch(broker).aborted == ()
-    monkeypatch.setattr("respool.broker.lent_places.LENT_ABORTED_MAX", 0)
+    monkeypatch.setattr("respool.broker.fetch.local_read.LENT_ABORTED_MAX", 0)
     many = fetch(broker, isolation_level=READ_COMMITTED)
     assert (many.place, many.aborted) == (None, ((producer.id, 5),))
     assert many.records

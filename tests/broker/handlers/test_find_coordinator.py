@@ -7,7 +7,7 @@ import pytest
 
 from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import versions
-from respool.broker.catalog_feed import CatalogFeed
+from respool.broker.metadata.catalog_feed import CatalogFeed
 from respool.ports.metadata_store import StoreUnavailable
 from respool.wire.api_table import Api
 

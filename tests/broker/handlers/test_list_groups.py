@@ -36,7 +36,7 @@ def ask(broker: RunningBroker, version: int, **filters: Any) -> dict[str, Any]:
 
 
 @every_version
-def test_all_groups_of_all_shards_are_listed(broker: RunningBroker, version: int) -> None:
+def test_groups_of_all_coordinators_are_listed(broker: RunningBroker, version: int) -> None:
     for number in range(7):
         commit(broker, f"group {number}", ("rides", 0, 1))
     settled(broker, "drivers", 1)

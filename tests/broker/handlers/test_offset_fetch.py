@@ -107,7 +107,7 @@ def test_several_groups_are_answered_in_the_order_asked_though_others_look_after
         }
         for group_id in group_ids
     ]
-    assert len({broker.broker.groups.shards.partition_of(one) for one in group_ids}) == 3
+    assert len({broker.broker.groups.runtimes.partition_of(one) for one in group_ids}) == 3
 
     reply = broker.ask(Api.OFFSET_FETCH, version, groups=asked, require_stable=True)
 
@@ -179,7 +179,7 @@ def test_of_a_coordinator_that_is_not_available_clients_hear_that_it_is_not_here
     broker: RunningBroker, version: int
 ) -> None:
     """They take the other word for fatal, in reply to this request."""
-    number = broker.broker.groups.shards.partition_of("drivers")
+    number = broker.broker.groups.runtimes.partition_of("drivers")
     broker.take_offline(OFFSETS_TOPIC, number)
 
     found = ask(broker, version, "drivers", {"rides": [0]})

@@ -258,7 +258,7 @@ def test_where_the_groups_partition_is_offline_its_coordinator_is_not_available(
     broker: RunningBroker, version: int
 ) -> None:
     producer = with_offsets_added(broker)
-    number = broker.broker.groups.shards.partition_of("drivers")
+    number = broker.broker.groups.runtimes.partition_of("drivers")
     broker.take_offline(OFFSETS_TOPIC, number)
 
     codes = producer.commit_offsets("drivers", ("rides", 0, 7), version=version)

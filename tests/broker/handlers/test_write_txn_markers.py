@@ -29,7 +29,7 @@ from broker.transaction_client import (
     start_with_transactions,
     state_of,
 )
-from respool.broker.partition import Partition
+from respool.broker.partitions.partition import Partition
 from respool.model.errors import NotEnoughReplicas
 from respool.model.ids import Offset, TopicPartition
 from respool.records.batch import RecordBatch, read_header
@@ -178,7 +178,7 @@ def test_offsets_of_a_hanging_transaction_count_as_the_operator_says(
 ) -> None:
     producer = Producer(broker)
     producer.write_offsets("drivers", ("rides", 0, 7))
-    number = broker.broker.groups.shards.partition_of("drivers")
+    number = broker.broker.groups.runtimes.partition_of("drivers")
     wanted = marker(
         (OFFSETS_TOPIC, number), producer_id=producer.id, epoch=producer.epoch, commit=commit
     )

@@ -22,14 +22,14 @@ FENCED_CODE_VERSION = 2
 
 def add_offsets_to_txn(request: Request, broker: Broker) -> Outcome:
     # A group that has offsets to commit may never have had a coordinator: it may read without being a member.
-    if not broker.groups.shards.has_topic:
+    if not broker.groups.runtimes.has_topic:
         return _with_offsets_topic(request, broker)
     return _add(request, broker)
 
 
 async def _with_offsets_topic(request: Request, broker: Broker) -> Reply:
     try:
-        await broker.groups.shards.ensure_topic()
+        await broker.groups.runtimes.ensure_topic()
     except RequestError as error:
         return _reply(request, CoordinatorNotAvailable(f"the topic for groups: {error}"))
     outcome = _add(request, broker)
@@ -37,7 +37,7 @@ async def _with_offsets_topic(request: Request, broker: Broker) -> Reply:
 
 
 def _add(request: Request, broker: Broker) -> Reply | Pipelined:
-    body, offsets = request.body, broker.groups.shards
+    body, offsets = request.body, broker.groups.runtimes
 
     def encode(answer: AddPartitionsReply | RequestError) -> Reply:
         return _reply(request, answer if isinstance(answer, RequestError) else answer.error)
@@ -50,7 +50,7 @@ def _add(request: Request, broker: Broker) -> Reply | Pipelined:
         version=TransactionVersion.V1,
     )
     return reply_when_answered(
-        broker.transactions.shards, question.transactional_id, question, encode
+        broker.transactions.runtimes, question.transactional_id, question, encode
     )
 
 

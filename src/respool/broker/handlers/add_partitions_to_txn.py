@@ -12,8 +12,8 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.error_fields import error_code
 from respool.broker.handlers.old_transaction_errors import for_version
 from respool.broker.handlers.when_answered import reply_when_answered
-from respool.broker.mirrored import mirror_refusal
 from respool.broker.outcome import Outcome, Reply
+from respool.broker.partitions.mirror_validation import mirror_refusal
 from respool.coordination.transactions.transaction_requests import (
     AddPartitions,
     AddPartitionsReply,
@@ -70,7 +70,7 @@ def add_partitions_to_txn(request: Request, broker: Broker) -> Outcome:
         version=TransactionVersion.V1,
     )
     return reply_when_answered(
-        broker.transactions.shards, question.transactional_id, question, encode
+        broker.transactions.runtimes, question.transactional_id, question, encode
     )
 
 
@@ -108,7 +108,7 @@ def _ask_one(broker: Broker, asked: Any) -> "Errors | asyncio.Future[Any]":
         else AddPartitions(**producer, version=TransactionVersion.V2)
     )
     try:
-        return broker.transactions.shards.ask(asked.transactional_id, question)
+        return broker.transactions.runtimes.ask(asked.transactional_id, question)
     except RequestError as error:
         return dict.fromkeys(names, error)
 

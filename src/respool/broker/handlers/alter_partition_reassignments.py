@@ -9,8 +9,8 @@ from respool.broker.admin_log import listed
 from respool.broker.broker import Broker
 from respool.broker.handlers.by_topic import by_topic
 from respool.broker.handlers.error_fields import error_fields
+from respool.broker.metadata.partition_changes import Answers, PartitionChanges
 from respool.broker.outcome import Reply
-from respool.broker.partition_writes import Answers, PartitionWrites
 from respool.model.errors import InvalidRequest
 from respool.model.ids import BrokerId, TopicPartition
 from respool.wire.codec import Request, encode_reply
@@ -35,7 +35,7 @@ async def alter_partition_reassignments(request: Request, broker: Broker) -> Rep
         for of, replicas in asked
         if of not in twice
     }
-    answers = twice | await PartitionWrites(broker.catalog).reassign(
+    answers = twice | await PartitionChanges(broker.catalog).reassign(
         targets, may_change_factor=may_change_factor
     )
     accepted = [

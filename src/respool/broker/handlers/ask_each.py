@@ -1,11 +1,11 @@
-"""Ask about several names at once: each goes to the shard that looks after it, and the answers are put in order."""
+"""Requests about several names: each goes to the coordinator of its name; replies come back in request order."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from respool.broker.shard import Shard
-from respool.broker.shards import Shards
+from respool.broker.coordinators.runtime import CoordinatorRuntime
+from respool.broker.coordinators.runtimes import CoordinatorRuntimes
 from respool.model.errors import RequestError
 
 Item = TypeVar("Item")
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 async def ask_each(
-    shards: Shards,
+    runtimes: CoordinatorRuntimes,
     items: Sequence[Item],
     *,
     name_of: Callable[[Item], str],
@@ -21,27 +21,27 @@ async def ask_each(
     results_of: Callable[[Any], Sequence[Result]],
     refuse: Callable[[Item, RequestError], Result],
 ) -> list[Result]:
-    """Answer each item, in the order given; one whose shard cannot be asked gets what `refuse` makes of the error.
+    """Answer each item, in the order given; where the coordinator fails, with what `refuse` makes of the error.
 
-    `ask` makes one request of a shard's items, `results_of` takes its reply apart again.
+    `ask` makes one request of a coordinator's items, `results_of` takes its reply apart again.
     """
     results: dict[int, Result] = {}
-    shares: dict[Shard, list[int]] = {}
+    shares: dict[CoordinatorRuntime, list[int]] = {}
     for place, item in enumerate(items):
         try:
-            shard = shards.shard_of(name_of(item))
+            runtime = runtimes.runtime_of(name_of(item))
         except RequestError as error:
             results[place] = refuse(item, error)
         else:
-            shares.setdefault(shard, []).append(place)
+            shares.setdefault(runtime, []).append(place)
 
-    async def ask_shard(shard: Shard, places: list[int]) -> None:
+    async def ask_runtime(runtime: CoordinatorRuntime, places: list[int]) -> None:
         share = tuple(items[place] for place in places)
         try:
-            answers = results_of(await shard.ask(ask(share)))
+            answers = results_of(await runtime.ask(ask(share)))
         except RequestError as error:
             answers = [refuse(item, error) for item in share]
         results.update(zip(places, answers, strict=True))
 
-    await asyncio.gather(*(ask_shard(shard, places) for shard, places in shares.items()))
+    await asyncio.gather(*(ask_runtime(runtime, places) for runtime, places in shares.items()))
     return [results[place] for place in range(len(items))]

@@ -25,7 +25,7 @@ CONSUMER_MEMBER = 1
 async def consumer_group_describe(request: Request, broker: Broker) -> Reply:
     body = request.body
     groups = await ask_each(
-        broker.groups.shards,
+        broker.groups.runtimes,
         body.group_ids,
         name_of=str,
         ask=lambda group_ids: ConsumerGroupDescribe(group_ids=group_ids),

@@ -35,7 +35,7 @@ def consumer_group_heartbeat(request: Request, broker: Broker) -> Outcome:
         return [encode_reply(request, fields)]
 
     return reply_when_answered(
-        broker.groups.shards, request.body.group_id, _question(request), encode
+        broker.groups.runtimes, request.body.group_id, _question(request), encode
     )
 
 

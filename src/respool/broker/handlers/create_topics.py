@@ -12,8 +12,8 @@ from respool.broker.admin_log import listed, quoted
 from respool.broker.broker import Broker
 from respool.broker.handlers.config_entries import topic_entries
 from respool.broker.handlers.error_fields import error_fields
+from respool.broker.metadata.topic_changes import USE_DEFAULT, NewTopic
 from respool.broker.outcome import Reply
-from respool.broker.topic_writes import USE_DEFAULT, NewTopic
 from respool.model.cluster import TopicImage
 from respool.model.errors import (
     InvalidConfig,

@@ -11,7 +11,7 @@ from respool.wire.codec import Request, encode_reply
 
 async def delete_groups(request: Request, broker: Broker) -> Reply:
     results = await ask_each(
-        broker.groups.shards,
+        broker.groups.runtimes,
         # Named twice, it is deleted once.
         list(dict.fromkeys(request.body.groups_names)),
         name_of=str,

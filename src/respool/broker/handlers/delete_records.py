@@ -9,9 +9,9 @@ from typing import Any
 
 from respool.broker.admin_log import listed
 from respool.broker.broker import Broker
-from respool.broker.commit_waiters import FutureListener
 from respool.broker.outcome import Reply
-from respool.broker.partition import Partition
+from respool.broker.partitions.commit_waiters import FutureListener
+from respool.broker.partitions.partition import Partition
 from respool.model.errors import (
     InvalidTopic,
     OffsetOutOfRange,

@@ -17,7 +17,7 @@ NOT_FOUND_VERSION = 6
 
 async def describe_groups(request: Request, broker: Broker) -> Reply:
     groups = await ask_each(
-        broker.groups.shards,
+        broker.groups.runtimes,
         request.body.groups,
         name_of=str,
         ask=lambda group_ids: DescribeGroups(group_ids=group_ids),

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from respool.broker.broker import Broker
 from respool.broker.outcome import Reply
-from respool.broker.partition import Partition
+from respool.broker.partitions.partition import Partition
 from respool.model.errors import NotLeader, StorageError, StorageFailed, UnknownTopicOrPartition
 from respool.wire.codec import Request, encode_reply
 

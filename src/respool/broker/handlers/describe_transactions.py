@@ -15,7 +15,7 @@ from respool.wire.codec import Request, encode_reply
 
 async def describe_transactions(request: Request, broker: Broker) -> Reply:
     described = await ask_each(
-        broker.transactions.shards,
+        broker.transactions.runtimes,
         request.body.transactional_ids,
         name_of=str,
         ask=lambda ids: DescribeTransactions(transactional_ids=ids),

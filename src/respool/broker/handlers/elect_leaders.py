@@ -7,8 +7,8 @@ from respool.broker.admin_log import listed
 from respool.broker.broker import Broker
 from respool.broker.handlers.by_topic import by_topic
 from respool.broker.handlers.error_fields import error_fields
+from respool.broker.metadata.partition_changes import Answers, PartitionChanges
 from respool.broker.outcome import Reply
-from respool.broker.partition_writes import Answers, PartitionWrites
 from respool.cluster.leader_requests import ElectionKind
 from respool.model.errors import InvalidRequest, RequestError
 from respool.model.ids import TopicPartition
@@ -25,7 +25,7 @@ async def elect_leaders(request: Request, broker: Broker) -> Reply:
     try:
         # Version 0 knows no other.
         kind = _kind(getattr(request.body, "election_type", ElectionKind.PREFERRED.value))
-        answers = await PartitionWrites(broker.catalog).elect(kind, partitions)
+        answers = await PartitionChanges(broker.catalog).elect(kind, partitions)
     except RequestError as error:
         return [encode_reply(request, {**_fields({}), "error_code": error.code})]
     elected = [str(of) for of, error in answers.items() if error is None]

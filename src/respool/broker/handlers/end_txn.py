@@ -35,7 +35,7 @@ def end_txn(request: Request, broker: Broker) -> Outcome:
     if has_epoch_bump:
         return _end(request, broker, question)
     return reply_when_answered(
-        broker.transactions.shards,
+        broker.transactions.runtimes,
         question.transactional_id,
         question,
         lambda answer: _reply(request, answer),

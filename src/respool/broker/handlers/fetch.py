@@ -1,9 +1,9 @@
 """Fetch (key 1): record bytes as they lie in the log, or a wait until there are some."""
 
 from respool.broker.broker import Broker
-from respool.broker.fetch_readers import ConsumerReader, FollowerReader, Reader
-from respool.broker.fetch_run import FetchRun
-from respool.broker.fetch_sessions import FINAL_EPOCH, FetchScope, FetchTarget, TopicRef
+from respool.broker.fetch.fetch_run import FetchRun
+from respool.broker.fetch.readers import ConsumerReader, FollowerReader, Reader
+from respool.broker.fetch.sessions import FINAL_EPOCH, FetchScope, FetchTarget, TopicRef
 from respool.broker.outcome import CloseConnection, Outcome
 from respool.model.errors import RequestError
 from respool.model.ids import ZERO_TOPIC_ID, BrokerId

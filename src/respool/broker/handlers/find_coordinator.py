@@ -9,9 +9,9 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from respool.broker.broker import Broker
+from respool.broker.coordinators.runtimes import CoordinatorRuntimes
 from respool.broker.handlers.error_fields import error_fields
 from respool.broker.outcome import Reply
-from respool.broker.shards import Shards
 from respool.model.errors import (
     CoordinatorNotAvailable,
     InvalidRequest,
@@ -42,15 +42,15 @@ async def find_coordinator(request: Request, broker: Broker) -> Reply:
 async def _finder(broker: Broker, key_type: int) -> Callable[[str], dict[str, object]]:
     """What tells of each name who looks after it, or why nobody does."""
     try:
-        shards = _shards(broker, key_type)
-        await _ensure_topic(shards)
+        runtimes = _runtimes(broker, key_type)
+        await _ensure_topic(runtimes)
     except RequestError as error:
         why = error
         return lambda _: _nobody(why)
 
     def find(name: str) -> dict[str, object]:
         try:
-            leader = shards.leader_of(name)
+            leader = runtimes.leader_of(name)
         except RequestError as error:
             return _nobody(error)
         return {
@@ -67,21 +67,21 @@ def _nobody(error: RequestError) -> dict[str, object]:
     return {**NO_COORDINATOR, **error_fields(error)}
 
 
-def _shards(broker: Broker, key_type: int) -> Shards:
+def _runtimes(broker: Broker, key_type: int) -> CoordinatorRuntimes:
     if key_type == KeyType.GROUP:
-        return broker.groups.shards
+        return broker.groups.runtimes
     if key_type == KeyType.TRANSACTION:
-        return broker.transactions.shards
+        return broker.transactions.runtimes
     raise InvalidRequest(f"there is no coordinator of type {key_type}")
 
 
-async def _ensure_topic(shards: Shards) -> None:
+async def _ensure_topic(runtimes: CoordinatorRuntimes) -> None:
     try:
-        await shards.ensure_topic()
+        await runtimes.ensure_topic()
     except RequestError as error:
         # Most clients ask again for ever; the operator must learn why.
         # A store that is away passes, and is told of elsewhere.
         level = logging.WARNING if isinstance(error, RequestTimedOut) else logging.ERROR
-        shards.topic_failures.log(level, "the topic %s cannot be made: %s", shards.topic, error)
-        raise CoordinatorNotAvailable(f"{shards.topic} cannot be made: {error}") from error
-    shards.topic_failures.clear()
+        runtimes.topic_failures.log(level, "the topic %s cannot be made: %s", runtimes.topic, error)
+        raise CoordinatorNotAvailable(f"{runtimes.topic} cannot be made: {error}") from error
+    runtimes.topic_failures.clear()

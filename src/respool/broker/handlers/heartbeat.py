@@ -27,7 +27,7 @@ def heartbeat(request: Request, broker: Broker) -> Outcome:
             return [_TEMPLATES.encode(request, None, _done)]
         return [encode_reply(request, {"throttle_time": 0, "error_code": error_code(error)})]
 
-    return reply_when_answered(broker.groups.shards, body.group_id, question, encode)
+    return reply_when_answered(broker.groups.runtimes, body.group_id, question, encode)
 
 
 def _done() -> dict[str, int]:

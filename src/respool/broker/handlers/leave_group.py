@@ -32,7 +32,7 @@ def leave_group(request: Request, broker: Broker) -> Outcome:
         }
         return [encode_reply(request, fields)]
 
-    return reply_when_answered(broker.groups.shards, body.group_id, question, encode)
+    return reply_when_answered(broker.groups.runtimes, body.group_id, question, encode)
 
 
 def _leaving(request: Request) -> tuple[LeavingMember, ...]:

@@ -16,7 +16,7 @@ async def list_groups(request: Request, broker: Broker) -> Reply:
     replies: list[ListGroupsReply] = []
     refused: RequestError | None = None
     try:
-        replies = await broker.groups.shards.ask_all(question)
+        replies = await broker.groups.runtimes.ask_all(question)
     except RequestError as error:
         # Half a list would look like a whole one.
         refused = error

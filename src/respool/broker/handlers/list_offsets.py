@@ -19,7 +19,7 @@ from typing import Any
 
 from respool.broker.broker import Broker
 from respool.broker.outcome import Reply
-from respool.broker.partition import Partition
+from respool.broker.partitions.partition import Partition
 from respool.log.partition_log import PartitionLog, TimestampedOffset
 from respool.model.errors import (
     InvalidRequest,

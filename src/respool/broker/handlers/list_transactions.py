@@ -21,7 +21,7 @@ async def list_transactions(request: Request, broker: Broker) -> Reply:
     )
     replies: list[ListTransactionsReply]
     try:
-        replies = await broker.transactions.shards.ask_all(question)
+        replies = await broker.transactions.runtimes.ask_all(question)
     except RequestError as error:
         replies = [ListTransactionsReply(error=error)]
     failed = next((one.error for one in replies if one.error is not None), None)

@@ -30,7 +30,7 @@ def offset_commit(request: Request, broker: Broker) -> Outcome:
 
     if not question.topics:
         return encode_codes(request, asked, iter(()))
-    return reply_when_answered(broker.groups.shards, question.group_id, question, encode)
+    return reply_when_answered(broker.groups.runtimes, question.group_id, question, encode)
 
 
 def _log_commit(

@@ -30,7 +30,7 @@ async def offset_fetch(request: Request, broker: Broker) -> Reply:
     asked = body.groups if request.version >= SEVERAL_GROUPS_VERSION else (body,)
     questions = [_question(group) for group in asked]
     groups = await ask_each(
-        broker.groups.shards,
+        broker.groups.runtimes,
         questions,
         name_of=lambda group: group.group_id,
         ask=lambda share: OffsetFetch(groups=share, require_stable=require_stable),

@@ -7,7 +7,7 @@ connection are pipelined: while one waits for its sync, the next ones are append
 - acks=1: the reply goes out as soon as the batch is in the log.
 - acks=-1: the reply goes out when the batch is committed: below the high watermark.
 
-A mirror topic takes what `respool mirror` sends: batches that have their offsets already (`broker/mirrored.py`).
+A mirror topic takes what `respool mirror` sends: batches that have offsets (`partitions/mirror_validation.py`).
 
 A partition that its leader is about to lead in another epoch is waited for, and not called somebody else's.
 
@@ -20,19 +20,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from respool.broker.admission import (
+from respool.broker.broker import Broker
+from respool.broker.handlers.produce_in_transaction import check_transactional_id, verify
+from respool.broker.metadata.leader_hints import Hint, endpoints_of, leader_hint
+from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined, Reply
+from respool.broker.partitions.batch_validation import (
     admit,
     check_keys,
     check_keys_quickly,
     check_size,
     recompression_for,
 )
-from respool.broker.broker import Broker
-from respool.broker.handlers.produce_in_transaction import check_transactional_id, verify
-from respool.broker.leader_hints import Hint, endpoints_of, leader_hint
-from respool.broker.mirrored import admit_mirrored
-from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined, Reply
-from respool.broker.partition import Partition
+from respool.broker.partitions.mirror_validation import admit_mirrored
+from respool.broker.partitions.partition import Partition
 from respool.log.partition_log import VerificationGuard
 from respool.model.errors import (
     InvalidRecord,

@@ -8,10 +8,10 @@ there does it.
 from collections.abc import Iterable
 from typing import Protocol
 
+from respool.broker.coordinators.remote_coordinators import TransactionalProducer
+from respool.broker.coordinators.transaction_coordinators import Transactions
 from respool.broker.handlers.verification_errors import is_passing, to_producer
-from respool.broker.partition import Partition
-from respool.broker.remote_coordinators import TransactionalProducer
-from respool.broker.transactions import Transactions
+from respool.broker.partitions.partition import Partition
 from respool.coordination.transactions.transaction_requests import TransactionVersion
 from respool.log.partition_log import VerificationGuard
 from respool.model.errors import (

@@ -5,6 +5,8 @@ request itself (KIP-890). A member fences itself with its generation (KIP-447).
 """
 
 from respool.broker.broker import Broker
+from respool.broker.coordinators.remote_coordinators import TransactionalProducer
+from respool.broker.coordinators.runtime import CoordinatorRuntime
 from respool.broker.handlers.offsets_asked import (
     Asked,
     codes_of,
@@ -14,8 +16,6 @@ from respool.broker.handlers.offsets_asked import (
 from respool.broker.handlers.produce_in_transaction import ASKED_MAX
 from respool.broker.handlers.verification_errors import is_passing, to_offset_committer
 from respool.broker.outcome import Reply
-from respool.broker.remote_coordinators import TransactionalProducer
-from respool.broker.shard import Shard
 from respool.coordination.decision import RecordsProducer
 from respool.coordination.groups.group_requests import (
     NO_GENERATION,
@@ -54,20 +54,20 @@ async def txn_offset_commit(request: Request, broker: Broker) -> Reply:
 
 
 async def _commit(request: Request, broker: Broker, question: TxnOffsetCommit) -> OffsetCommitReply:
-    shard = broker.groups.shards.shard_of(question.group_id)
-    guard = await _verified_guard(shard, request, broker, question)
-    reply: OffsetCommitReply = await shard.ask(question, guard=guard)
+    runtime = broker.groups.runtimes.runtime_of(question.group_id)
+    guard = await _verified_guard(runtime, request, broker, question)
+    reply: OffsetCommitReply = await runtime.ask(question, guard=guard)
     return reply
 
 
 async def _verified_guard(
-    shard: Shard, request: Request, broker: Broker, question: TxnOffsetCommit
+    runtime: CoordinatorRuntime, request: Request, broker: Broker, question: TxnOffsetCommit
 ) -> VerificationGuard | None:
     """A guard that the coordinator has been asked about; None when the transaction has begun here already."""
     producer = RecordsProducer(
         producer_id=question.producer_id, producer_epoch=question.producer_epoch
     )
-    guard = shard.begin_verification(producer)
+    guard = runtime.begin_verification(producer)
     if guard is None:
         return None
     for _ in range(ASKED_MAX):
@@ -75,15 +75,15 @@ async def _verified_guard(
             await _verify(request, broker, question)
         except RequestError as error:
             if not is_passing(error):
-                shard.give_back(guard)
+                runtime.give_back(guard)
             raise
         if request.version < IMPLICIT_ADD_VERSION:
             return guard
         # As with Produce: the wait for the transaction before may have made the guard void.
-        current = shard.begin_verification(producer)
+        current = runtime.begin_verification(producer)
         if current is guard:
             # It was asked for twice.
-            shard.give_back(guard)
+            runtime.give_back(guard)
         if current is None or current is guard:
             return current
         guard = current
@@ -95,7 +95,7 @@ async def _verify(request: Request, broker: Broker, question: TxnOffsetCommit) -
     """Raises:
     RequestError: the group's offsets are not part of the transaction.
     """
-    offsets = broker.groups.shards
+    offsets = broker.groups.runtimes
     name = TopicPartition(offsets.topic, offsets.partition_of(question.group_id))
     is_implicit = request.version >= IMPLICIT_ADD_VERSION
     errors = await broker.transactions.admit_writes(

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from respool.broker.coordinators.runtimes import CoordinatorRuntimes
 from respool.broker.outcome import Pipelined, Reply
-from respool.broker.shards import Shards
 from respool.model.errors import RequestError
 
 # Makes a reply of the machine's answer, or of the error that kept it from answering.
@@ -17,10 +17,10 @@ Encode = Callable[[Any], Reply]
 
 
 def reply_when_answered(
-    shards: Shards, name: str, question: Any, encode: Encode
+    runtimes: CoordinatorRuntimes, name: str, question: Any, encode: Encode
 ) -> Reply | Pipelined:
     try:
-        answer = shards.ask(name, question)
+        answer = runtimes.ask(name, question)
     except RequestError as error:
         return encode(error)
     if answer.done():

@@ -3,15 +3,15 @@
 import asyncio
 from typing import NoReturn
 
-from respool.broker.catalog import Catalog
-from respool.broker.groups import Groups
+from respool.broker.coordinators.group_coordinators import Groups
+from respool.broker.metadata.catalog import Catalog
 from respool.broker.metrics.group_lag import GroupLag
 from respool.broker.metrics.record_ages import RecordAges
 from respool.broker.metrics.remote_ends import RemoteEnds
 from respool.broker.metrics.series_budget import SeriesBudget
 from respool.broker.metrics.topic_series import TopicSeries
 from respool.broker.metrics.topic_traffic import TopicTraffics
-from respool.broker.partitions import Partitions
+from respool.broker.partitions.registry import Partitions
 from respool.broker.peer_link import PeerLink
 from respool.model.name_filter import NameFilter
 from respool.model.settings import Settings

@@ -2,7 +2,7 @@
 
 from struct import Struct
 
-from respool.broker.partition import Partition
+from respool.broker.partitions.partition import Partition
 from respool.log.partition_log import TailBatches
 from respool.records.batch import HEADER_BYTES, LENGTH_BYTES
 from respool.wire.hot_replies import FetchedPartition

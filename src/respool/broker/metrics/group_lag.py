@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from respool.broker.catalog import Catalog
-from respool.broker.groups import Groups
+from respool.broker.coordinators.group_coordinators import Groups
+from respool.broker.metadata.catalog import Catalog
 from respool.broker.metrics.record_ages import RecordAges
 from respool.broker.metrics.remote_ends import RemoteEnds
 from respool.broker.metrics.series_budget import SeriesBudget, SeriesKind
 from respool.broker.metrics.turns import in_turns
-from respool.broker.partition import Partition
-from respool.broker.partitions import Partitions
+from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.registry import Partitions
 from respool.model.errors import RequestError
 from respool.model.ids import BrokerId, Offset, TopicPartition
 from respool.model.name_filter import NameFilter

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from itertools import islice
 
 from respool.broker.metrics.turns import in_turns
-from respool.broker.partition import Partition
-from respool.broker.partitions import Partitions
+from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.registry import Partitions
 from respool.log.partition_log import PartitionLog
 from respool.model.errors import RequestError, StorageError
 from respool.model.ids import NO_TIMESTAMP, Offset

@@ -7,12 +7,12 @@ leads. Summed over the brokers of a cluster, each message and each byte of a top
 from collections.abc import Callable, Iterator
 from operator import add
 
-from respool.broker.catalog import Catalog
+from respool.broker.metadata.catalog import Catalog
 from respool.broker.metrics.record_ages import RecordAges
 from respool.broker.metrics.series_budget import OTHER_TOPICS, SeriesBudget, SeriesKind
 from respool.broker.metrics.topic_traffic import TopicTraffic, TopicTraffics
-from respool.broker.partition import Partition
-from respool.broker.partitions import Partitions
+from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.registry import Partitions
 from respool.model.name_filter import NameFilter
 from respool.ports.clock import Clock
 from respool.ports.metrics import Family, Sample

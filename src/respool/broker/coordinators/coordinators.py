@@ -1,0 +1,115 @@
+"""The coordinators of this broker, wired: groups, transactions, and who writes the ends of transactions."""
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from respool.broker.coordinators.group_coordinators import Groups
+from respool.broker.coordinators.marker_writer import MarkerWriter
+from respool.broker.coordinators.producer_id_blocks import ProducerIds
+from respool.broker.coordinators.remote_coordinators import RemoteCoordinators
+from respool.broker.coordinators.remote_markers import RemoteMarkers
+from respool.broker.coordinators.runtimes import CoordinatorRuntimes, CoordinatorRuntimesOwner
+from respool.broker.coordinators.transaction_coordinators import Transactions
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.metadata.topics import Topics
+from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.registry import Partitions
+from respool.broker.peer_link import PeerLink
+from respool.broker.room_settings import settings_for
+from respool.broker.steady_clock import SteadyClock
+from respool.coordination.groups.group_coordinator_shard import GroupCoordinatorShard
+from respool.coordination.groups.group_settings import GroupSettings
+from respool.coordination.transactions.transaction_coordinator_shard import (
+    TransactionCoordinatorShard,
+)
+from respool.coordination.transactions.transaction_settings import TransactionSettings
+from respool.model.ids import BrokerId
+from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from respool.model.settings import Settings
+from respool.ports.clock import Clock
+from respool.ports.offload import Offload
+from respool.ports.random_source import RandomSource
+
+
+class Coordinators:
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        settings: Settings,
+        catalog: Catalog,
+        topics: Topics,
+        partitions: Partitions,
+        producer_ids: ProducerIds,
+        clock: Clock,
+        steady_clock: SteadyClock,
+        offload: Offload,
+        rng: RandomSource,
+        link: PeerLink | None,
+        is_clustered: bool,
+        spawn: Callable[[Coroutine[Any, Any, Any]], Any],
+    ) -> None:
+        """`link` leads to those on other brokers; None for a broker that is alone."""
+        self._catalog = catalog
+        self._topics = topics
+        self._partitions = partitions
+        self._steady_clock = steady_clock
+        self._offload = offload
+        self._spawn = spawn
+        self._is_clustered = is_clustered
+        group_settings = settings_for(GroupSettings, settings)
+        transaction_settings = settings_for(TransactionSettings, settings)
+        self.groups = Groups(
+            new_runtimes=partial(
+                self._new_runtimes, CONSUMER_OFFSETS, settings.offsets_topic_partitions
+            ),
+            catalog=catalog,
+            clock=steady_clock,
+            new_group_machine=lambda: GroupCoordinatorShard(group_settings, rng=rng),
+        )
+        self.markers = MarkerWriter(
+            partitions=partitions,
+            offsets=self.groups.runtimes,
+            clock=clock,
+            remote=None
+            if link is None
+            else RemoteMarkers(link, me=me, image=lambda: catalog.image, spawn=spawn),
+        )
+        self.transactions = Transactions(
+            new_runtimes=partial(
+                self._new_runtimes, TRANSACTION_STATE, settings.transactions_topic_partitions
+            ),
+            markers=self.markers,
+            producer_ids=producer_ids,
+            new_transaction_machine=lambda: TransactionCoordinatorShard(transaction_settings),
+            me=me,
+            remote=None if link is None else RemoteCoordinators(link, spawn=spawn),
+        )
+
+    def on_role(self, partition: Partition) -> None:
+        """The partition has begun to be led here, or is led here no more."""
+        for runtimes in (self.groups.runtimes, self.transactions.runtimes):
+            if partition.name.topic == runtimes.topic:
+                runtimes.on_role(partition)
+
+    def stop(self) -> None:
+        """Whoever waits for one looks for it anew."""
+        self.transactions.stop()
+        self.groups.runtimes.stop()
+
+    def _new_runtimes(
+        self, topic: str, partition_count: int, owner: CoordinatorRuntimesOwner
+    ) -> CoordinatorRuntimes:
+        return CoordinatorRuntimes(
+            owner=owner,
+            topic=topic,
+            partition_count=partition_count,
+            catalog=self._catalog,
+            topics=self._topics,
+            partitions=self._partitions,
+            clock=self._steady_clock,
+            offload=self._offload,
+            spawn=self._spawn,
+            is_clustered=self._is_clustered,
+        )

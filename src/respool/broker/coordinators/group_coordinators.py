@@ -1,0 +1,100 @@
+"""The group coordinators of this broker, on `__consumer_offsets`: they are also told which topics there are."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
+
+from respool.broker.coordinators.coordinator_log import TransactionalMachine
+from respool.broker.coordinators.runtime import CoordinatorRuntime
+from respool.broker.coordinators.runtimes import CoordinatorRuntimes, CoordinatorRuntimesOwner
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.steady_clock import SteadyClock
+from respool.coordination.decision import Decision
+from respool.coordination.groups.committed_offsets import CommittedOffsets
+from respool.coordination.groups.consumer.consumer_requests import ConsumerTopic, TopicsView
+
+
+class GroupMachine(TransactionalMachine, Protocol):
+    @property
+    def offsets(self) -> CommittedOffsets: ...
+
+    def on_heard_again(self, *, now_ms: int) -> None: ...
+
+    def on_topics_changed(self, topics: TopicsView, *, now_ms: int, wall_ms: int) -> Decision: ...
+
+    def on_topics_deleted(self, names: Collection[str], *, now_ms: int) -> Decision: ...
+
+
+class Groups:
+    def __init__(
+        self,
+        *,
+        new_runtimes: Callable[[CoordinatorRuntimesOwner], CoordinatorRuntimes],
+        catalog: Catalog,
+        clock: SteadyClock,
+        new_group_machine: Callable[[], GroupMachine],
+    ) -> None:
+        self.runtimes = new_runtimes(self)
+        self._catalog = catalog
+        self._clock = clock
+        self._new_group_machine = new_group_machine
+        # By partition: its machine, and the topics there were when it was last told of them.
+        self._machines: dict[int, GroupMachine] = {}
+        self._topics_told: dict[int, TopicsView] = {}
+
+    def ask(self, group_id: str, request: Any) -> "asyncio.Future[Any]":
+        """Put a request to the group's machine: see `CoordinatorRuntimes.ask`."""
+        return self.runtimes.ask(group_id, request)
+
+    def committed(self) -> list[CommittedOffsets]:
+        """What groups have committed whose coordinator this broker is."""
+        return [
+            self._machines[number].offsets for number, runtime in self.runtimes if runtime.is_active
+        ]
+
+    def on_acting_again(self) -> None:
+        """This broker could not act for a while, and refused every heartbeat."""
+        now_ms = self._clock.now_ms()
+        for number, runtime in self.runtimes:
+            if runtime.is_active:
+                self._machines[number].on_heard_again(now_ms=now_ms)
+
+    def on_topics_changed(self) -> None:
+        """Topics came, grew or went."""
+        view = self._topics_view()
+        for number, runtime in self.runtimes:
+            # One that still loads is told when it has.
+            if runtime.is_active:
+                self._tell_topics(number, runtime, view)
+
+    def new_machine(self, number: int) -> GroupMachine:
+        view = self._topics_view()
+        machine = self._machines[number] = self._new_group_machine()
+        machine.on_topics_changed(view, now_ms=self._clock.now_ms(), wall_ms=self._clock.wall_ms())
+        # Where another machine was before, topics deleted since are still to be told, when the log is loaded.
+        self._topics_told.setdefault(number, view)
+        return machine
+
+    def on_loaded(self, number: int, runtime: CoordinatorRuntime) -> None:
+        # Topics may have come and gone meanwhile.
+        self._tell_topics(number, runtime, self._topics_view())
+
+    def on_effect(self, runtime: CoordinatorRuntime, effect: Any) -> None:
+        raise AssertionError(f"groups have no effects, here one of {runtime}: {effect}")
+
+    def _tell_topics(self, number: int, runtime: CoordinatorRuntime, view: TopicsView) -> None:
+        machine, told = self._machines[number], self._topics_told[number]
+        now_ms = self._clock.now_ms()
+        deleted = [name for name in told if name not in view]
+        if deleted:
+            runtime.tell(machine.on_topics_deleted(deleted, now_ms=now_ms))
+        runtime.tell(machine.on_topics_changed(view, now_ms=now_ms, wall_ms=self._clock.wall_ms()))
+        if runtime.is_active:
+            # Else it could not be written: the next one is told.
+            self._topics_told[number] = view
+
+    def _topics_view(self) -> TopicsView:
+        return {
+            name: ConsumerTopic(topic.id, len(topic.partitions), topic.internal)
+            for name, topic in self._catalog.image.topics.items()
+        }

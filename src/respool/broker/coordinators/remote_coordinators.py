@@ -1,0 +1,183 @@
+"""Questions to transaction coordinators on other brokers: AddPartitionsToTxn, many in one request.
+
+The leader of a partition asks before it takes the first records of a transaction (KIP-890). In version 2 that makes the
+partition part of it; the coordinator may have to wait for the end of the transaction before, then it says so after a
+moment and is asked again. So one that waits keeps the others in its request back for that moment only.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from respool.broker.peer_link import PeerLink
+from respool.broker.peer_request_queue import PeerRequestQueue, Spawn
+from respool.model.error_codes import UnknownError, error_for
+from respool.model.errors import (
+    ConcurrentTransactions,
+    CoordinatorNotAvailable,
+    OperationNotAttempted,
+    RequestError,
+    UnknownTopicOrPartition,
+)
+from respool.model.ids import BrokerId, ProducerId, TopicPartition
+from respool.ports.peers import PeerUnreachable
+from respool.wire.api_table import API_TABLE, Api
+
+VERSION = API_TABLE[Api.ADD_PARTITIONS_TO_TXN].version_max
+# What waits here waits for markers, which must not wait behind it.
+LANE = 4
+# A request's size stays well below what a frame may have.
+QUESTIONS_PER_REQUEST = 500
+# About as long in all as a coordinator lets its own clients wait.
+TRIES_MAX = 15
+PAUSE_S = 0.02
+
+Errors = dict[TopicPartition, RequestError | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalProducer:
+    """Who writes in a transaction, as requests name it."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Question:
+    producer: TransactionalProducer
+    names: tuple[TopicPartition, ...]
+    is_verifying_only: bool
+    answer: "asyncio.Future[Errors]"
+
+    def goes_with(self, other: "_Question") -> bool:
+        """Whether both can be one transaction of a request, where a transactional id may stand once."""
+        return (self.producer, self.is_verifying_only) == (other.producer, other.is_verifying_only)
+
+
+class RemoteCoordinators:
+    def __init__(self, link: PeerLink, *, spawn: Spawn) -> None:
+        self._link = link
+        self._queue: PeerRequestQueue[_Question] = PeerRequestQueue(
+            self._ask, spawn=spawn, at_once_max=QUESTIONS_PER_REQUEST
+        )
+
+    async def verify(
+        self, broker: BrokerId, producer: TransactionalProducer, names: tuple[TopicPartition, ...]
+    ) -> Errors:
+        """Whether the partitions are part of the producer's transaction.
+
+        Asked once, whatever is answered: by the next time it may be another transaction of the same epoch, and a late
+        batch of the one before would be taken for one of that.
+        """
+        return await self._put(broker, producer, names, is_verifying_only=True)
+
+    async def add(
+        self, broker: BrokerId, producer: TransactionalProducer, names: tuple[TopicPartition, ...]
+    ) -> Errors:
+        """Make the partitions part of it."""
+        errors: Errors = {}
+        for tries in range(TRIES_MAX):
+            if tries:
+                await asyncio.sleep(PAUSE_S)
+            errors = await self._put(broker, producer, names, is_verifying_only=False)
+            if not any(isinstance(one, ConcurrentTransactions) for one in errors.values()):
+                break
+        return errors
+
+    async def _put(
+        self,
+        broker: BrokerId,
+        producer: TransactionalProducer,
+        names: tuple[TopicPartition, ...],
+        *,
+        is_verifying_only: bool,
+    ) -> Errors:
+        answer: asyncio.Future[Errors] = asyncio.get_running_loop().create_future()
+        question = _Question(
+            producer=producer, names=names, is_verifying_only=is_verifying_only, answer=answer
+        )
+        self._queue.put(broker, question)
+        return await answer
+
+    async def _ask(self, broker: BrokerId, waiting: list[_Question]) -> Iterable[_Question]:
+        asked: dict[str, list[_Question]] = {}
+        left: list[_Question] = []
+        for one in waiting:
+            # Who is gone does not wait for an answer.
+            if not one.answer.done():
+                together = asked.setdefault(one.producer.transactional_id, [one])
+                if together[0] is not one:
+                    (together if one.goes_with(together[0]) else left).append(one)
+        try:
+            codes = await self._codes(broker, asked) if asked else {}
+        except PeerUnreachable as error:
+            _answer_all(asked, CoordinatorNotAvailable(str(error)))
+            return left
+        except RequestError as error:
+            _answer_all(asked, error)
+            return left
+        for transactional_id, questions in asked.items():
+            told = codes.get(transactional_id, {})
+            for one in questions:
+                _answer(one, {name: _error(told.get(name), broker) for name in one.names})
+        return left
+
+    async def _codes(
+        self, broker: BrokerId, asked: dict[str, list[_Question]]
+    ) -> dict[str, dict[TopicPartition, int]]:
+        reply = await self._link.ask(
+            broker,
+            Api.ADD_PARTITIONS_TO_TXN,
+            VERSION,
+            lane=LANE,
+            transactions=[_transaction(questions) for questions in asked.values()],
+        )
+        if (error := error_for(reply.error_code, by=broker)) is not None:
+            raise error
+        return {
+            each.transactional_id: {
+                TopicPartition(topic.name, one.partition_index): one.partition_error_code
+                for topic in each.topic_results
+                for one in topic.results_by_partition
+            }
+            for each in reply.results_by_transaction
+        }
+
+
+def _transaction(questions: list[_Question]) -> dict[str, Any]:
+    producer = questions[0].producer
+    topics: dict[str, dict[int, None]] = {}
+    for one in questions:
+        for topic, number in one.names:
+            topics.setdefault(topic, {})[number] = None
+    return {
+        "transactional_id": producer.transactional_id,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "verify_only": questions[0].is_verifying_only,
+        "topics": [{"name": name, "partitions": list(each)} for name, each in topics.items()],
+    }
+
+
+def _error(code: int | None, broker: BrokerId) -> RequestError | None:
+    if code is None:
+        return CoordinatorNotAvailable(f"broker {broker} did not answer for the partition")
+    error = error_for(code, by=broker)
+    if isinstance(error, UnknownTopicOrPartition | OperationNotAttempted | UnknownError):
+        # The partition is here. The coordinator will hear of it, or we of its end.
+        return CoordinatorNotAvailable(f"broker {broker} does not know the partition: {code}")
+    return error
+
+
+def _answer_all(asked: dict[str, list[_Question]], error: RequestError) -> None:
+    for questions in asked.values():
+        for one in questions:
+            _answer(one, dict.fromkeys(one.names, error))
+
+
+def _answer(question: _Question, errors: Errors) -> None:
+    if not question.answer.done():
+        question.answer.set_result(errors)

@@ -1,0 +1,236 @@
+"""The coordinators of this broker: one runtime per partition of an internal topic, found by the hash of a name.
+
+The topic is created when the first client asks for a coordinator. A runtime that could not write has stopped; another
+one replaces it after a delay and reads the log again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Protocol
+
+from respool.broker.coordinators.coordinator_log import Machine
+from respool.broker.coordinators.runtime import CoordinatorRuntime
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.metadata.topics import Topics
+from respool.broker.partitions.commit_waiters import when_committed
+from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.registry import Partitions
+from respool.broker.rate_limited_log import RateLimitedLog
+from respool.broker.steady_clock import SteadyClock
+from respool.coordination.java_hash import partition_for
+from respool.model.cluster import BrokerEndpoint
+from respool.model.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    RequestError,
+)
+from respool.ports.offload import Offload
+
+logger = logging.getLogger(__name__)
+
+# What has failed to write must not be tried again at once: reading its log anew is work.
+REOPEN_DELAY_S = 2.0
+
+
+class CoordinatorRuntimesOwner(Protocol):
+    """Whose coordinators they are."""
+
+    def new_machine(self, number: int) -> Machine: ...
+
+    def on_loaded(self, number: int, runtime: CoordinatorRuntime) -> None:
+        """The coordinator serves from now on."""
+
+    def on_effect(self, runtime: CoordinatorRuntime, effect: Any) -> None:
+        """A decision of the coordinator's machine is committed and has this effect."""
+
+
+class CoordinatorRuntimes:
+    def __init__(
+        self,
+        *,
+        owner: CoordinatorRuntimesOwner,
+        topic: str,
+        partition_count: int,
+        catalog: Catalog,
+        topics: Topics,
+        partitions: Partitions,
+        clock: SteadyClock,
+        offload: Offload,
+        spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[Any]"],
+        is_clustered: bool,
+    ) -> None:
+        self._owner = owner
+        self.topic = topic
+        self._partition_count = partition_count
+        self._catalog = catalog
+        self._topics = topics
+        self._partitions = partitions
+        self._clock = clock
+        self._offload = offload
+        self._spawn = spawn
+        self._is_clustered = is_clustered
+        self._runtimes: dict[int, CoordinatorRuntime] = {}
+        self._creating = asyncio.Lock()
+        # The topic cannot be made, and clients ask again for ever.
+        self.topic_failures = RateLimitedLog(logger)
+        # Partitions whose coordinators failed, and when they are tried again.
+        self._reopening: dict[int, asyncio.TimerHandle] = {}
+        # In the order they were begun, so that a simulated run is the same each time.
+        self._loading: dict[asyncio.Task[Any], None] = {}
+
+    def on_role(self, partition: Partition) -> None:
+        """The partition has begun to be led here, or is led here no more.
+
+        What is led is looked after; until its log is read, clients are told to wait.
+        """
+        number = partition.name.partition
+        timer = self._reopening.pop(number, None)
+        if timer is not None:
+            timer.cancel()
+        runtime = self._runtimes.pop(number, None)
+        if runtime is not None:
+            runtime.stop()
+        if partition.is_leading:
+            self._begin(partition)
+
+    async def ensure_topic(self) -> None:
+        """The topic is made when the first client asks for its coordinator."""
+        async with self._creating:
+            if self._runtimes or (self._is_clustered and self.has_topic):
+                return
+            await self._topics.create_internal(self.topic, partition_count=self._partition_count)
+        if not self._is_clustered:
+            # In a cluster that may take as long as other brokers are away, and is none of the asker's business.
+            await asyncio.gather(*self._loading)
+
+    def stop(self) -> None:
+        for timer in self._reopening.values():
+            timer.cancel()
+        self._reopening.clear()
+        for runtime in self._runtimes.values():
+            runtime.stop()
+
+    @property
+    def has_topic(self) -> bool:
+        return self.topic in self._catalog.image.topics
+
+    def __iter__(self) -> Iterator[tuple[int, CoordinatorRuntime]]:
+        return iter(tuple(self._runtimes.items()))
+
+    def at(self, number: int) -> CoordinatorRuntime:
+        """Raises:
+        NotCoordinator: there is no such partition, or not yet.
+        """
+        runtime = self._runtimes.get(number)
+        if runtime is None:
+            raise NotCoordinator(f"{self.topic}-{number} is not served here; look for it first")
+        return runtime
+
+    def partition_of(self, name: str) -> int:
+        """Which partition looks after that group, or that transactional id."""
+        topic = self._catalog.image.topics.get(self.topic)
+        count = self._partition_count if topic is None else len(topic.partitions)
+        return partition_for(name, count)
+
+    def leader_of(self, name: str) -> BrokerEndpoint:
+        """The broker that looks after that group, or that transactional id.
+
+        Raises:
+            CoordinatorNotAvailable: nobody does now, or this broker cannot know.
+        """
+        if not self._partitions.may_act:
+            # Who is sent to a broker that cannot act either comes back at once, again and again.
+            raise CoordinatorNotAvailable("this broker's lease has run out")
+        image = self._catalog.image
+        number = self.partition_of(name)
+        leader = image.topics[self.topic].partitions[number].leader
+        endpoint = None if leader is None else image.brokers.get(leader)
+        if endpoint is None:
+            raise CoordinatorNotAvailable(f"{self.topic}-{number} has no leader now")
+        return endpoint
+
+    def runtime_of(self, name: str) -> CoordinatorRuntime:
+        """Raises:
+        NotCoordinator: nobody has asked for a coordinator yet, or this broker may not act now.
+        """
+        if not self._partitions.may_act:
+            # Another one may look after it by now. What needs a commit would get none here; but that a member is still
+            # one, how far a group has read, or whether a transaction is open, would be told from memory.
+            raise NotCoordinator(f"the coordinator of {name!r}: this broker's lease has run out")
+        runtime = self._runtimes.get(self.partition_of(name))
+        if runtime is None:
+            raise NotCoordinator(f"the coordinator of {name!r} is not here; look for it first")
+        return runtime
+
+    def ask(self, name: str, request: Any) -> "asyncio.Future[Any]":
+        """Put a request to the machine that looks after `name`; its reply comes when it is safe to give.
+
+        Raises:
+            RequestError: the coordinator cannot be asked now. The reply may also be one of them; then nothing is known
+                of the request's outcome.
+        """
+        return self.runtime_of(name).ask(request)
+
+    async def ask_all(self, request: Any) -> list[Any]:
+        """Put a request to every coordinator that there should be here: some answers would look like all of them.
+
+        Raises:
+            CoordinatorLoadInProgress, CoordinatorNotAvailable: one of them cannot answer.
+        """
+        if not self._partitions.may_act:
+            raise CoordinatorNotAvailable("this broker's lease has run out")
+        topic = self._catalog.image.topics.get(self.topic)
+        for number, one in enumerate(topic.partitions if topic is not None else ()):
+            if one.leader == self._catalog.me and number not in self._runtimes:
+                raise CoordinatorLoadInProgress(f"{self.topic}-{number} is not served here yet")
+        return list(
+            await asyncio.gather(*(runtime.ask(request) for runtime in self._runtimes.values()))
+        )
+
+    def _open_runtime(self, partition: Partition) -> CoordinatorRuntime:
+        number = partition.name.partition
+        runtime = self._runtimes[number] = CoordinatorRuntime(
+            partition=partition,
+            machine=self._owner.new_machine(number),
+            clock=self._clock,
+            offload=self._offload,
+            may_act=lambda: self._partitions.may_act,
+            on_failed=lambda: self._reopen_later(number),
+            on_effect=lambda effect: self._owner.on_effect(runtime, effect),
+        )
+        return runtime
+
+    def _begin(self, partition: Partition) -> None:
+        task = self._spawn(self._load(partition, self._open_runtime(partition)))
+        self._loading[task] = None
+        task.add_done_callback(lambda _: self._loading.pop(task, None))
+
+    async def _load(self, partition: Partition, runtime: CoordinatorRuntime) -> None:
+        try:
+            # What an earlier leader has left is decided on only when it can no longer be lost.
+            await when_committed(partition, partition.log.log_end)
+        except RequestError as error:
+            logger.info("%s: the coordinator does not begin here: %s", partition.name, error)
+            is_served = self._runtimes.get(partition.name.partition) is runtime
+            runtime.stop()
+            if is_served and partition.is_leading and partition.is_online:
+                # Its role has not ended, the broker only could not be sure of its lease.
+                self._reopen_later(partition.name.partition)
+            return
+        await runtime.load()
+        if runtime.is_active:
+            self._owner.on_loaded(partition.name.partition, runtime)
+
+    def _reopen_later(self, number: int) -> None:
+        """A full disk may have room again by then. A partition that is offline stays so: loading it fails."""
+        assert number not in self._reopening, f"{self.topic}-{number} is reopened already"
+        loop = asyncio.get_running_loop()
+        self._reopening[number] = loop.call_later(REOPEN_DELAY_S, self._reopen, number)
+
+    def _reopen(self, number: int) -> None:
+        del self._reopening[number]
+        partition = self._partitions.find(self.topic, number)
+        if partition.is_leading:
+            self._begin(partition)

@@ -1,0 +1,286 @@
+"""One fetch request under way: read its partitions, wait for more when there is too little, encode the answer.
+
+Bytes in memory are read on the loop; bytes that must come from the disk are read in another thread. Memory for the
+reply is bounded by what the budget has left: with none left, the fetch waits like one that finds no data.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from respool.broker.broker import Broker
+from respool.broker.fetch.partition_read import PartitionRead
+from respool.broker.fetch.readers import Reader
+from respool.broker.fetch.sessions import FetchScope, FetchTarget
+from respool.broker.metrics.fetched_messages import count_served
+from respool.broker.outcome import Reply
+from respool.broker.partitions.commit_waiters import FetchWaiter
+from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.watermarks import ReadTo
+from respool.model.errors import RequestError, StorageError, StorageFailed
+from respool.model.ids import ZERO_TOPIC_ID
+from respool.ports.disk import NotCached
+from respool.wire.hot_replies import FetchedPartition, FetchedTopic, encode_fetch_reply
+
+# With less than this left in the budget a reply waits for others to be sent.
+ROOM_MIN = 64 * 1024
+
+
+@dataclass(slots=True)
+class FetchAnswer:
+    partitions: list[tuple[FetchTarget, FetchedPartition]] = field(default_factory=list)
+    record_bytes: int = 0
+    # Of those, the ones that are sent, and take memory until they are.
+    sent_bytes: int = 0
+    has_error: bool = False
+    # Partitions whose log could not be read. They go offline when the answer is encoded: the
+    # read may have happened in another thread, and a partition's state belongs to the loop.
+    failures: list[tuple[Partition, StorageError]] = field(default_factory=list)
+    # What consumers get, to be counted when it is encoded: an answer that is too small is read again.
+    served: list[tuple[Partition, FetchTarget, FetchedPartition]] = field(default_factory=list)
+
+
+class FetchRun:
+    def __init__(
+        self,
+        *,
+        broker: Broker,
+        scope: FetchScope,
+        version: int,
+        correlation_id: int,
+        bytes_min: int,
+        bytes_max: int,
+        wait_max_s: float,
+        reader: Reader,
+        is_of_follower: bool,
+    ) -> None:
+        self._broker = broker
+        self._scope = scope
+        self._version = version
+        self._correlation_id = correlation_id
+        self._bytes_max = min(bytes_max, broker.settings.fetch_bytes_max)
+        # Who asks for more than fits does not wait for what cannot come.
+        self._bytes_min = min(bytes_min, self._bytes_max)
+        self._wait_max_s = wait_max_s
+        self._reader = reader
+        self._is_of_follower = is_of_follower
+        self._is_of_consumer = reader.read_to is not ReadTo.END
+        neighbours = broker.world.neighbours
+        self._read = PartitionRead(
+            reader,
+            version=version,
+            lent_bytes_min=0 if neighbours is None else neighbours.lent_bytes_min,
+        ).read
+
+    @property
+    def has_room(self) -> bool:
+        memory = self._broker.memory
+        # Where the budget is small, it may never have more than that.
+        most = memory.followers_share if self._is_of_follower else memory.limit // 2
+        return self._available >= min(ROOM_MIN, most)
+
+    @property
+    def _room(self) -> int:
+        """How many bytes of records the answer may have now."""
+        return min(self._bytes_max, max(ROOM_MIN, self._available))
+
+    @property
+    def _available(self) -> int:
+        memory = self._broker.memory
+        if self._is_of_follower:
+            return memory.available_for_followers
+        return memory.available_for_replies
+
+    def is_enough(self, answer: FetchAnswer) -> bool:
+        # Without partitions there is nothing to wait for.
+        return (
+            answer.record_bytes >= self._bytes_min
+            or answer.has_error
+            or not self._wait_max_s
+            or not self._scope.targets
+        )
+
+    def read(self, *, cached_only: bool) -> FetchAnswer:
+        """Read every partition once, as far as the limits go.
+
+        Raises:
+            NotCached: `cached_only`, and some bytes must come from the disk.
+        """
+        answer = FetchAnswer()
+        self._read_into(answer, self._room, cached_only=cached_only)
+        return answer
+
+    def _read_into(self, answer: FetchAnswer, room: int, *, cached_only: bool = False) -> None:
+        """Without room there are no records in it, and all else."""
+        for target in self._scope.targets:
+            fetched = self._read_target(target, answer, room, cached_only=cached_only)
+            answer.record_bytes += fetched.record_bytes
+            answer.sent_bytes += len(fetched.records)
+            # A reader whose log is not ours must hear it at once, as if it were an error; and one who is sent away.
+            if (
+                fetched.error_code
+                or fetched.diverging_epoch is not None
+                or fetched.preferred_read_replica >= 0
+            ):
+                answer.has_error = True
+            answer.partitions.append((target, fetched))
+
+    def _read_target(
+        self, target: FetchTarget, answer: FetchAnswer, room: int, *, cached_only: bool
+    ) -> FetchedPartition:
+        try:
+            partition = self._reader.find(target)
+            log = partition.log
+        except RequestError as error:
+            return _failed(target, error)
+        cuts = log.cuts
+        try:
+            fetched = self._read(
+                partition,
+                target,
+                room - answer.record_bytes,
+                is_first=room > 0 and not answer.record_bytes,
+                cached_only=cached_only,
+            )
+        except RequestError as error:
+            return _failed(target, error)
+        except StorageError as error:
+            if not log.was_cut_since(cuts):
+                answer.failures.append((partition, error))
+            return _failed(target, StorageFailed(f"{partition.name}: {error}"))
+        if self._is_of_consumer and fetched.record_bytes:
+            answer.served.append((partition, target, fetched))
+        return fetched
+
+    async def answer_from_disk(self) -> Reply:
+        # Reserved while it is read: else all that wait for the disk would find the same room.
+        memory, room = self._broker.memory, self._room
+        answer = FetchAnswer()
+        memory.take(room, is_to_follower=self._is_of_follower)
+        try:
+            await self._broker.offload.run(lambda: self._read_into(answer, room))
+        finally:
+            self._let_go_when_charged(room)
+        return self.encode(answer)
+
+    async def answer_when_room(self) -> Reply:
+        """The memory for replies is taken: wait until some is given back, at most as long as for data."""
+        loop = asyncio.get_running_loop()
+        room: asyncio.Future[None] = loop.create_future()
+        deadline = loop.call_later(self._wait_max_s, _settle, room)
+        try:
+            while not self.has_room and not room.done():
+                woken: asyncio.Future[None] = loop.create_future()
+                self._broker.memory.when_room(partial(_settle, woken))
+                await asyncio.wait([room, woken], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            deadline.cancel()
+        if self.has_room:
+            return await self._read_and_encode()
+        answer = FetchAnswer()
+        self._read_into(answer, 0)
+        return self.encode(answer)
+
+    async def answer_when_more(self, answer: FetchAnswer) -> Reply:
+        """Long polling: sleep until enough bytes are committed, something changes, or the time is up."""
+        waiter = FetchWaiter(bytes_wanted=self._bytes_min - answer.record_bytes)
+        partitions = list(self._partitions())
+        for partition in partitions:
+            partition.add_fetch_waiter(waiter, self._reader.read_to)
+        # This may run a turn of the loop after the read: what was committed in between woke nobody.
+        if self._has_moved_on(answer):
+            waiter.wake()
+        deadline = asyncio.get_running_loop().call_later(self._wait_max_s, waiter.wake)
+        try:
+            await waiter.ready
+        finally:
+            deadline.cancel()
+            for partition in partitions:
+                partition.remove_fetch_waiter(waiter)
+        return await self._read_and_encode()
+
+    def _has_moved_on(self, answer: FetchAnswer) -> bool:
+        """Whether any partition is no longer as it was read."""
+        for target, fetched in answer.partitions:
+            try:
+                partition = self._reader.find(target)
+            except RequestError:
+                return fetched.error_code == 0
+            if not partition.is_online or self._reader.has_more(partition, target, fetched):
+                return True
+        return False
+
+    async def _read_and_encode(self) -> Reply:
+        try:
+            answer = self.read(cached_only=True)
+        except NotCached:
+            return await self.answer_from_disk()
+        # Others wake in this turn of the loop too, and would find the same room.
+        self._broker.memory.take(answer.sent_bytes, is_to_follower=self._is_of_follower)
+        self._let_go_when_charged(answer.sent_bytes)
+        return self.encode(answer)
+
+    def _let_go_when_charged(self, amount: int) -> None:
+        """In the next turn of the loop the connection charges what its client does not take."""
+        if amount:
+            let_go = partial(self._broker.memory.let_go, is_to_follower=self._is_of_follower)
+            asyncio.get_running_loop().call_soon(let_go, amount)
+
+    def _partitions(self) -> Iterator[Partition]:
+        for target in self._scope.targets:
+            try:
+                yield self._reader.find(target)
+            except RequestError:
+                # Its error is in the answer already; there is nothing to wait for.
+                continue
+
+    def encode(self, answer: FetchAnswer) -> Reply:
+        for partition, error in answer.failures:
+            partition.on_storage_error(error)
+        for partition, target, fetched in answer.served:
+            count_served(partition, fetched, fetch_offset=target.fetch_offset)
+        topics: dict[object, list[FetchedPartition]] = {}
+        for target, fetched in answer.partitions:
+            if self._scope.is_incremental and not _has_news(target, fetched):
+                continue
+            target.told_high_watermark = fetched.high_watermark
+            target.told_log_start = fetched.log_start_offset
+            topics.setdefault(target.topic, []).append(fetched)
+            if fetched.record_bytes:
+                self._scope.on_served(target)
+            if fetched.place is not None:
+                self._broker.lent_bytes.inc(fetched.place.size)
+        return encode_fetch_reply(
+            self._correlation_id,
+            self._version,
+            [_fetched_topic(topic, partitions) for topic, partitions in topics.items()],
+            session_id=self._scope.session_id,
+        )
+
+
+def _failed(target: FetchTarget, error: RequestError) -> FetchedPartition:
+    return FetchedPartition(target.partition, error.code, -1, -1, -1, b"")
+
+
+def _has_news(target: FetchTarget, fetched: FetchedPartition) -> bool:
+    return bool(
+        fetched.record_bytes
+        or fetched.error_code
+        or fetched.diverging_epoch
+        or fetched.preferred_read_replica >= 0
+        or fetched.high_watermark != target.told_high_watermark
+        or fetched.log_start_offset != target.told_log_start
+    )
+
+
+def _fetched_topic(topic: object, partitions: list[FetchedPartition]) -> FetchedTopic:
+    if isinstance(topic, str):
+        return FetchedTopic(topic, ZERO_TOPIC_ID, partitions)
+    assert isinstance(topic, type(ZERO_TOPIC_ID))
+    return FetchedTopic("", topic, partitions)
+
+
+def _settle(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,132 @@
+"""What one partition gives to one fetch: records as they lie in the log, and how far it is committed.
+
+Read on the loop or in another thread; nothing here changes the partition.
+"""
+
+from respool.broker.fetch.aborted_records import aborted_among
+from respool.broker.fetch.local_read import Lent, LentPlaces, Wish
+from respool.broker.fetch.readers import Reader, diverging_epoch
+from respool.broker.fetch.sessions import FetchTarget
+from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.watermarks import ReadTo
+from respool.log.partition_log import PartitionLog, TailBatches
+from respool.model.errors import UnsupportedCompressionType
+from respool.model.ids import Offset
+from respool.records.batch import HEADER_BYTES, Codec, read_header
+from respool.wire.hot_replies import FetchedPartition
+
+ZSTD_FROM_FETCH_VERSION = 10
+
+
+class PartitionRead:
+    def __init__(self, reader: Reader, *, version: int, lent_bytes_min: int) -> None:
+        self._reader = reader
+        self._places = LentPlaces(reader, bytes_min=lent_bytes_min)
+        self._version = version
+        # Its reader takes nothing of a transaction that is open, and wants to know which were aborted.
+        self._read_committed = reader.read_to is ReadTo.STABLE
+
+    def read(
+        self,
+        partition: Partition,
+        target: FetchTarget,
+        left: int,
+        *,
+        is_first: bool,
+        cached_only: bool,
+    ) -> FetchedPartition:
+        """At most `left` bytes of records, unless it is the first of its answer that has any.
+
+        Raises:
+            RequestError, StorageError: there is nothing to be read.
+            NotCached: `cached_only`, and some bytes must come from the disk.
+        """
+        partition.check_leader_epoch(target.leader_epoch)
+        self._reader.check(partition, target)
+        log = partition.log
+        # In this order: both may move meanwhile, and then this one is at least as high.
+        last_stable_offset = partition.last_stable_offset
+        high_watermark = partition.high_watermark
+        preferred = self._reader.closer_replica(partition, target)
+        if preferred is not None:
+            return FetchedPartition(
+                target.partition,
+                0,
+                high_watermark,
+                last_stable_offset,
+                log.log_start,
+                b"",
+                preferred_read_replica=preferred,
+            )
+        diverging = diverging_epoch(log, target)
+        records: bytes | memoryview | TailBatches = b""
+        aborted: list[tuple[int, int]] | None = [] if self._read_committed else None
+        lent: Lent | None = None
+        if diverging is None and not self._is_at_end(log, target):
+            wish = Wish(
+                offset=Offset(target.fetch_offset),
+                max_offset=self._reader.end(
+                    log, last_stable_offset=last_stable_offset, high_watermark=high_watermark
+                ),
+                bytes_max=min(left, target.bytes_max),
+                is_first=is_first,
+                cached_only=cached_only,
+            )
+            lent = self._places.find(
+                log, wish, last_stable_offset=last_stable_offset, high_watermark=high_watermark
+            )
+            if lent is None:
+                records = self._records(log, wish)
+            if not cached_only:
+                # In another thread, while the loop goes on: a leader that is none any more cuts its log off, and what
+                # is written there instead is not what comes after the follower's records.
+                self._reader.check(partition, target)
+            if self._read_committed and records:
+                aborted = aborted_among(
+                    log, Offset(target.fetch_offset), records, cached_only=cached_only
+                )
+        return FetchedPartition(
+            target.partition,
+            0,
+            high_watermark,
+            last_stable_offset,
+            log.log_start,
+            records,
+            aborted if lent is None else lent.aborted,
+            diverging_epoch=diverging,
+            place=None if lent is None else lent.place,
+        )
+
+    def _records(self, log: PartitionLog, wish: Wish) -> bytes | memoryview | TailBatches:
+        # Who reads in another thread came here before, and found that it is not in memory.
+        if wish.cached_only and self._version >= ZSTD_FROM_FETCH_VERSION:
+            tail = log.read_tail(
+                wish.offset,
+                max_offset=wish.max_offset,
+                bytes_max=wish.bytes_max,
+                at_least_one=wish.is_first,
+            )
+            if tail is not None:
+                return tail
+        records = log.read(
+            wish.offset,
+            max_offset=wish.max_offset,
+            bytes_max=wish.bytes_max,
+            at_least_one=wish.is_first,
+            cached_only=wish.cached_only,
+            with_empty=self._reader.with_empty,
+        )
+        self._check_codec(records)
+        return records
+
+    def _is_at_end(self, log: PartitionLog, target: FetchTarget) -> bool:
+        """A follower that has everything, as nearly always."""
+        return self._reader.read_to is ReadTo.END and target.fetch_offset == log.log_end
+
+    def _check_codec(self, records: bytes | memoryview) -> None:
+        if self._version >= ZSTD_FROM_FETCH_VERSION or len(records) < HEADER_BYTES:
+            return
+        if read_header(records).codec_bits == Codec.ZSTD:
+            raise UnsupportedCompressionType(
+                f"zstd needs Fetch version {ZSTD_FROM_FETCH_VERSION}, the request has {self._version}"
+            )

@@ -1,0 +1,266 @@
+"""Who fetches, a consumer or a follower: where each may read, how far, and what must hold before.
+
+|             | a consumer                                            | a follower                                   |
+|-------------|-------------------------------------------------------|----------------------------------------------|
+| reads where | the partition is led; from v11 on also where followed | it is led                                    |
+| reads up to | the high watermark, or the last stable offset         | the log's end                                |
+| must be     | asking for what is known to be committed              | a replica in this epoch, as it is registered |
+| may be      | sent to a replica in its own rack (KIP-392)           | behind: what it asks for says what it has    |
+| may be lent | all it may read, where that stays: on this machine    | what is committed, and will never be cut off |
+
+Partitions are read in another thread too, while the loop changes roles: a role is looked at once, and taken as it was.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from respool.broker.broker import Broker
+from respool.broker.fetch.sessions import FetchTarget
+from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.watermarks import ReadTo
+from respool.log.partition_log import PartitionLog
+from respool.model.errors import NotLeader, OffsetOutOfRange, RequestError, UnknownTopicId
+from respool.model.file_place import PLACE_GOOD_MS
+from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
+from respool.wire.hot_replies import FetchedPartition
+
+FOLLOWERS_READ_FROM_VERSION = 11
+
+
+class Reader(Protocol):
+    @property
+    def read_to(self) -> ReadTo: ...
+
+    @property
+    def with_empty(self) -> bool:
+        """Who copies a log wants all that is in it, also headers that compaction left without records."""
+
+    def find(self, target: FetchTarget) -> Partition:
+        """Raises:
+        RequestError: it is not for this reader to read here.
+        """
+
+    def check(self, partition: Partition, target: FetchTarget) -> None:
+        """Raises:
+        RequestError: nothing is to be read.
+        """
+
+    def closer_replica(self, partition: Partition, target: FetchTarget) -> BrokerId | None:
+        """Another broker that had better be read from."""
+
+    def end(
+        self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
+    ) -> Offset:
+        """Nothing from here on is read."""
+
+    def lent_end(
+        self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
+    ) -> Offset | None:
+        """Up to where it may take large reads from the log's own files; None: it may not, or is elsewhere."""
+
+    def has_more(
+        self, partition: Partition, target: FetchTarget, fetched: FetchedPartition
+    ) -> bool:
+        """Whether there is more to read than when this was."""
+
+
+class ConsumerReader:
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        version: int,
+        read_committed: bool,
+        rack: str = "",
+        is_mirror: bool = False,
+        is_lent: bool = False,
+    ) -> None:
+        self._broker = broker
+        self._reads_from_followers = version >= FOLLOWERS_READ_FROM_VERSION
+        self._read_committed = read_committed
+        self._rack = rack
+        self.read_to = ReadTo.STABLE if read_committed else ReadTo.COMMITTED
+        self.with_empty = is_mirror
+        self._is_lent = is_lent
+
+    def find(self, target: FetchTarget) -> Partition:
+        name = _topic_name(self._broker, target)
+        partitions = self._broker.partitions
+        if self._reads_from_followers:
+            return _of_topic(target, partitions.find_readable(name, target.partition))
+        return _of_topic(target, partitions.find_leader(name, target.partition))
+
+    def check(self, partition: Partition, target: FetchTarget) -> None:
+        follower = partition.follower
+        if follower is None:
+            return
+        try:
+            follower.check_readable(Offset(target.fetch_offset))
+        except OffsetOutOfRange as error:
+            if self._rack and target.leader_epoch >= 0:
+                raise
+            # Who names no rack was sent to no follower, and of who names no epoch nobody knows: it may take this broker
+            # for the leader, by what it heard long ago, and a follower's word that there is nothing there for the
+            # leader's, and begin anew. This way it looks the leader up.
+            raise NotLeader(
+                f"{partition.name}: followed here, and not up to there: {error}"
+            ) from error
+
+    def closer_replica(self, partition: Partition, target: FetchTarget) -> BrokerId | None:
+        if not self._rack:
+            return None
+        leader = partition.leader
+        if leader is None:
+            return None
+        return leader.closest_replica(client_rack=self._rack, offset=Offset(target.fetch_offset))
+
+    def end(
+        self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
+    ) -> Offset:
+        del log
+        return last_stable_offset if self._read_committed else high_watermark
+
+    def lent_end(
+        self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
+    ) -> Offset | None:
+        if not self._is_lent or not _stays(log):
+            return None
+        return self.end(log, last_stable_offset=last_stable_offset, high_watermark=high_watermark)
+
+    def has_more(
+        self, partition: Partition, target: FetchTarget, fetched: FetchedPartition
+    ) -> bool:
+        del target
+        if self._read_committed:
+            return partition.last_stable_offset != fetched.last_stable_offset
+        return partition.high_watermark != fetched.high_watermark
+
+
+class FollowerReader:
+    """Another broker, which follows."""
+
+    read_to = ReadTo.END
+    with_empty = True
+
+    def __init__(
+        self, broker: Broker, *, follower: BrokerId, broker_epoch: int, is_lent: bool = False
+    ) -> None:
+        self._broker = broker
+        self._follower = follower
+        self._broker_epoch = broker_epoch
+        self._is_lent = is_lent
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether it names the very epoch that the broker is registered with, which clients are not told.
+
+        Anybody may call itself a follower, and name an epoch that is larger than all: `check` cannot tell that from one
+        of which we have not heard yet. Memory that is kept for followers is not for such.
+        """
+        known = self._broker.image.brokers.get(self._follower)
+        return known is not None and known.epoch == self._broker_epoch
+
+    def hear(self, targets: Iterable[FetchTarget]) -> None:
+        """What a follower asks for says what it has: that is how records become committed."""
+        now_ms = self._broker.clock.monotonic_ms()
+        for target in targets:
+            try:
+                partition = self.find(target)
+                self.check(partition, target)
+                log = partition.log
+                is_within = log.log_start <= target.fetch_offset <= log.log_end
+                if not is_within or diverging_epoch(log, target) is not None:
+                    # It says nothing about what both have.
+                    continue
+                partition.role.on_follower_fetch(
+                    self._follower,
+                    broker_epoch=self._broker_epoch,
+                    leader_epoch=LeaderEpoch(target.leader_epoch),
+                    durable_end=_durable_end(target),
+                    log_start=Offset(target.log_start),
+                    now_ms=now_ms,
+                )
+            except RequestError:
+                # The answer says it.
+                continue
+
+    def find(self, target: FetchTarget) -> Partition:
+        name = _topic_name(self._broker, target)
+        return _of_topic(target, self._broker.partitions.find_leader(name, target.partition))
+
+    def check(self, partition: Partition, target: FetchTarget) -> None:
+        partition.role.leading().check_fetch(
+            self._follower,
+            broker_epoch=self._broker_epoch,
+            leader_epoch=LeaderEpoch(target.leader_epoch),
+        )
+
+    def closer_replica(self, partition: Partition, target: FetchTarget) -> BrokerId | None:
+        del partition, target
+        return None
+
+    def end(
+        self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
+    ) -> Offset:
+        del last_stable_offset, high_watermark
+        return log.log_end
+
+    def lent_end(
+        self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
+    ) -> Offset | None:
+        """Only what is committed: that is not cut off but by an unclean election.
+
+        1. A leader lends bytes above its high watermark.   2. It is a leader no more, cuts them off, and writes others
+        there.   3. The follower reads some of the old and some of the new: a log that no leader ever had.
+        """
+        del last_stable_offset
+        return high_watermark if self._is_lent and _stays(log) else None
+
+    def has_more(
+        self, partition: Partition, target: FetchTarget, fetched: FetchedPartition
+    ) -> bool:
+        return not fetched.record_bytes and partition.log.log_end > target.fetch_offset
+
+
+def _stays(log: PartitionLog) -> bool:
+    """Whether what is committed is never cut off, and what is deleted or replaced not before a place of it is old."""
+    config = log.config
+    may_be_cut = config.unclean_leader_election_enable
+    return not may_be_cut and config.file_delete_delay_ms >= 2 * PLACE_GOOD_MS
+
+
+def _durable_end(target: FetchTarget) -> Offset:
+    """Who does not say what it has for good means all before what it asks for."""
+    if 0 <= target.durable_end < target.fetch_offset:
+        return Offset(target.durable_end)
+    return Offset(target.fetch_offset)
+
+
+def diverging_epoch(log: PartitionLog, target: FetchTarget) -> tuple[int, int] | None:
+    """Where the reader's log and ours part, if they do (KIP-595); replicas ask, and some consumers."""
+    if target.last_fetched_epoch < 0:
+        return None
+    if target.last_fetched_epoch == log.latest_epoch and target.fetch_offset <= log.log_end:
+        # As nearly always.
+        return None
+    epoch, end = log.end_of_epoch(LeaderEpoch(target.last_fetched_epoch))
+    if epoch < target.last_fetched_epoch or end < target.fetch_offset:
+        return epoch, end
+    return None
+
+
+def _topic_name(broker: Broker, target: FetchTarget) -> str:
+    name = target.topic
+    if isinstance(name, str):
+        return name
+    topic = broker.image.topics_by_id.get(TopicId(name))
+    if topic is None:
+        raise UnknownTopicId(f"there is no topic with id {name}")
+    return topic.name
+
+
+def _of_topic(target: FetchTarget, partition: Partition) -> Partition:
+    """The partition, if it is one of the topic that is meant: the image may be another one since its name was found."""
+    if not isinstance(target.topic, str) and partition.topic_id != target.topic:
+        raise UnknownTopicId(f"{partition.name} is not of the topic with id {target.topic}")
+    return partition

@@ -1,0 +1,343 @@
+"""A broker's place in the cluster: registers it in the metadata store, keeps its lease, and gives it back at the end.
+
+`cluster/session.py` decides; here it is done. What the store refuses, or does not answer, is told to the session, which
+looks again. Whoever leads or controls asks `may_act` or `may_control` each time: a broker that cannot renew its lease
+in time stops by itself, before others can have taken its place.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NoReturn
+from uuid import UUID
+
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.rate_limited_log import RateLimitedLog
+from respool.cluster import keys
+from respool.cluster.keys import BrokerRegistration
+from respool.cluster.restart import step_back_everywhere
+from respool.cluster.session import (
+    Effect,
+    EndLastRun,
+    GiveUp,
+    GrantLease,
+    NoteRun,
+    Phase,
+    Put,
+    ReadOwnKeys,
+    RevokeLease,
+    Session,
+    StepBack,
+    StopActing,
+)
+from respool.cluster.view import ClusterView
+from respool.model.errors import RespoolError
+from respool.model.ids import BrokerId
+from respool.ports.clock import Clock
+from respool.ports.metadata_store import (
+    Guard,
+    GuardFailed,
+    LeaseExpired,
+    MetadataStore,
+    StoredValue,
+    StoreUnavailable,
+)
+from respool.ports.random_source import RandomSource
+
+logger = logging.getLogger(__name__)
+
+RETRY_DELAY_S = 0.25
+# How many of the partitions that wait for a data folder are named.
+NAMED_MAX = 10
+
+
+class NotAdmitted(RespoolError):
+    """The broker may not be part of the cluster: it was removed, or another one has its number."""
+
+
+class BrokerLifecycle:
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        session: Session,
+        store: MetadataStore,
+        catalog: Catalog,
+        clock: Clock,
+        rng: RandomSource,
+        on_stop_acting: Callable[[], None],
+        note_run: Callable[[UUID], Awaitable[None]],
+        on_acting_again: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`note_run` writes down in the data folder which run it is.
+
+        `on_stop_acting` is called when the lease is lost: lead nothing, acknowledge nothing from then on.
+        `on_acting_again` is called when it was only in doubt for a while."""
+        self._me = me
+        self._session = session
+        self._store = store
+        self._catalog = catalog
+        self._clock = clock
+        self._rng = rng
+        self._on_stop_acting = on_stop_acting
+        self._on_acting_again = on_acting_again
+        self._note_run = note_run
+        # The run of another process under this number that was told of last.
+        self._told_of: UUID | None = None
+        self._lease = 0
+        self._is_lease_doubted = asyncio.Event()
+        self._inaction = RateLimitedLog(logger)
+
+    @property
+    def epoch(self) -> int | None:
+        """The broker epoch, while it is registered."""
+        return self._session.epoch
+
+    @property
+    def registration(self) -> Guard | None:
+        """A guard of what only this run may write; None while it is not registered."""
+        return self._session.registration
+
+    @property
+    def run(self) -> UUID | None:
+        """What the data folder's clean-stop file is to name."""
+        return self._session.run
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `announce_stop` was called."""
+        return self._session.phase in (Phase.STOPPING, Phase.CLOSING)
+
+    def may_act(self) -> bool:
+        return self._session.may_act(self._clock.boot_ms())
+
+    def may_control(self) -> bool:
+        return self._session.may_control(self._clock.boot_ms())
+
+    @property
+    def controller_revision(self) -> int:
+        """What the controller's writes are guarded by."""
+        assert self._session.controller_revision is not None
+        return self._session.controller_revision
+
+    async def win_election(self) -> None:
+        """Become the controller, if nobody is.
+
+        Raises:
+            GuardFailed: somebody is.
+            LeaseExpired, StoreUnavailable: look again.
+        """
+        epoch = self._session.epoch
+        revision = await self._catalog.put(
+            keys.CONTROLLER, keys.encode_controller(self._me), revision=0, lease=self._lease
+        )
+        if self._session.epoch != epoch:
+            raise LeaseExpired("won the controller election on a lease that has expired since")
+        self._session.on_controller(revision)
+
+    def recognise_election(self, key: StoredValue) -> bool:
+        """Become the controller, if the seat is this run's own: it was taken, and the store's answer was lost.
+
+        What is written under this broker's id after it was registered comes from no other run.
+        """
+        epoch = self._session.epoch
+        if epoch is None or key.revision <= epoch:
+            return False
+        if keys.decode_controller(key.value) != self._me:
+            return False
+        self._session.on_controller(key.revision)
+        return True
+
+    async def join(self) -> None:
+        """Register; return when that is done, however long the store is away.
+
+        Raises:
+            NotAdmitted: it may not.
+        """
+        await self._carry_out(self._session.begin(self._rng.uuid()))
+
+    def doubt_lease(self) -> None:
+        """The registration seems to be gone: whether the lease holds is asked at once, not when it is due."""
+        self._is_lease_doubted.set()
+
+    async def stay(self) -> NoReturn:
+        """Keep the lease, and register anew whenever it was lost."""
+        while True:
+            await self._wait_until_doubted(self._session.renew_at_ms)
+            await self._renew()
+            if self._session.phase is Phase.IDLE:
+                logger.warning("broker %d has lost its lease and registers anew", self._me)
+                await self.join()
+
+    async def announce_stop(self) -> None:
+        """Let others take over what this broker leads."""
+        await self._carry_out(self._session.announce_stop())
+
+    async def leave(self) -> None:
+        """All is synced and closed: say that this stop was clean, and go."""
+        while True:
+            try:
+                stored = await self._store.get(keys.registry_key(self._me))
+                break
+            except StoreUnavailable as error:
+                logger.warning("the metadata store does not answer: %s", error)
+                await asyncio.sleep(RETRY_DELAY_S)
+        entry = keys.RegistryEntry()
+        if stored is not None:
+            entry = keys.decode_registry(stored.value, revision=stored.revision)
+        await self._carry_out(self._session.on_closed(entry))
+
+    async def _renew(self) -> None:
+        sent_at_ms = self._clock.boot_ms()
+        try:
+            is_alive = await self._store.keep_alive(self._lease)
+        except StoreUnavailable as error:
+            if not self.may_act():
+                self._inaction.log(
+                    logging.WARNING,
+                    "broker %d acts no more: its lease may be over: %s",
+                    self._me,
+                    error,
+                )
+                self._on_stop_acting()
+            await asyncio.sleep(RETRY_DELAY_S)
+            return
+        if self._inaction.clear():
+            logger.info("broker %d reaches the metadata store again", self._me)
+        if is_alive:
+            could_act = self.may_act()
+            self._session.on_renewed(sent_at_ms=sent_at_ms)
+            if not could_act and self.may_act():
+                self._on_acting_again()
+        else:
+            await self._carry_out(self._session.on_lost())
+            if self.is_stopping:
+                # Nothing is left to be renewed, and nothing to be done about it.
+                await asyncio.sleep(RETRY_DELAY_S)
+
+    async def _carry_out(self, effects: Iterable[Effect]) -> None:
+        waiting = deque(effects)
+        while waiting:
+            waiting.extend(await self._do(waiting.popleft()))
+
+    async def _do(self, effect: Effect) -> list[Effect]:
+        try:
+            return await self._try(effect)
+        except (GuardFailed, StoreUnavailable) as error:
+            logger.info("broker %d, %s: %s", self._me, self._session.phase.name, error)
+            await asyncio.sleep(RETRY_DELAY_S)
+            return self._session.on_refused()
+        except LeaseExpired:
+            self._session.on_lost()
+            return self._session.begin(self._rng.uuid())
+
+    async def _try(self, effect: Effect) -> list[Effect]:
+        session = self._session
+        match effect:
+            case NoteRun(run=run):
+                await self._note_run(run)
+            case GrantLease(ttl_ms=ttl_ms):
+                sent_at_ms = self._clock.boot_ms()
+                self._lease = await self._store.grant_lease(ttl_ms)
+                return session.on_lease_granted(self._lease, ttl_ms=ttl_ms, sent_at_ms=sent_at_ms)
+            case ReadOwnKeys(after_ms=after_ms):
+                await asyncio.sleep(after_ms / 1000)
+                return await self._read_own_keys()
+            case EndLastRun(lease=lease):
+                await self._store.revoke_lease(lease)
+                return await self._read_own_keys()
+            case StepBack():
+                await self._step_back(effect)
+                return session.on_stepped_back()
+            case Put():
+                return await self._put(effect)
+            case StopActing():
+                self._on_stop_acting()
+            case RevokeLease(lease=lease):
+                await self._store.revoke_lease(lease)
+            case GiveUp(why=why):
+                raise NotAdmitted(why)
+        return []
+
+    async def _read_own_keys(self) -> list[Effect]:
+        stored = await self._store.get(keys.broker_key(self._me))
+        registry = await self._store.get(keys.registry_key(self._me))
+        registration = None
+        if stored is not None:
+            registration = keys.decode_broker(self._me, stored.value, revision=stored.revision)
+            self._tell_of_another(registration)
+        entry = None
+        if registry is not None:
+            entry = keys.decode_registry(registry.value, revision=registry.revision)
+        return self._session.on_own_keys(
+            registration, entry, revision=0 if stored is None else stored.revision
+        )
+
+    def _tell_of_another(self, registration: BrokerRegistration) -> None:
+        """Once: it may be there for as long as two processes are started with one number."""
+        other = registration.incarnation
+        if self._session.is_ours(other) or other == self._told_of:
+            return
+        self._told_of = other
+        logger.warning(
+            "broker %d is registered already, at %s:%d; this one waits until that one has stopped, or its lease has "
+            "run out, and gives up on one that lives with another data folder. If it is another broker, give this one "
+            "a number of its own (--broker-id)",
+            self._me,
+            registration.endpoint.host,
+            registration.endpoint.port,
+        )
+
+    async def _step_back(self, how: StepBack) -> None:
+        """Take back what an earlier run left, until nothing of it is there."""
+        while True:
+            view = await self._catalog.read_view()
+            writes = step_back_everywhere(
+                view.topics.values(), self._me, was_clean=how.was_clean, left_folder=how.left_folder
+            )
+            if not writes:
+                break
+            for write in writes:
+                await self._catalog.write(write)
+        if how.left_folder is not None:
+            self._tell_of_folders(view, how.folder)
+
+    def _tell_of_folders(self, view: ClusterView, mine: UUID | None) -> None:
+        logger.warning(
+            "broker %d has another data folder than in its last run; it copies what others have",
+            self._me,
+        )
+        waiting: dict[UUID, list[str]] = {}
+        for topic, number, image in view.partitions():
+            if image.last_leader == self._me and image.last_folder not in (None, mine):
+                assert image.last_folder is not None
+                waiting.setdefault(image.last_folder, []).append(f"{topic.name}-{number}")
+        for folder, names in waiting.items():
+            more = "" if len(names) <= NAMED_MAX else f" and {len(names) - NAMED_MAX} more"
+            logger.warning(
+                "%s%s stay offline: nobody else is known to have all of it. Start broker %d with its data folder whose "
+                "file folder-id says %s; if that is lost, elect others (respool cluster elect TOPIC --unclean): what "
+                "only it had is lost then, too",
+                ", ".join(names[:NAMED_MAX]),
+                more,
+                self._me,
+                folder.hex,
+            )
+
+    async def _put(self, put: Put) -> list[Effect]:
+        revision = await self._store.transact(
+            guards=put.guards, puts={put.key: put.value}, lease=put.lease
+        )
+        if put.key == keys.registry_key(self._me):
+            return self._session.on_registry_written(revision)
+        return self._session.on_registration_written(revision)
+
+    async def _wait_until_doubted(self, at_ms: int) -> None:
+        """Or until that time."""
+        try:
+            async with asyncio.timeout(max(0, at_ms - self._clock.boot_ms()) / 1000):
+                await self._is_lease_doubted.wait()
+        except TimeoutError:
+            pass
+        self._is_lease_doubted.clear()

@@ -1,0 +1,308 @@
+"""This broker as one of a cluster: registered, seeing what others change, taking the roles that fall to it.
+
+```
+  metadata store --watch--> catalog's image --+-- at once: end roles, tell leaders who is there
+                                              +-- soon: open, close, lead, follow (one after the other)
+                                              +-- the controller's seat looks what is due
+                                              +-- brokers that run are watched for their death
+```
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any, NoReturn
+from uuid import UUID
+
+from respool.broker.membership.broker_lifecycle import BrokerLifecycle
+from respool.broker.membership.controller_election import ControllerElection
+from respool.broker.membership.failure_detector import FailureDetector
+from respool.broker.membership.hosted_replicas import HostedReplicas
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.partitions.registry import Partitions
+from respool.broker.replication.replication_throttle import ReplicationThrottle
+from respool.broker.replication.roles import Roles
+from respool.cluster.session import Session, SessionSettings
+from respool.cluster.view import ClusterSettings
+from respool.log.folder.data_folder import DataFolder
+from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage
+from respool.model.errors import StorageError
+from respool.model.ids import BrokerId
+from respool.model.settings import Settings
+from respool.ports.clock import Clock
+from respool.ports.metadata_store import Guard, MetadataStore
+from respool.ports.offload import Offload
+from respool.ports.peers import Peers
+from respool.ports.random_source import RandomSource
+
+logger = logging.getLogger(__name__)
+
+# So often within the time that a follower may lag, leaders look whether one does.
+TICKS_WITHIN_LAG = 4
+# How long until what could not be written down is tried again.
+NOTE_AGAIN_S = 1.0
+# How long a broker that stops waits for the metadata store.
+LEAVE_S_MAX = 5.0
+
+
+class ClusterMember:
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        settings: Settings,
+        store: MetadataStore,
+        peers: Peers,
+        clock: Clock,
+        rng: RandomSource,
+        offload: Offload,
+        catalog: Catalog,
+        rules: ClusterSettings,
+        spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
+    ) -> None:
+        self._me = me
+        self._settings = settings
+        self._store = store
+        self._peers = peers
+        self._clock = clock
+        self._rng = rng
+        self._offload = offload
+        self._catalog = catalog
+        self._rules = rules
+        self.throttle = ReplicationThrottle(
+            me=me,
+            catalog=catalog,
+            clock=clock,
+            settings=rules,
+        )
+        self._spawn = spawn
+        self._lifecycle: BrokerLifecycle | None = None
+        self._election: ControllerElection | None = None
+        self._failure_detector = FailureDetector(
+            me=me,
+            dead_after_ms=settings.dead_after_refused_ms,
+            store=store,
+            peers=peers,
+            clock=clock,
+            may_act=self.may_act,
+            spawn=spawn,
+        )
+        self._seen = catalog.image
+        # Topics whose partitions are to be brought in line with the image, in the order they were seen to change.
+        self._unsettled: dict[str, None] = {}
+        self._woken = asyncio.Event()
+        self._image_changed = asyncio.Event()
+        # Told when topics came, grew or went.
+        self.on_topics_changed: Callable[[], None] = lambda: None
+        # Told when its lease was in doubt, and holds.
+        self.on_acting_again: Callable[[], None] = lambda: None
+        # Told when partitions may have other leaders, or brokers came or went.
+        self.on_leaders_changed: Callable[[], None] = lambda: None
+
+    def wire(
+        self, *, partitions: Partitions, hosted_replicas: HostedReplicas, roles: Roles
+    ) -> None:
+        """They need to know whether they may act before this one knows them."""
+        self._partitions, self._hosted_replicas, self._roles = partitions, hosted_replicas, roles
+
+    @property
+    def epoch(self) -> int | None:
+        """The broker epoch, while it is registered."""
+        return None if self._lifecycle is None else self._lifecycle.epoch
+
+    @property
+    def registration(self) -> Guard | None:
+        """A guard of what only this run of the broker may write; None while it is not registered."""
+        return None if self._lifecycle is None else self._lifecycle.registration
+
+    @property
+    def run(self) -> UUID | None:
+        """What the data folder's clean-stop file is to name."""
+        return None if self._lifecycle is None else self._lifecycle.run
+
+    @property
+    def suspects(self) -> Collection[BrokerId]:
+        """Brokers that are registered, and are probably dead."""
+        return self._failure_detector.suspects
+
+    def may_act(self) -> bool:
+        return self._lifecycle is not None and self._lifecycle.may_act()
+
+    async def join(self, endpoint: BrokerEndpoint, folder: DataFolder) -> None:
+        """Register under this address, and take part; return when it is registered and has what it is to have.
+
+        Raises:
+            NotAdmitted: it may not.
+        """
+        self._lifecycle = lifecycle = BrokerLifecycle(
+            me=self._me,
+            session=Session(
+                endpoint,
+                settings=SessionSettings(lease_ttl_ms=self._settings.session_ttl_ms),
+                clean_run=folder.clean_run,
+                last_run=folder.last_run,
+                folder=await self._id_of(folder),
+            ),
+            store=self._store,
+            catalog=self._catalog,
+            clock=self._clock,
+            rng=self._rng,
+            on_stop_acting=self._on_stop_acting,
+            on_acting_again=self.on_acting_again,
+            note_run=partial(self._note_run, folder),
+        )
+        self._election = ControllerElection(
+            me=self._me,
+            catalog=self._catalog,
+            lifecycle=lifecycle,
+            clock=self._clock,
+            settings=self._rules,
+        )
+        await lifecycle.join()
+        self._spawn(lifecycle.stay())
+        # As it is after what an earlier run had left was taken back.
+        await self._catalog.refresh()
+        self._roles.are_taken = True
+        self._catalog.on_changed = self._on_image
+        self._on_image()
+        self._unsettled.update(dict.fromkeys(sorted(self._catalog.image.topics)))
+        self._spawn(self._catalog.follow())
+        await self._settle()
+        self._spawn(self._keep_settled())
+        self._spawn(self._tick())
+        self._spawn(self._election.run())
+
+    async def hand_over(self) -> None:
+        """Say that this broker is about to stop, and wait, not for ever, until others lead what it led."""
+        if self._lifecycle is None or not self.may_act():
+            return
+        await self._lifecycle.announce_stop()
+        try:
+            async with asyncio.timeout(self._settings.handover_max_ms / 1000):
+                while self._could_hand_over(self._catalog.image):
+                    self._image_changed.clear()
+                    await self._image_changed.wait()
+        except TimeoutError:
+            logger.warning("others did not take over in time all that this broker leads")
+
+    async def leave(self) -> None:
+        """All is synced and closed: say that this stop was clean, and go.
+
+        Not for ever: that it was clean is in the data folder too, and the lease runs out by itself.
+        """
+        if self._lifecycle is None or not self._lifecycle.is_stopping:
+            return
+        try:
+            async with asyncio.timeout(LEAVE_S_MAX):
+                await self._lifecycle.leave()
+        except TimeoutError:
+            logger.warning("the metadata store was not told that this broker has stopped")
+
+    # -- what others change ------------------------------------------------------------------------------------------
+
+    def _on_image(self) -> None:
+        image, before = self._catalog.image, self._seen
+        self._seen = image
+        self._image_changed.set()
+        if image.brokers is not before.brokers:
+            self._peers.move_to(
+                {
+                    one.id: (one.host, one.port)
+                    for one in image.brokers.values()
+                    if one.id != self._me
+                }
+            )
+            self._roles.on_brokers(list(self._partitions))
+            if self._lifecycle is not None and not self._catalog.is_registered:
+                # Somebody took it for dead.
+                self._lifecycle.doubt_lease()
+        self._failure_detector.on_image(image)
+        changed = _changed_topics(before, image)
+        for name in changed:
+            self._hosted_replicas.tell_settings(name)
+            for partition in self._partitions.of_topic(name):
+                if self._roles.see(partition):
+                    # At once: what else is to be opened, closed or deleted may take its time.
+                    self._spawn(self._roles.settle(partition))
+            self._unsettled[name] = None
+        are_configs_changed = image.broker_overrides is not before.broker_overrides
+        if changed or are_configs_changed or image.brokers is not before.brokers:
+            # A broker that is gone copies nothing, and others may in its place.
+            self.throttle.on_image()
+        if changed:
+            self._woken.set()
+            if any(_size(before, name) != _size(image, name) for name in changed):
+                self.on_topics_changed()
+        if changed or image.brokers is not before.brokers:
+            self.on_leaders_changed()
+        if self._election is not None:
+            self._election.wake()
+
+    async def _keep_settled(self) -> NoReturn:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            await self._settle()
+
+    async def _settle(self) -> None:
+        names, self._unsettled = self._unsettled, {}
+        await self._hosted_replicas.settle(names)
+
+    async def _tick(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(self._settings.replica_lag_max_ms / TICKS_WITHIN_LAG / 1000)
+            self._roles.tick(list(self._partitions))
+
+    async def _id_of(self, folder: DataFolder) -> UUID:
+        if folder.id is not None:
+            return folder.id
+        new = self._rng.uuid()
+        try:
+            await self._offload.run(lambda: folder.note_id(new))
+        except StorageError as error:
+            # The next start would take it for another folder: what only this one has would wait for an operator.
+            logger.warning("which data folder this is cannot be written down yet: %s", error)
+            self._spawn(self._note_id_later(folder, new))
+        return new
+
+    async def _note_id_later(self, folder: DataFolder, new: UUID) -> None:
+        while folder.id is None:
+            await asyncio.sleep(NOTE_AGAIN_S)
+            with suppress(StorageError):
+                await self._offload.run(lambda: folder.note_id(new))
+
+    async def _note_run(self, folder: DataFolder, run: UUID) -> None:
+        try:
+            await self._offload.run(lambda: folder.note_run(run))
+        except StorageError as error:
+            # Its next start then waits for its lease to run out.
+            logger.warning("which run this is cannot be written down: %s", error)
+
+    def _on_stop_acting(self) -> None:
+        """Nobody is answered any more. Roles stay: the lease may turn out to be valid still, and else they end."""
+        for partition in self._partitions:
+            partition.role.on_fenced()
+
+    def _could_hand_over(self, image: ClusterImage) -> bool:
+        """Whether there is a partition led here that another broker could lead."""
+        return any(
+            one.leader == self._me and self._has_heir(one, image)
+            for topic in image.topics.values()
+            for one in topic.partitions
+        )
+
+    def _has_heir(self, partition: PartitionImage, image: ClusterImage) -> bool:
+        others = (image.brokers.get(one) for one in partition.isr if one != self._me)
+        return any(one is not None and not one.is_draining for one in others)
+
+
+def _changed_topics(before: ClusterImage, after: ClusterImage) -> list[str]:
+    old, new = before.topics, after.topics
+    return sorted(name for name in old.keys() | new.keys() if old.get(name) is not new.get(name))
+
+
+def _size(image: ClusterImage, name: str) -> tuple[object, int] | None:
+    topic = image.topics.get(name)
+    return None if topic is None else (topic.id, len(topic.partitions))

@@ -1,0 +1,121 @@
+"""A partition that went offline here is left to the others: it leaves the ISR, and another one leads.
+
+Only where another replica is in sync, or eligible, and runs. Else this broker has the only copy that is worth anything:
+it keeps its place. In any case the store is told that it is offline here (`cluster/offline.py`), so that nobody waits
+for this broker to lead it or to copy it, and an operator who cannot wait may have another one elected. The partition is
+back when the broker is restarted on a sound disk, and has told the store so (`take_back`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.metadata.image_view import rules_of
+from respool.broker.partitions.partition import Partition
+from respool.cluster import keys
+from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.offline import given_up, taken_back
+from respool.model.cluster import PartitionImage, TopicImage
+from respool.model.ids import BrokerId
+from respool.ports.metadata_store import Guard, GuardFailed, StoreUnavailable
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.5
+
+
+class OfflineReplicas:
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        catalog: Catalog,
+        registration: Callable[[], Guard | None],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        """`registration` is what holds while this run of the broker is the one that is registered.
+
+        Another one under the same number may have another disk: what this one says is not true of it.
+        """
+        self._me = me
+        self._catalog = catalog
+        self._registration = registration
+        self._spawn = spawn
+        # Those that the store is being told of: once each, however often the image changes meanwhile.
+        self._taken_back: set[Partition] = set()
+
+    def give_up(self, partition: Partition) -> None:
+        self._spawn(self._give_up(partition))
+
+    def take_back(self, partition: Partition) -> None:
+        """Its log is in order, and the store calls it offline here: by a run before, or a write that came late."""
+        if partition not in self._taken_back:
+            self._taken_back.add(partition)
+            self._spawn(self._take_back(partition))
+
+    async def _give_up(self, partition: Partition) -> None:
+        """For as long as it is here: a fetch that was under way may bring it into the ISR again."""
+        while not partition.is_detached:
+            held = self._held(partition)
+            if held is not None:
+                topic, image = held
+                after = given_up(
+                    image,
+                    self._me,
+                    rules_of(topic.config),
+                    live=self._catalog.image.brokers,
+                    # It is opened again by itself.
+                    is_passing=partition.awaits_opening,
+                )
+                await self._write(partition, image, after, why=self._told(image, after))
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _take_back(self, partition: Partition) -> None:
+        try:
+            while partition.is_online:
+                held = self._held(partition)
+                if held is None or self._me not in held[1].offline:
+                    return
+                image = held[1]
+                after = taken_back(image, self._me)
+                await self._write(partition, image, after, why="it is in order here again")
+                await asyncio.sleep(LOOK_EVERY_S)
+        finally:
+            self._taken_back.discard(partition)
+
+    def _held(self, partition: Partition) -> tuple[TopicImage, PartitionImage] | None:
+        """None where this broker is to have nothing of it any more."""
+        name, number = partition.name
+        topic = self._catalog.image.topics.get(name)
+        if topic is None or topic.id != partition.topic_id or number >= len(topic.partitions):
+            return None
+        image = topic.partitions[number]
+        return (topic, image) if self._me in image.replicas else None
+
+    async def _write(
+        self, partition: Partition, image: PartitionImage, after: PartitionImage, *, why: str
+    ) -> None:
+        registration = self._registration()
+        if after == image or registration is None:
+            return
+        key = keys.partition_key(partition.topic_id, partition.name.partition)
+        write = GuardedWrite(
+            guards=(Guard(key=key, revision=image.revision), registration),
+            puts={key: keys.encode_partition(after)},
+            why=why,
+        )
+        try:
+            await self._catalog.write(write)
+        except (GuardFailed, StoreUnavailable) as error:
+            logger.info("%s: %s: not yet: %s", partition.name, why, error)
+        else:
+            logger.warning("%s: %s", partition.name, why)
+
+    def _told(self, before: PartitionImage, after: PartitionImage) -> str:
+        if after.isr != before.isr:
+            return f"left to the others in sync, {list(after.isr)}: it is offline here"
+        if self._me in after.isr:
+            return "it is offline here, and no other broker that runs has everything"
+        return "it is offline here"

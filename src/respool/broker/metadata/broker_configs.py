@@ -1,0 +1,48 @@
+"""Settings of brokers that are changed while they run, as clients change them: any broker may be asked.
+
+They are written to the metadata store, and hold when a broker sees them there. A broker alone copies nothing: to it
+none of them means anything.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.metadata.retry_on_conflict import retry_on_conflict
+from respool.cluster import broker_requests
+from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.view import ClusterView
+from respool.model.errors import RequestTimedOut
+from respool.ports.metadata_store import StoreUnavailable
+
+
+class BrokerConfigs:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    async def change(
+        self,
+        name: str,
+        rewrite: Callable[[Mapping[str, str]], Mapping[str, str]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Give a broker, or without a name all of them, the settings that `rewrite` makes of those it has.
+
+        Raises:
+            RequestError: it cannot be, or the store does not answer.
+        """
+
+        def decide(view: ClusterView) -> list[GuardedWrite]:
+            return broker_requests.configure(view, name, rewrite)
+
+        try:
+            if validate_only:
+                decide(await self._catalog.sure_view())
+            else:
+                await retry_on_conflict(self._catalog, decide, self._write)
+        except StoreUnavailable as error:
+            raise RequestTimedOut(f"the metadata store does not answer: {error}") from error
+
+    async def _write(self, writes: Sequence[GuardedWrite]) -> None:
+        for one in writes:
+            await self._catalog.write(one)

@@ -1,0 +1,107 @@
+"""What is asked of many partitions at once: to elect leaders, to move replicas. Any broker may do it.
+
+Each partition is answered on its own. What others have changed meanwhile is decided anew; what was granted stays so.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from respool.broker.metadata.catalog import Catalog
+from respool.cluster import keys
+from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.leader_requests import ElectionKind, elect_leaders
+from respool.cluster.reassignment_requests import reassign
+from respool.cluster.requests import Outcome
+from respool.cluster.view import ClusterView
+from respool.model.errors import RequestError, RequestTimedOut
+from respool.model.ids import BrokerId, TopicPartition
+from respool.ports.metadata_store import GuardFailed, StoreUnavailable
+
+TRIES_MAX = 10
+
+# Why each is refused; None: it is granted.
+Answers: TypeAlias = dict[TopicPartition, RequestError | None]
+
+
+class PartitionChanges:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    async def elect(
+        self, kind: ElectionKind, partitions: Sequence[TopicPartition] | None
+    ) -> Answers:
+        """Elect leaders for these partitions; for all (None), only those are answered where there is anything to do.
+
+        Raises:
+            RequestTimedOut: all were asked for, and the store does not answer.
+        """
+        return await self._until_it_holds(
+            partitions, lambda view, rest: elect_leaders(view, kind, rest)
+        )
+
+    async def reassign(
+        self,
+        targets: Mapping[TopicPartition, Sequence[BrokerId] | None],
+        *,
+        may_change_factor: bool,
+    ) -> Answers:
+        """Send partitions on their way to other replicas; None cancels the move of one."""
+
+        def decide(view: ClusterView, rest: Sequence[TopicPartition] | None) -> Outcome:
+            assert rest is not None
+            wanted = {of: targets[of] for of in rest}
+            return reassign(view, wanted, may_change_factor=may_change_factor)
+
+        return await self._until_it_holds(list(targets), decide)
+
+    async def _until_it_holds(
+        self,
+        asked: Sequence[TopicPartition] | None,
+        decide: Callable[[ClusterView, Sequence[TopicPartition] | None], Outcome],
+    ) -> Answers:
+        answers: Answers = {}
+        try:
+            for _ in range(TRIES_MAX):
+                # Asked again, what is granted already would seem not to be needed.
+                rest = None if asked is None else [of for of in asked if of not in answers]
+                view = await self._catalog.sure_view()
+                outcome = decide(view, rest)
+                if rest is None or not _writes_all(outcome, rest, view):
+                    # What is known here may be old. A write would show that; but that one is refused, or nothing is to
+                    # be done for it, must be true of the store.
+                    view = await self._catalog.read_view()
+                    outcome = decide(view, rest)
+                if await self._write(outcome.writes, view, answers):
+                    granted: Answers = dict.fromkeys(rest or ())
+                    return granted | dict(outcome.refused) | answers
+                await self._catalog.read_view()
+            error = RequestTimedOut(f"others have changed the cluster {TRIES_MAX} times meanwhile")
+        except StoreUnavailable as unavailable:
+            error = RequestTimedOut(f"the metadata store does not answer: {unavailable}")
+        if asked is None:
+            raise error
+        return dict.fromkeys(asked, error) | answers
+
+    async def _write(
+        self, writes: Sequence[GuardedWrite], view: ClusterView, answers: Answers
+    ) -> bool:
+        """Write one after the other and note what is granted by that; False: somebody else was faster."""
+        try:
+            for write in writes:
+                await self._catalog.write(write)
+                answers.update(dict.fromkeys(_partitions_of(write, view)))
+        except GuardFailed:
+            return False
+        return True
+
+
+def _writes_all(outcome: Outcome, asked: Sequence[TopicPartition], view: ClusterView) -> bool:
+    written = {of for write in outcome.writes for of in _partitions_of(write, view)}
+    return written.issuperset(asked)
+
+
+def _partitions_of(write: GuardedWrite, view: ClusterView) -> Iterator[TopicPartition]:
+    names = {topic.id: topic.name for topic in view.topics.values()}
+    for key in write.puts:
+        topic_id, number = keys.parse_partition_key(key)
+        yield TopicPartition(names[topic_id], number)

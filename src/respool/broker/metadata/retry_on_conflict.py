@@ -1,0 +1,32 @@
+"""A change of the cluster: decided on what is known, written, and decided anew when somebody else was faster."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from respool.broker.metadata.catalog import Catalog
+from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.view import ClusterView
+from respool.model.errors import RequestTimedOut
+from respool.ports.metadata_store import GuardFailed
+
+# The cluster changes seldom: who was overtaken so often has met with something else.
+TRIES_MAX = 10
+
+Decide: TypeAlias = Callable[[ClusterView], list[GuardedWrite]]
+Write: TypeAlias = Callable[[Sequence[GuardedWrite]], Awaitable[None]]
+
+
+async def retry_on_conflict(catalog: Catalog, decide: Decide, write: Write) -> None:
+    """
+    Raises:
+        RequestTimedOut: others were faster again and again.
+        StoreUnavailable: whether it was written is unknown.
+    """
+    for _ in range(TRIES_MAX):
+        # What is known here may be old: that nothing is to be done must be true of the store.
+        writes = decide(await catalog.sure_view()) or decide(await catalog.read_view())
+        try:
+            return await write(writes)
+        except GuardFailed:
+            await catalog.read_view()
+    raise RequestTimedOut(f"others have changed the cluster {TRIES_MAX} times meanwhile")

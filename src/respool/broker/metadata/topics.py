@@ -1,0 +1,238 @@
+"""Topics as clients change them: the catalog says so first, then the partitions follow.
+
+One change at a time here; other brokers change topics too. If the broker dies in between, the catalog is right: at the
+next start partitions it names are opened, and folders it does not name are put aside.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeVar
+
+from respool.broker.membership.hosted_replicas import HostedReplicas
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.metadata.topic_changes import USE_DEFAULT, NewTopic, TopicChanges
+from respool.model.cluster import TopicImage
+from respool.model.errors import (
+    InvalidTopic,
+    RequestError,
+    RequestTimedOut,
+    TopicAlreadyExists,
+)
+from respool.model.ids import TopicId
+from respool.model.internal_topics import (
+    INTERNAL_TOPICS,
+    internal_replication_factor,
+    is_internal,
+)
+from respool.ports.metadata_store import StoreUnavailable
+
+T = TypeVar("T")
+
+
+class Topics:
+    def __init__(self, *, catalog: Catalog, hosted_replicas: HostedReplicas) -> None:
+        self._catalog = catalog
+        self._writes = TopicChanges(catalog)
+        self._hosted_replicas = hosted_replicas
+        self._changing = asyncio.Lock()
+        # Changed perhaps, perhaps not: the store did not say.
+        self._doubtful: set[str] = set()
+        # Told when topics came, grew or went: groups share their partitions out anew.
+        self.on_changed: Callable[[], None] = lambda: None
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partition_count: int = USE_DEFAULT,
+        replication_factor: int = USE_DEFAULT,
+        overrides: Mapping[str, str] | None = None,
+        assignment: Mapping[int, Iterable[int]] | None = None,
+    ) -> TopicImage:
+        """
+        Raises:
+            RequestError: it cannot be, or the store does not answer.
+        """
+        wanted = NewTopic(
+            name=name,
+            partition_count=partition_count,
+            replication_factor=replication_factor,
+            overrides=overrides or {},
+            assignment=assignment,
+        )
+        return _raised((await self.create_each([wanted]))[name])
+
+    async def create_each(
+        self, wanted: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, TopicImage | RequestError]:
+        """Create several, each on its own, by name; their partitions are opened together."""
+
+        async def create(one: NewTopic) -> TopicImage:
+            _refuse_internal(one.name)
+            return await self._writes.create(one, validate_only=validate_only)
+
+        return await self._change_each({one.name: partial(create, one) for one in wanted})
+
+    async def create_internal(self, name: str, *, partition_count: int) -> TopicImage:
+        """Create one of the broker's own topics, or return it as it is."""
+        async with self._change(name):
+            if name not in self._catalog.image.topics:
+                await self._create_internal(name, partition_count)
+            # Also where it is not new: a try before this one may not have got this far.
+            await self._hosted_replicas.settle([name])
+            return self._catalog.topic(name)
+
+    async def _create_internal(self, name: str, partition_count: int) -> None:
+        view = await self._catalog.sure_view()
+        factor = internal_replication_factor(name, self._catalog.settings)
+        try:
+            await self._writes.create(
+                NewTopic(
+                    name=name,
+                    partition_count=partition_count,
+                    # With fewer brokers than that there are fewer replicas, and nobody has to wait.
+                    replication_factor=max(1, min(factor, len(view.takers()))),
+                    overrides=INTERNAL_TOPICS[name],
+                )
+            )
+        except TopicAlreadyExists:
+            # By another broker, or by a try before this one, of which the store's answer was lost.
+            if name not in self._catalog.image.topics:
+                raise
+
+    async def create_if_missing(self, name: str) -> tuple[TopicImage, bool]:
+        """Auto-creation: two clients asking at once get one topic with one id. True: it was created by this call."""
+        try:
+            return await self.create(name), True
+        except TopicAlreadyExists:
+            return self._catalog.topic(name), False
+
+    async def add_partitions(
+        self,
+        name: str,
+        *,
+        partition_count: int,
+        assignments: Iterable[Iterable[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        # Which partition looks after a group follows from their number.
+        _refuse_internal(name)
+        async with self._change(name):
+            await self._writes.grow(
+                name,
+                partition_count=partition_count,
+                assignments=assignments,
+                validate_only=validate_only,
+            )
+
+    async def change_overrides(
+        self,
+        name: str,
+        rewrite: Callable[[TopicImage], Mapping[str, str]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Give the topic the settings that `rewrite` makes of those it has."""
+        async with self._change(name):
+            await self._writes.change_overrides(name, rewrite, validate_only=validate_only)
+
+    async def delete(self, name: str, *, topic_id: TopicId | None = None) -> None:
+        _raised((await self.delete_each({name: topic_id}))[name])
+
+    async def delete_each(
+        self, ids: Mapping[str, TopicId | None]
+    ) -> dict[str, RequestError | None]:
+        """Delete these topics, each if it still is the one with that id: another may have come under its name."""
+
+        async def delete(name: str) -> None:
+            _refuse_internal(name)
+            await self._writes.delete(name, topic_id=ids[name])
+
+        return await self._change_each({name: partial(delete, name) for name in ids})
+
+    async def _change_each(
+        self, changes: Mapping[str, Callable[[], Awaitable[T]]]
+    ) -> dict[str, T | RequestError]:
+        """Several changes: one that fails does not keep the others from it. The partitions of all follow together."""
+        done: dict[str, T | RequestError] = {}
+        if not changes:
+            return done
+        try:
+            async with self._change(*changes):
+                for name, change in changes.items():
+                    if self._doubtful.intersection(done):
+                        # Nobody waits for a store that is away once for each topic: if it is, this says so.
+                        await self._catalog.read_view()
+                    try:
+                        done[name] = await change()
+                    except RequestError as error:
+                        done[name] = error
+                    except StoreUnavailable as error:
+                        self._doubtful.add(name)
+                        done[name] = _unanswered(error)
+        except RequestTimedOut as error:
+            return dict.fromkeys(changes, error) | done
+        return done
+
+    @asynccontextmanager
+    async def _change(self, *names: str) -> AsyncIterator[None]:
+        """One change at a time. The partitions follow, whether it was made here or turns out to be made already."""
+        async with self._changing:
+            try:
+                await self._settle_doubts()
+                before = {name: self._catalog.image.topics.get(name) for name in names}
+                try:
+                    yield
+                finally:
+                    await self._follow(before)
+            except StoreUnavailable as error:
+                self._doubtful.update(names)
+                raise _unanswered(error) from error
+            except asyncio.CancelledError:
+                # Nobody waits for it any more, and it may have been done.
+                self._doubtful.update(names)
+                raise
+
+    async def _settle_doubts(self) -> None:
+        """Look what has become of the changes that the store did not confirm."""
+        if self._doubtful:
+            await self._catalog.read_view()
+            self.on_changed()
+            await self._hosted_replicas.settle(sorted(self._doubtful))
+            self._doubtful.clear()
+
+    async def _follow(self, before: Mapping[str, TopicImage | None]) -> None:
+        now = {name: self._catalog.image.topics.get(name) for name in before}
+        changed = [name for name in before if now[name] is not before[name]]
+        if not changed:
+            return
+        if any(now[name] is None for name in changed):
+            # Groups need not wait until its files are put aside.
+            self.on_changed()
+        await self._hosted_replicas.settle(changed)
+        if any(_is_other(now[name], before[name]) for name in changed):
+            self.on_changed()
+
+
+def _is_other(now: TopicImage | None, before: TopicImage | None) -> bool:
+    """Whether there are partitions that were not there before."""
+    if now is None or before is None:
+        return now is not None
+    return now.id != before.id or len(now.partitions) != len(before.partitions)
+
+
+def _raised(outcome: T | RequestError) -> T:
+    if isinstance(outcome, RequestError):
+        raise outcome
+    return outcome
+
+
+def _unanswered(error: StoreUnavailable) -> RequestTimedOut:
+    return RequestTimedOut(f"the metadata store does not answer: {error}")
+
+
+def _refuse_internal(name: str) -> None:
+    if is_internal(name):
+        raise InvalidTopic(f"{name!r} belongs to the broker; it makes and keeps it by itself")

@@ -1,0 +1,60 @@
+"""Files nobody needs any more, deleted later and off the event loop.
+
+They were renamed when they went out of use, so a crash before the deletion loses nothing: the next start finds and
+deletes them. The delay lets readers that hold them finish; an open file stays readable even after it.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from respool.model.errors import StorageError
+from respool.ports.disk import Disk
+from respool.ports.offload import Offload
+
+logger = logging.getLogger(__name__)
+
+DELAY_MS_MAX = 24 * 3_600_000
+
+
+class DeferredDeletion:
+    def __init__(self, *, disk: Disk, offload: Offload) -> None:
+        self._disk = disk
+        self._offload = offload
+        # By number, so that a timer can take itself out.
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._numbers = itertools.count()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def delete_later(self, paths: Iterable[str], *, delay_ms: int) -> None:
+        for path in paths:
+            self.run_later(partial(self._disk.delete, path), delay_ms=delay_ms)
+
+    def run_later(self, delete: Callable[[], None], *, delay_ms: int) -> None:
+        number = next(self._numbers)
+        # A setting may ask for more than a timer can count; the next start catches up.
+        delay_s = min(delay_ms, DELAY_MS_MAX) / 1000
+        loop = asyncio.get_running_loop()
+        self._timers[number] = loop.call_later(delay_s, self._start, number, delete)
+
+    def _start(self, number: int, delete: Callable[[], None]) -> None:
+        del self._timers[number]
+        task = asyncio.get_running_loop().create_task(self._delete(delete))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _delete(self, delete: Callable[[], None]) -> None:
+        try:
+            await self._offload.run(delete)
+        except StorageError as error:
+            logger.warning("could not delete what is out of use: %s", error)
+
+    async def stop(self) -> None:
+        """Let deletions under way finish; the others wait for the next start."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._tasks:
+            await asyncio.gather(*self._tasks)

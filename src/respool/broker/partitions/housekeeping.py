@@ -1,0 +1,94 @@
+"""What a broker does on its own, now and then: retention, compaction, checkpoints, forgetting silent producers."""
+
+import asyncio
+import logging
+from typing import NoReturn
+
+from respool.broker.partitions.compactor import Compactor
+from respool.broker.partitions.deferred_deletion import DeferredDeletion
+from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.registry import Partitions
+from respool.log.folder.data_folder import DataFolder
+from respool.model.errors import DiskFull, StorageError
+from respool.model.settings import Settings
+from respool.ports.clock import Clock
+from respool.ports.offload import Offload
+
+logger = logging.getLogger(__name__)
+
+
+class Housekeeping:
+    def __init__(
+        self,
+        *,
+        partitions: Partitions,
+        folder: DataFolder,
+        deferred_deletion: DeferredDeletion,
+        offload: Offload,
+        clock: Clock,
+        settings: Settings,
+        compactor: Compactor,
+    ) -> None:
+        self._partitions = partitions
+        self._folder = folder
+        self._deferred_deletion = deferred_deletion
+        self._offload = offload
+        self._clock = clock
+        self._settings = settings
+        self._compactor = compactor
+
+    async def run_retention(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(self._settings.retention_check_ms / 1000)
+            for partition in self._partitions:
+                self.clean(partition)
+                # Rolling and renaming take a little time each; requests go in between.
+                await asyncio.sleep(0)
+
+    async def run_compaction(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(self._settings.compaction_check_ms / 1000)
+            await self._compactor.prepare()
+            while await self._compactor.compact_dirtiest():
+                # The next one, which may have become due meanwhile.
+                pass
+
+    async def run_checkpoints(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(self._settings.checkpoint_ms / 1000)
+            await self.checkpoint()
+
+    def clean(self, partition: Partition) -> None:
+        """Roll, expire and forget what is due in one partition."""
+        # Another thread may be cutting the log's end off.
+        if not partition.is_online or partition.changing.locked():
+            return
+        now_ms = self._clock.now_ms()
+        log = partition.log
+        try:
+            log.roll_if_due(now_ms)
+            removed = log.apply_retention(now_ms=now_ms, high_watermark=partition.high_watermark)
+            log.expire_producers(now_ms)
+        except DiskFull as error:
+            # Nothing was changed. What is due stays due, and is tried again.
+            logger.error("%s: no room to roll or remove segments: %s", partition.name, error)
+            return
+        except StorageError as error:
+            partition.on_storage_error(error)
+            return
+        partition.on_log_start_moved()
+        for segment in removed:
+            logger.info("%s: removed %s, out of retention", partition.name, segment)
+            self._deferred_deletion.run_later(
+                segment.delete, delay_ms=log.config.file_delete_delay_ms
+            )
+
+    async def checkpoint(self) -> None:
+        """Write down how far logs are synced and committed, so that a crash costs little to recover."""
+        logs = self._partitions.online_logs()
+        high_watermarks = self._partitions.high_watermarks()
+        try:
+            await self._offload.run(lambda: self._folder.write_checkpoints(logs, high_watermarks))
+        except StorageError as error:
+            # Without it the next start after a crash scans more; nothing is lost.
+            logger.warning("could not write the checkpoints: %s", error)

@@ -1,0 +1,244 @@
+"""The partitions this broker holds: opened, found by name, closed, deleted."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.metrics.topic_traffic import TopicTraffics
+from respool.broker.partitions.partition import IsrProposals, Partition, SyncRequests
+from respool.log.folder.data_folder import DataFolder
+from respool.log.partition_log import PartitionLog
+from respool.model.cluster import TopicImage
+from respool.model.errors import NotLeader, RequestError, StorageError, UnknownTopicOrPartition
+from respool.model.ids import Offset, TopicPartition
+from respool.ports.clock import Clock
+from respool.ports.offload import Offload
+
+logger = logging.getLogger(__name__)
+
+# Opening a log may mean scanning it; a few at a time keep the disk busy without flooding it.
+OPENING_AT_ONCE = 8
+
+
+class Partitions:
+    def __init__(
+        self,
+        *,
+        folder: DataFolder,
+        catalog: Catalog,
+        offload: Offload,
+        clock: Clock,
+        syncs: SyncRequests,
+        isr: IsrProposals,
+        may_act: Callable[[], bool],
+        is_clustered: bool,
+        traffics: TopicTraffics,
+        on_offline: Callable[[Partition], None] = lambda _: None,
+    ) -> None:
+        """In a cluster what a crash left is not committed by that: others decide with."""
+        self._folder = folder
+        self._catalog = catalog
+        self._offload = offload
+        self._clock = clock
+        self._syncs = syncs
+        self._isr = isr
+        self._may_act = may_act
+        self._is_clustered = is_clustered
+        self._traffics = traffics
+        self._on_offline = on_offline
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        # Invariant: exactly those above, by topic; no topic without any.
+        self._numbers: dict[str, set[int]] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(tuple(self._partitions.values()))
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    @property
+    def may_act(self) -> bool:
+        """Whether what is led here may be told from: the broker's lease is valid."""
+        return self._may_act()
+
+    def names(self) -> set[TopicPartition]:
+        return {one.name for one in self}
+
+    def find(self, topic: str, partition: int) -> Partition:
+        """Raises:
+        UnknownTopicOrPartition: there is no such partition.
+        NotLeader: there is, on other brokers, or it is just being opened; or one of a deleted topic of the same name
+            has not made room for it yet.
+        """
+        found = self._partitions.get((topic, partition))
+        if found is None:
+            if self._catalog.image.has_partition(topic, partition):
+                raise NotLeader(f"{topic}-{partition} is not served here")
+            raise UnknownTopicOrPartition(f"there is no partition {topic}-{partition}")
+        known = self._catalog.image.topics.get(topic)
+        if known is not None and known.id != found.topic_id:
+            # What is written to it now would be deleted with it, and what is read from it is somebody else's.
+            raise NotLeader(f"{topic}-{partition} is just being made anew")
+        return found
+
+    def find_leader(self, topic: str, partition: int) -> Partition:
+        """The partition, if this broker leads it.
+
+        Raises:
+            as `find`; NotLeader also while another broker leads it, or this one may not act. A partition that is
+                offline says so itself.
+        """
+        found = self.find(topic, partition)
+        if found.leader is None and (found.failure is None or self._is_clustered):
+            raise NotLeader(f"{topic}-{partition} is led by another broker")
+        if not self._may_act():
+            raise NotLeader(f"{topic}-{partition}: this broker's lease has run out")
+        return found
+
+    def held(self, topic: str, partition: int) -> Partition | None:
+        """The partition, whoever leads it; None where this broker has no replica of it."""
+        try:
+            return self.find(topic, partition)
+        except RequestError:
+            return None
+
+    def find_readable(self, topic: str, partition: int) -> Partition:
+        """The partition, if consumers may read it here: led or followed (KIP-392).
+
+        Raises:
+            as `find_leader`.
+        """
+        found = self.find(topic, partition)
+        if found.follower is None:
+            return self.find_leader(topic, partition)
+        if not self._may_act():
+            raise NotLeader(f"{topic}-{partition}: this broker's lease has run out")
+        return found
+
+    def is_online(self, topic: str, partition: int) -> bool:
+        found = self._partitions.get((topic, partition))
+        return found is not None and found.is_online
+
+    def topics(self) -> tuple[str, ...]:
+        """Those that have partitions here."""
+        return tuple(self._numbers)
+
+    def of_topic(self, name: str) -> list[Partition]:
+        """Those of a topic that are here."""
+        numbers = self._numbers.get(name, ())
+        return [self._partitions[name, number] for number in sorted(numbers)]
+
+    def unopened(self) -> list[Partition]:
+        """Those whose logs may be opened if it is tried again."""
+        return [one for one in self if one.awaits_opening]
+
+    def drop(self, unopened: Partition) -> None:
+        """Forget one whose log could not be opened or was given up, so that it is opened anew."""
+        assert unopened.awaits_opening
+        self._forget(unopened)
+        unopened.detach()
+
+    async def open_all(self, wanted: Iterable[tuple[TopicImage, int]]) -> None:
+        """Open these of the topics' partitions. One that cannot be opened is there, and offline."""
+        turns = asyncio.Semaphore(OPENING_AT_ONCE)
+        async with asyncio.TaskGroup() as group:
+            for topic, number in wanted:
+                group.create_task(self._open(topic, number, turns))
+
+    async def _open(self, topic: TopicImage, number: int, turns: asyncio.Semaphore) -> None:
+        name = TopicPartition(topic.name, number)
+        async with turns:
+            log = await self._offload.run(lambda: self._open_log(name, topic))
+        high_watermark = None
+        if isinstance(log, PartitionLog) and self._is_clustered:
+            known = self._folder.high_watermark(name)
+            high_watermark = min(max(known, log.log_start), log.log_end)
+        partition = Partition(
+            name=name,
+            topic_id=topic.id,
+            log=log,
+            syncs=self._syncs,
+            isr=self._isr,
+            on_offline=self._on_offline,
+            high_watermark=high_watermark,
+            traffic=self._traffics.of(name.topic),
+        )
+        self._partitions[name] = partition
+        self._numbers.setdefault(name.topic, set()).add(name.partition)
+        if partition.failure is not None:
+            self._on_offline(partition)
+
+    def _open_log(self, name: TopicPartition, topic: TopicImage) -> PartitionLog | StorageError:
+        try:
+            return self._folder.open_partition(
+                name,
+                topic_id=topic.id,
+                config=topic.config,
+                now_ms=self._clock.now_ms(),
+                is_replicated=self._is_clustered,
+            )
+        except StorageError as error:
+            logger.error("%s cannot be opened and is offline: %s", name, error)
+            return error
+
+    async def remove(self, partitions: Iterable[Partition]) -> list[str]:
+        """Take the partitions out of service at once; return what is to be deleted from disk."""
+        removed = []
+        for partition in partitions:
+            self._forget(partition)
+            removed.append((partition, partition.detach()))
+        leftovers = []
+        for partition, log in removed:
+            name = partition.name
+            # Another thread may be cutting it off. And a sync under way may write beside the log; in a topic of the
+            # same name that comes next it would be somebody else's.
+            async with partition.changing:
+                await self._syncs.settle(partition)
+                try:
+                    path = await self._offload.run(
+                        partial(self._folder.remove_partition, name, log)
+                    )
+                except StorageError as error:
+                    # The catalog does not name it any more, so the next start puts it aside.
+                    logger.warning(
+                        "%s is deleted, but its folder stays until a restart: %s", name, error
+                    )
+                    continue
+            if path is not None:
+                leftovers.append(path)
+        names = [partition.name for partition, _ in removed]
+        try:
+            await self._offload.run(partial(self._folder.on_removed, names))
+        except StorageError as error:
+            # Without its folder, what is still written down of it would look like a loss.
+            logger.warning("deleted partitions' folders stay until a restart: %s", error)
+            return []
+        return leftovers
+
+    def _forget(self, partition: Partition) -> None:
+        topic, number = partition.name
+        del self._partitions[topic, number]
+        numbers = self._numbers[topic]
+        numbers.discard(number)
+        if not numbers:
+            del self._numbers[topic]
+
+    def high_watermarks(self) -> dict[TopicPartition, Offset]:
+        return {one.name: one.high_watermark for one in self if one.is_online}
+
+    def online_logs(self) -> dict[TopicPartition, PartitionLog]:
+        return {one.name: one.log for one in self if one.is_online}
+
+    def detach_all(self) -> dict[TopicPartition, PartitionLog]:
+        """Take every partition out of service for closing; those offline stay behind."""
+        logs = {}
+        for partition in self:
+            was_online = partition.is_online
+            log = partition.detach()
+            if was_online and log is not None:
+                logs[partition.name] = log
+        self._partitions.clear()
+        self._numbers.clear()
+        return logs

@@ -1,0 +1,176 @@
+"""What a follower does to its log: append what the leader sent, cut off what it does not have, delete what it did."""
+
+import logging
+from collections.abc import Iterable
+
+from respool.broker.partitions.partition import Partition, SyncRequests
+from respool.broker.replication.replica_requests import FetchReply
+from respool.broker.run_uncancelled import run_uncancelled
+from respool.log.folder.data_folder import DataFolder
+from respool.model.errors import (
+    DiskFull,
+    HandlesExhausted,
+    NothingCut,
+    RequestError,
+    StorageError,
+)
+from respool.model.ids import Offset, TopicPartition
+from respool.ports.clock import Clock
+from respool.ports.offload import Offload
+from respool.replication.effects import (
+    Append,
+    FollowerEffect,
+    HighWatermarkMoved,
+    RaiseLogStart,
+    StartAnewAt,
+    TruncateTo,
+    WaitFor,
+)
+from respool.replication.follower import Follower
+
+logger = logging.getLogger(__name__)
+
+# What cannot be written now may be in a moment.
+TROUBLE_DELAY_MS = 1_000
+
+
+class FollowerLog:
+    def __init__(
+        self, *, folder: DataFolder, syncs: SyncRequests, offload: Offload, clock: Clock
+    ) -> None:
+        self._folder = folder
+        self._syncs = syncs
+        self._offload = offload
+        self._clock = clock
+
+    async def take(self, reply: FetchReply) -> list[FollowerEffect]:
+        """Do what the leader's answer asks for; return what is left to be done by whoever fetches."""
+        follower = reply.partition.follower
+        if follower is None or not reply.partition.is_online:
+            return []
+        effects = follower.on_fetched(reply.asked, reply.fetched)
+        if any(isinstance(one, Append) for one in effects):
+            effects = self._append(reply.partition, follower, reply.records)
+        return await self.carry_out(reply.partition, effects)
+
+    async def carry_out(
+        self, partition: Partition, effects: Iterable[FollowerEffect]
+    ) -> list[FollowerEffect]:
+        left: list[FollowerEffect] = []
+        for effect in effects:
+            if not partition.is_online:
+                # It failed, or was removed, while another thread was at work, or the leader was asked.
+                return []
+            if isinstance(effect, HighWatermarkMoved):
+                partition.on_high_watermark(effect.high_watermark)
+            elif isinstance(effect, RaiseLogStart):
+                self._raise_log_start(partition, effect)
+            elif isinstance(effect, TruncateTo | StartAnewAt):
+                left += await self._cut(partition, effect)
+            else:
+                left.append(effect)
+        return left
+
+    def _append(
+        self, partition: Partition, follower: Follower, records: memoryview
+    ) -> list[FollowerEffect]:
+        log_end = partition.log.log_end
+        try:
+            effects = partition.append_fetched(records, now_ms=self._clock.now_ms())
+            if partition.log.log_end > log_end:
+                return effects
+            # Not one whole batch. Asked for at once, it would be the same again and again.
+            logger.error("%s: the leader sent %d bytes of no use", partition.name, len(records))
+            return [*effects, WaitFor(delay_ms=TROUBLE_DELAY_MS)]
+        except (RequestError, StorageError) as error:
+            is_passing = isinstance(error, DiskFull | HandlesExhausted | RequestError)
+            logger.error("%s: what the leader sent is not taken: %s", partition.name, error)
+            if isinstance(error, StorageError) and not is_passing:
+                partition.on_storage_error(error)
+                return []
+            # Some of it may be in the log all the same.
+            self._syncs.request_sync(partition)
+            log = partition.log
+            effects = follower.on_appended(log.log_end, last_epoch=log.latest_epoch)
+            return [*effects, WaitFor(delay_ms=TROUBLE_DELAY_MS)]
+
+    def _raise_log_start(self, partition: Partition, effect: RaiseLogStart) -> None:
+        partition.log.raise_log_start(effect.log_start)
+        partition.on_log_start_moved()
+
+    async def _cut(
+        self, partition: Partition, effect: TruncateTo | StartAnewAt
+    ) -> list[FollowerEffect]:
+        async with partition.changing:
+            follower = partition.follower
+            if follower is None or not partition.is_online:
+                return []
+            _tell_cut(partition.name, effect, log_end=partition.log.log_end)
+            # What is being synced is about to be cut off, or not: both at once would be neither.
+            await self._syncs.settle(partition)
+            left = await self._cut_settled(partition, follower, effect)
+            # What was to be synced and was not cut off nobody else asks for, in whatever role it is now.
+            if partition.is_online:
+                self._syncs.request_sync(partition)
+            return left
+
+    async def _cut_settled(
+        self, partition: Partition, follower: Follower, effect: TruncateTo | StartAnewAt
+    ) -> list[FollowerEffect]:
+        if not _is_followed_by(partition, follower):
+            return []
+        log, name, offset = partition.log, partition.name, effect.offset
+        folder, is_end = self._folder, isinstance(effect, TruncateTo)
+        cut = folder.truncate_partition if is_end else folder.start_partition_anew
+        try:
+            await run_uncancelled(self._offload.run(lambda: cut(name, log, offset)))
+        except NothingCut as error:
+            return self._put_off(partition, follower, error)
+        except StorageError as error:
+            # Whatever it was, the log may be half cut: only opening it again tells.
+            partition.give_up_log(error)
+            return []
+        if not _is_followed_by(partition, follower):
+            # The role was another by then; whoever takes the next one reads the log as it is.
+            if partition.is_online:
+                high_watermark = min(partition.high_watermark, log.log_end)
+                partition.on_high_watermark(max(high_watermark, log.log_start))
+            return []
+        effects = follower.on_truncated(
+            log_start=log.log_start,
+            log_end=log.log_end,
+            durable_end=partition.durable_end,
+            last_epoch=log.latest_epoch,
+        )
+        return await self.carry_out(partition, effects)
+
+    def _put_off(
+        self, partition: Partition, follower: Follower, error: NothingCut
+    ) -> list[FollowerEffect]:
+        """The log is whole, and what has to go will be found again."""
+        logger.warning("%s: it is not cut off for now: %s", partition.name, error)
+        if not _is_followed_by(partition, follower):
+            return []
+        follower.on_not_truncated()
+        return [WaitFor(delay_ms=TROUBLE_DELAY_MS)]
+
+
+def _is_followed_by(partition: Partition, follower: Follower) -> bool:
+    return partition.follower is follower and partition.is_online
+
+
+def _tell_cut(name: TopicPartition, effect: TruncateTo | StartAnewAt, *, log_end: Offset) -> None:
+    if isinstance(effect, StartAnewAt):
+        logger.warning(
+            "%s: dropping all up to %d, and going on at %d", name, log_end, effect.offset
+        )
+    elif effect.offset < log_end:
+        logger.info(
+            "%s: cutting off what the leader does not have, from %d to %d",
+            name,
+            effect.offset,
+            log_end,
+        )
+    else:
+        # At most epochs that have no records go.
+        logger.debug("%s: the log ends at %d, and nothing is cut off", name, log_end)

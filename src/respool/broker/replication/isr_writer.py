@@ -1,0 +1,88 @@
+"""A leader's changes of its ISR on their way into the metadata store: one guarded write each, and what became of it.
+
+The guards are the partition's key, as it was when the leader decided, and each joiner's registration: a broker that
+crashed since may not have what its fetches said (KIP-903). A write that was refused, or not answered, is followed by a
+reading of the key: only then the leader decides again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.partitions.partition import Partition
+from respool.cluster import keys
+from respool.cluster.guarded_write import GuardedWrite
+from respool.model.cluster import PartitionImage
+from respool.ports.metadata_store import Guard, GuardFailed, MetadataStore, StoreUnavailable
+from respool.replication.effects import ProposeIsr
+from respool.replication.leader import Leader
+
+logger = logging.getLogger(__name__)
+
+RETRY_DELAY_S = 0.2
+
+
+class IsrWriter:
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        store: MetadataStore,
+        may_act: Callable[[], bool],
+        see: Callable[[Partition, PartitionImage], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        """`see` is told what the store has of a partition, where that had to be read: it may end the role."""
+        self._catalog = catalog
+        self._store = store
+        self._may_act = may_act
+        self._see = see
+        self._spawn = spawn
+
+    def propose(self, partition: Partition, leader: Leader, proposal: ProposeIsr) -> None:
+        self._spawn(self._write(partition, leader, proposal))
+
+    async def _write(self, partition: Partition, leader: Leader, proposal: ProposeIsr) -> None:
+        key = keys.partition_key(partition.topic_id, partition.name.partition)
+        image = proposal.image
+        guards = [Guard(key=key, revision=image.revision)] if image.revision else []
+        guards += [
+            Guard(key=keys.broker_key(broker), revision=epoch) for broker, epoch in proposal.joiners
+        ]
+        why = f"{partition.name}: in sync {list(image.isr)}, eligible {list(image.elr)}"
+        report = leader.on_isr_refused
+        try:
+            # Without a valid lease somebody else may decide by now.
+            if self._may_act():
+                # It is seen here when this returns, and the leader has heard of it.
+                await self._catalog.write(
+                    GuardedWrite(
+                        guards=tuple(guards), puts={key: keys.encode_partition(image)}, why=why
+                    )
+                )
+                logger.info("%s", why)
+                return
+        except GuardFailed as error:
+            logger.info("%s: refused: %s", why, error)
+        except StoreUnavailable as error:
+            logger.info("%s: not answered: %s", why, error)
+            report = leader.on_isr_unknown
+        stored = await self._read(key, lambda: partition.leader is leader)
+        if partition.leader is leader and stored is not None:
+            report(proposal)
+            self._see(partition, stored)
+
+    async def _read(self, key: str, is_wanted: Callable[[], bool]) -> PartitionImage | None:
+        while is_wanted():
+            # Not at once: what refused the write is often still under way.
+            await asyncio.sleep(RETRY_DELAY_S)
+            try:
+                stored = await self._store.get(key)
+            except StoreUnavailable:
+                continue
+            if stored is None:
+                return None
+            return keys.decode_partition(stored.value, revision=stored.revision)
+        return None

@@ -1,0 +1,187 @@
+"""What a follower asks its leader, in Kafka's protocol: Fetch for records, ListOffsets for where its log is."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from respool.broker.partitions.partition import Partition
+from respool.broker.peer_link import PeerLink
+from respool.broker.replication.local_reader import BorrowedRecords
+from respool.broker.replication.replica_session import ReplicaSession
+from respool.model.ids import BrokerId, LeaderEpoch, Offset
+from respool.ports.peers import PeerUnreachable
+from respool.replication.divergence import EndOfEpoch
+from respool.replication.follower import Fetched, FetchFrom
+from respool.wire.api_table import Api
+from respool.wire.fetch_reply import FetchedPart
+from respool.wire.mended_schema import REPLICA_FETCH_VERSION
+
+LIST_OFFSETS_VERSION = 8
+READ_UNCOMMITTED = 0
+LATEST, EARLIEST = -1, -2
+# A partition's share of a reply: large enough that catching up is not slowed by asking.
+PARTITION_BYTES_MAX = 4 * 1024 * 1024
+REPLY_BYTES_MAX = 16 * 1024 * 1024
+NO_RECORDS = memoryview(b"")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchReply:
+    """A leader's answer for one partition."""
+
+    partition: Partition
+    asked: FetchFrom
+    fetched: Fetched
+    records: memoryview
+
+
+class ReplicaRequests:
+    """Asks one leader."""
+
+    def __init__(
+        self, link: PeerLink, *, me: BrokerId, leader: BrokerId, borrowed: BorrowedRecords
+    ) -> None:
+        self._link = link
+        self._borrowed = borrowed
+        self._me = me
+        self._leader = leader
+        # One for each lane: requests of a session must come in its order.
+        self._sessions: dict[int, ReplicaSession] = {}
+
+    async def fetch(
+        self,
+        asked: Mapping[Partition, FetchFrom],
+        *,
+        broker_epoch: int,
+        wait_ms: int,
+        lane: int,
+    ) -> list[FetchReply]:
+        """Raises:
+        PeerUnreachable: the leader did not answer, or refused the request as a whole.
+        """
+        by_place: dict[tuple[object, int], Partition] = {
+            (one.topic_id, one.name.partition): one for one in asked
+        }
+
+        def epoch_of(part: FetchedPart) -> int:
+            partition = by_place.get((part.topic, part.partition))
+            return -1 if partition is None else asked[partition].leader_epoch
+
+        session = self._sessions.setdefault(lane, ReplicaSession())
+        borrowing = self._borrowed.ask(is_near=self._link.is_near(self._leader, lane=lane))
+        request = session.next_request(asked)
+        try:
+            reply = await self._link.fetch(
+                self._leader,
+                REPLICA_FETCH_VERSION,
+                lane=lane,
+                cluster_id=None,
+                replica_state={"replica_id": self._me, "replica_epoch": broker_epoch},
+                max_wait=wait_ms,
+                min_bytes=1,
+                max_bytes=REPLY_BYTES_MAX,
+                isolation_level=READ_UNCOMMITTED,
+                session_id=request.session_id,
+                session_epoch=request.epoch,
+                topics=_topics(request.changed),
+                forgotten_topics_data=_forgotten(request.forgotten),
+                rack_id="",
+                reader_host=borrowing.host,
+            )
+            parts = await self._borrowed.filled(reply.parts, asked=borrowing, epoch_of=epoch_of)
+        except BaseException:
+            session.reset()
+            raise
+        if reply.error_code:
+            session.reset()
+            raise PeerUnreachable(f"broker {self._leader} refused a fetch: {reply.error_code}")
+        told: dict[Partition, Fetched] = {}
+        records: dict[Partition, memoryview] = {}
+        for part in parts:
+            partition = by_place.get((part.topic, part.partition))
+            if partition is not None:
+                told[partition] = _fetched(part)
+                records[partition] = part.records
+        return [
+            FetchReply(
+                partition=partition,
+                asked=asked[partition],
+                fetched=fetched,
+                records=records.get(partition, NO_RECORDS),
+            )
+            for partition, fetched in session.on_reply(reply.session_id, told).items()
+        ]
+
+    async def log_range(
+        self, partition: Partition, leader_epoch: LeaderEpoch, *, lane: int
+    ) -> tuple[Offset, Offset]:
+        """Where the leader's log starts and ends.
+
+        Raises:
+            PeerUnreachable: it did not say.
+        """
+        start = await self._offset(partition, leader_epoch, EARLIEST, lane)
+        return start, await self._offset(partition, leader_epoch, LATEST, lane)
+
+    async def _offset(
+        self, partition: Partition, leader_epoch: LeaderEpoch, timestamp: int, lane: int
+    ) -> Offset:
+        topic, number = partition.name
+        wanted = {
+            "partition_index": number,
+            "current_leader_epoch": leader_epoch,
+            "timestamp": timestamp,
+        }
+        reply = await self._link.ask(
+            self._leader,
+            Api.LIST_OFFSETS,
+            LIST_OFFSETS_VERSION,
+            lane=lane,
+            replica_id=self._me,
+            isolation_level=READ_UNCOMMITTED,
+            topics=[{"name": topic, "partitions": [wanted]}],
+        )
+        for told in (one for found in reply.topics for one in found.partitions):
+            if told.error_code == 0:
+                return Offset(told.offset)
+            raise PeerUnreachable(f"broker {self._leader}, {partition.name}: {told.error_code}")
+        raise PeerUnreachable(f"broker {self._leader} says nothing of {partition.name}")
+
+
+def _topics(asked: Mapping[Partition, FetchFrom]) -> list[dict[str, Any]]:
+    topics: dict[UUID, list[dict[str, Any]]] = {}
+    for partition, fetch in asked.items():
+        topics.setdefault(partition.topic_id, []).append(
+            {
+                "partition": partition.name.partition,
+                "current_leader_epoch": fetch.leader_epoch,
+                "fetch_offset": fetch.offset,
+                "last_fetched_epoch": fetch.last_fetched_epoch,
+                "log_start_offset": fetch.log_start,
+                "durable_end": fetch.durable_end,
+                "partition_max_bytes": PARTITION_BYTES_MAX,
+            }
+        )
+    return [{"topic_id": one, "partitions": partitions} for one, partitions in topics.items()]
+
+
+def _forgotten(partitions: Iterable[Partition]) -> list[dict[str, Any]]:
+    topics: dict[UUID, list[int]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic_id, []).append(partition.name.partition)
+    return [{"topic_id": one, "partitions": numbers} for one, numbers in topics.items()]
+
+
+def _fetched(part: FetchedPart) -> Fetched:
+    diverging = None
+    if part.diverging is not None:
+        epoch, end = part.diverging
+        diverging = EndOfEpoch(epoch=LeaderEpoch(epoch), end=Offset(end))
+    return Fetched(
+        error=part.error_code,
+        has_records=len(part.records) > 0,
+        diverging=diverging,
+        high_watermark=Offset(part.high_watermark),
+        log_start=Offset(part.log_start),
+    )

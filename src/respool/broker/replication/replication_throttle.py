@@ -1,0 +1,114 @@
+"""Which partitions may be copied to this broker now, and how fast: moving them leaves room for those who produce.
+
+Only new replicas wait for their turn. One that was away and catches up does not: the cluster is not safe until it has.
+Whoever catches up may be told to go slowly, both new and old: see `docs/cluster.md`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.pace import NO_LIMIT, Pace
+from respool.broker.partitions.partition import Partition
+from respool.cluster.leader_shares import leader_shares, limited_leaders
+from respool.cluster.throttle import copies_now
+from respool.cluster.view import ClusterSettings
+from respool.model.cluster import ClusterImage, PartitionImage
+from respool.model.config_rules import LONG_MAX
+from respool.model.ids import BrokerId, TopicPartition
+from respool.ports.clock import Clock
+
+# Who has to wait for longer looks again meanwhile: it may be told to go faster.
+WAIT_MS_MAX = 1000
+
+
+class ReplicationThrottle:
+    def __init__(
+        self, *, me: BrokerId, catalog: Catalog, clock: Clock, settings: ClusterSettings
+    ) -> None:
+        self._me = me
+        self._catalog = catalog
+        self._clock = clock
+        self._settings = settings
+        self._due: frozenset[TopicPartition] = frozenset()
+        # Of all new replicas; of those that are throttled here; and of those whose leader is.
+        self._copies = Pace()
+        self._throttled = Pace()
+        self._from_leader: dict[BrokerId, Pace] = {}
+        # Told when others may be due than before.
+        self.on_changed: Callable[[], None] = lambda: None
+
+    def on_image(self) -> None:
+        """Somebody's copy may have come or ended, or is to go at another pace.
+
+        Mostly nothing is copied here; then it costs no more than to see that, for there may be thousands of changes.
+        """
+        due = self._due
+        self._due = frozenset()
+        image = self._catalog.image
+        if self._catches_up_anything(image):
+            limited = limited_leaders(image) if image.broker_overrides else {}
+            throttle: dict[BrokerId, tuple[TopicPartition, ...]] = {}
+            if limited or self._copies_anything(image):
+                throttle = copies_now(
+                    self._catalog.view(settings=self._settings, with_strays=False)
+                )
+            self._due = frozenset(throttle.get(self._me, ()))
+            self._set_paces(leader_shares(image, limited, throttle))
+        if self._due - due:
+            self.on_changed()
+
+    def _set_paces(self, shares: Mapping[BrokerId, float]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        config = self._catalog.broker_config()
+        self._copies.change(config.respool_copy_bytes_per_s_max or NO_LIMIT, now_ms=now_ms)
+        rate = config.follower_replication_throttled_rate
+        self._throttled.change(rate if rate < LONG_MAX else NO_LIMIT, now_ms=now_ms)
+        for leader in shares.keys() | self._from_leader.keys():
+            pace = self._from_leader.setdefault(leader, Pace())
+            pace.change(shares.get(leader, NO_LIMIT), now_ms=now_ms)
+
+    def wait_ms(self, partition: Partition) -> int | None:
+        """How long to wait before fetching: 0 for now, None for until it is this one's turn."""
+        follower = partition.follower
+        assert follower is not None
+        image = follower.image
+        if self._me in image.isr:
+            return 0
+        if self._me in image.adding and partition.name not in self._due:
+            return None
+        now_ms = self._clock.monotonic_ms()
+        waits = (pace.wait_ms(now_ms=now_ms) for pace in self._paces_of(partition.name, image))
+        return min(max(waits, default=0), WAIT_MS_MAX)
+
+    def on_copied(self, partition: Partition, byte_count: int) -> None:
+        follower = partition.follower
+        if follower is None or self._me in follower.image.isr:
+            return
+        now_ms = self._clock.monotonic_ms()
+        for pace in self._paces_of(partition.name, follower.image):
+            pace.take(byte_count, now_ms=now_ms)
+
+    def _paces_of(self, of: TopicPartition, image: PartitionImage) -> Iterator[Pace]:
+        """All those that this replica, which is not in sync, has to keep to."""
+        if self._me in image.adding:
+            yield self._copies
+        topic = self._catalog.image.topics.get(of.topic)
+        if topic is None:
+            return
+        if topic.config.follower_replication_throttled_replicas.has(of.partition, self._me):
+            yield self._throttled
+        given = topic.config.leader_replication_throttled_replicas
+        if image.leader in self._from_leader and given.has(of.partition, image.leader):
+            yield self._from_leader[image.leader]
+
+    def _catches_up_anything(self, image: ClusterImage) -> bool:
+        return any(
+            self._me in one.replicas and self._me not in one.isr
+            for topic in image.topics.values()
+            for one in topic.partitions
+        )
+
+    def _copies_anything(self, image: ClusterImage) -> bool:
+        return any(
+            self._me in one.adding for topic in image.topics.values() for one in topic.partitions
+        )

@@ -1,0 +1,258 @@
+"""Who leads and who follows: each partition of this broker takes the role that the cluster's image gives it.
+
+What an image ends, it ends at once (`see`). What it begins may take a while (`settle`): a new leader first enters its
+epoch in the log, durably, and a follower must have finished what it was doing to its log.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.partitions.partition import Partition
+from respool.broker.run_uncancelled import run_uncancelled
+from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.model.errors import DiskFull, HandlesExhausted, StorageError
+from respool.model.ids import BrokerId
+from respool.ports.clock import Clock
+from respool.ports.offload import Offload
+from respool.replication.effects import BeginEpoch, LeaderEffect
+from respool.replication.follower import Follower
+from respool.replication.leader import Leader, may_lead
+from respool.replication.rules import ALL_RULES, Rules
+
+logger = logging.getLogger(__name__)
+
+# When there was no room to enter an epoch.
+RETRY_DELAY_S = 1.0
+
+
+class Following(Protocol):
+    """Who fetches for followers; `ReplicaFetchers` does."""
+
+    def add(self, partition: Partition) -> None: ...
+
+    def remove(self, partition: Partition) -> None: ...
+
+
+class Roles:
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        catalog: Catalog,
+        offload: Offload,
+        clock: Clock,
+        lag_ms_max: int,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        following: Following | None = None,
+        rules: Rules = ALL_RULES,
+    ) -> None:
+        """`following` is None for a broker that is alone: it leads all it has."""
+        self._me = me
+        self._catalog = catalog
+        self._offload = offload
+        self._clock = clock
+        self._lag_ms_max = lag_ms_max
+        self._spawn = spawn
+        self._following = following
+        self._rules = rules
+        # Until the broker is registered nothing in the image is its own doing: it leads and follows nothing.
+        self.are_taken = following is None
+        # Those whose role could not be taken for want of room, until they are tried again.
+        self._to_settle: set[Partition] = set()
+        # Told of a partition that has begun to lead, or leads no more.
+        self.on_changed: Callable[[Partition], None] = lambda _: None
+        # Told of a partition that the image calls offline here, and that is not.
+        self.on_sound: Callable[[Partition], None] = lambda _: None
+
+    def see(self, partition: Partition, stored: PartitionImage | None = None) -> bool:
+        """End a role that the image, or what was read of the store since, does not give this broker any more.
+
+        Returns whether there is a role to be taken, by `settle`.
+        """
+        image = stored or self._image_of(partition)
+        if image is None:
+            if partition.is_leading and self._is_made_anew(partition):
+                partition.role.resign("its topic was deleted and made anew")
+                self.on_changed(partition)
+            return False
+        was_leading, followed = partition.is_leading, _leader_of(partition)
+        partition.role.on_image(self._me, image)
+        if was_leading and not partition.is_leading:
+            logger.info("%s: no longer led here, epoch %d", partition.name, image.leader_epoch)
+            self.on_changed(partition)
+        if partition.is_leading or not partition.is_online:
+            return False
+        return partition.follower is None or _leader_of(partition) != followed
+
+    def on_brokers(self, partitions: list[Partition]) -> None:
+        brokers = self._brokers
+        for partition in partitions:
+            partition.role.on_brokers(brokers)
+
+    def tick(self, partitions: list[Partition]) -> None:
+        """Called a few times within the time a follower may lag."""
+        now_ms = self._clock.monotonic_ms()
+        for partition in partitions:
+            partition.role.on_tick(now_ms)
+
+    async def settle(self, partition: Partition) -> None:
+        """Take the role that the image gives."""
+        if not self.are_taken:
+            return
+        role = partition.role
+        async with partition.changing:
+            while True:
+                epoch = role.leader_epoch
+                await self._settle(partition)
+                if role.going_on is None:
+                    return
+                if self._knows_more_than_the_image(partition):
+                    # It was read from the store; with the image that has it, this is called again.
+                    return
+                if role.leader_epoch == epoch:
+                    role.resign("it cannot go on leading")
+                    return
+                # While this epoch was entered, the next one has come, and it leads in that as well.
+
+    async def _settle(self, partition: Partition) -> None:
+        self.see(partition)
+        image = self._image_of(partition)
+        if image is None or not partition.is_online or self._me not in image.replicas:
+            return
+        if self._me in image.offline:
+            self.on_sound(partition)
+        if partition.role.going_on is not None and self._knows_more_than_the_image(partition):
+            return
+        self._tell_settings(partition)
+        if image.leader == self._me:
+            if partition.leader is None:
+                await self._lead(partition, image)
+        else:
+            self._follow(partition, image)
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is about to go."""
+        if self._following is not None:
+            self._following.remove(partition)
+        if partition.is_leading:
+            partition.role.resign("it is not here any more")
+            self.on_changed(partition)
+
+    async def _lead(self, partition: Partition, image: PartitionImage) -> None:
+        log = partition.log
+        if self._following is not None:
+            self._following.remove(partition)
+        if not may_lead(self._me, image, last_epoch=log.latest_epoch, rules=self._rules):
+            logger.warning(
+                "%s: epoch %d is not led: the log knows epoch %d already",
+                partition.name,
+                image.leader_epoch,
+                log.latest_epoch,
+            )
+            return
+        leader = Leader(
+            self._me,
+            image,
+            log_start=log.log_start,
+            log_end=log.log_end,
+            durable_end=partition.durable_end,
+            high_watermark=max(partition.high_watermark, log.log_start),
+            min_isr=log.config.min_insync_replicas,
+            lag_ms_max=self._lag_ms_max,
+            brokers=self._brokers,
+            now_ms=self._clock.monotonic_ms(),
+            rules=self._rules,
+        )
+        effects: list[LeaderEffect] = []
+        for effect in leader.begin():
+            if isinstance(effect, BeginEpoch):
+                try:
+                    await run_uncancelled(
+                        self._offload.run(lambda: log.on_leader_epoch(leader.leader_epoch))
+                    )
+                except (DiskFull, HandlesExhausted) as error:
+                    logger.error("%s: it cannot be led yet: %s", partition.name, error)
+                    self._settle_soon(partition)
+                    return
+                except StorageError as error:
+                    partition.on_storage_error(error)
+                    return
+            else:
+                effects.append(effect)
+        if not partition.is_online:
+            return
+        if partition.role.going_on is not None and partition.leader_epoch > leader.leader_epoch:
+            # It goes on to a later one, and several may have come: none of those before it is led.
+            return
+        partition.role.lead(leader, effects, durable_end=partition.durable_end)
+        # What was heard while the epoch was written down.
+        self.see(partition)
+        if partition.is_leading:
+            partition.role.on_brokers(self._brokers)
+            self._tell_settings(partition)
+            if self._following is not None:
+                logger.info("%s: led here, epoch %d", partition.name, image.leader_epoch)
+            self.on_changed(partition)
+
+    def _tell_settings(self, partition: Partition) -> None:
+        min_isr = partition.config.min_insync_replicas
+        partition.role.on_settings(min_isr=min_isr, lag_ms_max=self._lag_ms_max)
+
+    def _settle_soon(self, partition: Partition) -> None:
+        # Once, however often the image changes meanwhile.
+        if partition not in self._to_settle:
+            self._to_settle.add(partition)
+            self._spawn(self._settle_later(partition))
+
+    async def _settle_later(self, partition: Partition) -> None:
+        await asyncio.sleep(RETRY_DELAY_S)
+        self._to_settle.discard(partition)
+        await self.settle(partition)
+
+    def _follow(self, partition: Partition, image: PartitionImage) -> None:
+        if self._following is None:
+            return
+        if partition.follower is None:
+            log = partition.log
+            partition.role.follow(
+                Follower(
+                    self._me,
+                    image,
+                    log_start=log.log_start,
+                    log_end=log.log_end,
+                    durable_end=partition.durable_end,
+                    last_epoch=log.latest_epoch,
+                    high_watermark=partition.high_watermark,
+                    history=log,
+                    rules=self._rules,
+                )
+            )
+        self._following.add(partition)
+
+    def _image_of(self, partition: Partition) -> PartitionImage | None:
+        topic = self._catalog.image.topics.get(partition.name.topic)
+        number = partition.name.partition
+        if topic is None or topic.id != partition.topic_id or number >= len(topic.partitions):
+            return None
+        return topic.partitions[number]
+
+    def _knows_more_than_the_image(self, partition: Partition) -> bool:
+        image = self._image_of(partition)
+        return image is not None and image.leader_epoch < partition.role.leader_epoch
+
+    def _is_made_anew(self, partition: Partition) -> bool:
+        topic = self._catalog.image.topics.get(partition.name.topic)
+        return topic is not None and topic.id != partition.topic_id
+
+    @property
+    def _brokers(self) -> Mapping[BrokerId, BrokerEndpoint]:
+        return self._catalog.image.brokers
+
+
+def _leader_of(partition: Partition) -> BrokerId | None:
+    """The leader that is followed."""
+    follower = partition.follower
+    return None if follower is None else follower.image.leader

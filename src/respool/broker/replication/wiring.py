@@ -1,0 +1,95 @@
+"""What makes partitions lead and follow, wired: roles, who fetches for followers, who writes ISRs, who gives up.
+
+A broker that is alone has the same roles: it leads all it has, and nobody follows.
+"""
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from respool.broker.membership.cluster_member import ClusterMember
+from respool.broker.membership.offline_replicas import OfflineReplicas
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.partitions.partition import Partition, SyncRequests
+from respool.broker.peer_link import PeerLink
+from respool.broker.replication.follower_log import FollowerLog
+from respool.broker.replication.isr_writer import IsrWriter
+from respool.broker.replication.local_reader import BorrowedRecords
+from respool.broker.replication.replica_fetchers import ReplicaFetchers
+from respool.broker.replication.roles import Roles
+from respool.log.folder.data_folder import DataFolder
+from respool.model.cluster import PartitionImage
+from respool.model.ids import BrokerId
+from respool.ports.clock import Clock
+from respool.ports.metadata_store import MetadataStore
+from respool.ports.neighbours import Neighbours
+from respool.ports.offload import Offload
+from respool.replication.rules import Rules
+
+# As much as a peer may send at once; see `TcpPeers`.
+LENT_BYTES_MAX = 128 * 1024 * 1024
+
+
+class Replication:
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        catalog: Catalog,
+        store: MetadataStore,
+        folder: DataFolder,
+        syncs: SyncRequests,
+        offload: Offload,
+        clock: Clock,
+        lag_ms_max: int,
+        hurry_bytes: int,
+        rules: Rules,
+        member: ClusterMember | None,
+        link: PeerLink | None,
+        neighbours: Neighbours | None,
+        may_act: Callable[[], bool],
+        spawn: Callable[[Coroutine[Any, Any, Any]], Any],
+    ) -> None:
+        """`member` and `link` are None for a broker that is alone."""
+        self._offline_replicas: OfflineReplicas | None = None
+        following: ReplicaFetchers | None = None
+        if member is not None and link is not None:
+            self._offline_replicas = OfflineReplicas(
+                me=me, catalog=catalog, registration=lambda: member.registration, spawn=spawn
+            )
+            following = ReplicaFetchers(
+                me=me,
+                link=link,
+                work=FollowerLog(folder=folder, syncs=syncs, offload=offload, clock=clock),
+                throttle=member.throttle,
+                clock=clock,
+                borrowed=partial(
+                    BorrowedRecords, neighbours, clock=clock, bytes_max=LENT_BYTES_MAX
+                ),
+                hurry_bytes=hurry_bytes,
+                broker_epoch=lambda: member.epoch,
+                spawn=spawn,
+            )
+        self.isr = IsrWriter(
+            catalog=catalog, store=store, may_act=may_act, see=self._see, spawn=spawn
+        )
+        self.roles = Roles(
+            me=me,
+            catalog=catalog,
+            offload=offload,
+            clock=clock,
+            lag_ms_max=lag_ms_max,
+            spawn=spawn,
+            following=following,
+            rules=rules,
+        )
+        if self._offline_replicas is not None:
+            self.roles.on_sound = self._offline_replicas.take_back
+
+    def on_offline(self, partition: Partition) -> None:
+        """Let others lead it, where there are any."""
+        if self._offline_replicas is not None:
+            self._offline_replicas.give_up(partition)
+
+    def _see(self, partition: Partition, image: PartitionImage) -> None:
+        self.roles.see(partition, image)
