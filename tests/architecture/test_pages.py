@@ -36,6 +36,17 @@ def test_every_link_to_another_page_leads_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_every_class_of_the_glossary_is_in_its_file() -> None:
+    named = re.findall(r"`(\w+)` in `([\w/.]+)`", (ROOT / "docs" / "glossary.md").read_text())
+    astray = [
+        (name, file)
+        for name, file in named
+        if not re.search(rf"^(class|def) {name}\b", (SOURCE / file).read_text(), re.MULTILINE)
+    ]
+    assert named
+    assert astray == []
+
+
 def test_the_map_is_read_as_paths() -> None:
     assert len(_paths(ROOT / "ARCHITECTURE.md")) > 50
 
