@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from respool.mirror.cluster_link import MirrorLink, Unreachable
+from respool.mirror.cluster_link import ClusterLink, LinkError
 
 ADDRESSES = {1: ("one", 9092), 2: ("two", 9092), 3: ("three", 9092)}
 
@@ -22,15 +22,22 @@ class Brokers:
         self.ids: dict[str, UUID] = {}
         self.said = said
         self.asked: list[int] = []
-        self.link = MirrorLink("the source", "one:9092")
+        self.link = ClusterLink("the source", "one:9092")
         monkeypatch.setattr(self.link, "ask", self._ask)
+        monkeypatch.setattr(self.link, "_find_brokers", self._find_brokers)
 
-    async def _ask(self, broker: int, *_: Any) -> Any:
-        number = 1 if broker < 0 else broker
+    async def _find_brokers(self) -> None:
+        """As a bootstrap broker does: it names all brokers, and says nothing of topics."""
+        brokers = [
+            SimpleNamespace(node_id=one, host=h, port=p) for one, (h, p) in ADDRESSES.items()
+        ]
+        self.link._learn_brokers(SimpleNamespace(brokers=brokers))
+
+    async def _ask(self, number: int, *_: Any) -> Any:
         self.asked.append(number)
         leaders = self.said[f"b{number}"]
         if leaders is None:
-            raise Unreachable(f"broker {number} does not answer")
+            raise LinkError(f"broker {number} does not answer")
         return SimpleNamespace(
             brokers=[
                 SimpleNamespace(node_id=one, host=host, port=port)
@@ -43,7 +50,7 @@ class Brokers:
                     error_code=0,
                     is_internal=False,
                     partitions=[
-                        SimpleNamespace(partition_index=index, leader_id=leader)
+                        SimpleNamespace(partition_index=index, leader_id=leader, leader_epoch=0)
                         for index, leader in enumerate([led] if isinstance(led, int) else led)
                     ],
                 )
@@ -134,5 +141,5 @@ def test_where_only_one_answers_what_it_does_not_know_stays(
     brokers.refresh()
     assert brokers.link.leader_of(("rides", 0)) == 1
     brokers.said.update(b3=None)
-    with pytest.raises(Unreachable):
+    with pytest.raises(LinkError):
         brokers.refresh()

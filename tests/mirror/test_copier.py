@@ -12,7 +12,7 @@ import pytest
 
 from respool.broker.partitions.mirror_validation import check_continues, check_same
 from respool.mirror import copier
-from respool.mirror.cluster_link import EARLIEST, MirrorLink, Place, Unreachable
+from respool.mirror.cluster_link import EARLIEST, ClusterLink, LinkError, Place
 from respool.mirror.copier import DIFFERENT_TRIES_MAX, MirrorCopy
 from respool.mirror.partition_copy import PartitionCopy, State
 from respool.model.errors import InvalidRecord, NotLeader, OffsetOutOfRange, RequestError
@@ -78,7 +78,7 @@ class Log:
         return found
 
 
-class Side(MirrorLink):
+class Side(ClusterLink):
     """One broker that leads everything, and fails as often as it is told to."""
 
     def __init__(self, name: str, rng: Random) -> None:
@@ -109,7 +109,14 @@ class Side(MirrorLink):
         return self.logs[place].read(offset, 1)
 
     async def ask(
-        self, broker: int, api: Api, version: int, fields: Mapping[str, Any], *, lane: int = 0
+        self,
+        broker: int,
+        api: Api,
+        version: int,
+        fields: Mapping[str, Any],
+        *,
+        lane: int = 0,
+        wait_ms: int = 0,
     ) -> Any:
         await asyncio.sleep(0)
         self._maybe_fail()
@@ -154,7 +161,7 @@ class Side(MirrorLink):
         if self._is_unlucky():
             # It lies somewhere in between, and arrives when it is not expected any more.
             self.late.append(fields)
-            raise Unreachable("delayed")
+            raise LinkError("delayed")
         if self.late and self.rng.random() < 0.5:
             self.came_late += 1
             self._produce(self.late.pop(self.rng.randrange(len(self.late))))
@@ -245,7 +252,7 @@ class Side(MirrorLink):
 
     def _maybe_fail(self) -> None:
         if self._is_unlucky():
-            raise Unreachable(f"{self.name} is away")
+            raise LinkError(f"{self.name} is away")
 
     def by_leader(self, places: Any) -> dict[int, list[Place]]:
         return {1: list(places)}
@@ -470,7 +477,7 @@ def test_more_transactions_are_open_than_offsets_were_deleted(is_asked: bool) ->
     source.start = 3
 
     def hang_up(_: Any) -> Any:
-        raise Unreachable("a Kafka before 3.0")
+        raise LinkError("a Kafka before 3.0")
 
     if not is_asked:
         world.source._describe = hang_up  # type: ignore[method-assign,assignment]

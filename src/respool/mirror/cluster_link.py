@@ -1,114 +1,110 @@
-"""One side of a mirror: a cluster's brokers, who leads which partition, and requests to them, many at once."""
+"""An asyncio client of one of the two clusters: topic metadata that two brokers agree on, and requests to leaders."""
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from respool.cli.open_writes import OpenWrite, open_writes
-from respool.drivers.tcp_peers import TcpPeers
-from respool.model.addresses import parse_address
-from respool.model.errors import SettingsError
-from respool.model.ids import BrokerId
+from respool.client.kafka.cluster import METADATA_VERSION, Cluster
+from respool.client.kafka.errors import BadArgument, ClientError
+from respool.client.kafka.metadata import TopicMap, topic_map_of
+from respool.client.kafka.pipelined import PipelinedRequests
+from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.model.operator_errors import UsageError
-from respool.ports.peers import PeerUnreachable
 from respool.records.mirrored import MIRROR_CLIENT_ID
 from respool.wire.api_table import Api
-from respool.wire.client_codec import decode_reply, encode_request
-from respool.wire.errors import ProtocolViolation
 
 Place = tuple[str, int]
 
-# All of them are there from Kafka 2.8 on, and in 4.x.
-METADATA_VERSION = 10
+# Kafka 2.8 and later, and 4.x, have all of these versions.
 LIST_OFFSETS_VERSION = 5
 FETCH_VERSION = 12
 PRODUCE_VERSION = 9
 DELETE_RECORDS_VERSION = 2
 DESCRIBE_CONFIGS_VERSION = 1
-# From 3.0 on; the source is asked it only where it would be good to know.
+# Kafka 3.0 and later; the source may be older.
 DESCRIBE_PRODUCERS_VERSION = 0
 
 LATEST, EARLIEST = -1, -2
 TOPIC_RESOURCE = 2
 ALL_IN_SYNC = -1
 REQUEST_MS = 30_000
-# One connection is for fetches that wait, and one for all else.
+# Fetches that wait at the broker have a connection of their own.
 LANE, FETCH_LANE = 0, 1
-_SIZE_BYTES = 4
+
+_ALL_TOPICS = {
+    "topics": None,
+    "allow_auto_topic_creation": False,
+    "include_cluster_authorized_operations": False,
+    "include_topic_authorized_operations": False,
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicMap:
-    """A topic as metadata shows it."""
+class LinkError(Exception):
+    """A request failed: no reply came, the partition has no leader, or the leader returned an error.
 
-    id: UUID | None
-    # Partition number -> its leader; None while nobody leads it.
-    leaders: Mapping[int, int | None]
-
-    @property
-    def shape(self) -> tuple[UUID | None, int]:
-        """What stays the same whoever leads."""
-        return self.id, len(self.leaders)
+    Without a reply it is unknown whether the broker carried out the request.
+    """
 
 
-class Unreachable(Exception):
-    """No reply came; what became of the request is unknown."""
-
-
-class MirrorLink:
-    def __init__(self, name: str, bootstrap: str) -> None:
-        """`name` is what it is called in messages: the source, the target."""
+class ClusterLink:
+    def __init__(self, name: str, bootstrap: str, *, security: Security = IN_THE_CLEAR) -> None:
+        """`name` is the cluster's in messages: the source, the target."""
         self.name = name
         self.bootstrap = bootstrap
-        self._first = {
-            # Numbers that no broker has: who they are is not known yet.
-            BrokerId(-1 - number): _address(text)
-            for number, text in enumerate(bootstrap.split(","))
-        }
-        self._addresses = dict(self._first)
-        self._peers = TcpPeers(self._addresses, request_timeout_ms=REQUEST_MS + 10_000)
-        self._correlation_id = 0
+        try:
+            self._cluster = Cluster(
+                bootstrap,
+                client_id=MIRROR_CLIENT_ID,
+                connect_timeout_ms=5_000,
+                request_timeout_ms=REQUEST_MS + 10_000,
+                security=security,
+            )
+        except BadArgument as error:
+            raise UsageError(str(error)) from None
+        self._requests = PipelinedRequests(self._cluster)
+        # Topics that are not the brokers' own.
         self.topics: dict[str, TopicMap] = {}
-        # Set while somebody asks for the metadata, so that all who want them anew ask once.
+        # The refresh under way; all who ask for one meanwhile wait for the same.
         self._refreshing: asyncio.Task[None] | None = None
         self._turn = -1
 
     async def close(self) -> None:
-        await self._peers.close()
+        await self._requests.close()
 
     async def ask(
-        self, broker: int, api: Api, version: int, fields: Mapping[str, Any], *, lane: int = LANE
+        self,
+        broker: int,
+        api: Api,
+        version: int,
+        fields: Mapping[str, Any],
+        *,
+        lane: int = LANE,
+        wait_ms: int = 0,
     ) -> Any:
         """
         Raises:
-            Unreachable: no reply came.
+            LinkError: no reply came.
         """
-        self._correlation_id = (self._correlation_id + 1) % 2**31
-        frame = encode_request(
-            api,
-            version,
-            fields,
-            correlation_id=self._correlation_id,
-            client_id=MIRROR_CLIENT_ID,
-        )
         try:
-            reply = await self._peers.request(BrokerId(broker), frame[_SIZE_BYTES:], lane=lane)
-            return decode_reply(api, version, reply)
-        except (PeerUnreachable, ProtocolViolation) as error:
-            raise Unreachable(f"{self.name}: {error}") from error
+            return await self._requests.request(
+                broker, api, version, fields, lane=lane, wait_ms=wait_ms
+            )
+        except ClientError as error:
+            raise LinkError(f"{self.name}: {error}") from error
 
     def leader_of(self, place: Place) -> int | None:
         topic = self.topics.get(place[0])
-        return None if topic is None else topic.leaders.get(place[1])
+        leader = None if topic is None else topic.leaders.get(place[1])
+        return None if leader is None else leader.broker
 
     async def refresh(self) -> None:
-        """Learn who leads what. Several who ask at once share one request.
+        """Refresh the metadata of all topics. Concurrent calls share one refresh.
 
         Raises:
-            Unreachable: no broker answers.
+            LinkError: no broker answers.
         """
         if self._refreshing is None:
             self._refreshing = asyncio.ensure_future(self._refresh())
@@ -118,59 +114,62 @@ class MirrorLink:
     def _on_refreshed(self, task: "asyncio.Task[None]") -> None:
         self._refreshing = None
         if not task.cancelled():
-            # Whoever waited has heard of it; maybe nobody waits any more.
+            # Retrieved, so that asyncio does not report it if no caller waits any longer.
             task.exception()
 
     async def _refresh(self) -> None:
-        fields = {
-            "topics": None,
-            "allow_auto_topic_creation": False,
-            "include_cluster_authorized_operations": False,
-            "include_topic_authorized_operations": False,
-        }
-        failure: Unreachable | None = None
+        if not self._brokers():
+            await self._find_brokers()
+        try:
+            await self._refresh_from(self._brokers())
+        except LinkError:
+            # All known brokers may have been replaced: the bootstrap addresses know the present ones.
+            await self._find_brokers()
+            await self._refresh_from(self._brokers())
+
+    async def _refresh_from(self, brokers: list[int]) -> None:
+        """Take what one broker says; if it lacks topics or partitions that were known, what two of them agree on.
+
+        A broker that is cut off from its cluster knows old metadata only. A mirror stops a topic for good when it is
+        deleted or recreated, so one broker's word is not enough.
+        """
+        failure: LinkError | None = None
         known = self.topics
-        told: dict[str, TopicMap] | None = None
-        for broker in self._next_order():
-            if told is not None and broker < 0:
-                # An address that was given at the start: it may be the same one's.
-                break
+        first: dict[str, TopicMap] | None = None
+        for broker in brokers:
             try:
-                reply = await self.ask(broker, Api.METADATA, METADATA_VERSION, fields)
-            except Unreachable as error:
+                reply = await self.ask(broker, Api.METADATA, METADATA_VERSION, _ALL_TOPICS)
+            except LinkError as error:
                 failure = error
                 continue
-            if told is not None:
-                self.topics = _agreed(told, _topics_of(reply), known)
+            if first is not None:
+                self.topics = _agreed(first, _topics_of(reply), known)
                 return
-            told = self._take(reply)
-            if len(reply.brokers) == 1 or not _doubted(told, known):
-                self.topics = told
+            self._learn_brokers(reply)
+            first = _topics_of(reply)
+            if len(reply.brokers) == 1 or not _doubtful(first, known):
+                self.topics = first
                 return
-            # Topics are gone, or were made anew; or it is cut off, and knows what was. One more is asked.
-        if told is None:
-            assert failure is not None
-            raise failure
-        # Nobody else answers: they are as they were until somebody else says that they are not.
-        self.topics = told | {name: known[name] for name in _doubted(told, known)}
+        if first is None:
+            raise failure or LinkError(f"{self.name}: the metadata names no broker")
+        # No second broker answers: the doubtful topics stay as they were known.
+        self.topics = first | {name: known[name] for name in _doubtful(first, known)}
 
-    def _next_order(self) -> list[BrokerId]:
-        """Whom to ask first, next and so on: another one each time, for one that is cut off knows old leaders only.
-
-        The addresses that were given at the start come last: who is there is not known.
-        """
+    def _brokers(self) -> list[int]:
+        """In the order to ask them: a different one first each time, since one may be cut off and know old leaders."""
+        brokers = sorted(self._cluster.brokers)
         self._turn += 1
-        given = sorted(self._first, reverse=True)
-        brokers = sorted(self._addresses.keys() - self._first.keys(), reverse=True)
         first = self._turn % len(brokers) if brokers else 0
-        return [*brokers[first:], *brokers[:first], *given]
+        return [*brokers[first:], *brokers[:first]]
 
-    def _take(self, reply: Any) -> dict[str, TopicMap]:
-        if reply.brokers:
-            brokers = {BrokerId(one.node_id): (str(one.host), one.port) for one in reply.brokers}
-            self._addresses = brokers | self._first
-            self._peers.move_to(self._addresses)
-        return _topics_of(reply)
+    async def _find_brokers(self) -> None:
+        try:
+            await asyncio.to_thread(self._cluster.refresh_brokers)
+        except ClientError as error:
+            raise LinkError(f"{self.name}: {error}") from error
+
+    def _learn_brokers(self, reply: Any) -> None:
+        self._cluster.learn_brokers(reply)
 
     # -- requests about places, each sent to its leader ----------------------------------------------------------------
 
@@ -195,7 +194,7 @@ class MirrorLink:
             }
             try:
                 reply = await self.ask(leader, Api.LIST_OFFSETS, LIST_OFFSETS_VERSION, fields)
-            except Unreachable:
+            except LinkError:
                 continue
             for topic in reply.topics:
                 for one in topic.partitions:
@@ -207,16 +206,16 @@ class MirrorLink:
         """The batch that holds the offset, or the first one after it; empty when there is none.
 
         Raises:
-            Unreachable: nobody leads it, or its leader refuses.
+            LinkError: nobody leads it, or its leader refuses.
         """
         leader = self.leader_of(place)
         if leader is None:
-            raise Unreachable(f"{self.name}: nobody leads {place[0]}/{place[1]}")
+            raise LinkError(f"{self.name}: nobody leads {place[0]}/{place[1]}")
         fields = fetch_fields([(place, offset, -1)], bytes_max=1, wait_ms=0)
         reply = await self.ask(leader, Api.FETCH, FETCH_VERSION, fields)
         (answer,) = (one for topic in reply.responses for one in topic.partitions)
         if answer.error_code:
-            raise Unreachable(
+            raise LinkError(
                 f"{self.name}: {place[0]}/{place[1]} cannot be read at {offset}: {words(answer.error_code)}"
             )
         return answer.records or b""
@@ -225,16 +224,16 @@ class MirrorLink:
         """Those that have not ended in the partition, in the order they were begun.
 
         Raises:
-            Unreachable: nobody leads it, or its leader refuses.
+            LinkError: nobody leads it, or its leader refuses.
         """
         leader = self.leader_of(place)
         if leader is None:
-            raise Unreachable(f"{self.name}: nobody leads {place[0]}/{place[1]}")
+            raise LinkError(f"{self.name}: nobody leads {place[0]}/{place[1]}")
         fields = {"topics": [{"name": place[0], "partition_indexes": [place[1]]}]}
         reply = await self.ask(leader, Api.DESCRIBE_PRODUCERS, DESCRIBE_PRODUCERS_VERSION, fields)
         (answer,) = (one for topic in reply.topics for one in topic.partitions)
         if answer.error_code:
-            raise Unreachable(
+            raise LinkError(
                 f"{self.name}: {place[0]}/{place[1]} does not say what is open in it: {words(answer.error_code)}"
             )
         found = open_writes(place[0], answer)
@@ -243,7 +242,7 @@ class MirrorLink:
     async def is_mirror(self, topic: str) -> bool | None:
         """Whether the topic is a mirror, by the word of each broker; None while they differ or do not answer."""
         found: set[bool] = set()
-        for broker in self._addresses.keys() - self._first.keys():
+        for broker in self._cluster.brokers:
             fields = {
                 "resources": [
                     {
@@ -258,7 +257,7 @@ class MirrorLink:
                 reply = await self.ask(
                     broker, Api.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, fields
                 )
-            except Unreachable:
+            except LinkError:
                 return None
             (result,) = reply.results
             if result.error_code:
@@ -329,49 +328,37 @@ def words(code: Any) -> str:
     return str(getattr(code, "name", code)).replace("_", " ")
 
 
-def _address(text: str) -> tuple[str, int]:
-    try:
-        return parse_address("the address", text.strip())
-    except SettingsError as error:
-        raise UsageError(str(error)) from None
-
-
-def _doubted(told: Mapping[str, TopicMap], known: Mapping[str, TopicMap]) -> set[str]:
-    """Topics that were known, and are told to be gone, another one of that name, or smaller: none of it is undone."""
+def _doubtful(seen: Mapping[str, TopicMap], known: Mapping[str, TopicMap]) -> set[str]:
+    """Known topics that are missing in `seen`, have another id there, or fewer partitions."""
     return {
         name
         for name, topic in known.items()
-        if name not in told
-        or told[name].id != topic.id
-        or len(told[name].leaders) < len(topic.leaders)
+        if name not in seen or seen[name].id != topic.id or seen[name].partitions < topic.partitions
     }
 
 
 def _agreed(
     first: Mapping[str, TopicMap], second: Mapping[str, TopicMap], known: Mapping[str, TopicMap]
 ) -> dict[str, TopicMap]:
-    """What the first said; of topics where that is doubted, what both said, or what the second says without a doubt."""
+    """What the first said; of topics doubtful there, what both said, or the second if they are not doubtful there."""
     agreed = dict(first)
-    doubted = _doubted(first, known)
-    doubted_too = _doubted(second, known)
-    for name in doubted:
-        one, other = first.get(name), second.get(name)
-        if (one and one.shape) == (other and other.shape):
+    doubtful_in_second = _doubtful(second, known)
+    for name in _doubtful(first, known):
+        if _identity(first.get(name)) == _identity(second.get(name)):
             continue
-        agreed[name] = known[name] if name in doubted_too else second[name]
+        agreed[name] = known[name] if name in doubtful_in_second else second[name]
     return agreed
 
 
+def _identity(topic: TopicMap | None) -> tuple[UUID | None, int] | None:
+    """What a change of leaders leaves as it is."""
+    return None if topic is None else (topic.id, topic.partitions)
+
+
 def _topics_of(reply: Any) -> dict[str, TopicMap]:
-    """What Metadata says of topics that are not the brokers' own."""
+    """Of a Metadata reply, without internal topics."""
     return {
-        topic.name: TopicMap(
-            id=topic.topic_id,
-            leaders={
-                one.partition_index: one.leader_id if one.leader_id >= 0 else None
-                for one in topic.partitions
-            },
-        )
+        topic.name: topic_map_of(topic.name, topic)
         for topic in reply.topics
         if not topic.error_code and not topic.is_internal
     }

@@ -20,9 +20,9 @@ from respool.mirror.cluster_link import (
     FETCH_LANE,
     FETCH_VERSION,
     PRODUCE_VERSION,
-    MirrorLink,
+    ClusterLink,
+    LinkError,
     Place,
-    Unreachable,
     answers_of,
     by_topic,
     fetch_fields,
@@ -90,8 +90,8 @@ class MirrorCopy:
 
     def __init__(
         self,
-        source: MirrorLink,
-        target: MirrorLink,
+        source: ClusterLink,
+        target: ClusterLink,
         *,
         keep_longer: bool = False,
         compacted: set[str] | None = None,
@@ -200,9 +200,14 @@ class MirrorCopy:
             runs = [copy.run for copy in wanted]
             try:
                 reply = await self._source.ask(
-                    leader, Api.FETCH, FETCH_VERSION, fields, lane=FETCH_LANE
+                    leader,
+                    Api.FETCH,
+                    FETCH_VERSION,
+                    fields,
+                    lane=FETCH_LANE,
+                    wait_ms=FETCH_WAIT_MS,
                 )
-            except Unreachable as error:
+            except LinkError as error:
                 self._again(wanted, str(error))
                 continue
             if reply.error_code:
@@ -287,7 +292,7 @@ class MirrorCopy:
         fields = produce_fields((place, piece.data) for place, piece in by_place.items())
         try:
             reply = await self._target.ask(leader, Api.PRODUCE, PRODUCE_VERSION, fields)
-        except Unreachable as error:
+        except LinkError as error:
             self._again((piece.copy for piece in pieces if _is_valid(piece)), str(error))
             return
         finally:
@@ -348,7 +353,7 @@ class MirrorCopy:
             reply = await self._target.ask(
                 leader, Api.DELETE_RECORDS, DELETE_RECORDS_VERSION, fields
             )
-        except Unreachable:
+        except LinkError:
             # It is tried again; whoever copies there says what is the matter.
             await asyncio.sleep(STARTS_SECONDS)
             return

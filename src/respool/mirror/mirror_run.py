@@ -11,7 +11,7 @@ from respool.cli.errors import BrokerUnreachable
 from respool.cli.interrupts import handling_signals
 from respool.cli.kafka import Cluster
 from respool.cli.mirror_output import MirrorReport
-from respool.mirror.cluster_link import MirrorLink, Unreachable
+from respool.mirror.cluster_link import ClusterLink, LinkError
 from respool.mirror.copier import MirrorCopy
 from respool.mirror.group_copier import GroupCare
 from respool.mirror.partition_copy import Cause, PartitionCopy, State
@@ -65,8 +65,8 @@ class MirrorRun:
         Raises:
             OperatorError: something could not be mirrored.
         """
-        self._source = MirrorLink("the source", self._plan.source)
-        self._target = MirrorLink("the target", self._plan.target)
+        self._source = ClusterLink("the source", self._plan.source)
+        self._target = ClusterLink("the target", self._plan.target)
         self._copy = MirrorCopy(
             self._source,
             self._target,
@@ -171,7 +171,7 @@ class MirrorRun:
     async def _survey_first(self) -> None:
         try:
             await self._survey.look()
-        except Unreachable as error:
+        except LinkError as error:
             raise BrokerUnreachable(str(error)) from error
         if not self._copy.partitions and not self._survey.not_mirrored:
             if self._plan.once:
@@ -186,7 +186,7 @@ class MirrorRun:
             await asyncio.sleep(SURVEY_SECONDS)
             try:
                 await self._survey.look()
-            except (Unreachable, OperatorError) as error:
+            except (LinkError, OperatorError) as error:
                 self._troubles.on_failed("topics", error)
             else:
                 self._troubles.on_passed("topics")

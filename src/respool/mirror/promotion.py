@@ -15,7 +15,7 @@ from respool.cli.kafka import Cluster
 from respool.cli.kafka_transactions import Transactions
 from respool.cli.open_writes import OpenWrite
 from respool.cli.transaction_hanging import Lookout
-from respool.mirror.cluster_link import MirrorLink, Unreachable
+from respool.mirror.cluster_link import ClusterLink, LinkError
 from respool.mirror.target_topics import MIRROR_SETTING
 from respool.model.operator_errors import OperatorError
 
@@ -92,7 +92,7 @@ def _left_behind(transactions: Transactions, found: list[OpenWrite]) -> list[Ope
 
 async def _wait_until_heard(broker: str, topic: str) -> None:
     """Until every broker says that the topic is no mirror: any of them may lead a partition of it."""
-    link = MirrorLink("the cluster", broker)
+    link = ClusterLink("the cluster", broker)
     deadline = time.monotonic() + HEARD_SECONDS_MAX
     try:
         while True:
@@ -100,7 +100,7 @@ async def _wait_until_heard(broker: str, topic: str) -> None:
                 await link.refresh()
                 if await link.is_mirror(topic) is False:
                     return
-            except Unreachable:
+            except LinkError:
                 pass
             if time.monotonic() > deadline:
                 raise BrokerUnreachable(

@@ -10,8 +10,8 @@ from respool.mirror.cluster_link import (
     EARLIEST,
     LATEST,
     PRODUCE_VERSION,
-    MirrorLink,
-    Unreachable,
+    ClusterLink,
+    LinkError,
     answers_of,
     produce_fields,
     words,
@@ -38,8 +38,8 @@ class OnLoss(Protocol):
 class MirrorSeek:
     def __init__(
         self,
-        source: MirrorLink,
-        target: MirrorLink,
+        source: ClusterLink,
+        target: ClusterLink,
         *,
         compacted: set[str],
         again: Callable[[Iterable[PartitionCopy], str], None],
@@ -61,7 +61,7 @@ class MirrorSeek:
             if any(copy.tries for copy in due):
                 await self._source.refresh()
                 await self._target.refresh()
-        except Unreachable as error:
+        except LinkError as error:
             self._again(due, str(error))
             return
         # The target first: the source may only grow meanwhile.
@@ -80,7 +80,7 @@ class MirrorSeek:
                 copy.source_start, copy.source_end = source_starts[place], source_ends[place]
                 try:
                     await self._begin(copy)
-                except Unreachable as error:
+                except LinkError as error:
                     self._again([copy], str(error))
 
     async def _begin(self, copy: PartitionCopy) -> None:
@@ -127,13 +127,13 @@ class MirrorSeek:
         data = gap_with_ends(Offset(copy.target_end), Offset(begin), ends)
         leader = self._target.leader_of(copy.place)
         if leader is None:
-            raise Unreachable(f"{self._target.name}: nobody leads {copy.name}")
+            raise LinkError(f"{self._target.name}: nobody leads {copy.name}")
         reply = await self._target.ask(
             leader, Api.PRODUCE, PRODUCE_VERSION, produce_fields([(copy.place, data)])
         )
         ((_, answer),) = answers_of(reply)
         if answer.error_code:
-            raise Unreachable(f"{self._target.name}: {copy.name}: {words(answer.error_code)}")
+            raise LinkError(f"{self._target.name}: {copy.name}: {words(answer.error_code)}")
         return begin
 
     async def _open_ends(self, copy: PartitionCopy, room: int) -> list[EndTransactionMarker]:
@@ -162,6 +162,6 @@ class MirrorSeek:
         """Producers whose transactions there began before the copy's end; none where it does not know the question."""
         try:
             found = await self._source.open_transactions(copy.place)
-        except Unreachable:
+        except LinkError:
             return set()
         return {one.producer_id for one in found if one.start_offset < copy.target_end}

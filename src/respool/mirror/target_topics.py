@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from respool.cli.errors import TopicExists
 from respool.cli.kafka import Cluster, Setting
-from respool.mirror.cluster_link import TopicMap
+from respool.client.kafka.metadata import TopicMap
 from respool.mirror.partition_copy import Cause
 from respool.model.internal_topics import is_internal
 from respool.model.operator_errors import OperatorError, UsageError

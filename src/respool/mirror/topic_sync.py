@@ -7,7 +7,8 @@ import asyncio
 
 from respool.cli.errors import BrokerUnreachable
 from respool.cli.mirror_output import MirrorReport
-from respool.mirror.cluster_link import MirrorLink, TopicMap
+from respool.client.kafka.metadata import TopicMap
+from respool.mirror.cluster_link import ClusterLink
 from respool.mirror.copier import MirrorCopy
 from respool.mirror.partition_copy import Cause
 from respool.mirror.retry_log import Troubles
@@ -25,8 +26,8 @@ class TopicSurvey:
     def __init__(
         self,
         wanted: Wanted,
-        source: MirrorLink,
-        target: MirrorLink,
+        source: ClusterLink,
+        target: ClusterLink,
         *,
         care: TopicCare,
         copy: MirrorCopy,
@@ -54,7 +55,7 @@ class TopicSurvey:
     async def look(self) -> None:
         """
         Raises:
-            Unreachable, OperatorError: none could be looked after.
+            LinkError, OperatorError: none could be looked after.
         """
         await self._source.refresh()
         await self._target.refresh()

@@ -292,10 +292,7 @@ class Cluster:
         }
         # A topic that was just made is not known to every broker at once.
         for reply in islice(self._replies(Api.METADATA, METADATA_VERSION, fields), _ASKED_MAX):
-            brokers = {one.node_id: (str(one.host), one.port) for one in reply.brokers}
-            if brokers:
-                with self._lock:
-                    self._brokers = brokers
+            self.learn_brokers(reply)
             if len(reply.topics) != 1:
                 raise ProtocolBroken(f"metadata of {len(reply.topics)} topics, asked for one")
             (answer,) = reply.topics
@@ -327,12 +324,17 @@ class Cluster:
             "include_topic_authorized_operations": False,
         }
         reply = self.request_any(Api.METADATA, METADATA_VERSION, fields)
-        brokers = {int(one.node_id): (str(one.host), int(one.port)) for one in reply.brokers}
-        if not brokers:
+        if not self.learn_brokers(reply):
             raise BrokerUnreachable("the metadata name no broker; the cluster may be starting")
-        with self._lock:
-            self._brokers = brokers
-        return brokers
+        return self.brokers
+
+    def learn_brokers(self, reply: Any) -> bool:
+        """Take the brokers' addresses from a Metadata reply; False if it names none, which changes nothing."""
+        brokers = {int(one.node_id): (str(one.host), int(one.port)) for one in reply.brokers}
+        if brokers:
+            with self._lock:
+                self._brokers = brokers
+        return bool(brokers)
 
     def by_leader(self, topic: str, partitions: Iterable[int]) -> dict[int, list[int]]:
         """Broker -> those of the partitions that it leads; those that nobody leads are left out."""

@@ -1,0 +1,210 @@
+"""Many requests in flight to each broker, for asyncio, over the blocking `Connection`.
+
+    request() --> queue --> sending thread --> Connection --> receiving thread --> the request's future
+
+Sockets, TLS and SASL are `Connection`'s. The two threads of a connection encode and decode, so that large batches do
+not block the event loop. Brokers answer in the order of the requests. An error on a connection fails all requests in
+flight on it; the next request opens a new one.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, NamedTuple
+
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.connection import Connection
+from respool.client.kafka.errors import (
+    BrokerUnreachable,
+    ClientClosed,
+    ClientError,
+    ProtocolBroken,
+)
+from respool.wire.api_table import Api
+from respool.wire.client_codec import decode_reply
+from respool.wire.errors import ProtocolViolation
+
+
+class PipelinedRequests:
+    """Requests to the brokers of a cluster. Use it from one event loop, and `close` it there."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._pipelines: dict[tuple[int, int], _Pipeline] = {}
+        self._replaced: list[_Pipeline] = []
+
+    async def request(
+        self,
+        broker: int,
+        api: Api,
+        version: int,
+        fields: Mapping[str, Any],
+        *,
+        lane: int = 0,
+        wait_ms: int = 0,
+    ) -> Any:
+        """The decoded reply. Requests to one broker on one lane are sent in the order of the calls.
+
+        Each lane has a connection of its own, so a request that waits at the broker delays no request on other lanes.
+        `wait_ms` is how long the request itself allows the broker to wait.
+
+        Raises:
+            BrokerUnreachable: no reply came; the broker may or may not have carried out the request.
+            VersionUnsupported: the broker does not speak this version.
+            Untrusted: TLS or the login failed.
+        """
+        address = self._cluster.address_of(broker)
+        pipeline = self._pipelines.get((broker, lane))
+        if pipeline is None or not pipeline.is_usable or pipeline.address != address:
+            if pipeline is not None:
+                why = f"the connection to broker {broker} was replaced"
+                pipeline.stop(BrokerUnreachable(why))
+                self._replaced = [one for one in self._replaced if one.is_alive] + [pipeline]
+            pipeline = self._pipelines[broker, lane] = _Pipeline(self._cluster, broker, address)
+        return await pipeline.request(api, version, fields, wait_ms=wait_ms)
+
+    async def close(self) -> None:
+        """Close all connections, and the cluster. Requests in flight fail with `ClientClosed`."""
+        self._cluster.interrupt()
+        pipelines = [*self._pipelines.values(), *self._replaced]
+        for pipeline in pipelines:
+            pipeline.stop(ClientClosed("the client is closed"))
+        for pipeline in pipelines:
+            await asyncio.to_thread(pipeline.join)
+        self._cluster.close()
+
+
+class _Queued(NamedTuple):
+    api: Api
+    version: int
+    fields: Mapping[str, Any]
+    wait_ms: int
+    reply: "asyncio.Future[Any]"
+
+
+class _Pipeline:
+    """One connection and its two threads. The sending thread opens the connection and closes it."""
+
+    def __init__(self, cluster: Cluster, broker: int, address: tuple[str, int]) -> None:
+        self.address = address
+        self._cluster = cluster
+        self._broker = broker
+        self._loop = asyncio.get_running_loop()
+        # Touched by the event loop's thread only.
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._error: Exception | None = None
+        # None ends the thread that takes it.
+        self._unsent: SimpleQueue[_Queued | None] = SimpleQueue()
+        self._unanswered: SimpleQueue[_Queued | None] = SimpleQueue()
+        self._connection: Connection | None = None
+        self._sender = Thread(target=self._send, daemon=True, name=f"kafka-send-{broker}")
+        self._sender.start()
+
+    @property
+    def is_usable(self) -> bool:
+        if self._error is not None:
+            return False
+        # Brokers close connections that are idle for long.
+        is_idle = self._connection is not None and not self._waiting
+        return not is_idle or self._connection.is_fresh  # type: ignore[union-attr]
+
+    @property
+    def is_alive(self) -> bool:
+        return self._sender.is_alive()
+
+    async def request(
+        self, api: Api, version: int, fields: Mapping[str, Any], *, wait_ms: int
+    ) -> Any:
+        reply: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.add(reply)
+        reply.add_done_callback(self._waiting.discard)
+        self._unsent.put(_Queued(api, version, fields, wait_ms, reply))
+        return await reply
+
+    def stop(self, error: ClientError) -> None:
+        self._fail(error)
+        self._unsent.put(None)
+        if self._connection is not None:
+            self._connection.interrupt()
+
+    def join(self) -> None:
+        self._sender.join()
+
+    def _fail(self, error: Exception) -> None:
+        if self._error is None:
+            self._error = error
+        # A copy: callbacks take them out.
+        for reply in list(self._waiting):
+            _fail_one(reply, error)
+
+    # -- in the two threads --------------------------------------------------------------------------------------------
+
+    def _send(self) -> None:
+        try:
+            connection = self._cluster.connect(self._broker)
+        except Exception as error:  # noqa: BLE001 - it is raised where the reply is awaited
+            self._in_loop(self._fail, error)
+            return
+        self._connection = connection
+        receiver = Thread(
+            target=self._receive,
+            args=(connection,),
+            daemon=True,
+            name=f"kafka-receive-{self._broker}",
+        )
+        receiver.start()
+        try:
+            while (queued := self._unsent.get()) is not None:
+                self._send_one(connection, queued)
+        finally:
+            self._unanswered.put(None)
+            connection.interrupt()
+            receiver.join()
+            self._cluster.release(connection)
+
+    def _send_one(self, connection: Connection, queued: _Queued) -> None:
+        try:
+            connection.version(queued.api, queued.version, queued.version)
+            connection.send(queued.api, queued.version, queued.fields)
+        except BrokerUnreachable as error:
+            self._end(error)
+        except Exception as error:  # noqa: BLE001 - it is raised where the reply is awaited
+            # Nothing of it was sent: the version is not supported, or its fields cannot be encoded.
+            self._in_loop(_fail_one, queued.reply, error)
+        else:
+            self._unanswered.put(queued)
+
+    def _receive(self, connection: Connection) -> None:
+        while (queued := self._unanswered.get()) is not None:
+            try:
+                frame = connection.receive(wait_ms=queued.wait_ms)
+                reply = decode_reply(queued.api, queued.version, frame.toreadonly())
+            except ClientError as error:
+                self._end(error)
+                return
+            except ProtocolViolation as error:
+                self._end(ProtocolBroken(f"broker {self._broker}: {error}"))
+                return
+            self._in_loop(_resolve, queued.reply, reply)
+
+    def _end(self, error: ClientError) -> None:
+        self._in_loop(self._fail, error)
+        self._unsent.put(None)
+
+    def _in_loop(self, callback: Any, *arguments: Any) -> None:
+        # The loop is closed if it was stopped without `close`; nobody waits for a reply then.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+
+def _resolve(reply: "asyncio.Future[Any]", value: Any) -> None:
+    # A cancelled request stays in the queue: its reply comes all the same, and is dropped.
+    if not reply.done():
+        reply.set_result(value)
+
+
+def _fail_one(reply: "asyncio.Future[Any]", error: Exception) -> None:
+    if not reply.done():
+        reply.set_exception(error)
