@@ -9,7 +9,7 @@ from respool.model.ids import BrokerId, LeaderEpoch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRules:
-    """As `Rules`, for what is not the replicas' own."""
+    """Rules of the controller that can be broken one at a time; those of replicas are in `planted_bugs.py`."""
 
     # 14: an election makes a new epoch.
     bumps_epoch: bool = True

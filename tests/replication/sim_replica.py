@@ -8,7 +8,7 @@ from replication.sim_log import Entry, MemoryLog
 from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.errors import OffsetOutOfRange, RequestError
 from respool.model.ids import BrokerId, LeaderEpoch, Offset
-from respool.replication.divergence import diverging_epoch
+from respool.replication.divergence import EndOfEpoch, diverging_epoch
 from respool.replication.effects import (
     Append,
     AskLeaderRange,
@@ -133,7 +133,7 @@ class Replica:
         if self.me not in image.replicas:
             self._drop()
             return
-        if may_lead(self.me, image, last_epoch=self.log.last_epoch, rules=self.world.rules):
+        if may_lead(self.me, image, last_epoch=self.log.last_epoch):
             self._lead(image)
         elif image.leader != self.me:
             self._follow(image)
@@ -161,7 +161,6 @@ class Replica:
             lag_ms_max=world.lag_ms_max,
             brokers=self.brokers,
             now_ms=world.now_ms,
-            rules=world.rules,
         )
         self.role = leader
         if leader.high_watermark != self.high_watermark:
@@ -183,12 +182,13 @@ class Replica:
                 last_epoch=log.last_epoch,
                 high_watermark=self.high_watermark,
                 history=log,
-                rules=self.world.rules,
             )
-            if not self.world.rules.truncates_by_epoch:
-                self._as_follower(self.role._cut_to(self.high_watermark))
+            self.on_following(self.role)
         self._sync()
         self._pump()
+
+    def on_following(self, follower: Follower) -> None:
+        """Nothing is to be done here; a planted bug does something."""
 
     # -- durability --------------------------------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class Replica:
     def answer_fetch(
         self, who: BrokerId, broker_epoch: int, asked: FetchFrom
     ) -> tuple[Fetched, Sequence[Entry]]:
-        leader, log, rules = self.role, self.log, self.world.rules
+        leader, log = self.role, self.log
         if not isinstance(leader, Leader):
             return Fetched(error=6), ()
         try:
@@ -266,7 +266,7 @@ class Replica:
             log, fetch_offset=asked.offset, last_fetched_epoch=asked.last_fetched_epoch
         )
         is_in_range = log.log_start <= asked.offset <= log.log_end
-        if (diverging is None and is_in_range) or not rules.counts_agreeing_fetches_only:
+        if self.counts(diverging, is_in_range):
             effects = leader.on_follower_fetch(
                 who,
                 broker_epoch=broker_epoch,
@@ -289,6 +289,10 @@ class Replica:
             log_start=log.log_start,
         )
         return reply, records
+
+    def counts(self, diverging: EndOfEpoch | None, is_in_range: bool) -> bool:
+        """Whether a fetch says something about the follower's log."""
+        return diverging is None and is_in_range
 
     def _answer(self) -> None:
         leader = self.role

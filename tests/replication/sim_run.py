@@ -8,7 +8,6 @@ from replication.sim_faults import start_load
 from replication.sim_healing import can_heal, check_converged, heal, is_converged
 from replication.sim_odds import Odds
 from replication.sim_world import World
-from respool.replication.rules import ALL_RULES, Rules
 
 BAD_MS = 2500
 HEAL_MS = 6000
@@ -17,7 +16,6 @@ HEAL_MS = 6000
 def run_seed(
     seed: int,
     *,
-    rules: Rules = ALL_RULES,
     controller_rules: ControllerRules = ALL_CONTROLLER_RULES,
 ) -> World:
     """Play the seed to its end.
@@ -33,7 +31,6 @@ def run_seed(
         min_isr=rng.choice((1, 2, 2, 2)),
         is_synced=rng.random() < 0.6,
         odds=Odds.drawn(rng),
-        rules=rules,
         controller_rules=controller_rules,
     )
     try:

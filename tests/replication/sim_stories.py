@@ -11,14 +11,12 @@ from replication.sim_controller import ALL_CONTROLLER_RULES, ControllerRules, le
 from replication.sim_healing import can_heal, check_converged, heal, is_converged
 from replication.sim_world import LEASE_MS, World
 from respool.model.ids import BrokerId, Offset
-from respool.replication.rules import ALL_RULES, Rules
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    rules: Rules = ALL_RULES
     controller_rules: ControllerRules = ALL_CONTROLLER_RULES
 
 
@@ -210,7 +208,6 @@ def _world(
         brokers=brokers,
         is_synced=is_synced,
         has_controller=has_controller,
-        rules=settings.rules,
         controller_rules=settings.controller_rules,
     )
     world.sync_ms_max = 5

@@ -27,7 +27,6 @@ from respool.model.ids import BrokerId, LeaderEpoch, Offset
 from respool.replication.effects import AskLeaderRange, ProposeIsr
 from respool.replication.follower import Fetched, FetchFrom
 from respool.replication.leader import Leader
-from respool.replication.rules import ALL_RULES, Rules
 
 REPLY_TIMEOUT_MS = 120
 STORE_TIMEOUT_MS = 150
@@ -54,12 +53,10 @@ class World:
         min_isr: int = 2,
         is_synced: bool = True,
         odds: Odds | None = None,
-        rules: Rules = ALL_RULES,
         controller_rules: ControllerRules = ALL_CONTROLLER_RULES,
         has_controller: bool = True,
     ) -> None:
         self.rng = Random(seed)
-        self.rules = rules
         self.controller_rules = controller_rules
         self.odds = odds or Odds()
         self.min_isr = min_isr
@@ -346,12 +343,15 @@ class World:
             wanted = without(
                 image, {broker}, min_isr=self.min_isr, lost=(broker,), rules=self.controller_rules
             )
-        if wanted.leader == broker and not is_first and self.rules.leads_an_epoch_once:
+        if not is_first and self.must_give_up(broker, wanted):
             wanted = led_by(None, wanted, self.controller_rules)
         if wanted is not image:
             self.store.write(wanted)
         replica.start(self.store.register(broker))
         self.read_store(replica)
+
+    def must_give_up(self, broker: BrokerId, wanted: PartitionImage) -> bool:
+        return wanted.leader == broker
 
     def crash(self, broker: BrokerId, *, kept_end: Offset | None, back_after_ms: int) -> None:
         replica = self.replicas[broker]

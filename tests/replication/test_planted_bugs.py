@@ -3,16 +3,19 @@
 Most are found by chance within a few seeds. For some the chance is small; they have a story that leads to them.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import fields
+from typing import cast
 
 import pytest
 
-from replication import sim_stories
+from replication import planted_bugs, sim_stories
+from replication.planted_bugs import RULES, Plant, StalePatch, plant
 from replication.sim_controller import ControllerRules
 from replication.sim_run import run_seed
 from replication.sim_stories import Settings
-from respool.replication.rules import Rules
+from respool.replication.leader import Leader
 
 # How many seeds may be needed. Most bugs show within ten.
 SEEDS = 400
@@ -33,10 +36,58 @@ CONTROLLER_STORIES = {
 }
 
 
-@pytest.mark.parametrize("rule", [field.name for field in fields(Rules)])
-def test_a_broken_rule_is_found(rule: str) -> None:
-    broken = Settings(rules=Rules(**{rule: False}))
-    assert is_found(broken, STORIES.get(rule)), f"nobody noticed that {rule} is broken"
+@pytest.mark.parametrize("break_rule", RULES, ids=lambda rule: rule.__name__)
+def test_a_broken_rule_is_found(break_rule: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_rule(monkeypatch)
+    rule = break_rule.__name__
+    assert is_found(Settings(), STORIES.get(rule)), f"nobody noticed that {rule} is broken"
+
+
+@pytest.mark.parametrize("break_rule", RULES, ids=lambda rule: rule.__name__)
+def test_a_planted_bug_replaces_what_is_there(
+    break_rule: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each patches functions that exist and that take the same arguments, and is undone afterwards."""
+    patched: list[tuple[object, str, object]] = []
+
+    class Recorder:
+        def setattr(self, owner: object, name: str, broken: object) -> None:
+            patched.append((owner, name, broken))
+
+    break_rule(cast(pytest.MonkeyPatch, Recorder()))
+    assert patched
+    for owner, name, broken in patched:
+        assert getattr(owner, name) is not broken
+    sound = [getattr(owner, name) for owner, name, _ in patched]
+    with monkeypatch.context() as patch:
+        break_rule(patch)
+        assert all(
+            getattr(owner, name) is not one
+            for (owner, name, _), one in zip(patched, sound, strict=True)
+        )
+    assert [getattr(owner, name) for owner, name, _ in patched] == sound
+
+
+def test_a_stale_patch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not taken for a bug that was found, as an AssertionError would be."""
+    for name, broken in (
+        ("_no_such_rule", lambda self: None),
+        ("image", lambda self: None),
+        ("_check_epoch", lambda self: None),
+    ):
+        with pytest.raises(StalePatch):
+            plant(monkeypatch, Leader, name, broken)
+    assert not issubclass(StalePatch, AssertionError)
+
+
+def test_every_planted_bug_is_in_the_list() -> None:
+    assert len(RULES) == 29
+    written = [
+        one
+        for name, one in vars(planted_bugs).items()
+        if inspect.isfunction(one) and one.__module__ == planted_bugs.__name__ and name != "plant"
+    ]
+    assert list(RULES) == written
 
 
 @pytest.mark.parametrize("rule", [field.name for field in fields(ControllerRules)])
@@ -51,7 +102,7 @@ def is_found(broken: Settings, story: sim_stories.Story | None) -> bool:
         if story is not None
         else [
             lambda seed=seed: run_seed(  # type: ignore[misc]
-                seed, rules=broken.rules, controller_rules=broken.controller_rules
+                seed, controller_rules=broken.controller_rules
             )
             for seed in range(SEEDS)
         ]

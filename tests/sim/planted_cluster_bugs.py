@@ -1,6 +1,6 @@
 """Mistakes that clusters have made, to be made again on purpose. See `planted_bugs.py` for those of a broker alone.
 
-These spoil what joins brokers together. The rules of replication have switches of their own: `replication/rules.py`.
+These spoil what joins brokers together. Those of replication are in `tests/replication/planted_bugs.py`.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,10 @@
 """Whole runs of clusters: a few seeds each time, and the proof that a run finds what is broken."""
 
 import os
-from dataclasses import replace
 
 import pytest
 
-from respool.replication.rules import ALL_RULES, Rules
+from replication import planted_bugs
 from respool.sim.run import simulate
 from sim import planted_cluster_bugs
 from sim.planted_bugs import Plant
@@ -22,15 +21,15 @@ QUICK_SEEDS_MAX = 10
 # What goes wrong without these is seen in whole brokers by chance. Others need more luck than seeds there are to spare:
 # `tests/replication` has stories that lead to them.
 RULES = (
-    "counts_own_durable_end",
-    "keeps_high_watermark",
-    "steps_down",
-    "truncates_by_epoch",
-    "joins_at_high_watermark",
-    "answers_when_committed",
-    "tells_durable_end",
-    "caps_high_watermark",
-    "counts_leavers",
+    planted_bugs.counts_own_durable_end,
+    planted_bugs.keeps_high_watermark,
+    planted_bugs.steps_down,
+    planted_bugs.truncates_by_epoch,
+    planted_bugs.joins_at_high_watermark,
+    planted_bugs.answers_when_committed,
+    planted_bugs.tells_durable_end,
+    planted_bugs.caps_high_watermark,
+    planted_bugs.counts_leavers,
 )
 
 is_long = pytest.mark.skipif(
@@ -90,17 +89,13 @@ def test_a_seed_is_the_same_run_again(broker_count: int) -> None:
 
 def is_found(
     *,
-    plant: Plant | None = None,
-    rules: Rules = ALL_RULES,
+    plant: Plant,
     monkeypatch: pytest.MonkeyPatch,
     seeds_max: int,
 ) -> bool:
     with monkeypatch.context() as patch:
-        if plant is not None:
-            plant(patch)
-        return any(
-            simulate(seed, broker_count=3, rules=rules).violations for seed in range(seeds_max)
-        )
+        plant(patch)
+        return any(simulate(seed, broker_count=3).violations for seed in range(seeds_max))
 
 
 @pytest.mark.parametrize(
@@ -116,10 +111,13 @@ def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -
     assert is_found(plant=plant, monkeypatch=monkeypatch, seeds_max=QUICK_SEEDS_MAX)
 
 
-@pytest.mark.parametrize("rule", ["counts_own_durable_end", "steps_down"])
-def test_a_broken_rule_is_found(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rules = replace(ALL_RULES, **{rule: False})
-    assert is_found(rules=rules, monkeypatch=monkeypatch, seeds_max=QUICK_SEEDS_MAX)
+@pytest.mark.parametrize(
+    "rule",
+    [planted_bugs.counts_own_durable_end, planted_bugs.steps_down],
+    ids=lambda rule: rule.__name__,
+)
+def test_a_broken_rule_is_found(rule: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_found(plant=rule, monkeypatch=monkeypatch, seeds_max=QUICK_SEEDS_MAX)
 
 
 @pytest.mark.long
@@ -133,7 +131,6 @@ def test_every_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.long
 @is_long
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("rule", RULES)
-def test_every_broken_rule_is_found(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rules = replace(ALL_RULES, **{rule: False})
-    assert is_found(rules=rules, monkeypatch=monkeypatch, seeds_max=SEEDS_MAX)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_every_broken_rule_is_found(rule: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_found(plant=rule, monkeypatch=monkeypatch, seeds_max=SEEDS_MAX)

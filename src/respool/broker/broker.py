@@ -46,7 +46,6 @@ from respool.ports.peers import Peers
 from respool.ports.random_source import RandomSource
 from respool.ports.record_scan import RecordScanner
 from respool.records.plain_scan import PlainScanner
-from respool.replication.rules import ALL_RULES, Rules
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +66,6 @@ class World:
     # Other processes on this machine; None where files are not lent.
     neighbours: Neighbours | None = None
     # All of them, but in tests that show what each is for.
-    rules: Rules = ALL_RULES
 
 
 class Broker:
@@ -345,7 +343,6 @@ class Broker:
             clock=self.clock,
             lag_ms_max=self.settings.replica_lag_max_ms,
             hurry_bytes=self.settings.replica_hurry_bytes,
-            rules=self.world.rules,
             member=self.member,
             link=self.link,
             neighbours=self.world.neighbours,

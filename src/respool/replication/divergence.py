@@ -46,13 +46,11 @@ def diverging_epoch(
     return None
 
 
-def agreed_end(
-    history: EpochHistory, theirs: EndOfEpoch, *, log_end: Offset, takes_the_smaller: bool = True
-) -> Offset:
+def agreed_end(history: EpochHistory, theirs: EndOfEpoch, *, log_end: Offset) -> Offset:
     """The follower's side: up to where its log may be the leader's."""
     assert theirs.is_known, f"epoch {theirs.epoch} ends at {theirs.end}"
     epoch, end = history.end_of_epoch(theirs.epoch)
-    if epoch == NO_LEADER_EPOCH or not takes_the_smaller:
+    if epoch == NO_LEADER_EPOCH:
         end = theirs.end
     # What lies beyond their end of the epoch was written by later leaders there; beyond ours, by others here.
     return min(end, theirs.end, log_end)

@@ -20,7 +20,7 @@ from respool.model.errors import (
     OffsetNotAvailable,
     OffsetOutOfRange,
 )
-from respool.model.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
+from respool.model.ids import BrokerId, LeaderEpoch, Offset
 from respool.replication.divergence import EndOfEpoch, EpochHistory, agreed_end
 from respool.replication.effects import (
     Append,
@@ -33,7 +33,6 @@ from respool.replication.effects import (
     TruncateTo,
     WaitFor,
 )
-from respool.replication.rules import ALL_RULES, Rules
 
 # After an error, or when no reply came.
 BACKOFF_MS = 200
@@ -78,7 +77,6 @@ class Follower:
         last_epoch: LeaderEpoch,
         high_watermark: Offset,
         history: EpochHistory,
-        rules: Rules = ALL_RULES,
     ) -> None:
         """`durable_end` is what counts as had here: the synced end, or under flush=os and interval the log's end."""
         assert image.leader != me, f"broker {me} is to follow itself"
@@ -87,7 +85,6 @@ class Follower:
         self.me = me
         self.image = image
         self.high_watermark = high_watermark
-        self._rules = rules
         self._history = history
         self._log_start = log_start
         self._log_end = log_end
@@ -103,8 +100,6 @@ class Follower:
         self._is_busy = False
         # In which all there was at its beginning is durable.
         self._settled_epoch: LeaderEpoch | None = None
-        # Only for `compares_in_every_epoch`: who was last compared with, and when.
-        self._compared: tuple[BrokerId, LeaderEpoch] | None = None
 
     def next_fetch(self) -> FetchFrom | None:
         """What to ask for now; None while something is under way, or nobody leads."""
@@ -116,13 +111,12 @@ class Follower:
         if self.awaits_disk and self._settled_epoch != self.image.leader_epoch:
             return None
         self._settled_epoch = self.image.leader_epoch
-        is_told = self._rules.tells_durable_end
         self._asked = FetchFrom(
             leader=leader,
             leader_epoch=self.image.leader_epoch,
             offset=self._log_end,
-            durable_end=self._durable_end if is_told else self._log_end,
-            last_fetched_epoch=self._epoch_to_compare(leader),
+            durable_end=self._reported_durable_end(),
+            last_fetched_epoch=self._epoch_to_compare(),
             log_start=self._log_start,
         )
         return self._asked
@@ -165,14 +159,11 @@ class Follower:
                 # The leader knows nothing that old. What it has at all may help.
                 return self._ask_range()
             return self._cut_to_agreement(diverging, leader_log_start=reply.log_start)
-        self._compared = (asked.leader, asked.leader_epoch)
         self._leader_high_watermark = reply.high_watermark
         self._leader_log_start = reply.log_start
         if reply.has_records:
             self._is_busy = True
             return [Append()]
-        if not self._rules.keeps_last_epoch:
-            self._last_epoch = NO_LEADER_EPOCH
         return self._take_watermarks()
 
     def on_lost(self, asked: FetchFrom) -> list[FollowerEffect]:
@@ -257,39 +248,28 @@ class Follower:
             return []
         self._awaits_range = False
         self._asked = None
-        if not self._rules.truncates_by_epoch and not self._is_busy:
-            return self._cut_to(self.high_watermark)
         return []
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 
     def _is_awaited(self, asked: FetchFrom) -> bool:
         """A reply of an earlier epoch may have records that the leader of this one never had."""
-        if not self._rules.drops_replies_of_other_epochs:
-            return asked.offset == self._log_end and not self._is_busy
         return asked is self._asked
 
-    def _epoch_to_compare(self, leader: BrokerId) -> LeaderEpoch:
-        rules = self._rules
-        if not rules.truncates_by_epoch:
-            return NO_LEADER_EPOCH
-        if not rules.compares_in_every_epoch and self._compared is not None:
-            last_leader, last_epoch = self._compared
-            if leader == last_leader and self.image.leader_epoch != last_epoch:
-                return NO_LEADER_EPOCH
+    def _epoch_to_compare(self) -> LeaderEpoch:
+        """Compared with the leader's epochs in every fetch: that decides what is truncated, not the high watermark."""
         return self._last_epoch
+
+    def _reported_durable_end(self) -> Offset:
+        return self._durable_end
 
     def _on_error(self, error: int) -> list[FollowerEffect]:
         if error == OffsetOutOfRange.code:
-            return self._ask_range() if self._rules.recovers_from_out_of_range else self._stop()
+            return self._ask_range()
         if error in {FencedLeaderEpoch.code, NotLeader.code}:
             return [LookUpLeader(), WaitFor(delay_ms=BACKOFF_MS)]
         # Among others UNKNOWN_LEADER_EPOCH: the leader has not heard yet that it is one.
         return [WaitFor(delay_ms=BACKOFF_MS)]
-
-    def _stop(self) -> list[FollowerEffect]:
-        self._is_busy = True
-        return []
 
     def _ask_range(self) -> list[FollowerEffect]:
         leader = self.image.leader
@@ -301,12 +281,7 @@ class Follower:
     def _cut_to_agreement(
         self, diverging: EndOfEpoch, *, leader_log_start: Offset
     ) -> list[FollowerEffect]:
-        end = agreed_end(
-            self._history,
-            diverging,
-            log_end=self._log_end,
-            takes_the_smaller=self._rules.takes_the_smaller_end,
-        )
+        end = agreed_end(self._history, diverging, log_end=self._log_end)
         if end <= leader_log_start:
             # The leader has forgotten the epochs of what it deleted, so it cannot tell whether we agree before that.
             self._is_busy = True
@@ -314,8 +289,7 @@ class Follower:
         return self._cut_to(end)
 
     def _cut_to(self, offset: Offset) -> list[FollowerEffect]:
-        if offset >= self._log_end and not self._rules.trims_epochs_at_the_end:
-            return []
+        # Also at the log's end: epochs without records must go (KAFKA-10706).
         self._is_busy = True
         if offset < self._log_start:
             return [StartAnewAt(offset=offset)]
@@ -324,9 +298,7 @@ class Follower:
     def _take_watermarks(self) -> list[FollowerEffect]:
         """The leader's, as far as they concern what is here."""
         effects: list[FollowerEffect] = []
-        high_watermark = self._leader_high_watermark
-        if self._rules.caps_high_watermark:
-            high_watermark = min(high_watermark, self._log_end)
+        high_watermark = self._capped_high_watermark()
         # First the start: what the leader has deleted may be something else here, since it cannot be compared. Nobody
         # is to read it.
         log_start = min(self._leader_log_start, self._log_end)
@@ -337,3 +309,6 @@ class Follower:
             self.high_watermark = high_watermark
             effects.append(HighWatermarkMoved(high_watermark=high_watermark))
         return effects
+
+    def _capped_high_watermark(self) -> Offset:
+        return min(self._leader_high_watermark, self._log_end)

@@ -7,7 +7,6 @@ from respool.model.errors import NotLeader, UnknownLeaderEpoch
 from respool.model.ids import BrokerId, Offset
 from respool.replication.closest_replica import ReadableReplica
 from respool.replication.remote_replica import RemoteReplica, ReplicaLag
-from respool.replication.rules import Rules
 
 
 class Followers:
@@ -20,13 +19,11 @@ class Followers:
         lag_ms_max: int,
         first_offset_of_epoch: Offset,
         now_ms: int,
-        rules: Rules,
     ) -> None:
         self.brokers = brokers
         self.lag_ms_max = lag_ms_max
         self._first_offset_of_epoch = first_offset_of_epoch
         self._now_ms = now_ms
-        self._rules = rules
         self._replicas = {
             broker: RemoteReplica(is_in_sync=broker in image.isr, now_ms=now_ms)
             for broker in image.replicas
@@ -62,9 +59,14 @@ class Followers:
         if replica is None:
             # We have not heard that it is being added. It will ask again.
             raise UnknownLeaderEpoch(f"broker {broker} is not one of the replicas")
+        self._check_registration(broker, replica, broker_epoch)
+
+    def _check_registration(
+        self, broker: BrokerId, replica: RemoteReplica, broker_epoch: int
+    ) -> None:
         known = self.brokers.get(broker)
         newest = max(replica.broker_epoch or 0, known.epoch if known is not None else 0)
-        if broker_epoch < newest and self._rules.joins_as_registered:
+        if broker_epoch < newest:
             raise NotLeader(f"broker {broker} fetches with epoch {broker_epoch}, it has {newest}")
 
     def __getitem__(self, broker: BrokerId) -> RemoteReplica:
@@ -88,12 +90,14 @@ class Followers:
         """
         lowest = log_start
         for broker, replica in self._replicas.items():
-            is_awaited = self._fetches(broker, replica) or (
-                broker in electable and self._rules.deletes_before_it_leads
-            )
-            if replica.log_start < lowest and is_awaited:
+            if replica.log_start < lowest and self._must_delete(broker, replica, electable):
                 lowest = replica.log_start
         return lowest
+
+    def _must_delete(
+        self, broker: BrokerId, replica: RemoteReplica, electable: Collection[BrokerId]
+    ) -> bool:
+        return broker in electable or self._fetches(broker, replica)
 
     def _fetches(self, broker: BrokerId, replica: RemoteReplica) -> bool:
         return broker in self.brokers and replica.is_fetching(
@@ -130,8 +134,11 @@ class Followers:
             if broker not in others
             and replica.broker_epoch is not None
             and self._can_join(broker, replica, high_watermark)
-            and (replica.log_start >= low_watermark or not self._rules.deletes_before_it_leads)
+            and self._has_deleted(replica, low_watermark)
         )
+
+    def _has_deleted(self, replica: RemoteReplica, low_watermark: Offset) -> bool:
+        return replica.log_start >= low_watermark
 
     def is_lagging(self, broker: BrokerId, leader_end: Offset) -> bool:
         replica = self._replicas.get(broker)
@@ -147,16 +154,19 @@ class Followers:
         )
 
     def _can_join(self, broker: BrokerId, replica: RemoteReplica, high_watermark: Offset) -> bool:
-        rules = self._rules
-        # The high watermark may be behind what was committed before this epoch; the epoch's first offset is not.
         return (
             self._is_alive(broker, replica)
             and replica.is_fetching(now_ms=self._now_ms, lag_ms_max=self.lag_ms_max)
-            and (replica.log_end >= high_watermark or not rules.joins_at_high_watermark)
-            and (
-                replica.log_end >= self._first_offset_of_epoch or not rules.joins_after_epoch_start
-            )
+            and self._has_high_watermark(replica, high_watermark)
+            and self._has_epoch_start(replica)
         )
+
+    def _has_high_watermark(self, replica: RemoteReplica, high_watermark: Offset) -> bool:
+        return replica.log_end >= high_watermark
+
+    def _has_epoch_start(self, replica: RemoteReplica) -> bool:
+        # The high watermark may be behind what was committed before this epoch; the epoch's first offset is not.
+        return replica.log_end >= self._first_offset_of_epoch
 
     def _is_about_to_join(
         self, broker: BrokerId, replica: RemoteReplica, leader_end: Offset
@@ -178,8 +188,6 @@ class Followers:
 
     def _is_alive(self, broker: BrokerId, replica: RemoteReplica) -> bool:
         """Registered, not leaving, and its fetches are from the process that is registered (KIP-903)."""
-        if not self._rules.joins_as_registered:
-            return replica.broker_epoch is not None
         endpoint = self.brokers.get(broker)
         return (
             endpoint is not None

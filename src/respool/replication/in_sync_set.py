@@ -14,21 +14,19 @@ an unknown outcome even a read that shows the old revision settles nothing, for 
 the key is written again, if need be as it is: only one of the two writes can succeed.
 """
 
-from dataclasses import replace
+from collections.abc import Iterable
 
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId
 from respool.replication.effects import ProposeIsr
-from respool.replication.rules import Rules
 
 
 class InSyncSet:
-    def __init__(self, image: PartitionImage, rules: Rules) -> None:
+    def __init__(self, image: PartitionImage) -> None:
         # What the store had when last heard of.
         self.image = image
         # Everyone who may be in the ISR. Invariant: a superset of the ISR in the store, as long as we lead.
         self.maximal = frozenset(image.isr)
-        self._rules = rules
         self._in_flight: ProposeIsr | None = None
         self._needs_image = False
         self._has_unknown = False
@@ -47,13 +45,8 @@ class InSyncSet:
     ) -> ProposeIsr:
         assert self.may_propose
         assert wanted.revision == self.image.revision
-        if not self._rules.guards_isr_writes:
-            wanted = replace(wanted, revision=0)
-        self._in_flight = ProposeIsr(image=wanted, joiners=joiners)
-        if self._rules.counts_joiners:
-            self.maximal = self.maximal.union(wanted.isr)
-        if not self._rules.counts_leavers:
-            self.maximal = self.maximal.intersection(wanted.isr)
+        self._in_flight = guarded_proposal(wanted, joiners)
+        self.maximal = maximal_isr(self.maximal, wanted.isr)
         return self._in_flight
 
     def on_refused(self, proposal: ProposeIsr) -> None:
@@ -66,7 +59,7 @@ class InSyncSet:
             return
         self._in_flight = None
         self._needs_image = True
-        self._has_unknown = self._rules.keeps_both_when_unknown
+        self._has_unknown = True
 
     def on_image(self, image: PartitionImage) -> bool:
         """The store has, or had, this; say whether it is news."""
@@ -83,3 +76,15 @@ class InSyncSet:
             if not self._has_unknown:
                 self.maximal = frozenset(self.image.isr)
         return is_newer
+
+
+def guarded_proposal(
+    wanted: PartitionImage, joiners: tuple[tuple[BrokerId, int], ...]
+) -> ProposeIsr:
+    """A write that succeeds only on the revision it was decided on, with joiners registered as known here."""
+    return ProposeIsr(image=wanted, joiners=joiners)
+
+
+def maximal_isr(before: frozenset[BrokerId], proposed: Iterable[BrokerId]) -> frozenset[BrokerId]:
+    """Joiners count from the proposal on, leavers until the store has agreed."""
+    return before.union(proposed)

@@ -10,8 +10,7 @@ leader lives for one leader epoch. When it is elected again in another one, it b
 had: what followers said in the old epoch may have been cut off since.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 
 from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.errors import (
@@ -34,12 +33,9 @@ from respool.replication.effects import (
 from respool.replication.followers import Followers
 from respool.replication.in_sync_set import InSyncSet
 from respool.replication.remote_replica import ReplicaLag
-from respool.replication.rules import ALL_RULES, Rules
 
 
-def may_lead(
-    me: BrokerId, image: PartitionImage, *, last_epoch: LeaderEpoch, rules: Rules = ALL_RULES
-) -> bool:
+def may_lead(me: BrokerId, image: PartitionImage, *, last_epoch: LeaderEpoch) -> bool:
     """Whether to begin leading by this image; `last_epoch` is the last one in the log.
 
     A broker that crashes and is back before anybody noticed finds itself the leader still. It may have lost records
@@ -52,7 +48,11 @@ def may_lead(
     if image.replicas == (me,):
         # Nobody else has any of its records. So a single node goes on in the epoch it always had.
         return image.leader_epoch >= last_epoch
-    return image.leader_epoch > last_epoch or not rules.leads_an_epoch_once
+    return _leads_an_epoch_once(image, last_epoch)
+
+
+def _leads_an_epoch_once(image: PartitionImage, last_epoch: LeaderEpoch) -> bool:
+    return image.leader_epoch > last_epoch
 
 
 class Leader:
@@ -69,7 +69,6 @@ class Leader:
         lag_ms_max: int,
         brokers: Mapping[BrokerId, BrokerEndpoint],
         now_ms: int,
-        rules: Rules = ALL_RULES,
     ) -> None:
         """`durable_end` is what counts as had here: the synced end, or under flush=os and interval the log's end."""
         assert image.leader == me, f"broker {me} is to lead, the leader is {image.leader}"
@@ -79,14 +78,13 @@ class Leader:
         self.leader_epoch = image.leader_epoch
         self.first_offset_of_epoch = log_end
         # It may be less than what the leader before had committed; never more. It moves when followers fetch.
-        self.high_watermark = high_watermark if rules.keeps_high_watermark else log_end
+        self.high_watermark = high_watermark
         self.is_leading = True
-        self._rules = rules
         self._min_isr = min_isr
         self._log_start = self._first_log_start = log_start
         self._log_end = log_end
         self._durable_end = durable_end
-        self._in_sync = InSyncSet(image, rules)
+        self._in_sync = InSyncSet(image)
         self._followers = Followers(
             me,
             image,
@@ -94,19 +92,15 @@ class Leader:
             lag_ms_max=lag_ms_max,
             first_offset_of_epoch=log_end,
             now_ms=now_ms,
-            rules=rules,
         )
         self._low_watermark = self._lowest_log_start()
         self._look_at_isr()
 
     def begin(self) -> list[LeaderEffect]:
         """The first thing to be carried out. Alone in the ISR, a leader has committed what is durable."""
-        effects: list[LeaderEffect] = []
-        if self._rules.enters_epoch:
-            effects.append(
-                BeginEpoch(leader_epoch=self.leader_epoch, first_offset=self.first_offset_of_epoch)
-            )
-        return [*effects, *self._advance(), *self._propose()]
+        # Also without a record: the epoch's first offset must be known to followers (KAFKA-7415).
+        begin = BeginEpoch(leader_epoch=self.leader_epoch, first_offset=self.first_offset_of_epoch)
+        return [begin, *self._advance(), *self._propose()]
 
     # -- what others ask ---------------------------------------------------------------------------------------------
 
@@ -141,15 +135,10 @@ class Leader:
             NotEnoughReplicas: fewer are in sync than the topic asks for.
         """
         self._check_leading()
-        if self._rules.refuses_below_min_isr and not self.is_min_isr_met:
-            raise NotEnoughReplicas(
-                f"{len(self.image.isr)} in sync, min.insync.replicas is {self._min_isr}"
-            )
+        self._check_min_isr()
 
     def is_committed(self, next_offset: Offset) -> bool:
         """Whether acks=all may be answered for all before `next_offset`."""
-        if not self._rules.answers_when_committed:
-            return next_offset <= self._durable_end
         return next_offset <= self.high_watermark
 
     def closest_replica(self, *, client_rack: str | None, offset: Offset) -> BrokerId | None:
@@ -173,10 +162,8 @@ class Leader:
     def on_append(self, log_end: Offset) -> list[LeaderEffect]:
         assert log_end >= self._log_end, f"log end {log_end} after {self._log_end}"
         self._log_end = log_end
-        if self._rules.counts_own_durable_end:
-            # Nothing new is committed before it counts as had here.
-            return []
-        return self.on_durable(log_end)
+        # The leader's own replica counts up to its durable end, so nothing new is committed yet.
+        return []
 
     def on_durable(self, end: Offset) -> list[LeaderEffect]:
         """Everything before `end` counts as had here. Under flush=os and interval that is so once it is appended."""
@@ -210,9 +197,7 @@ class Leader:
             FencedLeaderEpoch, UnknownLeaderEpoch: one of the two brokers is behind.
         """
         self._check_leading()
-        if leader_epoch != self.leader_epoch and self._rules.fences_other_epochs:
-            error = FencedLeaderEpoch if leader_epoch < self.leader_epoch else UnknownLeaderEpoch
-            raise error(f"leader epoch {leader_epoch}, here {self.leader_epoch}")
+        self._check_epoch(leader_epoch)
         self._followers.check(broker, broker_epoch)
 
     def on_follower_fetch(
@@ -233,7 +218,7 @@ class Leader:
             as `check_fetch`; nothing has changed then.
         """
         self.check_fetch(broker, broker_epoch=broker_epoch, leader_epoch=leader_epoch)
-        assert durable_end <= self._log_end or not self._rules.counts_agreeing_fetches_only
+        self._assert_agrees(durable_end)
         self._followers.on_time(now_ms)
         follower = self._followers[broker]
         has_log_start_moved = follower.log_start != log_start
@@ -307,8 +292,22 @@ class Leader:
         if not self.is_leading:
             raise NotLeader(f"broker {self.me} no longer leads in epoch {self.leader_epoch}")
 
+    def _check_epoch(self, leader_epoch: LeaderEpoch) -> None:
+        if leader_epoch != self.leader_epoch:
+            error = FencedLeaderEpoch if leader_epoch < self.leader_epoch else UnknownLeaderEpoch
+            raise error(f"leader epoch {leader_epoch}, here {self.leader_epoch}")
+
+    def _check_min_isr(self) -> None:
+        if not self.is_min_isr_met:
+            raise NotEnoughReplicas(
+                f"{len(self.image.isr)} in sync, min.insync.replicas is {self._min_isr}"
+            )
+
+    def _assert_agrees(self, durable_end: Offset) -> None:
+        assert durable_end <= self._log_end, f"durable to {durable_end}, log end {self._log_end}"
+
     def _step_down(self, image: PartitionImage) -> list[LeaderEffect]:
-        if image.leader_epoch < self.leader_epoch or not self._rules.steps_down:
+        if image.leader_epoch < self.leader_epoch:
             return []
         self.is_leading = False
         return [SteppedDown(image=image)]
@@ -333,11 +332,15 @@ class Leader:
         """It changes seldom, and is asked about for every batch."""
         image = self._in_sync.image
         self.is_min_isr_met = len(image.isr) >= image.min_isr(self._min_isr)
-        is_too_small = self._rules.holds_below_min_isr and not self.is_min_isr_met
-        # Also where min.insync.replicas was lowered: first they have to stop being eligible, by a write of ours.
-        has_eligible = bool(image.elr) and self._rules.holds_while_some_are_eligible
-        # Nothing is committed meanwhile.
-        self._is_held = is_too_small or has_eligible
+        # While this is true nothing is committed.
+        self._is_held = self._holds_below_min_isr() or self._holds_while_some_are_eligible()
+
+    def _holds_below_min_isr(self) -> bool:
+        return not self.is_min_isr_met
+
+    def _holds_while_some_are_eligible(self) -> bool:
+        # Also after min.insync.replicas was lowered: this leader must first remove them from the ELR.
+        return bool(self.image.elr)
 
     def _propose(self) -> list[LeaderEffect]:
         """Ask for the ISR, and the ELR, that ought to be, unless they are, or have just been asked for."""
@@ -364,19 +367,18 @@ class Leader:
             low_watermark=max(self._low_watermark, self._first_log_start),
             high_watermark=high_watermark,
         )
-        wanted = image.with_isr(
-            (*staying, *(broker for broker, _ in joining)), min_isr=self._min_isr, lost=lost
-        )
-        if not self._rules.keeps_eligible_leaders:
-            wanted = replace(wanted, elr=())
+        wanted = self._with_isr((*staying, *(broker for broker, _ in joining)), lost)
         if (
             set(wanted.isr) == set(image.isr)
             and set(wanted.elr) == set(image.elr)
             and not in_sync.must_rewrite
         ):
             return []
-        guarded = joining if self._rules.joins_as_registered else ()
-        return [in_sync.propose(wanted, joiners=guarded)]
+        return [in_sync.propose(wanted, joiners=joining)]
+
+    def _with_isr(self, isr: tuple[BrokerId, ...], lost: Collection[BrokerId]) -> PartitionImage:
+        """Members that leave an ISR below min.insync.replicas stay eligible (ELR), unless they lost records."""
+        return self.image.with_isr(isr, min_isr=self._min_isr, lost=lost)
 
     def _raise_low_watermark(self) -> list[LeaderEffect]:
         lowest = self._lowest_log_start()

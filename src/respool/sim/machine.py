@@ -13,7 +13,6 @@ from respool.model.errors import RespoolError
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import StoreUnavailable
-from respool.replication.rules import ALL_RULES, Rules
 from respool.server.listener import Listener
 from respool.sim.disk_faults import ProcessGone
 from respool.sim.inline_offload import DelayedOffload, DiskPace
@@ -44,7 +43,6 @@ class Machine:
         seed: int | str,
         is_in_cluster: bool = False,
         clock_rate: float = 1.0,
-        rules: Rules = ALL_RULES,
         neighbours: SimNeighbours | None = None,
     ) -> None:
         """`neighbours`: those that it lends its files to, if any."""
@@ -75,7 +73,6 @@ class Machine:
         self._network = network
         self._store = store
         self._is_in_cluster = is_in_cluster
-        self._rules = rules
         self._rng = rng_of("machine", seed)
         self._is_disk_cut = False
         self._asked_to_stop = asyncio.Event()
@@ -206,7 +203,6 @@ class Machine:
                 metrics=SimMetrics(),
                 rng=SimRandomSource(f"{self._seed} {self.starts}"),
                 peers=peers,
-                rules=self._rules,
                 neighbours=self._neighbours,
             ),
         )

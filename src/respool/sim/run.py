@@ -16,7 +16,6 @@ from typing import Any
 
 from respool.model.ids import TopicPartition
 from respool.ports.peers import PeerUnreachable
-from respool.replication.rules import ALL_RULES, Rules
 from respool.sim.cast import TRANSACTION_TIMEOUT_MS, Cast, Casting
 from respool.sim.checker import FinalReads, check
 from respool.sim.client import OK, TOPIC_ALREADY_EXISTS, SimClient
@@ -60,12 +59,11 @@ def simulate(
     *,
     show: Callable[[str], None] | None = None,
     broker_count: int | None = None,
-    rules: Rules = ALL_RULES,
 ) -> Report:
-    """`broker_count`: run so many brokers, whatever the seed would like. `rules`: fewer of them, to see them missed."""
+    """`broker_count`: run so many brokers, whatever the seed would like."""
     trace = Trace(show=show)
     loop = SimLoop(seed, trace=trace)
-    run = Run(seed, loop, draw_plan(seed, broker_count=broker_count), rules)
+    run = Run(seed, loop, draw_plan(seed, broker_count=broker_count))
     with Ears(loop) as ears:
         try:
             loop.run(run.play)
@@ -93,7 +91,7 @@ def simulate(
 
 
 class Run:
-    def __init__(self, seed: int, loop: SimLoop, plan: Plan, rules: Rules) -> None:
+    def __init__(self, seed: int, loop: SimLoop, plan: Plan) -> None:
         self.history = History()
         self.history.on_violation = lambda one: loop.trace.tell(loop.time(), f"VIOLATION {one}")
         self._seed = seed
@@ -101,7 +99,7 @@ class Run:
         self.plan = plan
         self._rng = rng_of("run", seed)
         loop.virtual_s_max = VIRTUAL_S_MAX
-        self._stage = Stage(seed, loop, plan=plan, rng=self._rng, rules=rules)
+        self._stage = Stage(seed, loop, plan=plan, rng=self._rng)
         self._machines = self._stage.machines
         self._names: list[TopicPartition] = []
         self._flush = plan.flush or "always"

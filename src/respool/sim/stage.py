@@ -4,7 +4,6 @@ from random import Random
 
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
-from respool.replication.rules import ALL_RULES, Rules
 from respool.sim.cluster_sight import ClusterSight
 from respool.sim.cluster_troubles import ClusterTroubles
 from respool.sim.disk_troubles import DiskTroubles
@@ -23,11 +22,8 @@ from respool.sim.store import SimStore
 
 
 class Stage:
-    def __init__(
-        self, seed: int, loop: SimLoop, *, plan: Plan, rng: Random, rules: Rules = ALL_RULES
-    ) -> None:
+    def __init__(self, seed: int, loop: SimLoop, *, plan: Plan, rng: Random) -> None:
         self.plan = plan
-        self._rules = rules
         self.clock = NodeClock(loop)
         self.network = SimNetwork(loop, rng_of("network", seed))
         self.store = SimStore(clock=self.clock)
@@ -117,7 +113,6 @@ class Stage:
             seed=f"{self._seed}.{number}",
             is_in_cluster=plan.is_cluster,
             clock_rate=plan.clock_rates[number - 1],
-            rules=self._rules,
             neighbours=self.neighbours,
         )
         machine.shuffles_tasks = rng.random() < 0.3

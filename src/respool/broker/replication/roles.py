@@ -20,7 +20,6 @@ from respool.ports.offload import Offload
 from respool.replication.effects import BeginEpoch, LeaderEffect
 from respool.replication.follower import Follower
 from respool.replication.leader import Leader, may_lead
-from respool.replication.rules import ALL_RULES, Rules
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +46,6 @@ class Roles:
         lag_ms_max: int,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         following: Following | None = None,
-        rules: Rules = ALL_RULES,
     ) -> None:
         """`following` is None for a broker that is alone: it leads all it has."""
         self._me = me
@@ -57,7 +55,6 @@ class Roles:
         self._lag_ms_max = lag_ms_max
         self._spawn = spawn
         self._following = following
-        self._rules = rules
         # Until the broker is registered nothing in the image is its own doing: it leads and follows nothing.
         self.are_taken = following is None
         # Those whose role could not be taken for want of room, until they are tried again.
@@ -145,7 +142,7 @@ class Roles:
         log = partition.log
         if self._following is not None:
             self._following.remove(partition)
-        if not may_lead(self._me, image, last_epoch=log.latest_epoch, rules=self._rules):
+        if not may_lead(self._me, image, last_epoch=log.latest_epoch):
             logger.warning(
                 "%s: epoch %d is not led: the log knows epoch %d already",
                 partition.name,
@@ -164,7 +161,6 @@ class Roles:
             lag_ms_max=self._lag_ms_max,
             brokers=self._brokers,
             now_ms=self._clock.monotonic_ms(),
-            rules=self._rules,
         )
         effects: list[LeaderEffect] = []
         for effect in leader.begin():
@@ -227,7 +223,6 @@ class Roles:
                     last_epoch=log.latest_epoch,
                     high_watermark=partition.high_watermark,
                     history=log,
-                    rules=self._rules,
                 )
             )
         self._following.add(partition)

@@ -24,7 +24,6 @@ from respool.ports.clock import Clock
 from respool.ports.metadata_store import MetadataStore
 from respool.ports.neighbours import Neighbours
 from respool.ports.offload import Offload
-from respool.replication.rules import Rules
 
 # As much as a peer may send at once; see `TcpPeers`.
 LENT_BYTES_MAX = 128 * 1024 * 1024
@@ -43,7 +42,6 @@ class Replication:
         clock: Clock,
         lag_ms_max: int,
         hurry_bytes: int,
-        rules: Rules,
         member: ClusterMember | None,
         link: PeerLink | None,
         neighbours: Neighbours | None,
@@ -81,7 +79,6 @@ class Replication:
             lag_ms_max=lag_ms_max,
             spawn=spawn,
             following=following,
-            rules=rules,
         )
         if self._offline_replicas is not None:
             self.roles.on_sound = self._offline_replicas.take_back
