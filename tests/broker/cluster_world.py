@@ -18,7 +18,7 @@ from respool.broker.broker import Broker, World
 from respool.broker.dispatch import handle
 from respool.broker.outcome import Pipelined, Reply
 from respool.broker.partitions.partition import Partition
-from respool.log.partition_log import PartitionLog
+from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.model.cluster import PartitionImage
 from respool.model.errors import DiskFailed, RequestError
 from respool.model.ids import BrokerId
@@ -412,11 +412,12 @@ def batches(log: PartitionLog) -> list[Any]:
     """The headers of all batches in a log, whether committed or not."""
     data = bytes(
         log.read(
-            log.log_start,
-            max_offset=log.log_end,
-            bytes_max=1 << 26,
-            at_least_one=True,
-            with_empty=True,
+            ReadSpec(
+                log.log_start,
+                max_offset=log.log_end,
+                bytes_max=1 << 26,
+                with_empty=True,
+            )
         )
     )
     headers = []

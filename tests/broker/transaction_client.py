@@ -10,6 +10,7 @@ from broker.group_client import runtimes as group_runtimes
 from broker.group_client import turns
 from broker.running_broker import LATEST, LIST_OFFSETS_VERSION, RunningBroker, StartBroker
 from respool.broker.coordinators.runtime import CoordinatorRuntime, _State
+from respool.log.partition_log import ReadSpec
 from respool.records.batch import RecordBatch
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, read_marker
@@ -419,7 +420,7 @@ def values_of(fetched: Any) -> list[bytes]:
 def markers(broker: RunningBroker, topic: str, partition: int = 0) -> list[EndTransactionMarker]:
     """All ends of transactions in the partition's log."""
     log = broker.broker.partitions.find(topic, partition).log
-    data = log.read(log.log_start, max_offset=log.log_end, bytes_max=1 << 24, at_least_one=True)
+    data = log.read(ReadSpec(log.log_start, max_offset=log.log_end, bytes_max=1 << 24))
     found = [read_marker(batch) for batch in batches_of(bytes(data)) if batch.header.is_control]
     return [one for one in found if one is not None]
 

@@ -19,6 +19,7 @@ from respool.log.partition_log import (
     Compaction,
     CompactionTools,
     PartitionLog,
+    ReadSpec,
     RemovedSegment,
     TailMemory,
 )
@@ -293,9 +294,7 @@ class CompactionWorld:
         """Everything readers see, by reading from the log's start to its end, each batch checked."""
         offset, found = self.log.log_start, []
         while offset < self.log.log_end:
-            data = self.log.read(
-                offset, max_offset=self.log.log_end, bytes_max=700, at_least_one=True
-            )
+            data = self.log.read(ReadSpec(offset, max_offset=self.log.log_end, bytes_max=700))
             at = 0
             while len(data) - at >= 61 and at + read_header(data, at).size <= len(data):
                 header = read_header(data, at)
@@ -413,11 +412,11 @@ class CompactionWorld:
         """A read at any offset begins with the batch that holds it, or the next there is."""
         if not self.log.log_start <= offset <= self.log.log_end:
             try:
-                self.log.read(offset, max_offset=self.log_end, bytes_max=1, at_least_one=True)
+                self.log.read(ReadSpec(offset, max_offset=self.log_end, bytes_max=1))
             except OffsetOutOfRange:
                 return
             raise AssertionError(f"offset {offset} is outside and was read")
-        data = self.log.read(offset, max_offset=self.log_end, bytes_max=1, at_least_one=True)
+        data = self.log.read(ReadSpec(offset, max_offset=self.log_end, bytes_max=1))
         reaching = [
             one.header for one in self.headers_on_disk() if one.header.last_offset >= offset
         ]

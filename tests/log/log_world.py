@@ -16,6 +16,7 @@ from respool.log.partition_log import (
     Appended,
     PartitionLog,
     PendingSync,
+    ReadSpec,
     RemovedSegment,
     TailMemory,
 )
@@ -349,7 +350,7 @@ class LogWorld:
         """Reading from start to end gives back every batch, byte for byte."""
         offset, parts = self.log_start, []
         while offset < self.log_end:
-            data = self.log.read(offset, max_offset=self.log_end, bytes_max=700, at_least_one=True)
+            data = self.log.read(ReadSpec(offset, max_offset=self.log_end, bytes_max=700))
             whole = self.whole_batches(data)
             assert whole, f"nothing at offset {offset}"
             parts += whole
@@ -374,7 +375,12 @@ class LogWorld:
         def read() -> bytes:
             return bytes(
                 self.log.read(
-                    offset, max_offset=max_offset, bytes_max=bytes_max, at_least_one=at_least_one
+                    ReadSpec(
+                        offset,
+                        max_offset=max_offset,
+                        bytes_max=bytes_max,
+                        at_least_one=at_least_one,
+                    )
                 )
             )
 

@@ -1,6 +1,6 @@
 """What a log's tail says in memory is what its files say: asked of every log that stories and random walks use."""
 
-from respool.log.partition_log import PartitionLog
+from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.model.ids import Offset
 from respool.records.batch import read_header
 
@@ -12,11 +12,9 @@ def check_tail(log: PartitionLog, *, bytes_max: int = 700) -> int:
     """Compare them at every batch; return how many of those are in the tail."""
     offset, count = log.log_start, 0
     while offset < log.log_end:
-        data = log.read(
-            offset, max_offset=log.log_end, bytes_max=10**9, at_least_one=True, with_empty=True
-        )
+        data = log.read(ReadSpec(offset, max_offset=log.log_end, bytes_max=10**9, with_empty=True))
         first = read_header(data)
-        tail = log.read_tail(offset, max_offset=log.log_end, bytes_max=bytes_max, at_least_one=True)
+        tail = log.read_tail(ReadSpec(offset, max_offset=log.log_end, bytes_max=bytes_max))
         if tail is None:
             assert not count, f"the tail ends before {offset}, the log at {log.log_end}"
         else:

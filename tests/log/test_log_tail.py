@@ -9,7 +9,7 @@ from log.log_world import EXPIRATION_MS, FOLDER, FUZZ, SMALL, LogWorld, batch_of
 from log.tail_check import check_tail
 from respool.log import log_tail
 from respool.log.log_tail import OVERHEAD_BYTES, LogTail, TailMemory
-from respool.log.partition_log import PartitionLog
+from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.model.errors import DiskFull
 from respool.model.ids import LeaderEpoch, Offset
 from respool.records.batch import RecordBatch
@@ -41,10 +41,12 @@ def append(log: PartitionLog, count: int, *, size: int = 60, epoch: int = 0) -> 
 
 def read(log: PartitionLog, offset: int, **limits: int | bool) -> bytes | None:
     tail = log.read_tail(
-        Offset(offset),
-        max_offset=Offset(limits.get("max_offset", log.log_end)),
-        bytes_max=limits.get("bytes_max", EVERYTHING),
-        at_least_one=bool(limits.get("at_least_one", True)),
+        ReadSpec(
+            Offset(offset),
+            max_offset=Offset(limits.get("max_offset", log.log_end)),
+            bytes_max=limits.get("bytes_max", EVERYTHING),
+            at_least_one=bool(limits.get("at_least_one", True)),
+        )
     )
     return None if tail is None else b"".join(tail.buffers)
 
@@ -53,7 +55,7 @@ def stored(log: PartitionLog, begin: int, end: int) -> bytes:
     """The batches there, from the files."""
     parts = []
     while begin < end:
-        data = log.read(Offset(begin), max_offset=Offset(end), bytes_max=1, at_least_one=True)
+        data = log.read(ReadSpec(Offset(begin), max_offset=Offset(end), bytes_max=1))
         parts.append(data)
         begin += 2
     return b"".join(parts)
@@ -75,7 +77,7 @@ def test_a_batch_is_handed_out_as_the_very_bytes_that_came(monkeypatch: pytest.M
     log = open_log(TailMemory(EVERYTHING))
     batch = batch_of(1, value=b"v" * 500)
     log.append(batch, leader_epoch=LeaderEpoch(0), now_ms=1)
-    tail = log.read_tail(Offset(0), max_offset=Offset(1), bytes_max=EVERYTHING, at_least_one=True)
+    tail = log.read_tail(ReadSpec(Offset(0), max_offset=Offset(1), bytes_max=EVERYTHING))
     assert tail is not None
     rest = tail.buffers[1]
     assert isinstance(rest, memoryview)
@@ -86,7 +88,7 @@ def test_a_batch_is_handed_out_as_the_very_bytes_that_came(monkeypatch: pytest.M
 def test_small_batches_are_put_together() -> None:
     log = open_log(TailMemory(EVERYTHING))
     append(log, 5)
-    tail = log.read_tail(Offset(0), max_offset=Offset(10), bytes_max=EVERYTHING, at_least_one=True)
+    tail = log.read_tail(ReadSpec(Offset(0), max_offset=Offset(10), bytes_max=EVERYTHING))
     assert tail is not None
     assert len(tail.buffers) == 1
 
@@ -252,7 +254,7 @@ def test_tails_never_hold_more_than_their_room(data: st.DataObject, bytes_max: i
             for index, offset, size in kept
             if (
                 cost := logs[index].read(
-                    Offset(offset), max_offset=Offset(offset + 1), bytes_max=1, at_least_one=True
+                    ReadSpec(Offset(offset), max_offset=Offset(offset + 1), bytes_max=1)
                 )
             )
             is not None

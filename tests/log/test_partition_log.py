@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from log.log_world import FOLDER, SMALL, LogWorld, batch_of
+from respool.log.partition_log import ReadSpec
 from respool.model.errors import (
     DiskFailed,
     DiskFull,
@@ -23,7 +24,9 @@ from respool.records.build import NewRecord, build_batch
 def read(world: LogWorld, offset: int, *, bytes_max: int = 10**6, one: bool = True) -> bytes:
     log = world.log
     return bytes(
-        log.read(Offset(offset), max_offset=log.log_end, bytes_max=bytes_max, at_least_one=one)
+        log.read(
+            ReadSpec(Offset(offset), max_offset=log.log_end, bytes_max=bytes_max, at_least_one=one)
+        )
     )
 
 
@@ -46,7 +49,7 @@ def test_a_batch_is_one_write_and_keeps_its_bytes() -> None:
 def test_the_leaders_epoch_is_written_into_the_batch() -> None:
     world = LogWorld.new()
     world.log.append(batch_of(1), leader_epoch=LeaderEpoch(7), now_ms=1)
-    stored = world.log.read(Offset(0), max_offset=Offset(1), bytes_max=999, at_least_one=True)
+    stored = world.log.read(ReadSpec(Offset(0), max_offset=Offset(1), bytes_max=999))
     assert read_header(stored).leader_epoch == 7
     assert world.log.end_of_epoch(LeaderEpoch(7)) == (7, 1)
     assert world.log.epoch_at(Offset(0)) == 7
@@ -286,10 +289,10 @@ def test_reading_to_a_known_point_needs_no_search_for_it() -> None:
     world.sync()
     synced = world.log_end
     world.fill(50)
-    world.log.read(Offset(0), max_offset=synced, bytes_max=10**6, at_least_one=True)
+    world.log.read(ReadSpec(Offset(0), max_offset=synced, bytes_max=10**6))
     for max_offset in (synced, world.log_end):
         before = world.disk.counters.reads
-        data = world.log.read(Offset(3), max_offset=max_offset, bytes_max=10**6, at_least_one=True)
+        data = world.log.read(ReadSpec(Offset(3), max_offset=max_offset, bytes_max=10**6))
         assert read_header(world.whole_batches(data)[-1]).next_offset == max_offset
         # One for the header, one for the data.
         assert world.disk.counters.reads - before == 2
@@ -303,7 +306,7 @@ def test_a_read_does_not_wait_for_the_disk_when_told_not_to() -> None:
 
     def read_cached() -> bytes | memoryview:
         return world.log.read(
-            Offset(0), max_offset=world.log_end, bytes_max=999, at_least_one=True, cached_only=True
+            ReadSpec(Offset(0), max_offset=world.log_end, bytes_max=999, cached_only=True)
         )
 
     with pytest.raises(NotCached):

@@ -11,7 +11,7 @@ import pytest
 
 from log.log_world import EXPIRATION_MS, SMALL, batch_of
 from respool.drivers.local_disk import LocalDisk
-from respool.log.partition_log import PartitionLog
+from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.model.errors import OffsetOutOfRange
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig
@@ -55,11 +55,12 @@ class RealLog:
     def batches_from(self, offset: int, *, cached_only: bool = False) -> Iterator[bytes]:
         while offset < self.log.log_end:
             data = self.log.read(
-                Offset(offset),
-                max_offset=self.log.log_end,
-                bytes_max=5000,
-                at_least_one=True,
-                cached_only=cached_only,
+                ReadSpec(
+                    Offset(offset),
+                    max_offset=self.log.log_end,
+                    bytes_max=5000,
+                    cached_only=cached_only,
+                )
             )
             at = 0
             while len(data) - at >= 61 and at + read_header(data, at).size <= len(data):
@@ -194,9 +195,7 @@ def test_readers_in_other_threads_see_whole_batches_while_the_log_changes(tmp_pa
         offset = rng.randrange(log.log_start, end)
         max_offset = Offset(rng.randint(offset, end))
         try:
-            data = log.read(
-                Offset(offset), max_offset=max_offset, bytes_max=3000, at_least_one=True
-            )
+            data = log.read(ReadSpec(Offset(offset), max_offset=max_offset, bytes_max=3000))
         except OffsetOutOfRange:
             assert offset < log.log_start
             return
@@ -248,8 +247,8 @@ def test_the_place_of_records_leads_to_what_reading_them_returns(tmp_path: Path,
             "bytes_max": rng.choice((10, 300, 5_000, 100_000)),
             "at_least_one": rng.random() < 0.8,
         }
-        expected = log.read(Offset(begin), **asked)
-        located = log.locate(Offset(begin), **asked)
+        expected = log.read(ReadSpec(Offset(begin), **asked))
+        located = log.locate(ReadSpec(Offset(begin), **asked))
         if located is None:
             assert expected == b""
             continue
@@ -267,7 +266,7 @@ def test_where_nothing_can_be_read_nothing_is_found_either(tmp_path: Path) -> No
     real = RealLog(tmp_path)
     real.append(0)
     asked: dict[str, Any] = {"bytes_max": 5_000, "at_least_one": True}
-    assert real.log.locate(Offset(0), max_offset=Offset(0), **asked) is None
-    assert real.log.locate(Offset(1), max_offset=Offset(1), **asked) is None
+    assert real.log.locate(ReadSpec(Offset(0), max_offset=Offset(0), **asked)) is None
+    assert real.log.locate(ReadSpec(Offset(1), max_offset=Offset(1), **asked)) is None
     with pytest.raises(OffsetOutOfRange):
-        real.log.locate(Offset(2), max_offset=Offset(2), **asked)
+        real.log.locate(ReadSpec(Offset(2), max_offset=Offset(2), **asked))

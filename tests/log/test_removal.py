@@ -3,6 +3,7 @@
 import pytest
 
 from log.log_world import FOLDER, LogWorld
+from respool.log.partition_log import ReadSpec
 from respool.log.removal import remove_log
 from respool.model.errors import OffsetOutOfRange
 from respool.model.ids import Offset
@@ -40,7 +41,7 @@ def test_a_reader_that_has_a_removed_segment_goes_on_reading() -> None:
     assert segments.first.read(0, 200) == expected
     assert segments.first.find(Offset(0)) is not None
     with pytest.raises(OffsetOutOfRange):
-        world.log.read(Offset(0), max_offset=world.log_end, bytes_max=9, at_least_one=True)
+        world.log.read(ReadSpec(Offset(0), max_offset=world.log_end, bytes_max=9))
 
 
 def test_the_names_are_gone_for_good_before_the_files_are() -> None:
@@ -65,7 +66,7 @@ def test_a_deleted_logs_folder_is_renamed_and_its_name_free() -> None:
     assert removed.path.endswith("-delete")
     assert not world.disk.exists(FOLDER)
     # Who has the log reads on.
-    assert world.log.read(Offset(0), max_offset=world.log_end, bytes_max=99, at_least_one=True)
+    assert world.log.read(ReadSpec(Offset(0), max_offset=world.log_end, bytes_max=99))
     removed.delete()
     assert world.disk.list_folder("") == []
 

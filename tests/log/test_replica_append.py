@@ -6,7 +6,7 @@ import pytest
 
 from log.log_world import EXPIRATION_MS, FOLDER, SMALL, LogWorld, batch_of
 from log.transaction_world import KEPT, TransactionWorld
-from respool.log.partition_log import AppendedFetched, PartitionLog
+from respool.log.partition_log import AppendedFetched, PartitionLog, ReadSpec
 from respool.model.errors import CorruptMessage, DiskFailed, DiskFull, ReplicationDiverged
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig
@@ -46,10 +46,11 @@ class Copy:
         """Fetch as a follower does until there is nothing more."""
         while self.log.log_end < leader.log_end:
             data = leader.read(
-                self.log.log_end,
-                max_offset=leader.log_end,
-                bytes_max=bytes_max,
-                at_least_one=True,
+                ReadSpec(
+                    self.log.log_end,
+                    max_offset=leader.log_end,
+                    bytes_max=bytes_max,
+                )
             )
             before = self.log.log_end
             assert self.log.append_fetched(data, now_ms=NOW).log_end > before
@@ -166,7 +167,7 @@ def test_a_leaders_gaps_stay_gaps() -> None:
     assert copy.stored() == b"".join(one.data for one in left)
     assert copy.log.log_end == leader.log_end
     gone = leader.batches[1].base_offset
-    found = copy.log.read(gone, max_offset=copy.log.log_end, bytes_max=1, at_least_one=True)
+    found = copy.log.read(ReadSpec(gone, max_offset=copy.log.log_end, bytes_max=1))
     assert found == left[1].data
     # Behind a gap too, what was synced is there after a power cut: the leader was told so.
     copy.crash_and_start()

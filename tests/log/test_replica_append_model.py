@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from log.log_world import LogWorld
 from log.transaction_world import COMPACTED, FOLDER, FUZZ, TransactionWorld
-from respool.log.partition_log import PartitionLog
+from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.log.producers.producer_states import ProducerStates
 from respool.model.ids import Offset
 from respool.records.batch import RecordBatch, read_header
@@ -43,11 +43,12 @@ class Copy:
 
     def fetch(self, leader: PartitionLog, bytes_max: int) -> None:
         data = leader.read(
-            self.log.log_end,
-            max_offset=leader.log_end,
-            bytes_max=bytes_max,
-            at_least_one=True,
-            with_empty=True,
+            ReadSpec(
+                self.log.log_end,
+                max_offset=leader.log_end,
+                bytes_max=bytes_max,
+                with_empty=True,
+            )
         )
         end = self.log.log_end
         new = [

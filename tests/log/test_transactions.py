@@ -7,7 +7,7 @@ import pytest
 
 from log.transaction_world import COMPACTED, EPOCH, FOLDER, KEPT, TransactionWorld
 from respool.broker.fetch.aborted_records import aborted_among
-from respool.log.partition_log import AbortedTransaction
+from respool.log.partition_log import AbortedTransaction, ReadSpec
 from respool.model.errors import (
     DiskFailed,
     DiskFull,
@@ -484,7 +484,7 @@ def test_a_reader_whose_segment_is_removed_before_it_asks_what_was_aborted_is_se
     world.write(-1, "b")
     world.sync()
     # In another thread: it has the records, and then the owner is faster.
-    records = world.log.read(Offset(0), max_offset=Offset(2), bytes_max=1_000, at_least_one=True)
+    records = world.log.read(ReadSpec(Offset(0), max_offset=Offset(2), bytes_max=1_000))
     assert aborted_among(world.log, Offset(0), records, cached_only=False) == [(ADA, 0)]
     world.apply_retention()
     assert world.log.log_start == 2

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from log.log_world import LogWorld, batch_of
+from respool.log.partition_log import ReadSpec
 from respool.log.recovery.log_folder import delete_segment
 from respool.model.errors import DiskFailed, OffsetOutOfRange
 from respool.model.ids import LeaderEpoch, Offset
@@ -132,7 +133,7 @@ def test_who_reads_while_a_log_is_begun_anew_can_tell_it_from_a_failure(
         cuts = log.cuts
         delete_segment(disk, folder, segment)
         try:
-            log.read(segment.base_offset, max_offset=log.log_end, bytes_max=1, at_least_one=True)
+            log.read(ReadSpec(segment.base_offset, max_offset=log.log_end, bytes_max=1))
         except DiskFailed:
             assert log.was_cut_since(cuts)
             missed += 1
@@ -144,4 +145,4 @@ def test_who_reads_while_a_log_is_begun_anew_can_tell_it_from_a_failure(
     assert log.was_cut_since(before)
     assert not log.was_cut_since(log.cuts)
     with pytest.raises(OffsetOutOfRange):
-        log.read(Offset(0), max_offset=log.log_end, bytes_max=1, at_least_one=True)
+        log.read(ReadSpec(Offset(0), max_offset=log.log_end, bytes_max=1))

@@ -17,6 +17,7 @@ from respool.log.partition_log import (
     Compaction,
     CompactionTools,
     PartitionLog,
+    ReadSpec,
     RemovedSegment,
     TailMemory,
 )
@@ -397,7 +398,7 @@ class TransactionWorld:
         """Fetch after fetch, each filtered by what its answer says was aborted: as clients do."""
         log = self.log
         while offset < (end := self.last_stable_offset):
-            data = log.read(offset, max_offset=end, bytes_max=bytes_max, at_least_one=True)
+            data = log.read(ReadSpec(offset, max_offset=end, bytes_max=bytes_max))
             if not data:
                 # Compaction left nothing behind here.
                 return

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from respool.log.index.transaction_index import AbortedTransaction
 from respool.log.log_parts import LogParts
 from respool.log.log_tail import TailBatches
-from respool.log.read_batches import StoredRange, find_batches
+from respool.log.read_batches import ReadSpec, StoredRange, find_batches
 from respool.log.segments import Segments
 from respool.log.time_lookup import (
     TimestampedOffset,
@@ -70,114 +70,54 @@ class LogReader:
         """Whether the log has been cut off since, or was being so: what a reader missed is no failure of the disk."""
         return cuts % 2 == 1 or self._parts.cuts != cuts
 
-    def read(
-        self,
-        offset: Offset,
-        *,
-        max_offset: Offset,
-        bytes_max: int,
-        at_least_one: bool,
-        cached_only: bool = False,
-        with_empty: bool = False,
-    ) -> bytes | memoryview:
-        """Batches as they are stored, from the one that holds `offset` on: that may begin before it.
-
-        Where that one is gone, or compaction left no record of it, from the next that has records. A follower asks
-        `with_empty`: a header alone tells of a producer, and its copy is to know all that this log does.
-
-        There is nothing in it of a batch that ends at `max_offset` or later. It ends after `bytes_max` bytes, maybe
-        within a batch, or where a segment ends. A first batch larger than that comes whole with `at_least_one`, and not
-        at all without.
+    def read(self, spec: ReadSpec) -> bytes | memoryview:
+        """Return batches as they are stored.
 
         Raises:
-            OffsetOutOfRange: the log does not reach there, or not any more.
-            NotCached: `cached_only`, and something would have to come from the disk.
+            OffsetOutOfRange: the log does not contain the offset, or no longer does.
+            NotCached: `cached_only`, and bytes would have to come from the disk.
             SegmentCorrupt, DiskFailed: the disk does not have what it should.
         """
-        found = self._find(
-            offset,
-            max_offset=max_offset,
-            bytes_max=bytes_max,
-            at_least_one=at_least_one,
-            cached_only=cached_only,
-            with_empty=with_empty,
-        )
+        found = self._find(spec)
         if found is None:
             return b""
-        return found.segment.read(found.position, found.size, cached_only=cached_only)
+        return found.segment.read(found.position, found.size, cached_only=spec.cached_only)
 
-    def locate(
-        self,
-        offset: Offset,
-        *,
-        max_offset: Offset,
-        bytes_max: int,
-        at_least_one: bool,
-        cached_only: bool = False,
-        with_empty: bool = False,
-    ) -> Located | None:
-        """Where a process of this machine finds what `read` would return; None where that is nothing, or in no file.
+    def locate(self, spec: ReadSpec) -> Located | None:
+        """Return the file range that `read` would return, for a process on this machine; None if there is none.
 
         Raises:
-            As `read`. `cached_only` is about what must be looked at to find it.
+            As `read`. `cached_only` concerns what must be read to locate it.
         """
-        found = self._find(
-            offset,
-            max_offset=max_offset,
-            bytes_max=bytes_max,
-            at_least_one=at_least_one,
-            cached_only=cached_only,
-            with_empty=with_empty,
-        )
+        found = self._find(spec)
         if found is None:
             return None
         place = found.segment.file.place(found.position, found.size)
         return None if place is None else Located(place._replace(head=found.head), found.end)
 
-    def _find(
-        self,
-        offset: Offset,
-        *,
-        max_offset: Offset,
-        bytes_max: int,
-        at_least_one: bool,
-        cached_only: bool,
-        with_empty: bool,
-    ) -> StoredRange | None:
+    def _find(self, spec: ReadSpec) -> StoredRange | None:
         # The end first: segments replaced after it still hold every offset up to it.
         parts = self._parts
         end, synced, segments = parts.end, parts.synced, parts.segments
         first_offset = max(parts.log_start, segments.first.base_offset)
+        offset = spec.offset
         if not first_offset <= offset <= end.offset:
             raise OffsetOutOfRange(f"offset {offset}, the log has {first_offset} to {end.offset}")
-        max_offset = min(max_offset, end.offset)
-        if offset >= max_offset:
+        if spec.max_offset > end.offset:
+            spec = spec._replace(max_offset=end.offset)
+        if offset >= spec.max_offset:
             return None
-        return find_batches(
-            segments,
-            offset,
-            end=end,
-            synced=synced,
-            max_offset=max_offset,
-            bytes_max=bytes_max,
-            at_least_one=at_least_one,
-            cached_only=cached_only,
-            with_empty=with_empty,
-        )
+        return find_batches(segments, spec, end=end, synced=synced)
 
-    def read_tail(
-        self, offset: Offset, *, max_offset: Offset, bytes_max: int, at_least_one: bool
-    ) -> TailBatches | None:
-        """The same as `read`, from what was appended last, without the disk and uncopied; None where it is not there.
+    def read_tail(self, spec: ReadSpec) -> TailBatches | None:
+        """As `read`, from the batches appended last: no disk access, no copy, whole batches only. None if not there.
 
-        It ends with a whole batch. Unlike the rest here it is for the thread that owns the log.
+        Unlike the other methods it is for the thread that owns the log.
         """
         parts = self._parts
-        if offset < parts.log_start:
+        if spec.offset < parts.log_start:
             return None
-        return parts.tail.read(
-            offset, max_offset=max_offset, bytes_max=bytes_max, at_least_one=at_least_one
-        )
+        return parts.tail.read(spec)
 
     def has_aborted_from(self, offset: Offset) -> bool:
         """Whether any transaction was aborted at `offset` or later; cheap, and may err on the side of yes.

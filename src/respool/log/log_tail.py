@@ -16,6 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from respool.log.read_batches import ReadSpec
 from respool.model.ids import Offset
 
 # What holding a batch takes beside its bytes: else a million small ones would take far more than was allowed.
@@ -86,11 +87,10 @@ class LogTail:
         batches.append(_Batch(base_offset, next_offset, stamp, rest, size))
         self._memory.hold(self, generation, size)
 
-    def read(
-        self, offset: Offset, *, max_offset: Offset, bytes_max: int, at_least_one: bool
-    ) -> TailBatches | None:
-        """As `LogReader.read`, but never a part of a batch; None where the batch that holds `offset` is not here."""
+    def read(self, spec: ReadSpec) -> TailBatches | None:
+        """As `LogReader.read`, whole batches only; None when the batch that holds the offset is not here."""
         _, batches = self._run
+        offset, max_offset, bytes_max, at_least_one, _, _ = spec
         if not batches or not batches[0].base_offset <= offset < batches[-1].next_offset:
             return None
         index = bisect_right(batches, offset, key=_base_offset_of) - 1

@@ -27,6 +27,7 @@ from respool.log.log_truncation import LogTruncation
 from respool.log.pending_sync import PendingSync
 from respool.log.producers.producer_state import ProducerState
 from respool.log.producers.verification import VerificationGuard
+from respool.log.read_batches import ReadSpec
 from respool.log.recovery.log_loader import LoadedLog, LogLoader
 from respool.log.recovery.recovery import Recovery
 from respool.log.removal import RemovedLog, RemovedSegment, remove_log
@@ -48,6 +49,7 @@ __all__ = [
     "PartitionLog",
     "PendingSync",
     "ProducerState",
+    "ReadSpec",
     "Recovery",
     "RemovedLog",
     "RemovedSegment",

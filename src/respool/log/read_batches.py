@@ -10,36 +10,46 @@ from respool.model.ids import Offset
 from respool.records.batch import CRC_COVERS_FROM, pack_header
 
 
+class ReadSpec(NamedTuple):
+    """Which stored batches to read.
+
+    The first is the batch that holds `offset`, which may begin before it. If that batch is deleted, or compaction
+    removed all its records, it is the next batch that has records.
+    """
+
+    offset: Offset
+    # Only batches that end before or at this offset are read.
+    max_offset: Offset
+    # The result may end within a batch here, or at a segment's end.
+    bytes_max: int
+    # A first batch larger than `bytes_max` is read whole instead of not at all.
+    at_least_one: bool = True
+    # Raise NotCached instead of reading from the disk.
+    cached_only: bool = False
+    # Include headers that compaction left without records. They hold producer state, which a replica needs.
+    with_empty: bool = False
+
+
 class StoredRange(NamedTuple):
     """Bytes of one segment."""
 
     segment: Segment
     position: int
     size: int
-    # No batch in it ends behind this offset; the last one may end before.
+    # No batch in it ends after this offset; the last one may end before it.
     end: Offset
-    # How its first batch begins, up to the checksum: it is that very batch, in this very log.
+    # The first batch's bytes up to the checksum: they identify this batch in this log.
     head: bytes
 
 
 def find_batches(
-    segments: Segments,
-    offset: Offset,
-    *,
-    end: LogPoint,
-    synced: LogPoint,
-    max_offset: Offset,
-    bytes_max: int,
-    at_least_one: bool,
-    cached_only: bool,
-    with_empty: bool = False,
+    segments: Segments, spec: ReadSpec, *, end: LogPoint, synced: LogPoint
 ) -> StoredRange | None:
-    """Where the batches are in [offset, max_offset), both of which the segments reach; see `PartitionLog.read`.
+    """Locate the batches to read; None when there is no whole one.
 
-    None: there is no whole one.
-
-    `end` and `synced` are points already known: one of them is where most readers stop.
+    The segments reach both offsets of `spec`. `end` and `synced` are known points; most reads end at one of them.
     """
+    offset, max_offset, bytes_max, at_least_one, cached_only, with_empty = spec
     index = segments.index_of(offset)
     segment = segments.all[index]
     first = segment.find(offset, cached_only=cached_only)
@@ -49,9 +59,9 @@ def find_batches(
         segment = segments.all[min(index, len(segments) - 1)]
         first = segment.find(offset, cached_only=cached_only)
         if first is None:
-            raise OffsetOutOfRange(f"offset {offset} was cut off while it was being read")
+            raise OffsetOutOfRange(f"offset {offset} was truncated during the read")
     if not first.header.record_count and not with_empty:
-        # librdkafka takes an answer without records for one that was cut too short, and after some of them gives up.
+        # librdkafka takes a reply without records for a truncated one, and fails after a few of them.
         index, first = _pass_empty(segments, index, first, max_offset, cached_only=cached_only)
         segment = segments.all[index]
     position, header = first

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from respool.log.partition_log import PartitionLog
+from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.model.ids import Offset
 from respool.model.topic_config import MIB
 from respool.records.batch import BatchHeader, RecordBatch
@@ -55,7 +55,7 @@ def _walk(
 ) -> Iterator[tuple[BatchHeader, bytes | memoryview]]:
     position = max(start, log.log_start)
     while position < end:
-        data = log.read(position, max_offset=end, bytes_max=1 << 20, at_least_one=True)
+        data = log.read(ReadSpec(position, max_offset=end, bytes_max=1 << 20))
         before = position
         for at, header in walk_batches(data):
             yield header, data[at : at + header.size]

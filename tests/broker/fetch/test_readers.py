@@ -16,6 +16,7 @@ from broker.cluster_world import (
 from respool.broker.fetch.readers import ConsumerReader, FollowerReader
 from respool.broker.fetch.sessions import FetchTarget
 from respool.broker.partitions.partition import Partition
+from respool.log.partition_log import ReadSpec
 from respool.model.errors import (
     FencedLeaderEpoch,
     NotLeader,
@@ -156,11 +157,11 @@ async def test_a_follower_that_is_read_for_from_the_disk_takes_of_what_is_kept_f
     memory.take(memory.available_for_replies)
     read, kept = log.read, [memory.available_for_followers]
 
-    def cold_read(*args: Any, **wishes: Any) -> Any:
-        if wishes.get("cached_only"):
+    def cold_read(spec: ReadSpec) -> Any:
+        if spec.cached_only:
             raise NotCached
         kept.append(memory.available_for_followers)
-        return read(*args, **wishes)
+        return read(spec)
 
     log.read = cold_read  # type: ignore[method-assign]
     log._parts.tail.clear()
@@ -481,11 +482,11 @@ async def test_what_a_follower_was_read_while_the_leadership_ended_is_not_sent(
     log = cluster[ONE].log()
     read = log.read
 
-    def slow_read(*args: Any, **wishes: Any) -> Any:
-        if wishes.get("cached_only"):
+    def slow_read(spec: ReadSpec) -> Any:
+        if spec.cached_only:
             raise NotCached
         cluster[ONE].in_process(lambda: cluster[ONE].partition().role.resign("as the test wants"))
-        return read(*args, **wishes)
+        return read(spec)
 
     log.read = slow_read  # type: ignore[method-assign]
     log._parts.tail.clear()

@@ -8,7 +8,7 @@ import pytest
 from broker.running_broker import RunningBroker, StartBroker
 from broker.transaction_client import Producer, start_with_transactions
 from respool.log.log_reader import Located
-from respool.log.partition_log import PartitionLog
+from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.ports.disk import NotCached
 from respool.wire.api_table import Api
 from respool.wire.fetch_reply import FetchedPart, read_fetch_reply
@@ -151,11 +151,11 @@ def test_where_the_index_is_not_in_memory_another_thread_looks_for_the_place(
 ) -> None:
     locate, cached_only = PartitionLog.locate, []
 
-    def from_disk(log: PartitionLog, *args: Any, **options: Any) -> Located | None:
-        cached_only.append(options["cached_only"])
-        if options["cached_only"]:
+    def from_disk(log: PartitionLog, spec: ReadSpec) -> Located | None:
+        cached_only.append(spec.cached_only)
+        if spec.cached_only:
             raise NotCached
-        return locate(log, *args, **options)
+        return locate(log, spec)
 
     monkeypatch.setattr(PartitionLog, "locate", from_disk)
     assert lent(broker, fetch(broker)) == fetch(broker, host="").records

@@ -11,6 +11,7 @@ from broker.running_broker import EARLIEST, LATEST, RunningBroker, StartBroker
 from broker.wire_client import decode_reply, encode_request, versions
 from respool.broker.dispatch import handle
 from respool.broker.outcome import CloseConnection, Pipelined
+from respool.log.partition_log import ReadSpec
 from respool.records.batch import Codec, RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
 from respool.records.record import read_records
@@ -58,9 +59,7 @@ def send(
 def stored(broker: RunningBroker, topic: str = "rides") -> bytes:
     partition = broker.broker.partitions.find(topic, 0)
     log = partition.log
-    return bytes(
-        log.read(log.log_start, max_offset=log.log_end, bytes_max=1 << 20, at_least_one=True)
-    )
+    return bytes(log.read(ReadSpec(log.log_start, max_offset=log.log_end, bytes_max=1 << 20)))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import pytest
 
 from broker.handlers.test_produce import request
 from broker.running_broker import EARLIEST, LATEST, RunningBroker, StartBroker
+from respool.log.partition_log import ReadSpec
 from respool.model.ids import Offset
 from respool.records.batch import HEADER_BYTES, read_header
 from respool.records.build import NewRecord, build_batch
@@ -59,9 +60,7 @@ def stored(broker: RunningBroker) -> bytes:
     log = broker.broker.partitions.find("rides", 0).log
     end = log.log_end
     return bytes(
-        log.read(
-            log.log_start, max_offset=end, bytes_max=1 << 20, at_least_one=True, with_empty=True
-        )
+        log.read(ReadSpec(log.log_start, max_offset=end, bytes_max=1 << 20, with_empty=True))
     )
 
 

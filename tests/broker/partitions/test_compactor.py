@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.running_broker import RunningBroker, StartBroker
-from respool.log.partition_log import PartitionLog
+from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.model.ids import Offset
 from respool.records.batch import Codec, RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
@@ -55,7 +55,7 @@ def stored(broker: RunningBroker, topic: str = "rides") -> list[Record]:
     found: list[Record] = []
     offset = log.log_start
     while offset < log.log_end:
-        data = log.read(offset, max_offset=log.log_end, bytes_max=1 << 20, at_least_one=True)
+        data = log.read(ReadSpec(offset, max_offset=log.log_end, bytes_max=1 << 20))
         for position, header in walk_batches(data):
             batch = RecordBatch(header, data[position : position + header.size])
             found += read_records(batch, limit=1 << 20)
@@ -349,9 +349,7 @@ def test_a_compacted_topic_can_be_recompressed_too(running_broker: RunningBroker
     running_broker.create_topic("rides", **COMPACT, compression_type="gzip")
     assert produce(running_broker, NewRecord(key=b"k", value=b"v")).error_code == 0
     assert produce(running_broker, NewRecord(value=b"v")).error_code == INVALID_RECORD
-    data = log_of(running_broker).read(
-        Offset(0), max_offset=Offset(1), bytes_max=1000, at_least_one=True
-    )
+    data = log_of(running_broker).read(ReadSpec(Offset(0), max_offset=Offset(1), bytes_max=1000))
     assert read_header(data).codec_bits == 1
 
 

@@ -20,6 +20,7 @@ from broker.replica_bench import (
 from respool.broker.partitions.partition import Partition
 from respool.broker.replication.follower_log import TROUBLE_DELAY_MS
 from respool.broker.replication.replica_requests import FetchReply
+from respool.log.partition_log import ReadSpec
 from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted, NothingCut, StorageError
 from respool.model.ids import LeaderEpoch, Offset
 from respool.replication.divergence import EndOfEpoch
@@ -76,7 +77,7 @@ def test_what_the_leader_sent_is_appended_as_it_is() -> None:
         sent = batch_at(0, b"a", b"b") + batch_at(2, b"c")
         assert await bench.work.take(reply_to(rides, sent, high_watermark=2)) == []
         log = rides.log
-        read = log.read(Offset(0), max_offset=log.log_end, bytes_max=1 << 20, at_least_one=True)
+        read = log.read(ReadSpec(Offset(0), max_offset=log.log_end, bytes_max=1 << 20))
         assert bytes(read) == sent
         assert rides.high_watermark == 2
 

@@ -14,6 +14,7 @@ from log.compaction_world import (
     keyed,
 )
 from respool.log.compaction import batch_chunks
+from respool.log.partition_log import ReadSpec
 from respool.log.read_batches import find_batches
 from respool.log.time_lookup import find_first_at_or_after
 from respool.model.errors import DiskFailed, DiskFull, SegmentCorrupt
@@ -140,7 +141,7 @@ def test_batches_that_lose_nothing_are_copied_byte_for_byte() -> None:
     world.append(keyed("c"), keyed("c"))
     world.roll()
     world.compact()
-    data = world.log.read(Offset(0), max_offset=Offset(2), bytes_max=10**6, at_least_one=True)
+    data = world.log.read(ReadSpec(Offset(0), max_offset=Offset(2), bytes_max=10**6))
     assert data[16:] == bytes(whole.data)[16:]
 
 
@@ -154,15 +155,15 @@ def test_what_cannot_be_opened_stays_as_it_is() -> None:
         world.log.append(batch, leader_epoch=LeaderEpoch(0), now_ms=0)
     world.log.append(good, leader_epoch=LeaderEpoch(0), now_ms=0)
     world.roll()
-    before = world.log.read(Offset(0), max_offset=Offset(10), bytes_max=10**6, at_least_one=True)
+    before = world.log.read(ReadSpec(Offset(0), max_offset=Offset(10), bytes_max=10**6))
     assert world.begin()
     assert world.compaction is not None
     while not world.compaction.is_complete:
         world.compaction.run()
         world.log.finish_compaction(world.compaction)
-    after = world.log.read(Offset(0), max_offset=Offset(10), bytes_max=10**6, at_least_one=True)
+    after = world.log.read(ReadSpec(Offset(0), max_offset=Offset(10), bytes_max=10**6))
     assert after == before
-    last = world.log.read(Offset(10), max_offset=Offset(12), bytes_max=10**6, at_least_one=True)
+    last = world.log.read(ReadSpec(Offset(10), max_offset=Offset(12), bytes_max=10**6))
     assert len(last) < len(good.data)
 
 
@@ -321,14 +322,14 @@ def test_readers_get_headers_without_records_only_where_nothing_else_comes() -> 
     assert [one.header.record_count for one in world.headers_on_disk()] == [0, 0, 0, 0, 1]
     for offset in range(5):
         world.check_read(Offset(offset))
-        data = world.log.read(Offset(offset), max_offset=Offset(5), bytes_max=1, at_least_one=True)
+        data = world.log.read(ReadSpec(Offset(offset), max_offset=Offset(5), bytes_max=1))
         assert read_header(data).base_offset == 4
         # Before the newest is committed there is nothing else.
-        data = world.log.read(Offset(offset), max_offset=Offset(4), bytes_max=1, at_least_one=True)
+        data = world.log.read(ReadSpec(Offset(offset), max_offset=Offset(4), bytes_max=1))
         assert [header.base_offset for _, header in walk_batches(data)] == [offset][: 4 - offset]
         # A follower gets them all, for what they tell of their producers.
         data = world.log.read(
-            Offset(offset), max_offset=Offset(5), bytes_max=1, at_least_one=True, with_empty=True
+            ReadSpec(Offset(offset), max_offset=Offset(5), bytes_max=1, with_empty=True)
         )
         assert read_header(data).base_offset == offset
 
@@ -590,14 +591,7 @@ def test_readers_go_on_with_the_segments_they_have() -> None:
     world.delete_removed()
     assert len(world.values()) < len(before)
     found = find_batches(
-        old,
-        Offset(0),
-        end=end,
-        synced=end,
-        max_offset=Offset(3),
-        bytes_max=10**6,
-        at_least_one=True,
-        cached_only=False,
+        old, ReadSpec(Offset(0), max_offset=Offset(3), bytes_max=10**6), end=end, synced=end
     )
     assert found is not None
     data = found.segment.read(found.position, found.size)

@@ -10,7 +10,7 @@ import pytest
 from log.compaction_world import COMPACT, EPOCH, EXPIRATION_MS, SCANNERS, batch_of, keyed
 from respool.cli.log_verify import verify_paths
 from respool.drivers.local_disk import LocalDisk
-from respool.log.partition_log import CompactionTools, PartitionLog, RemovedSegment
+from respool.log.partition_log import CompactionTools, PartitionLog, ReadSpec, RemovedSegment
 from respool.model.ids import Offset
 from respool.ports.record_scan import RecordScanner
 from respool.records.batch import Codec, RecordBatch, read_header
@@ -40,7 +40,7 @@ def read_all(log: PartitionLog) -> dict[bytes, bytes]:
     state: dict[bytes, bytes] = {}
     offset, end = log.log_start, log.log_end
     while offset < end:
-        data = log.read(offset, max_offset=end, bytes_max=5000, at_least_one=True)
+        data = log.read(ReadSpec(offset, max_offset=end, bytes_max=5000))
         at = 0
         while len(data) - at >= 61 and at + read_header(data, at).size <= len(data):
             header = read_header(data, at)

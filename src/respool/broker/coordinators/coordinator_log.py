@@ -17,7 +17,7 @@ from respool.coordination.decision import (
     Ticket,
     TimerKey,
 )
-from respool.log.partition_log import VerificationGuard
+from respool.log.partition_log import ReadSpec, VerificationGuard
 from respool.model.ids import NO_PRODUCER_ID, Offset, ProducerId
 from respool.ports.offload import Offload
 from respool.records.batch import RecordBatch, read_header
@@ -123,8 +123,10 @@ class CoordinatorLog:
         while offset < end and is_wanted():
             read_at = offset
             data = await self._offload.run(
-                lambda read_at=read_at: log.read(  # type: ignore[misc]
-                    read_at, max_offset=end, bytes_max=LOAD_BYTES, at_least_one=True
+                lambda read_at=read_at: log.read(
+                    ReadSpec(  # type: ignore[misc]
+                        read_at, max_offset=end, bytes_max=LOAD_BYTES
+                    )
                 )
             )
             for batch in _batches(data):

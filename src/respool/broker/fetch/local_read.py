@@ -8,24 +8,12 @@ from typing import NamedTuple
 
 from respool.broker.fetch.readers import Reader
 from respool.broker.partitions.watermarks import ReadTo
-from respool.log.partition_log import PartitionLog
+from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.model.file_place import FilePlace
 from respool.model.ids import Offset
 
 # With more aborted transactions the records are sent: those that are about them can be told then.
 LENT_ABORTED_MAX = 200
-
-
-class Wish(NamedTuple):
-    """Which records of a log somebody would like."""
-
-    offset: Offset
-    max_offset: Offset
-    bytes_max: int
-    # The first batch comes whole even if it is larger than any limit: else a consumer would ask for it forever.
-    is_first: bool
-    # Whether nothing may come from the disk.
-    cached_only: bool
 
 
 class Lent(NamedTuple):
@@ -43,7 +31,7 @@ class LentPlaces:
     def find(
         self,
         log: PartitionLog,
-        wish: Wish,
+        spec: ReadSpec,
         *,
         last_stable_offset: Offset,
         high_watermark: Offset,
@@ -56,37 +44,30 @@ class LentPlaces:
         end = self._reader.lent_end(
             log, last_stable_offset=last_stable_offset, high_watermark=high_watermark
         )
-        if end is None or self._is_little(log, wish):
+        if end is None or self._is_little(log, spec):
             return None
-        found = log.locate(
-            wish.offset,
-            max_offset=end,
-            bytes_max=wish.bytes_max,
-            at_least_one=wish.is_first,
-            cached_only=wish.cached_only,
-            with_empty=self._reader.with_empty,
-        )
+        found = log.locate(spec._replace(max_offset=end))
         if found is None or found.place.size < self.bytes_min:
             return None
         if self._reader.read_to is not ReadTo.STABLE:
             return Lent(found.place, None)
-        if not log.has_aborted_from(wish.offset):
+        if not log.has_aborted_from(spec.offset):
             return Lent(found.place, [])
         aborted = log.aborted_in(
-            wish.offset,
+            spec.offset,
             found.end,
-            cached_only=wish.cached_only,
+            cached_only=spec.cached_only,
             at_most=LENT_ABORTED_MAX + 1,
         )
         if len(aborted) > LENT_ABORTED_MAX:
             return None
         return Lent(found.place, [(one.producer_id, one.first_offset) for one in aborted])
 
-    def _is_little(self, log: PartitionLog, wish: Wish) -> bool:
+    def _is_little(self, log: PartitionLog, spec: ReadSpec) -> bool:
         """Whether all there is lies in memory and is less than is lent: as nearly always for who reads as it comes."""
-        if not wish.cached_only:
+        if not spec.cached_only:
             return False
         some = log.read_tail(
-            wish.offset, max_offset=wish.max_offset, bytes_max=self.bytes_min, at_least_one=False
+            ReadSpec(spec.offset, spec.max_offset, self.bytes_min, at_least_one=False)
         )
-        return some is not None and some.end >= wish.max_offset
+        return some is not None and some.end >= spec.max_offset

@@ -4,12 +4,12 @@ Read on the loop or in another thread; nothing here changes the partition.
 """
 
 from respool.broker.fetch.aborted_records import aborted_among
-from respool.broker.fetch.local_read import Lent, LentPlaces, Wish
+from respool.broker.fetch.local_read import Lent, LentPlaces
 from respool.broker.fetch.readers import Reader, diverging_epoch
 from respool.broker.fetch.sessions import FetchTarget
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.watermarks import ReadTo
-from respool.log.partition_log import PartitionLog, TailBatches
+from respool.log.partition_log import PartitionLog, ReadSpec, TailBatches
 from respool.model.errors import UnsupportedCompressionType
 from respool.model.ids import Offset
 from respool.records.batch import HEADER_BYTES, Codec, read_header
@@ -63,20 +63,21 @@ class PartitionRead:
         aborted: list[tuple[int, int]] | None = [] if self._read_committed else None
         lent: Lent | None = None
         if diverging is None and not self._is_at_end(log, target):
-            wish = Wish(
+            spec = ReadSpec(
                 offset=Offset(target.fetch_offset),
                 max_offset=self._reader.end(
                     log, last_stable_offset=last_stable_offset, high_watermark=high_watermark
                 ),
                 bytes_max=min(left, target.bytes_max),
-                is_first=is_first,
+                at_least_one=is_first,
                 cached_only=cached_only,
+                with_empty=self._reader.with_empty,
             )
             lent = self._places.find(
-                log, wish, last_stable_offset=last_stable_offset, high_watermark=high_watermark
+                log, spec, last_stable_offset=last_stable_offset, high_watermark=high_watermark
             )
             if lent is None:
-                records = self._records(log, wish)
+                records = self._records(log, spec)
             if not cached_only:
                 # In another thread, while the loop goes on: a leader that is none any more cuts its log off, and what
                 # is written there instead is not what comes after the follower's records.
@@ -97,25 +98,13 @@ class PartitionRead:
             place=None if lent is None else lent.place,
         )
 
-    def _records(self, log: PartitionLog, wish: Wish) -> bytes | memoryview | TailBatches:
+    def _records(self, log: PartitionLog, spec: ReadSpec) -> bytes | memoryview | TailBatches:
         # Who reads in another thread came here before, and found that it is not in memory.
-        if wish.cached_only and self._version >= ZSTD_FROM_FETCH_VERSION:
-            tail = log.read_tail(
-                wish.offset,
-                max_offset=wish.max_offset,
-                bytes_max=wish.bytes_max,
-                at_least_one=wish.is_first,
-            )
+        if spec.cached_only and self._version >= ZSTD_FROM_FETCH_VERSION:
+            tail = log.read_tail(spec)
             if tail is not None:
                 return tail
-        records = log.read(
-            wish.offset,
-            max_offset=wish.max_offset,
-            bytes_max=wish.bytes_max,
-            at_least_one=wish.is_first,
-            cached_only=wish.cached_only,
-            with_empty=self._reader.with_empty,
-        )
+        records = log.read(spec)
         self._check_codec(records)
         return records
 

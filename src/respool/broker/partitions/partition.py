@@ -27,6 +27,7 @@ from respool.log.partition_log import (
     Appended,
     PartitionLog,
     PendingSync,
+    ReadSpec,
     VerificationGuard,
 )
 from respool.model.errors import (
@@ -358,9 +359,7 @@ class Partition:
         """The batch that holds the offset, or what comes after it; of the log's end, which is in memory as a rule."""
         log = self.log
         try:
-            found = log.read(
-                offset, max_offset=log.log_end, bytes_max=0, at_least_one=True, with_empty=True
-            )
+            found = log.read(ReadSpec(offset, max_offset=log.log_end, bytes_max=0, with_empty=True))
         except StorageError as error:
             raise self._refusal(error) from error
         return bytes(found)
