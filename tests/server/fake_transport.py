@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 from respool.broker.outcome import Reply
-from respool.broker.rate_limited_log import RateLimitedLog
+from respool.pacing.rate_limited_log import RateLimitedLog
 from respool.server.connection import Connection
 from respool.server.traffic import RequestTimes
 from respool.wire.api_table import ApiSpec

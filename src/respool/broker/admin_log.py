@@ -7,10 +7,11 @@ The broker that took the request logs it, also where another broker carries it o
 are quoted and shortened, so that nobody can forge a line.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable
 
-from respool.broker.rate_limited_log import RateLimitedLog
+from respool.pacing.rate_limited_log import RateLimitedLog
 from respool.wire.codec import Request
 
 logger = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class AdminLog:
             quoted(group_id),
             listed(offsets),
             *_asked_by(request),
+            now_s=asyncio.get_running_loop().time(),
             key=group_id,
         )
 

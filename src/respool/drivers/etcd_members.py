@@ -13,6 +13,7 @@ from respool.drivers.etcd_failures import CallFailed, EtcdRefused, Verdict, refu
 from respool.drivers.etcd_member import EtcdIdentity, EtcdMember
 from respool.drivers.etcd_options import EtcdOptions, endpoint_of
 from respool.drivers.etcd_tls import EtcdTls
+from respool.pacing.backoff import Backoff
 from respool.ports.metadata_store import StoreUnavailable
 
 logger = logging.getLogger(__name__)
@@ -139,7 +140,10 @@ class Attempts:
         self._members = members
         self._options = options
         self._give_up_at = asyncio.get_running_loop().time() + options.request_timeout_ms / 1000
-        self._backoff_ms = options.backoff_ms
+        # Half to all of the configured backoff.
+        self._pauses = Backoff(
+            first=0.75 * options.backoff_ms, longest=0.75 * options.backoff_ms_max, jitter=1 / 3
+        )
         self._tries = 0
         self._reasons: dict[str, str] = {}
         self._refusals: dict[str, EtcdRefused] = {}
@@ -167,8 +171,8 @@ class Attempts:
         # Time is up also when the pause would not leave any.
         pause_ms = 0.0
         if self._tries % len(self._members) == 0:
-            pause_ms = self._backoff_ms * (0.5 + random.random() / 2)  # noqa: S311 - spreads load, guards nothing.
-            self._backoff_ms = min(2 * self._backoff_ms, self._options.backoff_ms_max)
+            rounds = self._tries // len(self._members)
+            pause_ms = self._pauses.delay(rounds, random=random.random)
         if self.left_ms() <= pause_ms + 1:
             raise self._members.nobody_answers(self._reasons) from why
         await asyncio.sleep(pause_ms / 1000)

@@ -19,7 +19,7 @@ from typing import Any, Protocol, cast
 from respool.broker.broker import Broker
 from respool.broker.dispatch import Handler, handle
 from respool.broker.outcome import CloseConnection, Pipelined, Reply
-from respool.broker.rate_limited_log import RateLimitedLog
+from respool.pacing.rate_limited_log import RateLimitedLog
 from respool.server.foreign_client import foreign_client
 from respool.server.traffic import RequestTimes
 from respool.wire.api_table import Api, ApiSpec
@@ -218,7 +218,9 @@ class Connection(asyncio.BufferedProtocol):
         message = "closed the connection from %s: %s"
         if level >= logging.WARNING:
             key = f"{self.peer} {kind or reason}"
-            self._owner.refusals.log(level, message, self.peer, reason, key=key)
+            self._owner.refusals.log(
+                level, message, self.peer, reason, now_s=self._loop.time(), key=key
+            )
         else:
             logger.log(level, message, self.peer, reason)
 
@@ -419,7 +421,12 @@ class Connection(asyncio.BufferedProtocol):
     def _on_unexpected(self, request: Request, error: BaseException) -> None:
         # Per API, not per peer: it is a bug of ours, and its traceback is long.
         self._owner.refusals.log(
-            logging.ERROR, "%s failed", _describe(request), key=request.api.name, exc_info=error
+            logging.ERROR,
+            "%s failed",
+            _describe(request),
+            now_s=self._loop.time(),
+            key=request.api.name,
+            exc_info=error,
         )
         self.close(f"{request.api.name} failed unexpectedly")
 

@@ -10,7 +10,7 @@ from typing import NoReturn
 from respool.broker.broker import Broker
 from respool.broker.dispatch import Handler
 from respool.broker.outcome import Reply
-from respool.broker.rate_limited_log import RateLimitedLog
+from respool.pacing.rate_limited_log import RateLimitedLog
 from respool.server.connection import Connection
 from respool.server.gauges import Gauges
 from respool.server.traffic import Traffic
@@ -119,6 +119,7 @@ class Listener:
                 "refused a connection from %s: %s",
                 connection.peer,
                 limit,
+                now_s=asyncio.get_running_loop().time(),
                 key=f"{connection.peer} {limit}",
             )
         return limit is None

@@ -23,7 +23,7 @@ from broker.transaction_client import (
     state_of,
 )
 from broker.transaction_client import Producer as TransactionalProducer
-from respool.broker.coordinators.marker_writer import retry_delay_s
+from respool.broker.coordinators.marker_writer import RETRY_S
 from respool.broker.coordinators.runtime import _State
 from respool.model.errors import (
     DiskFailed,
@@ -185,7 +185,7 @@ def test_a_partition_that_stays_away_is_told_of_once_however_often_it_is_tried(
 
 
 def test_what_fails_again_and_again_is_tried_ever_more_seldom() -> None:
-    delays = [retry_delay_s(tries) for tries in range(1, 100)]
+    delays = [RETRY_S.delay(tries) for tries in range(1, 100)]
     assert delays[:7] == [0.5, 1, 2, 4, 8, 10, 10]
     assert delays[-1] == 10
 

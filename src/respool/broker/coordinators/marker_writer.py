@@ -27,13 +27,13 @@ from respool.model.errors import (
 )
 from respool.model.ids import BrokerId, Offset, TopicPartition
 from respool.model.internal_topics import TRANSACTION_STATE
+from respool.pacing.backoff import Backoff
 from respool.ports.clock import Clock
 from respool.records.markers import EndTransactionMarker
 
 logger = logging.getLogger(__name__)
 
-RETRY_DELAY_S = 0.5
-RETRY_DELAY_S_MAX = 10.0
+RETRY_S = Backoff(first=0.5, longest=10.0)
 
 
 class MarkerWriter:
@@ -141,7 +141,7 @@ class MarkerWriter:
             del self._retries[timer]
             marking.go_on()
 
-        delay_s = 0 if marking.sees_other_leaders else retry_delay_s(tries)
+        delay_s = 0 if marking.sees_other_leaders else RETRY_S.delay(tries)
         timer = asyncio.get_running_loop().call_later(delay_s, run)
         self._retries[timer] = marking
 
@@ -160,11 +160,6 @@ class MarkerWriter:
         self._retries.clear()
         if self.remote is not None:
             self.remote.stop()
-
-
-def retry_delay_s(tries: int) -> float:
-    """Twice as long each time, to an end."""
-    return min(RETRY_DELAY_S * (1 << min(tries - 1, 10)), RETRY_DELAY_S_MAX)
 
 
 class _Marking:

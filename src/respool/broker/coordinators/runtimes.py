@@ -16,7 +16,6 @@ from respool.broker.metadata.topics import Topics
 from respool.broker.partitions.commit_waiters import when_committed
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.registry import Partitions
-from respool.broker.rate_limited_log import RateLimitedLog
 from respool.broker.steady_clock import SteadyClock
 from respool.coordination.java_hash import partition_for
 from respool.model.cluster import BrokerEndpoint
@@ -26,6 +25,7 @@ from respool.model.errors import (
     NotCoordinator,
     RequestError,
 )
+from respool.pacing.rate_limited_log import RateLimitedLog
 from respool.ports.offload import Offload
 
 logger = logging.getLogger(__name__)

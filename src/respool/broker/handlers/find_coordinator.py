@@ -4,6 +4,7 @@ The topic they are kept in is made when the first client asks. Whether that topi
 clients learn it from the coordinator.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from enum import IntEnum
@@ -82,6 +83,12 @@ async def _ensure_topic(runtimes: CoordinatorRuntimes) -> None:
         # Most clients ask again for ever; the operator must learn why.
         # A store that is away passes, and is told of elsewhere.
         level = logging.WARNING if isinstance(error, RequestTimedOut) else logging.ERROR
-        runtimes.topic_failures.log(level, "the topic %s cannot be made: %s", runtimes.topic, error)
-        raise CoordinatorNotAvailable(f"{runtimes.topic} cannot be made: {error}") from error
+        runtimes.topic_failures.log(
+            level,
+            "the topic %s cannot be created: %s",
+            runtimes.topic,
+            error,
+            now_s=asyncio.get_running_loop().time(),
+        )
+        raise CoordinatorNotAvailable(f"{runtimes.topic} cannot be created: {error}") from error
     runtimes.topic_failures.clear()

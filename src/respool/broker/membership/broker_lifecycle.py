@@ -13,7 +13,6 @@ from typing import NoReturn
 from uuid import UUID
 
 from respool.broker.metadata.catalog import Catalog
-from respool.broker.rate_limited_log import RateLimitedLog
 from respool.cluster import keys
 from respool.cluster.keys import BrokerRegistration
 from respool.cluster.restart import step_back_everywhere
@@ -34,6 +33,7 @@ from respool.cluster.session import (
 from respool.cluster.view import ClusterView
 from respool.model.errors import RespoolError
 from respool.model.ids import BrokerId
+from respool.pacing.rate_limited_log import RateLimitedLog
 from respool.ports.clock import Clock
 from respool.ports.metadata_store import (
     Guard,
@@ -199,6 +199,7 @@ class BrokerLifecycle:
                     "broker %d acts no more: its lease may be over: %s",
                     self._me,
                     error,
+                    now_s=asyncio.get_running_loop().time(),
                 )
                 self._on_stop_acting()
             await asyncio.sleep(RETRY_DELAY_S)

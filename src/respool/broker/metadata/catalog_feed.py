@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
-from respool.broker.rate_limited_log import RateLimitedLog
+from respool.pacing.rate_limited_log import RateLimitedLog
 from respool.ports.metadata_store import (
     CompactedRevision,
     Guard,
@@ -133,7 +133,10 @@ class CatalogFeed:
                 await self.load_when_there()
             except StoreUnavailable as error:
                 self._absence.log(
-                    logging.WARNING, "the metadata store cannot be followed now: %s", error
+                    logging.WARNING,
+                    "the metadata store cannot be followed now: %s",
+                    error,
+                    now_s=asyncio.get_running_loop().time(),
                 )
                 await asyncio.sleep(RETRY_DELAY_S)
 
@@ -149,7 +152,10 @@ class CatalogFeed:
                 return await self.load()
             except StoreUnavailable as error:
                 self._absence.log(
-                    logging.WARNING, "the metadata store cannot be read now: %s", error
+                    logging.WARNING,
+                    "the metadata store cannot be read now: %s",
+                    error,
+                    now_s=asyncio.get_running_loop().time(),
                 )
                 await asyncio.sleep(RETRY_DELAY_S)
 

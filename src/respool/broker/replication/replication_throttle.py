@@ -7,7 +7,6 @@ Whoever catches up may be told to go slowly, both new and old: see `docs/cluster
 from collections.abc import Callable, Iterator, Mapping
 
 from respool.broker.metadata.catalog import Catalog
-from respool.broker.pace import NO_LIMIT, Pace
 from respool.broker.partitions.partition import Partition
 from respool.cluster.leader_shares import leader_shares, limited_leaders
 from respool.cluster.throttle import copies_now
@@ -15,6 +14,7 @@ from respool.cluster.view import ClusterSettings
 from respool.model.cluster import ClusterImage, PartitionImage
 from respool.model.config_rules import LONG_MAX
 from respool.model.ids import BrokerId, TopicPartition
+from respool.pacing.token_bucket import NO_LIMIT, TokenBucket
 from respool.ports.clock import Clock
 
 # Who has to wait for longer looks again meanwhile: it may be told to go faster.
@@ -31,9 +31,9 @@ class ReplicationThrottle:
         self._settings = settings
         self._due: frozenset[TopicPartition] = frozenset()
         # Of all new replicas; of those that are throttled here; and of those whose leader is.
-        self._copies = Pace()
-        self._throttled = Pace()
-        self._from_leader: dict[BrokerId, Pace] = {}
+        self._copies = TokenBucket()
+        self._throttled = TokenBucket()
+        self._from_leader: dict[BrokerId, TokenBucket] = {}
         # Told when others may be due than before.
         self.on_changed: Callable[[], None] = lambda: None
 
@@ -53,19 +53,19 @@ class ReplicationThrottle:
                     self._catalog.view(settings=self._settings, with_strays=False)
                 )
             self._due = frozenset(throttle.get(self._me, ()))
-            self._set_paces(leader_shares(image, limited, throttle))
+            self._set_rates(leader_shares(image, limited, throttle))
         if self._due - due:
             self.on_changed()
 
-    def _set_paces(self, shares: Mapping[BrokerId, float]) -> None:
+    def _set_rates(self, shares: Mapping[BrokerId, float]) -> None:
         now_ms = self._clock.monotonic_ms()
         config = self._catalog.broker_config()
-        self._copies.change(config.respool_copy_bytes_per_s_max or NO_LIMIT, now_ms=now_ms)
+        self._copies.set_rate(config.respool_copy_bytes_per_s_max or NO_LIMIT, now_ms=now_ms)
         rate = config.follower_replication_throttled_rate
-        self._throttled.change(rate if rate < LONG_MAX else NO_LIMIT, now_ms=now_ms)
+        self._throttled.set_rate(rate if rate < LONG_MAX else NO_LIMIT, now_ms=now_ms)
         for leader in shares.keys() | self._from_leader.keys():
-            pace = self._from_leader.setdefault(leader, Pace())
-            pace.change(shares.get(leader, NO_LIMIT), now_ms=now_ms)
+            bucket = self._from_leader.setdefault(leader, TokenBucket())
+            bucket.set_rate(shares.get(leader, NO_LIMIT), now_ms=now_ms)
 
     def wait_ms(self, partition: Partition) -> int | None:
         """How long to wait before fetching: 0 for now, None for until it is this one's turn."""
@@ -77,7 +77,9 @@ class ReplicationThrottle:
         if self._me in image.adding and partition.name not in self._due:
             return None
         now_ms = self._clock.monotonic_ms()
-        waits = (pace.wait_ms(now_ms=now_ms) for pace in self._paces_of(partition.name, image))
+        waits = (
+            bucket.wait_ms(now_ms=now_ms) for bucket in self._buckets_of(partition.name, image)
+        )
         return min(max(waits, default=0), WAIT_MS_MAX)
 
     def on_copied(self, partition: Partition, byte_count: int) -> None:
@@ -85,10 +87,10 @@ class ReplicationThrottle:
         if follower is None or self._me in follower.image.isr:
             return
         now_ms = self._clock.monotonic_ms()
-        for pace in self._paces_of(partition.name, follower.image):
-            pace.take(byte_count, now_ms=now_ms)
+        for bucket in self._buckets_of(partition.name, follower.image):
+            bucket.take(byte_count, now_ms=now_ms)
 
-    def _paces_of(self, of: TopicPartition, image: PartitionImage) -> Iterator[Pace]:
+    def _buckets_of(self, of: TopicPartition, image: PartitionImage) -> Iterator[TokenBucket]:
         """All those that this replica, which is not in sync, has to keep to."""
         if self._me in image.adding:
             yield self._copies

@@ -1,17 +1,16 @@
-"""One log line per key and minute for an event that repeats as often as a peer or a fault repeats it.
+"""One log line per key and minute for an event that repeats. Pure: the caller brings the time, in seconds.
 
 The first event of a key is logged at once. Those that follow within `INTERVAL_S` are counted, and the next line of that
 key says how many were suppressed. Memory and log volume are bounded: beyond `keys_max` keys, all others share one.
 """
 
-import asyncio
 import logging
 from dataclasses import dataclass
 
 INTERVAL_S = 60.0
 KEYS_MAX = 200
 
-# The key of all events for which there is no room.
+# The shared key of all events beyond `keys_max`.
 _OVERFLOW = "(others)"
 
 
@@ -26,11 +25,11 @@ class RateLimitedLog:
         level: int,
         message: str,
         *args: object,
+        now_s: float,
         key: str = "",
         exc_info: BaseException | None = None,
     ) -> bool:
         """Log the event unless one of its key was logged within the last minute; True if it was logged."""
-        now_s = asyncio.get_running_loop().time()
         if key not in self._logged and len(self._logged) >= self._keys_max:
             self.flush(now_s)
             if len(self._logged) >= self._keys_max:
@@ -38,7 +37,7 @@ class RateLimitedLog:
         known = self._logged.get(key)
         if known is not None and now_s - known.at_s < INTERVAL_S:
             known.suppressed += 1
-            # As text: arguments may be errors, which keep alive the requests that they were raised for.
+            # As text: an argument may be an error, which keeps the request alive that it was raised for.
             known.level = level
             known.newest = message % args
             return False
@@ -48,19 +47,19 @@ class RateLimitedLog:
         return True
 
     def clear(self, key: str = "") -> bool:
-        """The fault is over, so its next occurrence is logged at once; True if it had been logged."""
+        """Log the next event of this key at once, for the fault is over; True if it had been logged."""
         return self._logged.pop(key, None) is not None
 
     def flush(self, now_s: float) -> None:
-        """Log what was suppressed and never followed by another event, and forget keys that are silent for a minute.
+        """Log the suppressed events of keys that were silent for a minute, and forget those keys.
 
-        Called now and then with the loop's time.
+        To be called from time to time: else the end of a burst is never logged.
         """
         over = [key for key, one in self._logged.items() if now_s - one.at_s >= INTERVAL_S]
         for key in over:
             one = self._logged.pop(key)
             if one.suppressed:
-                # This is the key's line of the minute that begins now.
+                # Counts as this key's line of the minute that begins now.
                 self._logged[key] = _Logged(now_s, one.level)
                 self._write(one.level, "%s", (one.newest,), one.suppressed - 1, None)
 
