@@ -10,7 +10,7 @@ from broker.replica_bench import ME, brokers_of
 from respool.broker.metadata.catalog import Catalog
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.view import ClusterSettings, ClusterView, TopicView
+from respool.cluster.view import ClusterSettings, ClusterView
 from respool.model.broker_config import BrokerConfig, overrides_for
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
 from respool.model.ids import BrokerId, TopicId
@@ -101,16 +101,8 @@ class FakeCatalog:
     ) -> ClusterView:
         del with_strays
         self.views += 1
-        topics = {
-            one.name: TopicView(id=one.id, name=one.name, partitions=one.partitions)
-            for one in self.image.topics.values()
-        }
         return ClusterView(
-            controller_revision=1,
-            brokers=self.image.brokers,
-            registry={},
-            topics=topics,
-            settings=settings or ClusterSettings(),
+            image=self.image, controller_revision=1, settings=settings or ClusterSettings()
         )
 
 

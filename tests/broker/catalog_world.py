@@ -11,7 +11,7 @@ from respool.broker.metadata.partition_changes import PartitionChanges
 from respool.broker.metadata.topic_changes import NewTopic, TopicChanges
 from respool.cluster import keys
 from respool.drivers.sqlite_store import SqliteStore
-from respool.model.cluster import BrokerEndpoint, TopicImage
+from respool.model.cluster import BrokerEndpoint, RegistryEntry, TopicImage
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.sim.seeded_random import SimRandomSource
@@ -57,7 +57,7 @@ class World:
             await self.store.transact(
                 puts={
                     keys.broker_key(node.endpoint.id): keys.encode_broker(registration),
-                    keys.registry_key(node.endpoint.id): keys.encode_registry(keys.RegistryEntry()),
+                    keys.registry_key(node.endpoint.id): keys.encode_registry(RegistryEntry()),
                 }
             )
         for node in nodes:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from uuid import uuid4
 
 from respool.cluster import keys
-from respool.cluster.keys import BrokerRegistration, RegistryEntry
-from respool.model.cluster import BrokerEndpoint
+from respool.cluster.keys import BrokerRegistration
+from respool.model.cluster import BrokerEndpoint, RegistryEntry
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.node.config import load_settings

@@ -11,11 +11,11 @@ from uuid import UUID, uuid4
 from cli.running import Ended, Run
 from respool.cluster import keys
 from respool.cluster.controller import decide
-from respool.cluster.keys import BrokerRegistration, RegistryEntry, TopicRecord
-from respool.cluster.view import ClusterView, TopicRules, read_view
+from respool.cluster.keys import BrokerRegistration, TopicRecord
+from respool.cluster.view import ClusterView, read_view
 from respool.drivers.etcd_options import EtcdOptions
 from respool.drivers.etcd_store import EtcdStore
-from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.model.cluster import BrokerEndpoint, PartitionImage, RegistryEntry
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.ports.metadata_store import GuardFailed
 from support.etcd_process import EtcdCluster
@@ -155,13 +155,7 @@ class Controller:
 
 
 async def read(store: EtcdStore) -> ClusterView:
-    values = (await store.snapshot("")).values
-    seat = values.get(keys.CONTROLLER)
-    return read_view(
-        values,
-        controller_revision=0 if seat is None else seat.revision,
-        rules_of=lambda _: TopicRules(),
-    )
+    return read_view((await store.snapshot("")).values)
 
 
 async def _copy(store: EtcdStore) -> None:

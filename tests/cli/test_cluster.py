@@ -16,7 +16,7 @@ from respool.cli import asking, cluster_status, cluster_store, cluster_wait, out
 from respool.cli.cluster_drain import stuck
 from respool.cli.errors import ExitCode
 from respool.cluster import keys
-from respool.cluster.keys import RegistryEntry
+from respool.model.cluster import RegistryEntry
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable

@@ -8,7 +8,7 @@ import pytest
 from cli.stored_cluster import StoredCluster
 from respool.cli.cluster_guests import Guests
 from respool.cluster import keys
-from respool.cluster.keys import RegistryEntry
+from respool.model.cluster import RegistryEntry
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from support.etcd_process import EtcdCluster, find_etcd

@@ -3,7 +3,7 @@
 import asyncio
 
 from respool.cli.cluster_registry import ask_entry, what_is_next
-from respool.cluster.keys import RegistryEntry
+from respool.model.cluster import RegistryEntry
 from respool.model.settings import Settings
 
 

@@ -44,7 +44,7 @@ def at(view: ClusterView, addresses: Mapping[BrokerId, tuple[str, int]]) -> Clus
     brokers = {
         one: BrokerEndpoint(id=one, host=host, port=port) for one, (host, port) in addresses.items()
     }
-    return replace(view, brokers=brokers)
+    return replace(view, image=replace(view.image, brokers=brokers))
 
 
 def test_brokers_are_asked_and_those_that_do_not_answer_done_without(

@@ -12,14 +12,22 @@ from respool.cluster import keys
 from respool.cluster.broker_requests import admit
 from respool.cluster.controller import decide
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.keys import BrokerRegistration, RegistryEntry
+from respool.cluster.keys import BrokerRegistration
 from respool.cluster.liveness import Absences
 from respool.cluster.offline import given_up, taken_back
 from respool.cluster.restart import step_back_everywhere
 from respool.cluster.topics import create_topic
-from respool.cluster.view import ClusterSettings, ClusterView, TopicRules, TopicView, read_view
-from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.cluster.view import ClusterSettings, ClusterView, read_view
+from respool.model.cluster import (
+    BrokerEndpoint,
+    ClusterImage,
+    PartitionImage,
+    RegistryEntry,
+    TopicImage,
+    TopicRules,
+)
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from respool.model.topic_config import Flush, TopicConfig
 from respool.ports.metadata_store import StoredValue
 
 FUZZ = os.environ.get("RESPOOL_FUZZ") == "long"
@@ -43,6 +51,23 @@ def image_of(
     )
 
 
+def topic_of(
+    *partitions: PartitionImage, name: str = "t", rules: TopicRules | None = None
+) -> TopicImage:
+    rules = rules or TopicRules()
+    return TopicImage(
+        name=name,
+        id=TopicId(UUID(int=1)),
+        partitions=partitions,
+        overrides={},
+        config=TopicConfig(
+            min_insync_replicas=rules.min_isr,
+            unclean_leader_election_enable=rules.is_unclean_allowed,
+            respool_flush=Flush.ALWAYS if rules.is_synced else Flush.OS,
+        ),
+    )
+
+
 def view_of(
     *partitions: PartitionImage,
     live: Sequence[int] | Mapping[BrokerId, str | None] = (1, 2, 3),
@@ -57,20 +82,24 @@ def view_of(
     racks: Mapping[BrokerId, str | None] = (
         live if isinstance(live, Mapping) else dict.fromkeys(map(BrokerId, live))
     )
-    topic = TopicView(
-        name="t", id=TopicId(UUID(int=1)), partitions=partitions, rules=rules or TopicRules()
-    )
+    topic = topic_of(*partitions, rules=rules)
     return ClusterView(
+        image=ClusterImage(
+            cluster_id="c",
+            brokers={
+                one: BrokerEndpoint(
+                    id=one, host="h", port=1, rack=rack, is_draining=one in stopping
+                )
+                for one, rack in racks.items()
+            },
+            controller=ONE,
+            registry={
+                one: RegistryEntry(is_drained=one in drained, rack=racks.get(one), revision=1)
+                for one in map(BrokerId, range(1, 7))
+            },
+            topics={"t": topic} if partitions else {},
+        ),
         controller_revision=1,
-        brokers={
-            one: BrokerEndpoint(id=one, host="h", port=1, rack=rack, is_draining=one in stopping)
-            for one, rack in racks.items()
-        },
-        registry={
-            one: RegistryEntry(is_drained=one in drained, rack=racks.get(one), revision=1)
-            for one in map(BrokerId, range(1, 7))
-        },
-        topics={"t": topic} if partitions else {},
         missing_since_ms=missing_since_ms or {},
         now_ms=now_ms,
         settings=settings or ClusterSettings(),
@@ -85,14 +114,6 @@ def written(writes: Sequence[GuardedWrite]) -> dict[int, PartitionImage]:
         for key, value in write.puts.items()
         if key.startswith(keys.PARTITIONS)
     }
-
-
-def rules_of(overrides: Mapping[str, str]) -> TopicRules:
-    return TopicRules(
-        min_isr=int(overrides.get("min.insync.replicas", "1")),
-        is_unclean_allowed=overrides.get("unclean.leader.election.enable") == "true",
-        is_synced=overrides.get("respool.flush") == "always",
-    )
 
 
 class ClusterWorld:
@@ -146,7 +167,6 @@ class ClusterWorld:
         view = read_view(
             self.values,
             controller_revision=controller,
-            rules_of=rules_of,
             now_ms=self.now_ms,
             settings=self.settings,
         )

@@ -1,15 +1,16 @@
 """Balance: even numbers, few moves, nothing to do for what is even."""
 
 from collections import Counter
+from dataclasses import replace
 from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.cluster_world import FOUR, ONE, THREE, TWO, image_of, view_of
+from cluster.cluster_world import FOUR, ONE, THREE, TWO, image_of, topic_of, view_of
 from respool.cluster.balance import balance, balanced_targets
 from respool.cluster.placement import rack_crowding
-from respool.cluster.view import ClusterView, TopicView
+from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 
@@ -18,15 +19,10 @@ def view_with(
     topics: list[list[tuple[BrokerId, ...]]], racks: dict[BrokerId, str | None]
 ) -> ClusterView:
     view = view_of(live=racks)
-    return ClusterView(
-        controller_revision=1,
-        brokers=view.brokers,
-        registry={},
-        topics={
-            f"topic-{number}": TopicView(
-                name=f"topic-{number}",
-                id=TopicId(UUID(int=number)),
-                partitions=tuple(
+    made = {
+        f"topic-{number}": replace(
+            topic_of(
+                *(
                     PartitionImage(
                         replicas=replicas,
                         isr=replicas,
@@ -35,10 +31,13 @@ def view_with(
                     )
                     for replicas in partitions
                 ),
-            )
-            for number, partitions in enumerate(topics)
-        },
-    )
+                name=f"topic-{number}",
+            ),
+            id=TopicId(UUID(int=number)),
+        )
+        for number, partitions in enumerate(topics)
+    }
+    return replace(view, image=replace(view.image, topics=made, registry={}))
 
 
 @st.composite

@@ -7,9 +7,8 @@ import pytest
 
 from cluster.cluster_world import FOUR, ONE, THREE, TWO, image_of, view_of
 from respool.cluster.election import elect, is_unclean, settle, step_back
-from respool.cluster.keys import RegistryEntry
-from respool.cluster.view import ClusterSettings, ClusterView, TopicRules
-from respool.model.cluster import PartitionImage
+from respool.cluster.view import ClusterSettings, ClusterView
+from respool.model.cluster import PartitionImage, RegistryEntry, TopicRules
 from respool.model.ids import BrokerId
 
 OLD, NEW = UUID(int=1), UUID(int=2)
@@ -225,7 +224,7 @@ def with_folders(view: ClusterView, **folders: UUID) -> ClusterView:
         BrokerId(int(name.removeprefix("of_"))): RegistryEntry(folder=folder)
         for name, folder in folders.items()
     }
-    return replace(view, registry={**view.registry, **registry})
+    return replace(view, image=replace(view.image, registry={**view.registry, **registry}))
 
 
 @pytest.mark.parametrize("replicas", [(1, 2), (1,)])
@@ -268,7 +267,10 @@ def test_who_is_elected_with_all_that_was_committed_is_not_called_unclean(
 ) -> None:
     image = image_of(1, 2, isr=[], leader=None, last_leader=ONE, last_folder=OLD)
     view = view_of(image)
-    view = replace(view, registry={**view.registry, ONE: RegistryEntry(folder=folder)})
+    view = replace(
+        view,
+        image=replace(view.image, registry={**view.registry, ONE: RegistryEntry(folder=folder)}),
+    )
     assert is_unclean(leader, image, TopicRules(is_synced=is_synced), view) == unclean
     for complete in (image_of(1, 2), image_of(3, 1, 2, isr=[3], elr=(ONE, TWO))):
         assert not is_unclean(leader, complete, TopicRules(is_synced=is_synced), view)

@@ -17,7 +17,10 @@ from respool.model.internal_topics import CONSUMER_OFFSETS
 def internal(view: ClusterView) -> ClusterView:
     """The same, with the topic being the one of committed offsets."""
     (topic,) = view.topics.values()
-    return replace(view, topics={CONSUMER_OFFSETS: replace(topic, name=CONSUMER_OFFSETS)})
+    return replace(
+        view,
+        image=replace(view.image, topics={CONSUMER_OFFSETS: replace(topic, name=CONSUMER_OFFSETS)}),
+    )
 
 
 def enlarged(
@@ -71,7 +74,10 @@ def test_a_few_are_copied_at_a_time() -> None:
 def three_brokers(image: PartitionImage, **changes: Any) -> ClusterView:
     """Nobody has ever heard of a fourth."""
     view = internal(view_of(image, **changes))
-    return replace(view, registry={one: view.registry[one] for one in (ONE, TWO, THREE)})
+    return replace(
+        view,
+        image=replace(view.image, registry={one: view.registry[one] for one in (ONE, TWO, THREE)}),
+    )
 
 
 def test_a_drained_brokers_replica_goes_where_nobody_else_can_take_it() -> None:

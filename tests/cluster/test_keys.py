@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.cluster import keys
-from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.model.cluster import BrokerEndpoint, PartitionImage, RegistryEntry
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 
 TOPIC = TopicId(UUID(int=7))
@@ -41,7 +41,7 @@ def test_a_partition_written_before_there_were_clusters_is_read_with_defaults() 
 def test_fields_of_a_newer_version_are_passed_over() -> None:
     newer = json.loads(keys.encode_partition(MOVING)) | {"colour": "blue"}
     assert keys.decode_partition(json.dumps(newer).encode(), revision=12) == MOVING
-    entry = keys.RegistryEntry(
+    entry = RegistryEntry(
         rack="a",
         host="h",
         port=9092,
@@ -75,7 +75,7 @@ def test_a_registration_names_its_lease_unless_an_older_version_wrote_it() -> No
 
 
 def test_an_empty_registry_entry_is_a_broker_of_which_nothing_is_known() -> None:
-    assert keys.decode_registry(b"{}") == keys.RegistryEntry()
+    assert keys.decode_registry(b"{}") == RegistryEntry()
 
 
 def test_the_controller_is_a_broker() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.cluster_world import ONE, THREE, TWO, image_of
 from respool.cluster.offline import given_up, taken_back
-from respool.cluster.view import TopicRules
+from respool.model.cluster import TopicRules
 
 STRICT = TopicRules(min_isr=2)
 ALL = (ONE, TWO, THREE)

@@ -8,8 +8,7 @@ from cluster.cluster_world import FIVE, FOUR, ONE, SIX, THREE, TWO, image_of, vi
 from respool.cluster.controller import decide
 from respool.cluster.reassignment import is_switch_safe, retarget, switch
 from respool.cluster.reassignment_requests import reassign, reassignments
-from respool.cluster.view import TopicRules
-from respool.model.cluster import PartitionImage
+from respool.model.cluster import PartitionImage, TopicRules
 from respool.model.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cluster.cluster_world import ONE
 from respool.cluster import keys
-from respool.cluster.keys import BrokerRegistration, RegistryEntry
+from respool.cluster.keys import BrokerRegistration
 from respool.cluster.session import (
     EndLastRun,
     GiveUp,
@@ -24,7 +24,7 @@ from respool.cluster.session import (
     StepBack,
     StopActing,
 )
-from respool.model.cluster import BrokerEndpoint
+from respool.model.cluster import BrokerEndpoint, RegistryEntry
 from respool.ports.metadata_store import Guard
 
 ME = BrokerEndpoint(id=ONE, host="h", port=1, rack="a")

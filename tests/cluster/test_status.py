@@ -6,8 +6,7 @@ import pytest
 
 from cluster.cluster_world import FIVE, FOUR, ONE, SIX, THREE, TWO, image_of, view_of
 from respool.cluster.status import WITH_ITS_LOG, status, waits_for
-from respool.cluster.view import TopicRules
-from respool.model.cluster import PartitionImage
+from respool.model.cluster import PartitionImage, TopicRules
 from respool.model.ids import TopicPartition
 
 

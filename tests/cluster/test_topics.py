@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from cluster.cluster_world import FOUR, ONE, THREE, TWO, ClusterWorld, image_of, rules_of, view_of
+from cluster.cluster_world import FOUR, ONE, THREE, TWO, ClusterWorld, image_of, view_of
 from respool.cluster import keys
 from respool.cluster.controller import decide
 from respool.cluster.guarded_write import OPERATIONS_MAX, GuardedWrite
@@ -70,7 +70,6 @@ def test_what_is_left_of_a_broken_off_creation_is_collected_but_not_while_it_goe
     going_on = read_view(
         cluster.values,
         controller_revision=cluster.view().controller_revision,
-        rules_of=rules_of,
         creating=frozenset({ID}),
     )
     assert decide(going_on) == []

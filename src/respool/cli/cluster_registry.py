@@ -1,8 +1,7 @@
 """What `respool cluster up` looks up in its cluster's store: who runs, and who was drained or removed."""
 
 from respool.cluster import keys
-from respool.cluster.keys import RegistryEntry
-from respool.model.cluster import BrokerEndpoint
+from respool.model.cluster import BrokerEndpoint, RegistryEntry
 from respool.model.errors import SettingsError
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings

@@ -15,10 +15,9 @@ from respool.cli.cluster_throttle import throttle_documents, throttles
 from respool.cli.copied_bytes import Copied, ask_brokers
 from respool.cli.errors import ExitCode
 from respool.cluster.broker_requests import holdings
-from respool.cluster.keys import RegistryEntry
 from respool.cluster.reassignment_requests import reassignments
 from respool.cluster.status import Awaited, BrokerStatus, leader_now, status, waits_for
-from respool.model.cluster import PartitionImage
+from respool.model.cluster import PartitionImage, RegistryEntry
 from respool.model.ids import BrokerId, TopicPartition
 from respool.model.internal_topics import is_internal
 

@@ -7,14 +7,14 @@ them. Where somebody was faster, it looks and decides again.
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from respool.cli.cluster_address import ClusterAddress
-from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.view import ClusterView, TopicRules, read_view
+from respool.cluster.view import ClusterView, read_view
+from respool.model.cluster import NO_CONTROLLER
 from respool.model.errors import BrokerIdNotRegistered, RequestError, SettingsError
 from respool.model.ids import BrokerId
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
@@ -26,8 +26,6 @@ T = TypeVar("T")
 
 # A leader changes an ISR now and then, which a write of many partitions runs into.
 TRIES_MAX = 20
-MIN_ISR = "min.insync.replicas"
-FLUSH = "respool.flush"
 
 
 class EtcdUnreachable(Unreachable):
@@ -72,16 +70,14 @@ class ClusterStore:
             values = (await self._store.snapshot("")).values
         except StoreUnavailable as error:
             raise EtcdUnreachable(str(error)) from error
-        seat = values.get(keys.CONTROLLER)
+        # The brokers' default of respool.flush is not known here: report what may be lost.
+        defaults = replace(self._settings.topic_defaults, respool_flush=Flush.OS)
+        view = read_view(values, defaults=defaults)
+        has_controller = view.image.controller != NO_CONTROLLER
         return Sight(
             cluster=self._settings.cluster,
-            controller=None if seat is None else keys.decode_controller(seat.value),
-            view=read_view(
-                values,
-                # 0 guards that nobody has taken the seat meanwhile.
-                controller_revision=0 if seat is None else seat.revision,
-                rules_of=self._rules_of,
-            ),
+            controller=view.image.controller if has_controller else None,
+            view=view,
         )
 
     async def change(self, decide: Callable[[ClusterView], list[GuardedWrite]]) -> ClusterView:
@@ -113,15 +109,6 @@ class ClusterStore:
             return view
         raise OperatorError(
             f"the cluster changed {TRIES_MAX} times while this was being written", hint="try again"
-        )
-
-    def _rules_of(self, overrides: Mapping[str, str]) -> TopicRules:
-        # Nothing else of a topic's settings matters here, and a newer broker may know others.
-        default = self._settings.topic_defaults.min_insync_replicas
-        return TopicRules(
-            min_isr=int(overrides.get(MIN_ISR, default)),
-            # What brokers have as a default is not known here: then what may be lost is said to be.
-            is_synced=overrides.get(FLUSH) == Flush.ALWAYS,
         )
 
     def _brokers_there_are(self, view: ClusterView) -> str:

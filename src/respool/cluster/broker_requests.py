@@ -7,9 +7,9 @@ from typing import TypeAlias
 from respool.cluster import keys
 from respool.cluster.enlarge import can_do_without
 from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
-from respool.cluster.keys import BrokerOverrides, RegistryEntry
 from respool.cluster.view import ClusterView
 from respool.model.broker_config import ALL_BROKERS, BROKER_RULES, BrokerConfig
+from respool.model.cluster import BrokerOverrides, RegistryEntry
 from respool.model.errors import (
     BrokerIdNotRegistered,
     InvalidReplicationFactor,

@@ -8,8 +8,8 @@ from respool.cluster import election, preferred, reassignment, repair, strays
 from respool.cluster.draft import Draft
 from respool.cluster.enlarge import enlarge_internal_topics
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.view import ClusterView, TopicView
-from respool.model.cluster import PartitionImage
+from respool.cluster.view import ClusterView
+from respool.model.cluster import PartitionImage, TopicImage
 
 # One part's changes may make another's due; more than a few rounds have not been seen.
 ROUNDS_MAX = 20
@@ -35,7 +35,7 @@ def decide(view: ClusterView) -> list[GuardedWrite]:
     return [*draft.writes(), *strays.collect(view)]
 
 
-def _step(draft: Draft, topic: TopicView, number: int, image: PartitionImage) -> None:
+def _step(draft: Draft, topic: TopicImage, number: int, image: PartitionImage) -> None:
     view, rules = draft.view, topic.rules
     settled = election.settle(image, rules, view)
     if settled != image:

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
-from respool.cluster.view import ClusterView, TopicView
-from respool.model.cluster import PartitionImage
+from respool.cluster.view import ClusterView
+from respool.model.cluster import PartitionImage, TopicImage
 from respool.model.ids import LeaderEpoch, TopicPartition
 
 
 @dataclass(slots=True, kw_only=True)
 class _Changed:
-    topic: TopicView
+    topic: TopicImage
     image: PartitionImage
     whys: list[str]
 
@@ -26,12 +26,12 @@ class Draft:
         # How many changes there have been.
         self.count = 0
 
-    def partitions(self) -> Iterator[tuple[TopicView, int, PartitionImage]]:
+    def partitions(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
         for topic, number, image in self.view.partitions():
             changed = self._changed.get(TopicPartition(topic.name, number))
             yield topic, number, image if changed is None else changed.image
 
-    def change(self, topic: TopicView, number: int, image: PartitionImage, why: str) -> None:
+    def change(self, topic: TopicImage, number: int, image: PartitionImage, why: str) -> None:
         """The partition becomes this. Its leader's epoch is our business: one more wherever it was elected anew.
 
         A partition that loses a replica counts as elected too: what the leaver still asks for is then refused.

@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from uuid import UUID
 
-from respool.cluster.view import ClusterView, TopicRules
-from respool.model.cluster import PartitionImage
+from respool.cluster.view import ClusterView
+from respool.model.cluster import PartitionImage, TopicRules
 from respool.model.ids import BrokerId
 
 

@@ -20,7 +20,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.model.cluster import (
+    BrokerEndpoint,
+    BrokerOverrides,
+    PartitionImage,
+    RegistryEntry,
+)
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 
 BROKERS = "/brokers/"
@@ -49,35 +54,6 @@ class BrokerRegistration:
     incarnation: UUID
     # What it hangs on, for whoever knows that the broker is dead. None: written by a version that did not tell.
     lease: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerOverrides:
-    """What was set for a broker, or for all, while they ran."""
-
-    values: Mapping[str, str]
-    revision: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryEntry:
-    """What stays of a broker while it is away."""
-
-    rack: str | None = None
-    # Where it was last: who looks for one that is missing wants to know.
-    host: str | None = None
-    port: int | None = None
-    # Taken out of the cluster: it may not register.
-    is_removed: bool = False
-    # Its replicas are to go elsewhere.
-    is_drained: bool = False
-    # The epoch it last stopped cleanly with. None: it runs, or it crashed.
-    clean_epoch: int | None = None
-    # Which run of the broker was the last to be about to register: a process, however often it registers.
-    run: UUID | None = None
-    # The data folder of that run.
-    folder: UUID | None = None
-    revision: int = 0
 
 
 def broker_key(broker: BrokerId) -> str:

@@ -6,8 +6,8 @@ from enum import Enum
 from respool.cluster import election, preferred
 from respool.cluster.draft import Draft
 from respool.cluster.requests import Outcome
-from respool.cluster.view import ClusterView, TopicView
-from respool.model.cluster import PartitionImage
+from respool.cluster.view import ClusterView
+from respool.model.cluster import PartitionImage, TopicImage
 from respool.model.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -49,7 +49,7 @@ def elect_leaders(
     return Outcome(writes=draft.writes(), refused=refused)
 
 
-def _preferred(image: PartitionImage, _topic: TopicView, view: ClusterView) -> PartitionImage:
+def _preferred(image: PartitionImage, _topic: TopicImage, view: ClusterView) -> PartitionImage:
     broker = image.replicas[0]
     if image.leader == broker:
         raise ElectionNotNeeded(f"broker {broker} leads, as preferred")
@@ -58,7 +58,7 @@ def _preferred(image: PartitionImage, _topic: TopicView, view: ClusterView) -> P
     return preferred.led_as_preferred(image)
 
 
-def _unclean(image: PartitionImage, topic: TopicView, view: ClusterView) -> PartitionImage:
+def _unclean(image: PartitionImage, topic: TopicImage, view: ClusterView) -> PartitionImage:
     settled = election.settle(image, topic.rules, view)
     if settled.leader is not None:
         if settled.leader == image.leader:

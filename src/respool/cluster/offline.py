@@ -8,8 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from respool.cluster.election import step_back
-from respool.cluster.view import TopicRules
-from respool.model.cluster import PartitionImage
+from respool.model.cluster import PartitionImage, TopicRules
 from respool.model.ids import BrokerId, LeaderEpoch
 
 

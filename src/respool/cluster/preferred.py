@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 
 from respool.cluster.draft import Draft
-from respool.cluster.view import ClusterView, TopicView
-from respool.model.cluster import PartitionImage
+from respool.cluster.view import ClusterView
+from respool.model.cluster import PartitionImage, TopicImage
 from respool.model.ids import BrokerId
 
 
@@ -13,7 +13,7 @@ def return_leaders(draft: Draft) -> None:
     """Give brokers back what they should lead, if too large a part of it is led by others."""
     wanted: Counter[BrokerId] = Counter()
     elsewhere: Counter[BrokerId] = Counter()
-    could_return: dict[BrokerId, list[tuple[TopicView, int, PartitionImage]]] = defaultdict(list)
+    could_return: dict[BrokerId, list[tuple[TopicImage, int, PartitionImage]]] = defaultdict(list)
     for topic, number, image in draft.partitions():
         broker = image.replicas[0]
         wanted[broker] += 1

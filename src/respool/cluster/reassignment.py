@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from respool.cluster import election
-from respool.cluster.view import ClusterView, TopicRules
-from respool.model.cluster import PartitionImage
+from respool.cluster.view import ClusterView
+from respool.model.cluster import PartitionImage, TopicRules
 from respool.model.ids import BrokerId
 
 

@@ -11,13 +11,13 @@ from uuid import UUID
 from respool.cluster import keys
 from respool.cluster.election import step_back
 from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
-from respool.cluster.view import TopicView
+from respool.model.cluster import TopicImage
 from respool.model.ids import BrokerId, LeaderEpoch
 from respool.ports.metadata_store import Guard
 
 
 def step_back_everywhere(
-    topics: Iterable[TopicView],
+    topics: Iterable[TopicImage],
     broker: BrokerId,
     *,
     was_clean: bool,

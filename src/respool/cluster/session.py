@@ -27,8 +27,8 @@ from typing import TypeAlias
 from uuid import UUID
 
 from respool.cluster import keys
-from respool.cluster.keys import BrokerRegistration, RegistryEntry
-from respool.model.cluster import BrokerEndpoint
+from respool.cluster.keys import BrokerRegistration
+from respool.model.cluster import BrokerEndpoint, RegistryEntry
 from respool.ports.metadata_store import Guard
 
 # Whose lease is there after so many times a lease's time, renews it. More than one, for a store that elects itself

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from respool.cluster.election import has_left_its_folder
-from respool.cluster.keys import RegistryEntry
 from respool.cluster.reassignment import is_moving
 from respool.cluster.view import ClusterView
-from respool.model.cluster import PartitionImage
+from respool.model.cluster import PartitionImage, RegistryEntry
 from respool.model.ids import BrokerId, TopicPartition
 
 # What one whose log has failed needs to lead again.

@@ -6,8 +6,8 @@ Everybody sees the same partitions in the same order, so each broker knows by it
 from collections import Counter
 from collections.abc import Iterable
 
-from respool.cluster.view import ClusterView, TopicView
-from respool.model.cluster import PartitionImage
+from respool.cluster.view import ClusterView
+from respool.model.cluster import PartitionImage, TopicImage
 from respool.model.ids import BrokerId, TopicPartition
 
 
@@ -15,7 +15,7 @@ class CopyCount:
     """Copies under way, by the brokers they go to and come from."""
 
     def __init__(
-        self, view: ClusterView, partitions: Iterable[tuple[TopicView, int, PartitionImage]] = ()
+        self, view: ClusterView, partitions: Iterable[tuple[TopicImage, int, PartitionImage]] = ()
     ) -> None:
         self._view = view
         self._to: Counter[BrokerId] = Counter()

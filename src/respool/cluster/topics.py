@@ -22,8 +22,8 @@ from respool.cluster import keys
 from respool.cluster.guarded_write import OPERATIONS_MAX, GuardedWrite, KeyChange, in_writes
 from respool.cluster.keys import TopicRecord
 from respool.cluster.placement import check_replicas, place
-from respool.cluster.view import ClusterView, TopicView
-from respool.model.cluster import PartitionImage
+from respool.cluster.view import ClusterView
+from respool.model.cluster import PartitionImage, TopicImage
 from respool.model.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -214,7 +214,7 @@ def _replica_counts(view: ClusterView) -> Counter[BrokerId]:
     return held
 
 
-def _topic(view: ClusterView, name: str) -> TopicView:
+def _topic(view: ClusterView, name: str) -> TopicImage:
     topic = view.topics.get(name)
     if topic is None:
         raise UnknownTopicOrPartition(f"there is no topic {name!r}")

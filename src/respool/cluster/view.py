@@ -1,15 +1,23 @@
-"""What the controller decides on: everything it needs from the metadata store, as it was at one revision.
+"""The input of every decision about the cluster: the image, and the context of the decision.
 
-The time is part of it, and since when brokers are missing: deciding twice on one view gives the same.
+The context has the time, the settings, and since when brokers are missing, so the same view gives the same decision.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from respool.cluster import keys
-from respool.cluster.keys import BrokerOverrides, RegistryEntry
-from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.cluster.image_reader import ImageReader, stray_partitions
+from respool.model.cluster import (
+    BrokerEndpoint,
+    BrokerOverrides,
+    ClusterImage,
+    PartitionImage,
+    RegistryEntry,
+    TopicImage,
+)
 from respool.model.ids import BrokerId, TopicId, TopicPartition
+from respool.model.topic_config import Flush, TopicConfig
 from respool.ports.metadata_store import Guard, StoredValue
 
 
@@ -31,36 +39,11 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRules:
-    """What of a topic's settings the controller goes by."""
-
-    min_isr: int = 1
-    # unclean.leader.election.enable
-    is_unclean_allowed: bool = False
-    # respool.flush=always: what is committed is on disk, so a crash takes nothing of it away.
-    is_synced: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicView:
-    name: str
-    id: TopicId
-    partitions: tuple[PartitionImage, ...]
-    overrides: Mapping[str, str] = field(default_factory=dict)
-    rules: TopicRules = TopicRules()
-    revision: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    # The revision of /controller as held by who decides. Every write is guarded by it.
+    # Its brokers are those that run now.
+    image: ClusterImage
+    # The revision of /controller that the deciding broker holds. Guards every write.
     controller_revision: int
-    # Those that run now.
-    brokers: Mapping[BrokerId, BrokerEndpoint]
-    registry: Mapping[BrokerId, RegistryEntry]
-    topics: Mapping[str, TopicView]
-    # By the brokers' ids as text; of all of them under no name.
-    broker_overrides: Mapping[str, BrokerOverrides] = field(default_factory=dict)
     # Keys of partitions that no topic counts, with their revisions.
     strays: Mapping[str, int] = field(default_factory=dict)
     # Topics whose partitions this broker is writing now: theirs are no strays yet.
@@ -68,22 +51,39 @@ class ClusterView:
     missing_since_ms: Mapping[BrokerId, int] = field(default_factory=dict)
     now_ms: int = 0
     settings: ClusterSettings = ClusterSettings()
-    # Leaders go back to where they should be only now and then, not at every change.
+    # Leadership returns to preferred leaders only at intervals, not at every change.
     is_leader_check_due: bool = True
 
     @property
+    def brokers(self) -> Mapping[BrokerId, BrokerEndpoint]:
+        return self.image.brokers
+
+    @property
+    def registry(self) -> Mapping[BrokerId, RegistryEntry]:
+        return self.image.registry
+
+    @property
+    def topics(self) -> Mapping[str, TopicImage]:
+        return self.image.topics
+
+    @property
+    def broker_overrides(self) -> Mapping[str, BrokerOverrides]:
+        """By broker id as text, as stored; for all brokers under ""."""
+        return self.image.stored_broker_overrides
+
+    @property
     def guard(self) -> Guard:
-        """Nothing is written by a controller that is none any more."""
+        """Fences writes from a deposed controller."""
         return Guard(key=keys.CONTROLLER, revision=self.controller_revision)
 
-    def partitions(self) -> Iterator[tuple[TopicView, int, PartitionImage]]:
+    def partitions(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
         """Every partition, in an order that does not depend on the store's."""
         for name in sorted(self.topics):
             topic = self.topics[name]
             for number, image in enumerate(topic.partitions):
                 yield topic, number, image
 
-    def partition(self, of: TopicPartition) -> tuple[TopicView, PartitionImage] | None:
+    def partition(self, of: TopicPartition) -> tuple[TopicImage, PartitionImage] | None:
         topic = self.topics.get(of.topic)
         if topic is None or not 0 <= of.partition < len(topic.partitions):
             return None
@@ -149,62 +149,26 @@ class ClusterView:
 def read_view(
     values: Mapping[str, StoredValue],
     *,
-    controller_revision: int,
-    rules_of: Callable[[Mapping[str, str]], TopicRules],
+    defaults: TopicConfig | None = None,
+    controller_revision: int | None = None,
     creating: frozenset[TopicId] = frozenset(),
     missing_since_ms: Mapping[BrokerId, int] | None = None,
     now_ms: int = 0,
     settings: ClusterSettings | None = None,
     is_leader_check_due: bool = True,
 ) -> ClusterView:
-    """A view of all keys of the store, as they were together."""
-    brokers: dict[BrokerId, BrokerEndpoint] = {}
-    registry: dict[BrokerId, RegistryEntry] = {}
-    overrides: dict[str, BrokerOverrides] = {}
-    topics: dict[str, TopicView] = {}
-    strays: dict[str, int] = {}
-    for key, stored in values.items():
-        if key.startswith(keys.BROKERS):
-            broker = BrokerId(int(key.removeprefix(keys.BROKERS)))
-            registration = keys.decode_broker(broker, stored.value, revision=stored.revision)
-            brokers[broker] = registration.endpoint
-        elif key.startswith(keys.REGISTRY):
-            broker = BrokerId(int(key.removeprefix(keys.REGISTRY)))
-            registry[broker] = keys.decode_registry(stored.value, revision=stored.revision)
-        elif key.startswith(keys.BROKER_CONFIGS):
-            name = key.removeprefix(keys.BROKER_CONFIGS)
-            overrides[name] = keys.decode_broker_config(stored.value, revision=stored.revision)
-        elif key.startswith(keys.PARTITIONS):
-            strays[key] = stored.revision
-    for key, stored in values.items():
-        if key.startswith(keys.TOPICS):
-            name = key.removeprefix(keys.TOPICS)
-            record = keys.decode_topic(stored.value)
-            own = [keys.partition_key(record.id, one) for one in range(record.partition_count)]
-            there = [one for one in own if one in values]
-            for one in there:
-                del strays[one]
-            if len(there) < len(own):
-                # The changes of one write may come one by one: it is about to come, or to go.
-                continue
-            topics[name] = TopicView(
-                name=name,
-                id=record.id,
-                partitions=tuple(
-                    keys.decode_partition(values[one].value, revision=values[one].revision)
-                    for one in own
-                ),
-                overrides=record.overrides,
-                rules=rules_of(record.overrides),
-                revision=stored.revision,
-            )
+    """A view of all keys of the store, as they were together. `defaults` hold for what topics do not set.
+
+    Without `controller_revision`, writes are guarded by the controller that the store shows.
+    """
+    reader = ImageReader(me=None, defaults=defaults or TopicConfig(respool_flush=Flush.OS))
+    image = reader.read_all(values)
     return ClusterView(
-        controller_revision=controller_revision,
-        brokers=brokers,
-        registry=registry,
-        topics=topics,
-        broker_overrides=overrides,
-        strays=strays,
+        image=image,
+        controller_revision=(
+            image.controller_revision if controller_revision is None else controller_revision
+        ),
+        strays=stray_partitions(values, image, reader.incomplete),
         creating=creating,
         missing_since_ms=missing_since_ms or {},
         now_ms=now_ms,

@@ -1,4 +1,7 @@
-"""What the cluster looks like: brokers, topics, who leads what. A value; a change makes a new one."""
+"""The image of the cluster: brokers, topics, partitions, and the revisions by which changes of them are guarded.
+
+An image is a value; a change makes a new one.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -6,7 +9,9 @@ from typing import Self
 from uuid import UUID
 
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
-from respool.model.topic_config import TopicConfig
+from respool.model.topic_config import Flush, TopicConfig
+
+NO_CONTROLLER = BrokerId(-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,25 +86,85 @@ class PartitionImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRules:
+    """The part of a topic's configuration that elections and ISR changes depend on."""
+
+    min_isr: int = 1
+    # unclean.leader.election.enable
+    is_unclean_allowed: bool = False
+    # respool.flush=always: what is committed is on disk, so a crash takes nothing of it away.
+    is_synced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicImage:
     name: str
     id: TopicId
     partitions: tuple[PartitionImage, ...]
-    # What was set for this topic itself; all else comes from the broker's defaults.
+    # The topic's own configuration; everything else comes from the broker's defaults.
     overrides: Mapping[str, str]
     config: TopicConfig
     internal: bool = False
+    # Of the topic's key in the metadata store.
+    revision: int = 0
+    # Derived from `config` once: the controller reads it for every partition.
+    rules: TopicRules = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        config = self.config
+        rules = TopicRules(
+            min_isr=config.min_insync_replicas,
+            is_unclean_allowed=config.unclean_leader_election_enable,
+            is_synced=config.respool_flush is Flush.ALWAYS,
+        )
+        object.__setattr__(self, "rules", rules)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryEntry:
+    """What the store keeps of a broker while it is down."""
+
+    rack: str | None = None
+    # Its last address, for an operator who looks for a missing broker.
+    host: str | None = None
+    port: int | None = None
+    # Removed from the cluster: it may not register.
+    is_removed: bool = False
+    # Its replicas are to move to other brokers.
+    is_drained: bool = False
+    # The broker epoch of its last clean shutdown. None: it runs, or it crashed.
+    clean_epoch: int | None = None
+    # The last process of this broker that was about to register, however often it registered.
+    run: UUID | None = None
+    # The data folder of that process.
+    folder: UUID | None = None
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOverrides:
+    """Configuration set for one broker, or for all, at run time; as stored, with what only newer versions know."""
+
+    values: Mapping[str, str]
+    revision: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterImage:
     cluster_id: str
+    # The brokers that are registered. A broker's own image has the broker itself in any case.
     brokers: Mapping[BrokerId, BrokerEndpoint]
     controller: BrokerId
+    # Of the controller's key; 0 while there is no controller.
+    controller_revision: int = 0
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[TopicId, TopicImage] = field(default_factory=dict)
-    # What was set for brokers while they ran, by their ids as text; for all of them under no name.
+    # Every broker that has ever registered.
+    registry: Mapping[BrokerId, RegistryEntry] = field(default_factory=dict)
+    # Configuration of brokers as far as this version knows it, by broker id as text; for all brokers under "".
     broker_overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # The same as stored.
+    stored_broker_overrides: Mapping[str, BrokerOverrides] = field(default_factory=dict)
     # The metadata store's revision this image shows.
     revision: int = 0
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from respool.cluster import keys
-from respool.cluster.view import ClusterView, TopicRules, read_view
+from respool.cluster.view import ClusterView, read_view
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, TopicPartition
 from respool.sim.store import SimStore
@@ -24,13 +24,7 @@ class ClusterSight:
         """Everything, as an operator's command sees it."""
         revision = self._store.revision
         if self._seen is None or self._seen[0] != revision:
-            values = self._store.snapshot("").values
-            controller = values.get(keys.CONTROLLER)
-            view = read_view(
-                values,
-                controller_revision=0 if controller is None else controller.revision,
-                rules_of=lambda _: TopicRules(),
-            )
+            view = read_view(self._store.snapshot("").values)
             self._seen, self._partitions = (revision, view), None
         return self._seen[1]
 

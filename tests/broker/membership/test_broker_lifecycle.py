@@ -13,7 +13,7 @@ from respool.broker.metadata.catalog import Catalog
 from respool.cluster import keys
 from respool.cluster.session import Session, SessionSettings
 from respool.drivers.sqlite_store import SqliteStore
-from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.model.cluster import BrokerEndpoint, PartitionImage, RegistryEntry
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import LeaseExpired, StoreUnavailable
@@ -75,7 +75,7 @@ class World:
         self.store = SqliteStore(str(path / "store"), clock=self.clock)
         self.seeds = iter(range(1, 1_000))
 
-    async def registry(self) -> keys.RegistryEntry:
+    async def registry(self) -> RegistryEntry:
         stored = await self.store.get(keys.registry_key(ME))
         assert stored is not None
         return keys.decode_registry(stored.value, revision=stored.revision)
@@ -322,7 +322,7 @@ def test_after_a_clean_stop_it_keeps_its_place_in_the_isr_and_after_a_crash_it_l
 
 def test_who_was_removed_may_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(world: World) -> None:
-        entry = keys.RegistryEntry(is_removed=True)
+        entry = RegistryEntry(is_removed=True)
         await world.store.transact(puts={keys.registry_key(ME): keys.encode_registry(entry)})
         with pytest.raises(NotAdmitted):
             await Run(world).join()

@@ -8,7 +8,7 @@ import pytest
 
 from broker.running_broker import RunningBroker, StartBroker
 from respool.cluster import keys
-from respool.model.cluster import BrokerEndpoint
+from respool.model.cluster import BrokerEndpoint, RegistryEntry
 from respool.model.errors import InvalidConfig
 from respool.model.ids import BrokerId
 from respool.wire.api_table import Api
@@ -165,9 +165,9 @@ def test_brokers_that_are_away_are_described_to_who_asks_for_them(
     running_broker: RunningBroker,
 ) -> None:
     entries = {
-        OTHER: keys.RegistryEntry(rack="a"),
-        GONE: keys.RegistryEntry(rack="b"),
-        BrokerId(4): keys.RegistryEntry(is_removed=True),
+        OTHER: RegistryEntry(rack="a"),
+        GONE: RegistryEntry(rack="b"),
+        BrokerId(4): RegistryEntry(is_removed=True),
     }
     hear(
         running_broker,

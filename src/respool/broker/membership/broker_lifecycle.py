@@ -31,6 +31,7 @@ from respool.cluster.session import (
     StopActing,
 )
 from respool.cluster.view import ClusterView
+from respool.model.cluster import RegistryEntry
 from respool.model.errors import RespoolError
 from respool.model.ids import BrokerId
 from respool.pacing.rate_limited_log import RateLimitedLog
@@ -183,7 +184,7 @@ class BrokerLifecycle:
             except StoreUnavailable as error:
                 logger.warning("the metadata store does not answer: %s", error)
                 await asyncio.sleep(RETRY_DELAY_S)
-        entry = keys.RegistryEntry()
+        entry = RegistryEntry()
         if stored is not None:
             entry = keys.decode_registry(stored.value, revision=stored.revision)
         await self._carry_out(self._session.on_closed(entry))

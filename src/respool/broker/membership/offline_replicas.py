@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from respool.broker.metadata.catalog import Catalog
-from respool.broker.metadata.image_view import rules_of
 from respool.broker.partitions.partition import Partition
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite
@@ -64,7 +63,7 @@ class OfflineReplicas:
                 after = given_up(
                     image,
                     self._me,
-                    rules_of(topic.config),
+                    topic.rules,
                     live=self._catalog.image.brokers,
                     # It is opened again by itself.
                     is_passing=partition.awaits_opening,

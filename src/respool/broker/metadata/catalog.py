@@ -11,14 +11,19 @@ from dataclasses import replace
 from typing import NoReturn
 
 from respool.broker.metadata.catalog_feed import CatalogFeed
-from respool.broker.metadata.image_reader import ImageReader
-from respool.broker.metadata.image_view import TopicViews, registered_brokers, registry_of, view_of
 from respool.broker.room_settings import broker_config_of
 from respool.cluster import keys, strays
 from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.image_reader import ImageReader, stray_partitions
 from respool.cluster.view import ClusterSettings, ClusterView
 from respool.model.broker_config import BrokerConfig, overrides_for
-from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
+from respool.model.cluster import (
+    BrokerEndpoint,
+    ClusterImage,
+    PartitionImage,
+    RegistryEntry,
+    TopicImage,
+)
 from respool.model.errors import UnknownTopicOrPartition
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
@@ -41,7 +46,6 @@ class Catalog:
         # Topics whose partitions are being written from here.
         self.creating: set[TopicId] = set()
         self.image = ClusterImage(cluster_id="", brokers={}, controller=self.me)
-        self._topic_views = TopicViews()
         self._reader = ImageReader(me=self.me, defaults=settings.topic_defaults)
         # Told when the image has changed.
         self.on_changed: Callable[[], None] = lambda: None
@@ -109,26 +113,23 @@ class Catalog:
         with_strays: bool = True,
     ) -> ClusterView:
         """The same as far as it is known here; under the seat of a controller, or of whoever has it now."""
-        values = self._feed.values
-        me = self.image.brokers.get(self.me)
-        brokers = {one.id: one for one in registered_brokers(values)}
-        if self._is_alone and me is not None:
-            brokers = {me.id: me}
-        view = view_of(
-            self.image,
-            values,
-            topics=self._topic_views.of(self.image, values),
-            brokers=brokers,
-            incomplete=self._reader.incomplete,
-            creating=self.creating,
-            with_strays=with_strays,
-        )
-        if controller_revision is not None:
-            view = replace(view, controller_revision=controller_revision)
-        return replace(
-            view,
+        values, image = self._feed.values, self.image
+        if not self._is_alone and not self.is_registered:
+            # Decisions go by the brokers that are registered.
+            running = {one: at for one, at in image.brokers.items() if one != self.me}
+            image = replace(image, brokers=running)
+        return ClusterView(
+            image=image,
+            # 0: there is no controller, and there must be none when the write is applied.
+            controller_revision=(
+                image.controller_revision if controller_revision is None else controller_revision
+            ),
+            strays=(
+                stray_partitions(values, image, self._reader.incomplete) if with_strays else {}
+            ),
+            creating=frozenset(self.creating),
             now_ms=now_ms,
-            settings=settings or view.settings,
+            settings=settings or ClusterSettings(),
             is_leader_check_due=is_leader_check_due,
         )
 
@@ -151,9 +152,9 @@ class Catalog:
         brokers = self.image.brokers
         return topic is None or all(one.leader in brokers for one in topic.partitions)
 
-    def registry(self) -> Mapping[BrokerId, keys.RegistryEntry]:
-        """What is known of brokers, whether they run or not."""
-        return registry_of(self._feed.values)
+    def registry(self) -> Mapping[BrokerId, RegistryEntry]:
+        """Every broker that has ever registered, running or not."""
+        return self.image.registry
 
     def broker_config(self) -> BrokerConfig:
         """What holds for this broker now; what was never set is as in its settings file."""

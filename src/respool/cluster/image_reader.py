@@ -1,13 +1,22 @@
-"""The cluster's image of what the metadata store holds. What no changed key is about is taken over from the last."""
+"""The metadata store's keys -> the image of the cluster. The only decoder of the whole store.
+
+A change is read incrementally: whatever no changed key concerns is taken over from the image before.
+"""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from respool.broker.metadata.image_view import registered_brokers
 from respool.cluster import keys
 from respool.model.broker_config import BrokerConfig
-from respool.model.cluster import BrokerEndpoint, ClusterImage, TopicImage
+from respool.model.cluster import (
+    NO_CONTROLLER,
+    BrokerEndpoint,
+    BrokerOverrides,
+    ClusterImage,
+    RegistryEntry,
+    TopicImage,
+)
 from respool.model.errors import InvalidConfig
 from respool.model.ids import BrokerId, TopicId
 from respool.model.internal_topics import is_internal
@@ -21,7 +30,8 @@ Values = Mapping[str, StoredValue]
 
 
 class ImageReader:
-    def __init__(self, *, me: BrokerId, defaults: TopicConfig) -> None:
+    def __init__(self, *, me: BrokerId | None, defaults: TopicConfig) -> None:
+        """`me`: the broker that reads, which is in its image even while it is not registered; None: no broker."""
         self._me = me
         self._defaults = defaults
         # Topics of which not every partition is known yet: the changes of one write come one by one.
@@ -31,6 +41,12 @@ class ImageReader:
     def incomplete(self) -> Collection[TopicId]:
         """Topics that are in the store, but not in the image yet."""
         return self._incomplete.keys()
+
+    def read_all(self, values: Values, *, revision: int = 0, cluster_id: str = "") -> ClusterImage:
+        """The image of all keys of the store, as they were at one revision."""
+        assert self._me is None, "a broker's image begins with its own endpoint"
+        empty = ClusterImage(cluster_id=cluster_id, brokers={}, controller=NO_CONTROLLER)
+        return self.read(values, frozenset(values), empty, revision=revision)
 
     def read(
         self, values: Values, changed: frozenset[str], before: ClusterImage, *, revision: int
@@ -44,29 +60,41 @@ class ImageReader:
                 topics.pop(name, None)
             else:
                 topics[name] = topic
-        are_brokers_changed = any(key.startswith(keys.BROKERS) for key in changed)
-        are_configs_changed = any(key.startswith(keys.BROKER_CONFIGS) for key in changed)
-        return replace(
+        image = replace(
             before,
-            brokers=self._read_brokers(values, before) if are_brokers_changed else before.brokers,
-            controller=self._read_controller(values),
             topics=topics,
             topics_by_id={topic.id: topic for topic in topics.values()},
-            broker_overrides=(
-                _read_broker_overrides(values) if are_configs_changed else before.broker_overrides
-            ),
             revision=revision,
         )
+        if any(key.startswith(keys.BROKERS) for key in changed):
+            image = replace(image, brokers=self._read_brokers(values, before))
+        if any(key.startswith(keys.REGISTRY) for key in changed):
+            image = replace(image, registry=_read_registry(values))
+        if any(key.startswith(keys.BROKER_CONFIGS) for key in changed):
+            stored = _read_broker_overrides(values)
+            image = replace(
+                image,
+                stored_broker_overrides=stored,
+                broker_overrides={
+                    name: _understood(overrides.values, of=f"broker {name or 'any'}")
+                    for name, overrides in stored.items()
+                },
+            )
+        return self._with_controller(image, values)
 
     def _read_brokers(self, values: Values, before: ClusterImage) -> dict[BrokerId, BrokerEndpoint]:
-        """Those that are registered, and this one in any case: whoever asks has reached it."""
-        brokers = {self._me: before.brokers[self._me]}
-        return brokers | {one.id: one for one in registered_brokers(values)}
+        """Those that are registered, and this one in any case: a client that asks has reached it."""
+        brokers = {} if self._me is None else {self._me: before.brokers[self._me]}
+        return brokers | {one.id: one for one in _registered_brokers(values)}
 
-    def _read_controller(self, values: Values) -> BrokerId:
+    def _with_controller(self, image: ClusterImage, values: Values) -> ClusterImage:
         stored = values.get(keys.CONTROLLER)
-        # A broker alone is its own.
-        return self._me if stored is None else keys.decode_controller(stored.value)
+        if stored is not None:
+            controller, revision = keys.decode_controller(stored.value), stored.revision
+        else:
+            # A single broker is its own controller.
+            controller, revision = NO_CONTROLLER if self._me is None else self._me, 0
+        return replace(image, controller=controller, controller_revision=revision)
 
     def _names_of(self, changed: Iterable[str], before: ClusterImage) -> set[str]:
         """The topics that these keys are about."""
@@ -107,6 +135,7 @@ class ImageReader:
             overrides=record.overrides,
             config=config,
             internal=is_internal(name),
+            revision=stored.revision,
         )
 
     def _read_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
@@ -124,14 +153,46 @@ class ImageReader:
             self._incomplete[keys.decode_topic(stored.value).id] = name
 
 
-def _read_broker_overrides(values: Values) -> dict[str, Mapping[str, str]]:
-    found: dict[str, Mapping[str, str]] = {}
+def stray_partitions(
+    values: Values, image: ClusterImage, incomplete: Collection[TopicId] = ()
+) -> dict[str, int]:
+    """Keys of partitions that no topic counts, with their revisions; see `strays.py`."""
+    counts = {topic.id.hex: len(topic.partitions) for topic in image.topics.values()}
+    unseen = {one.hex for one in incomplete}
+    strays = {}
     for key, stored in values.items():
-        if key.startswith(keys.BROKER_CONFIGS):
-            overrides = keys.decode_broker_config(stored.value).values
-            name = key.removeprefix(keys.BROKER_CONFIGS)
-            found[name] = _understood(overrides, of=f"broker {name or 'any'}")
-    return found
+        if key.startswith(keys.PARTITIONS):
+            topic_id, _, number = key.removeprefix(keys.PARTITIONS).partition("/")
+            if int(number) >= counts.get(topic_id, 0) and topic_id not in unseen:
+                strays[key] = stored.revision
+    return strays
+
+
+def _registered_brokers(values: Values) -> Iterator[BrokerEndpoint]:
+    for key, stored in values.items():
+        if key.startswith(keys.BROKERS):
+            broker = BrokerId(int(key.removeprefix(keys.BROKERS)))
+            yield keys.decode_broker(broker, stored.value, revision=stored.revision).endpoint
+
+
+def _read_registry(values: Values) -> dict[BrokerId, RegistryEntry]:
+    return {
+        BrokerId(int(key.removeprefix(keys.REGISTRY))): keys.decode_registry(
+            stored.value, revision=stored.revision
+        )
+        for key, stored in values.items()
+        if key.startswith(keys.REGISTRY)
+    }
+
+
+def _read_broker_overrides(values: Values) -> dict[str, BrokerOverrides]:
+    return {
+        key.removeprefix(keys.BROKER_CONFIGS): keys.decode_broker_config(
+            stored.value, revision=stored.revision
+        )
+        for key, stored in values.items()
+        if key.startswith(keys.BROKER_CONFIGS)
+    }
 
 
 def _understood(overrides: Mapping[str, str], *, of: str) -> dict[str, str]:

@@ -1,0 +1,102 @@
+from dataclasses import replace
+
+import pytest
+
+from cluster.cluster_world import ONE, SYNCED, THREE, TWO, ClusterWorld, image_of
+from respool.cluster import keys
+from respool.cluster.image_reader import ImageReader, stray_partitions
+from respool.model.cluster import NO_CONTROLLER, BrokerEndpoint, ClusterImage
+from respool.model.topic_config import TopicConfig
+from respool.ports.metadata_store import StoredValue
+
+RATE = "leader.replication.throttled.rate"
+
+
+def world() -> ClusterWorld:
+    cluster = ClusterWorld({ONE: None, TWO: None, THREE: None})
+    cluster.create("rides", partitions=2, factor=2, overrides=SYNCED)
+    cluster.create("fares", partitions=1, factor=1, overrides={})
+    cluster.put(keys.broker_config_key("2"), keys.encode_broker_config({RATE: "7", "newer": "1"}))
+    return cluster
+
+
+def test_reading_change_by_change_gives_the_image_that_reading_everything_gives() -> None:
+    cluster = world()
+    whole = ImageReader(me=None, defaults=TopicConfig()).read_all(cluster.values, revision=9)
+    reader = ImageReader(me=None, defaults=TopicConfig())
+    image = ClusterImage(cluster_id="", brokers={}, controller=NO_CONTROLLER)
+    values: dict[str, StoredValue] = {}
+    for key, stored in cluster.values.items():
+        values[key] = stored
+        image = reader.read(values, frozenset([key]), image, revision=9)
+    assert image == whole
+    assert not reader.incomplete
+    for key in list(values):
+        del values[key]
+        image = reader.read(values, frozenset([key]), image, revision=9)
+    assert image == ClusterImage(cluster_id="", brokers={}, controller=NO_CONTROLLER, revision=9)
+
+
+def test_an_image_has_the_revisions_that_guard_changes() -> None:
+    cluster = world()
+    image = ImageReader(me=None, defaults=TopicConfig()).read_all(cluster.values)
+    revision_of = {key: stored.revision for key, stored in cluster.values.items()}
+    topic = image.topics["rides"]
+    assert topic.revision == revision_of[keys.topic_key("rides")]
+    assert [one.revision for one in topic.partitions] == [
+        revision_of[keys.partition_key(topic.id, number)] for number in range(2)
+    ]
+    assert (image.controller, image.controller_revision) == (ONE, revision_of[keys.CONTROLLER])
+    assert image.registry[TWO].revision == revision_of[keys.registry_key(TWO)]
+    assert image.stored_broker_overrides["2"].revision == revision_of[keys.broker_config_key("2")]
+
+
+def test_what_only_a_newer_version_knows_of_a_brokers_configuration_is_kept_as_stored() -> None:
+    image = ImageReader(me=None, defaults=TopicConfig()).read_all(world().values)
+    assert image.broker_overrides == {"2": {RATE: "7"}}
+    assert image.stored_broker_overrides["2"].values == {RATE: "7", "newer": "1"}
+
+
+@pytest.mark.parametrize(("overrides", "is_synced"), [(SYNCED, True), ({}, False)])
+def test_what_elections_go_by_follows_from_the_topics_configuration(
+    overrides: dict[str, str], is_synced: bool
+) -> None:
+    cluster = ClusterWorld({ONE: None})
+    cluster.create(
+        "rides", partitions=1, factor=1, overrides={**overrides, "min.insync.replicas": "2"}
+    )
+    rules = cluster.view().topics["rides"].rules
+    assert (rules.min_isr, rules.is_synced, rules.is_unclean_allowed) == (2, is_synced, False)
+
+
+def test_a_broker_is_in_its_own_image_while_it_is_not_registered() -> None:
+    cluster = ClusterWorld({TWO: None})
+    me = BrokerEndpoint(id=ONE, host="h", port=1)
+    before = ClusterImage(cluster_id="c", brokers={ONE: me}, controller=ONE)
+    reader = ImageReader(me=ONE, defaults=TopicConfig())
+    image = reader.read(cluster.values, frozenset(cluster.values), before, revision=1)
+    assert sorted(image.brokers) == [ONE, TWO]
+    assert image.brokers[ONE] is me
+
+
+def test_partitions_that_no_topic_counts_are_strays_once_the_topic_cannot_be_on_its_way() -> None:
+    cluster = world()
+    reader = ImageReader(me=None, defaults=TopicConfig())
+    image = reader.read_all(cluster.values)
+    assert stray_partitions(cluster.values, image) == {}
+    beyond = keys.partition_key(image.topics["rides"].id, 2)
+    cluster.put(beyond, keys.encode_partition(replace(image_of(1), revision=0)))
+    assert stray_partitions(cluster.values, image) == {beyond: cluster.values[beyond].revision}
+    # Of a topic whose partitions come one by one nothing is a stray.
+    fares = image.topics["fares"].id
+    second = keys.TopicRecord(id=fares, overrides={}, partition_count=2)
+    cluster.put(keys.topic_key("fares"), keys.encode_topic(second))
+    image = reader.read(cluster.values, frozenset([keys.topic_key("fares")]), image, revision=2)
+    assert set(reader.incomplete) == {fares}
+    assert set(stray_partitions(cluster.values, image, reader.incomplete)) == {beyond}
+
+
+def test_an_empty_store_has_no_controller() -> None:
+    image = ImageReader(me=None, defaults=TopicConfig()).read_all({})
+    assert (image.controller, image.controller_revision) == (NO_CONTROLLER, 0)
+    assert not image.registry
