@@ -11,6 +11,7 @@ from broker.group_client import turns
 from broker.running_broker import LATEST, LIST_OFFSETS_VERSION, RunningBroker, StartBroker
 from respool.broker.coordinators.runtime import CoordinatorRuntime, _State
 from respool.log.partition_log import ReadSpec
+from respool.pacing.backoff import Backoff
 from respool.records.batch import RecordBatch
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, read_marker
@@ -72,7 +73,9 @@ def start_with_transactions(start_broker: StartBroker, **settings: Any) -> Runni
 
 def retry_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Markers that cannot be written, and coordinators that failed, are tried again in the next turn of the loop."""
-    monkeypatch.setattr("respool.broker.coordinators.marker_writer.RETRY_DELAY_S", 0)
+    monkeypatch.setattr(
+        "respool.broker.coordinators.marker_writer.RETRY_S", Backoff(first=0, longest=0)
+    )
     monkeypatch.setattr("respool.broker.coordinators.runtimes.REOPEN_DELAY_S", 0)
 
 

@@ -29,7 +29,7 @@ class Backoff:
     jitter: float = 0.0
 
     def __post_init__(self) -> None:
-        assert 0 < self.first <= self.longest, (self.first, self.longest)
+        assert 0 <= self.first <= self.longest, (self.first, self.longest)
         assert 0 <= self.jitter < 1, self.jitter
 
     def delay(self, failures: int, *, random: Callable[[], float] = no_jitter) -> float:

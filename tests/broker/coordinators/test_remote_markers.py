@@ -31,6 +31,7 @@ from broker.two_brokers import (
 from respool.broker.coordinators.marker_writer import _Marking
 from respool.model.errors import NotLeader
 from respool.model.ids import BrokerId, TopicPartition
+from respool.pacing.backoff import Backoff
 from respool.records.markers import EndTransactionMarker
 from respool.wire.api_table import Api
 
@@ -155,7 +156,9 @@ def test_an_end_waits_while_nobody_leads_and_goes_to_the_leader_there_is_then(
     world: TwoBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It would be tried again only much later.
-    monkeypatch.setattr("respool.broker.coordinators.marker_writer.RETRY_DELAY_S", 1_000)
+    monkeypatch.setattr(
+        "respool.broker.coordinators.marker_writer.RETRY_S", Backoff(first=10, longest=10)
+    )
     name = TopicPartition("rides", 1)
     producer = producer_at(world)
     producer.write(*name)

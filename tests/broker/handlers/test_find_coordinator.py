@@ -110,7 +110,7 @@ def test_a_topic_that_cannot_be_made_is_told_to_client_and_operator(
 
     assert found.error_code == COORDINATOR_NOT_AVAILABLE
     # Clients ask again for ever, which is no news.
-    assert caplog.text.count("the topic __consumer_offsets cannot be made") == 1
+    assert caplog.text.count("the topic __consumer_offsets cannot be created") == 1
 
 
 def test_a_topic_that_cannot_be_made_while_the_store_is_away_is_no_error_of_the_broker(
@@ -124,6 +124,6 @@ def test_a_topic_that_cannot_be_made_while_the_store_is_away_is_no_error_of_the_
         (found,) = ask(broker, VERSIONS[-1], "drivers")
 
     assert found.error_code == COORDINATOR_NOT_AVAILABLE
-    assert [one.levelname for one in caplog.records if "cannot be made" in one.message] == [
+    assert [one.levelname for one in caplog.records if "cannot be created" in one.message] == [
         "WARNING"
     ]
