@@ -74,7 +74,6 @@ class Query:
         with self.options.client.cluster() as cluster:
             reply = cluster.request_any(
                 Api.LIST_TRANSACTIONS,
-                0,
                 {"state_filters": ["PrepareCommit", "PrepareAbort"], "producer_id_filters": []},
             )
             return bool(reply.transaction_states)

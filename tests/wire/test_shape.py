@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from respool.wire.api_table import Api
+from respool.wire.mended_schema import request_class
 from respool.wire.schema import response_class
 from respool.wire.shape import milliseconds, shape
 from wire.entities import SERVED, encode, entities, examples
@@ -88,6 +89,14 @@ def test_a_name_no_version_knows_is_a_mistake(version: int) -> None:
     broker = {"node_id": 1, "host": "localhost", "port": 9092, "zone": "a"}
     with pytest.raises(TypeError, match=f"MetadataResponseBroker v{version} has no zone, nor"):
         shape(response_class(Api.METADATA, version), {**METADATA, "brokers": [broker]})
+
+
+def test_a_request_leaves_out_what_its_version_does_not_have() -> None:
+    fields = {"states_filter": ["Empty"], "types_filter": ["classic"]}
+    assert shape(request_class(Api.LIST_GROUPS, 4), fields).states_filter == ("Empty",)
+    assert shape(request_class(Api.LIST_GROUPS, 5), fields).types_filter == ("classic",)
+    with pytest.raises(TypeError, match="no types_filer"):
+        shape(request_class(Api.LIST_GROUPS, 4), {"types_filer": []} | fields)
 
 
 @pytest.mark.parametrize("field", ["topics", "brokers"])

@@ -7,17 +7,19 @@ from typing import Any
 from uuid import UUID
 
 from respool.cli.open_writes import OpenWrite, open_writes
-from respool.client.kafka.cluster import METADATA_VERSION, Cluster
+from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BadArgument, ClientError
 from respool.client.kafka.metadata import TopicMap, topic_map_of
 from respool.client.kafka.pipelined import PipelinedRequests
 from respool.client.kafka.security import IN_THE_CLEAR, Security
+from respool.client.kafka.versions import VERSIONS
 from respool.model.operator_errors import UsageError
 from respool.records.mirrored import MIRROR_CLIENT_ID
 from respool.wire.api_table import Api
 
 Place = tuple[str, int]
 
+METADATA_VERSION = VERSIONS[Api.METADATA].newest
 # Kafka 2.8 and later, and 4.x, have all of these versions.
 LIST_OFFSETS_VERSION = 5
 FETCH_VERSION = 12

@@ -18,12 +18,12 @@ def _all_under(kind: type[RequestError]) -> list[type[RequestError]]:
     return [one for child in kind.__subclasses__() for one in (child, *_all_under(child))]
 
 
-_BY_CODE = _by_code()
-assert _BY_CODE[NotLeader.code] is NotLeader
+ERRORS_BY_CODE = _by_code()
+assert ERRORS_BY_CODE[NotLeader.code] is NotLeader
 
 
 def error_for(code: int, *, by: BrokerId) -> RequestError | None:
     """The error that the code stands for; None for success."""
     if code == 0:
         return None
-    return _BY_CODE.get(code, UnknownError)(f"broker {by} answered with error {code}")
+    return ERRORS_BY_CODE.get(code, UnknownError)(f"broker {by} answered with error {code}")

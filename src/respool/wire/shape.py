@@ -23,7 +23,14 @@ from typing import Any, NoReturn
 from kio.schema.errors import ErrorCode
 
 from respool.wire.api_table import API_TABLE
-from respool.wire.schema import Entity, EntityClass, FieldSchema, response_class, schema_of
+from respool.wire.schema import (
+    Entity,
+    EntityClass,
+    FieldSchema,
+    load_request_class,
+    response_class,
+    schema_of,
+)
 
 Convert = Callable[[Any], Any]
 
@@ -85,7 +92,7 @@ def _shaper_of(entity_class: EntityClass) -> _Shaper:
 
 @cache
 def _vocabulary(key: int) -> Mapping[str, set[str]]:
-    """The field names of each struct in an API's replies, over all versions served."""
+    """The field names of each struct in an API's requests and replies, over all versions served."""
     spec = API_TABLE[key]
     names: dict[str, set[str]] = {}
 
@@ -97,6 +104,7 @@ def _vocabulary(key: int) -> Mapping[str, set[str]]:
                 add(item.struct)
 
     for version in range(spec.version_min, spec.version_max + 1):
+        add(load_request_class(key, version))
         add(response_class(key, version))
     return names
 

@@ -6,7 +6,8 @@ import pytest
 
 from respool.client.arrow.reading.plan import Retention
 from respool.client.kafka.bootstrap import FIRST_CONTACT_MS
-from respool.client.kafka.cluster import Cluster, refused
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import refused
 from respool.client.kafka.connection import Connection
 from respool.client.kafka.errors import (
     BadArgument,
@@ -57,8 +58,8 @@ def test_a_broker_that_does_not_answer_is_asked_last_the_next_time() -> None:
         address = silent.address
         silent.metadata_script += [HANG_UP, HANG_UP]
         with Cluster(f"{address},{broker.address}") as cluster:
-            cluster.request_any(Api.METADATA, 10, METADATA)
-            cluster.request_any(Api.METADATA, 10, METADATA)
+            cluster.request_any(Api.METADATA, METADATA)
+            cluster.request_any(Api.METADATA, METADATA)
         assert len(silent.metadata_script) == 1
 
 
@@ -153,7 +154,7 @@ def test_a_broker_that_is_not_known_cannot_be_asked() -> None:
 
 
 def test_error_codes_are_told_by_their_names_also_those_yet_to_come() -> None:
-    assert "not leader or follower (Kafka's error 6)" in str(refused("reading", 6))
+    assert "reading failed: NOT_LEADER_OR_FOLLOWER (6)" in str(refused("reading", 6))
     assert refused("reading", 6).retriable
     assert not refused("reading", 29).retriable
     assert refused("reading", 9_999).code == 9_999

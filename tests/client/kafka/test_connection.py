@@ -18,6 +18,7 @@ from respool.client.kafka.errors import (
 )
 from respool.client.kafka.reply_buffer import ReplyBuffer
 from respool.client.kafka.transport import LinkSettings
+from respool.client.kafka.versions import VersionRange
 from respool.wire.api_table import Api
 from support.scripted_broker import HANG_UP, ScriptedBroker
 
@@ -82,12 +83,12 @@ def test_the_newest_version_that_both_speak_is_taken() -> None:
     with ScriptedBroker() as broker:
         broker.versions[Api.FETCH] = (4, 12)
         with connected(broker) as connection:
-            assert connection.version(Api.FETCH, 12, 13) == 12
+            assert connection.version(Api.FETCH, VersionRange(12, 13)) == 12
             with pytest.raises(VersionUnsupported, match="Fetch 4 to 12, this client 13 to 17"):
-                connection.version(Api.FETCH, 13, 17)
+                connection.version(Api.FETCH, VersionRange(13, 17))
             del broker.versions[Api.FETCH]
         with connected(broker) as connection, pytest.raises(VersionUnsupported):
-            connection.version(Api.FETCH, 12, 13)
+            connection.version(Api.FETCH, VersionRange(12, 13))
 
 
 def test_a_broker_that_knows_only_old_forms_of_api_versions_is_asked_in_the_oldest() -> None:
@@ -95,7 +96,7 @@ def test_a_broker_that_knows_only_old_forms_of_api_versions_is_asked_in_the_olde
         broker.versions[Api.API_VERSIONS] = (0, 0)
         broker.versions[Api.FETCH] = (4, 11)
         with connected(broker) as connection:
-            assert connection.version(Api.FETCH, 4, 13) == 11
+            assert connection.version(Api.FETCH, VersionRange(4, 13)) == 11
 
 
 @pytest.mark.parametrize("size", [-1, 0, 3, 1_001, 2**31 - 1])

@@ -61,7 +61,7 @@ def test_a_broker_that_still_loads_its_groups_is_unheard() -> None:
         two.codes.append(LOADING)
         with Cluster(one.address) as cluster:
             assert list_groups(cluster).unheard == {
-                2: "its groups: coordinator load in progress (Kafka's error 14)"
+                2: "listing groups failed: COORDINATOR_LOAD_IN_PROGRESS (14)"
             }
             assert list_groups(cluster).unheard == {}
 

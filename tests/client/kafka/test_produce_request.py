@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 from kio.serial import entity_writer
 
 from respool.client.kafka.produce_request import (
-    VERSION_MAX,
-    VERSION_MIN,
     Answer,
     answers_of,
     produce_body,
     uvarint,
 )
+from respool.client.kafka.versions import VERSIONS
 from respool.wire.api_table import Api
 from respool.wire.client_codec import decode_reply
 from respool.wire.hot_replies import ProducedPartition, encode_produce_reply
@@ -23,7 +22,9 @@ from respool.wire.mended_schema import request_class
 from respool.wire.shape import shape
 
 
-@pytest.mark.parametrize("version", range(VERSION_MIN, VERSION_MAX + 1))
+@pytest.mark.parametrize(
+    "version", range(VERSIONS[Api.PRODUCE].oldest, VERSIONS[Api.PRODUCE].newest + 1)
+)
 @given(
     batches=st.dictionaries(
         st.text("abc", min_size=1, max_size=200),
@@ -72,7 +73,7 @@ def test_answers_carry_code_offset_and_the_broker_s_words() -> None:
     frame = encode_produce_reply(5, 9, [("rides", results)])
     assert answers_of(decode_reply(Api.PRODUCE, 9, bytes(frame[4:]))) == [
         Answer("rides", 3, 0, "", 42, None),
-        Answer("rides", 4, 87, "invalid record: no key", -1, 7),
+        Answer("rides", 4, 87, "INVALID_RECORD: no key", -1, 7),
     ]
 
 

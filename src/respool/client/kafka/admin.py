@@ -4,7 +4,6 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import VersionUnsupported
 from respool.wire.api_table import Api
 
-DESCRIBE_CONFIGS_VERSION = 4
 _TOPIC = 2
 _NAME = "max.message.bytes"
 
@@ -23,7 +22,7 @@ def batch_bytes_max(cluster: Cluster, topic: str) -> int | None:
         "include_documentation": False,
     }
     try:
-        reply = cluster.request_any(Api.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, fields)
+        reply = cluster.request_any(Api.DESCRIBE_CONFIGS, fields)
     except VersionUnsupported:
         return None
     for result in reply.results:

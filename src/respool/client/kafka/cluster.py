@@ -13,9 +13,8 @@ from threading import Event, Lock
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
-from kio.schema.errors import ErrorCode
-
 from respool.client.kafka.bootstrap import FIRST_CONTACT_MS, Bootstrap
+from respool.client.kafka.codes import Code, refused
 from respool.client.kafka.connection import Connection
 from respool.client.kafka.errors import (
     BadArgument,
@@ -30,20 +29,13 @@ from respool.client.kafka.metadata import TopicMap, newer_of, topic_map_of
 from respool.client.kafka.retries import Patience
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.client.kafka.transport import FRAME_BYTES_MAX, LinkSettings
+from respool.client.kafka.versions import VersionRange
 from respool.model.addresses import parse_address
 from respool.model.errors import SettingsError
 from respool.wire.api_table import Api
 
 RETRY_MS = 60_000
 
-# Topic ids came with 10; Kafka 4.x speaks 0 to 13.
-METADATA_VERSION = 10
-# The last with one key a request, which is all that is asked for; many came with Kafka 3.0.
-FIND_COORDINATOR_VERSION = 3
-
-_UNKNOWN_TOPIC = 3
-_LEADER_NOT_AVAILABLE = 5
-_INVALID_TOPIC = 17
 # How many brokers must not know a topic for it to be unknown.
 _ASKED_MAX = 3
 
@@ -200,17 +192,24 @@ class Cluster:
         return address
 
     def request(
-        self, broker: int, api: Api, version: int, fields: Mapping[str, Any], *, wait_ms: int = 0
+        self,
+        broker: int,
+        api: Api,
+        fields: Mapping[str, Any],
+        *,
+        versions: VersionRange | None = None,
+        wait_ms: int = 0,
     ) -> Any:
-        """Ask one broker over the shared connection; others who ask it meanwhile wait.
+        """Send one broker a request over the shared connection, and return the decoded reply.
 
-        `wait_ms` is how long the request itself allows the broker to wait.
+        One request at a time: other threads wait. `versions` narrows those of `VERSIONS`; `wait_ms` is how long the
+        request itself allows the broker to wait.
 
         Raises:
-            BrokerUnreachable: no reply came; what became of the request is unknown.
-            VersionUnsupported: the broker does not speak this version.
+            BrokerUnreachable: no reply came; it is unknown whether the broker carried the request out.
+            VersionUnsupported: the broker serves none of these versions.
         """
-        return self._ask(self.address_of(broker), api, version, fields, wait_ms=wait_ms)
+        return self._ask(self.address_of(broker), api, fields, versions=versions, wait_ms=wait_ms)
 
     def features(self, broker: int) -> Mapping[str, int]:
         """What the whole cluster has agreed on, by name, as this broker tells.
@@ -221,15 +220,19 @@ class Cluster:
         with self._shared(self.address_of(broker)) as connection:
             return connection.features
 
-    def request_any(self, api: Api, version: int, fields: Mapping[str, Any]) -> Any:
-        """Ask whichever broker answers first, those of the metadata before those of the bootstrap address.
+    def request_any(
+        self, api: Api, fields: Mapping[str, Any], *, versions: VersionRange | None = None
+    ) -> Any:
+        """Send it to one broker after the other until one answers: those of the metadata, then the bootstrap addresses.
 
         Raises:
             BrokerUnreachable: none answers.
         """
-        return next(self._replies(api, version, fields))
+        return next(self._replies(api, fields, versions=versions))
 
-    def _replies(self, api: Api, version: int, fields: Mapping[str, Any]) -> Iterator[Any]:
+    def _replies(
+        self, api: Api, fields: Mapping[str, Any], *, versions: VersionRange | None = None
+    ) -> Iterator[Any]:
         """The answer of one broker after the other, as far as they are taken. At least one, or it raises."""
         failures: list[BrokerUnreachable] = []
         asked: list[tuple[str, int]] = []
@@ -237,7 +240,7 @@ class Cluster:
         while (address := self._next_address(asked)) is not None:
             asked.append(address)
             try:
-                reply = self._ask(address, api, version, fields)
+                reply = self._ask(address, api, fields, versions=versions)
             except BrokerUnreachable as error:
                 failures.append(error)
                 with self._lock:
@@ -291,20 +294,20 @@ class Cluster:
             "include_topic_authorized_operations": False,
         }
         # A topic that was just made is not known to every broker at once.
-        for reply in islice(self._replies(Api.METADATA, METADATA_VERSION, fields), _ASKED_MAX):
+        for reply in islice(self._replies(Api.METADATA, fields), _ASKED_MAX):
             self.learn_brokers(reply)
             if len(reply.topics) != 1:
                 raise ProtocolBroken(f"metadata of {len(reply.topics)} topics, asked for one")
             (answer,) = reply.topics
-            if answer.error_code != _UNKNOWN_TOPIC:
+            if answer.error_code != Code.unknown_topic_or_partition:
                 break
         code = answer.error_code
-        if code in {_UNKNOWN_TOPIC, _INVALID_TOPIC}:
+        if code in {Code.unknown_topic_or_partition, Code.invalid_topic_exception}:
             with self._lock:
                 self._topics.pop(name, None)
             raise UnknownTopic(name)
-        if code and code != _LEADER_NOT_AVAILABLE:
-            raise refused(f"metadata of topic {name!r}", code)
+        if code and code != Code.leader_not_available:
+            raise refused(f"metadata request for topic {name!r}", code)
         seen = topic_map_of(name, answer)
         with self._lock:
             seen = newer_of(self._topics.get(name), seen)
@@ -323,7 +326,7 @@ class Cluster:
             "include_cluster_authorized_operations": False,
             "include_topic_authorized_operations": False,
         }
-        reply = self.request_any(Api.METADATA, METADATA_VERSION, fields)
+        reply = self.request_any(Api.METADATA, fields)
         if not self.learn_brokers(reply):
             raise BrokerUnreachable("the metadata name no broker; the cluster may be starting")
         return self.brokers
@@ -353,9 +356,9 @@ class Cluster:
             BrokerRefused, BrokerUnreachable
         """
         fields = {"key_type": int(is_transaction), "key": key}
-        answer = self.request_any(Api.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, fields)
+        answer = self.request_any(Api.FIND_COORDINATOR, fields)
         if answer.error_code:
-            raise refused(f"the coordinator of {key!r}", answer.error_code)
+            raise refused(f"looking up the coordinator of {key!r}", answer.error_code)
         broker = int(answer.node_id)
         with self._lock:
             self._brokers = {**self._brokers, broker: (str(answer.host), int(answer.port))}
@@ -384,13 +387,13 @@ class Cluster:
         self,
         address: tuple[str, int],
         api: Api,
-        version: int,
         fields: Mapping[str, Any],
         *,
+        versions: VersionRange | None = None,
         wait_ms: int = 0,
     ) -> Any:
         with self._shared(address) as connection:
-            connection.version(api, version, version)
+            version = connection.version(api, versions)
             try:
                 return connection.request(api, version, fields, wait_ms=wait_ms)
             except BaseException:
@@ -427,15 +430,6 @@ class Cluster:
         connection.close()
         with self._lock:
             self._connections.discard(connection)
-
-
-def refused(doing: str, code: int) -> BrokerRefused:
-    """An error code of a reply as an exception."""
-    try:
-        known = ErrorCode(code)
-    except ValueError:
-        return BrokerRefused(doing, code, "an error newer than this client", retriable=False)
-    return BrokerRefused(doing, code, known.name, retriable=known.retriable)
 
 
 def _addresses(bootstrap: Bootstrap) -> list[tuple[str, int]]:

@@ -15,6 +15,7 @@ from struct import Struct
 from threading import Lock
 from typing import Any, Self, TypeAlias
 
+from respool.client.kafka.codes import Code
 from respool.client.kafka.errors import (
     ConnectionLost,
     LoginRefused,
@@ -22,9 +23,10 @@ from respool.client.kafka.errors import (
     TlsRefused,
     VersionUnsupported,
 )
-from respool.client.kafka.handshake import LoginApi, log_in, words_of_tls
+from respool.client.kafka.handshake import log_in, words_of_tls
 from respool.client.kafka.reply_buffer import ReplyBuffer
 from respool.client.kafka.transport import Link, LinkSettings
+from respool.client.kafka.versions import VERSIONS, AnyApi, SaslApi, VersionRange
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.client_codec import (
     correlation_id_of,
@@ -39,14 +41,11 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 _SIZE = Struct(">i")
 _ERROR_AT = 4
 _ERROR = Struct(">h")
-_UNSUPPORTED_VERSION = 35
-# It names the client and tells all features; in 3 some are left out (KAFKA-17011). Who does not know it is asked again.
-_API_VERSIONS_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    api: Api | LoginApi
+    api: AnyApi
     version: int
     correlation_id: int
 
@@ -133,16 +132,17 @@ class Connection:
     def close(self) -> None:
         self._link.close()
 
-    def speaks(self, api: Api | LoginApi) -> bool:
+    def speaks(self, api: AnyApi) -> bool:
         """Whether the broker knows this request at all."""
         return api in self._versions
 
-    def version(self, api: Api | LoginApi, at_least: int, at_most: int) -> int:
-        """The newest version in this range that the broker speaks.
+    def version(self, api: AnyApi, versions: VersionRange | None = None) -> int:
+        """The newest version that the broker serves, in this range or in that of `VERSIONS`.
 
         Raises:
             VersionUnsupported: there is none.
         """
+        at_least, at_most = VERSIONS[api] if versions is None else versions
         oldest, newest = self._versions.get(api, (0, -1))
         version = min(newest, at_most)
         if version < max(oldest, at_least):
@@ -154,7 +154,7 @@ class Connection:
     # -- one after the other -------------------------------------------------------------------------------------------
 
     def request(
-        self, api: Api | LoginApi, version: int, fields: Mapping[str, Any], *, wait_ms: int = 0
+        self, api: AnyApi, version: int, fields: Mapping[str, Any], *, wait_ms: int = 0
     ) -> Any:
         """Ask, and wait for the reply. Only where nobody else uses the connection.
 
@@ -168,7 +168,7 @@ class Connection:
 
     def send(
         self,
-        api: Api | LoginApi,
+        api: AnyApi,
         version: int,
         fields: Mapping[str, Any],
         *,
@@ -271,12 +271,12 @@ class Connection:
 
     def _ask_versions(self) -> None:
         fields = {"client_software_name": "respool", "client_software_version": "0.1.0"}
-        self.send(Api.API_VERSIONS, _API_VERSIONS_VERSION, fields)
+        oldest, version = VERSIONS[Api.API_VERSIONS]
+        self.send(Api.API_VERSIONS, version, fields)
         frame = bytes(self.receive())
-        version = _API_VERSIONS_VERSION
-        if len(frame) >= 6 and _ERROR.unpack_from(frame, _ERROR_AT)[0] == _UNSUPPORTED_VERSION:
+        if len(frame) >= 6 and _ERROR.unpack_from(frame, _ERROR_AT)[0] == Code.unsupported_version:
             # KIP-511: an older broker says so in the oldest form, which each can read, and is asked again in that.
-            version = 0
+            version = oldest
             self.send(Api.API_VERSIONS, version, {})
             frame = bytes(self.receive())
         try:
@@ -289,7 +289,7 @@ class Connection:
             for one in getattr(reply, "finalized_features", None) or ()
         }
 
-    def _next(self, api: Api | LoginApi, version: int) -> _Asked:
+    def _next(self, api: AnyApi, version: int) -> _Asked:
         self._last_id = (self._last_id + 1) % 2**31
         return _Asked(api=api, version=version, correlation_id=self._last_id)
 
@@ -316,5 +316,5 @@ class Connection:
             raise AssertionError("nothing was asked that could be answered") from None
 
 
-def _text_of(api: Api | LoginApi) -> str:
-    return api.name if isinstance(api, LoginApi) else API_TABLE[api].name
+def _text_of(api: AnyApi) -> str:
+    return api.name if isinstance(api, SaslApi) else API_TABLE[api].name

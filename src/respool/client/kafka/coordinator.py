@@ -3,22 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from respool.client.kafka.cluster import Cluster, refused
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import COORDINATOR_MOVED, COORDINATOR_RETRIED, refused
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable
+from respool.client.kafka.versions import VersionRange
 from respool.wire.api_table import Api
 
-COORDINATOR_LOADING = 14
-COORDINATOR_NOT_AVAILABLE = 15
-NOT_COORDINATOR = 16
-CONCURRENT_TRANSACTIONS = 51
-
-_RETRIED = {
-    COORDINATOR_LOADING,
-    COORDINATOR_NOT_AVAILABLE,
-    NOT_COORDINATOR,
-    CONCURRENT_TRANSACTIONS,
-}
-_MOVED = {COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR}
 # The cluster's feature that says how transactions are done, and the level from which each has an epoch of its own.
 TRANSACTION_FEATURE = "transaction.version"
 EPOCH_PER_TRANSACTION_LEVEL = 2
@@ -34,10 +24,10 @@ class Coordinator:
     def ask(
         self,
         api: Api,
-        version: int,
         fields: Mapping[str, Any],
         *,
         doing: str,
+        versions: VersionRange | None = None,
         code_of: Callable[[Any], Any] = lambda reply: reply.error_code,
         limit_ms: int | None = None,
     ) -> Any:
@@ -49,16 +39,16 @@ class Coordinator:
 
         def attempt() -> Any:
             try:
-                reply = self._cluster.request(self._found(), api, version, fields)
+                reply = self._cluster.request(self._found(), api, fields, versions=versions)
             except BrokerUnreachable:
                 self._broker = None
                 raise
             code = code_of(reply)
-            if int(code) in _MOVED:
+            if int(code) in COORDINATOR_MOVED:
                 self._broker = None
             if code:
                 error = refused(doing, code)
-                error.retriable |= int(code) in _RETRIED
+                error.retriable |= int(code) in COORDINATOR_RETRIED
                 raise error
             return reply
 
@@ -88,6 +78,6 @@ class Coordinator:
                     self._key, is_transaction=self._is_transaction
                 )
             except BrokerRefused as error:
-                error.retriable |= error.code in _RETRIED
+                error.retriable |= error.code in COORDINATOR_RETRIED
                 raise
         return self._broker

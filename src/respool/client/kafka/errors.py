@@ -69,13 +69,18 @@ class VersionUnsupported(ClientError):
 
 
 class BrokerRefused(ClientError):
-    """A broker answered with an error."""
+    """A broker answered with an error. `message` is what it said beside the code."""
 
-    def __init__(self, doing: str, code: int, name: str, *, retriable: bool) -> None:
-        super().__init__(f"{doing}: {name.replace('_', ' ')} (Kafka's error {code})")
+    def __init__(
+        self, doing: str, code: int, name: str, *, retriable: bool, message: str = ""
+    ) -> None:
+        told = f": {message}" if message else ""
+        super().__init__(f"{doing} failed: {name} ({code}){told}")
         self.code = code
+        # As Kafka spells it: NOT_LEADER_OR_FOLLOWER.
         self.name = name
         self.retriable = retriable
+        self.message = message
 
 
 class UnknownTopic(ClientError):

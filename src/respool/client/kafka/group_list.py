@@ -4,20 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from respool.client.kafka.cluster import Cluster, refused
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import refused
 from respool.client.kafka.errors import (
     BrokerRefused,
     BrokerUnreachable,
     UnknownTopic,
-    VersionUnsupported,
 )
 from respool.client.kafka.metadata import Leader
 from respool.model.internal_topics import CONSUMER_OFFSETS
 from respool.wire.api_table import Api
-
-# With the protocol that a group speaks, since Kafka 3.8; and before that.
-LIST_GROUPS_VERSION = 5
-LIST_GROUPS_VERSION_BEFORE = 4
 
 CLASSIC = "classic"
 # Groups of Connect's workers, for one, have a name of their own. One that only committed from outside has none.
@@ -76,14 +72,10 @@ def _coordinators(cluster: Cluster) -> Mapping[int, Leader | None]:
 
 
 def _groups_of(cluster: Cluster, broker: int) -> list[ListedGroup]:
-    try:
-        fields: dict[str, Any] = {"states_filter": [], "types_filter": []}
-        reply = cluster.request(broker, Api.LIST_GROUPS, LIST_GROUPS_VERSION, fields)
-    except VersionUnsupported:
-        fields = {"states_filter": []}
-        reply = cluster.request(broker, Api.LIST_GROUPS, LIST_GROUPS_VERSION_BEFORE, fields)
+    fields: dict[str, Any] = {"states_filter": [], "types_filter": []}
+    reply = cluster.request(broker, Api.LIST_GROUPS, fields)
     if reply.error_code:
-        raise refused("its groups", reply.error_code)
+        raise refused("listing groups", reply.error_code)
     return [
         ListedGroup(
             name=one.group_id,

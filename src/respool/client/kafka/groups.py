@@ -1,16 +1,13 @@
 """Offsets of a consumer group, read and committed from outside, by those who are no members of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import worst_of
 from respool.client.kafka.coordinator import Coordinator
 from respool.wire.api_table import Api
 
-# The last that names topics, not their ids, and needs nothing newer. Kafka 4.x speaks 2 to 10.
-OFFSET_COMMIT_VERSION = 8
-# The last with one group a request; Kafka speaks it from 2.5 on, and 4.x still does.
-OFFSET_FETCH_VERSION = 7
 NO_GENERATION = -1
 
 Place: TypeAlias = tuple[str, int]
@@ -33,9 +30,8 @@ def fetch_offsets(
     """
     reply = Coordinator(cluster, group, is_transaction=False).ask(
         Api.OFFSET_FETCH,
-        OFFSET_FETCH_VERSION,
         {"group_id": group, "topics": None, "require_stable": False},
-        doing=f"the offsets of group {group}",
+        doing=f"fetching offsets of group {group}",
         code_of=lambda reply: reply.error_code or worst_code(reply),
         limit_ms=limit_ms,
     )
@@ -66,7 +62,6 @@ def commit_offsets(
         return
     Coordinator(cluster, group, is_transaction=False).ask(
         Api.OFFSET_COMMIT,
-        OFFSET_COMMIT_VERSION,
         {
             "group_id": group,
             "generation_id_or_member_epoch": NO_GENERATION,
@@ -98,9 +93,3 @@ def offset_fields(places: Mapping[Place, Committed]) -> list[dict[str, Any]]:
 def worst_code(reply: Any) -> Any:
     """Of a reply that has one for each partition."""
     return worst_of(one.error_code for topic in reply.topics for one in topic.partitions)
-
-
-def worst_of(codes: Iterable[Any]) -> Any:
-    """An error if there is one; one that will not pass before one that may."""
-    found = [code for code in codes if code]
-    return min(found, key=lambda code: bool(code.retriable), default=0)

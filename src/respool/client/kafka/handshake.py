@@ -1,27 +1,18 @@
 """What comes before the first request, where brokers ask for it: TLS around the connection, and a login on it."""
 
 import socket
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from respool.client.kafka.codes import Code
 from respool.client.kafka.errors import BrokerUnreachable, LoginRefused, TlsRefused
 from respool.client.kafka.security import Login, Tls
+from respool.client.kafka.versions import SaslApi
 
 if TYPE_CHECKING:
     from respool.client.kafka.connection import Connection
     from respool.client.kafka.tls import TlsLine
 
 
-class LoginApi(IntEnum):
-    """Requests that only secured brokers serve; ours are none yet, so they are not in their table."""
-
-    SASL_HANDSHAKE = 17
-    SASL_AUTHENTICATE = 36
-
-
-_HANDSHAKE_VERSION = 1
-_AUTHENTICATE_VERSIONS = (0, 2)
-_UNSUPPORTED_MECHANISM = 33
 # A broker that never comes to an end: SCRAM takes two.
 _TURNS_MAX = 8
 
@@ -76,26 +67,28 @@ def log_in(connection: "Connection", login: Login) -> None:
         LoginRefused: by the broker, or by us. Where it asks for no login, no password has left.
         ConnectionLost: it broke meanwhile.
     """
-    if not connection.speaks(LoginApi.SASL_HANDSHAKE):
+    if not connection.speaks(SaslApi.SASL_HANDSHAKE):
         raise LoginRefused(
             "a login is given, and the broker knows of none on this port: was another one meant, or "
             "security.protocol without SASL?"
         )
     reply = connection.request(
-        LoginApi.SASL_HANDSHAKE, _HANDSHAKE_VERSION, {"mechanism": login.mechanism}
+        SaslApi.SASL_HANDSHAKE,
+        connection.version(SaslApi.SASL_HANDSHAKE),
+        {"mechanism": login.mechanism},
     )
-    if reply.error_code == _UNSUPPORTED_MECHANISM:
+    if reply.error_code == Code.unsupported_sasl_mechanism:
         known = ", ".join(sorted(map(str, reply.mechanisms))) or "none"
         raise LoginRefused(f"the broker does not know {login.mechanism}; it knows {known}")
     if reply.error_code:
         raise LoginRefused(f"the broker does not begin a login: Kafka's error {reply.error_code}")
     conversation = login.begin()
-    version = connection.version(LoginApi.SASL_AUTHENTICATE, *_AUTHENTICATE_VERSIONS)
+    version = connection.version(SaslApi.SASL_AUTHENTICATE)
     saying: bytes | None = conversation.begin()
     for _ in range(_TURNS_MAX):
         if saying is None:
             return
-        reply = connection.request(LoginApi.SASL_AUTHENTICATE, version, {"auth_bytes": saying})
+        reply = connection.request(SaslApi.SASL_AUTHENTICATE, version, {"auth_bytes": saying})
         if reply.error_code:
             raise LoginRefused(
                 f"the broker refuses {login.username!r} by {login.mechanism}: "

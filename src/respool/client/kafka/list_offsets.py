@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from respool.client.arrow.reading.plan import Retention
-from respool.client.kafka.cluster import Cluster, refused
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import refused
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable
 from respool.wire.api_table import Api
-
-# Times of the latest message came with 7; Kafka 4.x speaks 1 to 11.
-LIST_OFFSETS_VERSION = 7
-DESCRIBE_CONFIGS_VERSION = 4
 
 LATEST, EARLIEST = -1, -2
 NO_OFFSET = -1
@@ -89,9 +86,7 @@ def retention_of(cluster: Cluster, topic: str) -> Retention | None:
         "include_synonyms": False,
         "include_documentation": False,
     }
-    reply = cluster.retrying(
-        lambda: cluster.request_any(Api.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, fields)
-    )
+    reply = cluster.retrying(lambda: cluster.request_any(Api.DESCRIBE_CONFIGS, fields))
     (answer,) = reply.results
     if answer.error_code:
         return None
@@ -132,11 +127,11 @@ def _ask(
         "isolation_level": isolation_level(isolation),
         "topics": [{"name": topic, "partitions": wanted}],
     }
-    reply = cluster.request(broker, Api.LIST_OFFSETS, LIST_OFFSETS_VERSION, fields)
+    reply = cluster.request(broker, Api.LIST_OFFSETS, fields)
     answers: dict[int, OffsetAt | BrokerRefused | None] = {}
     for one in (part for answer in reply.topics for part in answer.partitions):
         if one.error_code:
-            doing = f"offsets of {topic}/{one.partition_index}"
+            doing = f"listing offsets of {topic}/{one.partition_index}"
             answers[one.partition_index] = refused(doing, one.error_code)
         elif one.offset == NO_OFFSET:
             answers[one.partition_index] = None

@@ -30,12 +30,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from respool.client.kafka.produce_errors import Meaning, meaning_of
+from respool.client.kafka.codes import ProduceOutcome, produce_outcome
 from respool.records.batch import SEQUENCE_MAX
 
 EPOCH_MAX = 2**15 - 1
 # Of a batch that is in: a broker that was restarted may know only the last one of a producer, or none.
-_KNOWS_IT_NO_MORE = frozenset({Meaning.SEQUENCE_GAP, Meaning.PRODUCER_FORGOTTEN})
+_KNOWS_IT_NO_MORE = frozenset({ProduceOutcome.SEQUENCE_GAP, ProduceOutcome.PRODUCER_UNKNOWN})
 # What the broker remembers of a producer; more under way could not be told apart from repeats.
 IN_FLIGHT_MAX = 5
 # A producer that was silent for longer may be forgotten. Brokers wait for a day, unless there are very many producers.
@@ -227,19 +227,27 @@ class Lane:
 
     def on_refused(self, parcel: Parcel, code: int, message: str, *, retry_at_ms: int) -> Reaction:
         """The broker answered with an error."""
-        meaning = meaning_of(code)
-        if meaning is Meaning.TAKEN_BEFORE or (parcel.must_be_in and meaning in _KNOWS_IT_NO_MORE):
+        outcome = produce_outcome(code)
+        if outcome is ProduceOutcome.DUPLICATE or (
+            parcel.must_be_in and outcome in _KNOWS_IT_NO_MORE
+        ):
             return self.on_taken(parcel, NO_OFFSET)
         self._arrived(parcel)
         if parcel.is_doomed:
             # The error is only what the failed one drew after it.
             return self._give_up(parcel)
-        if meaning in {Meaning.RETRY, Meaning.MOVED, Meaning.RETRY_MAY_BE_IN}:
-            parcel.may_be_in |= meaning is Meaning.RETRY_MAY_BE_IN
-            return self._retry(parcel, retry_at_ms, wants_metadata=meaning is Meaning.MOVED)
-        if self._is_cured_by_another_try(parcel, meaning):
+        if outcome in {
+            ProduceOutcome.RETRY,
+            ProduceOutcome.LEADER_MOVED,
+            ProduceOutcome.RETRY_MAY_BE_IN,
+        }:
+            parcel.may_be_in |= outcome is ProduceOutcome.RETRY_MAY_BE_IN
+            return self._retry(
+                parcel, retry_at_ms, wants_metadata=outcome is ProduceOutcome.LEADER_MOVED
+            )
+        if self._is_cured_by_another_try(parcel, outcome):
             return self._retry(parcel, retry_at_ms)
-        parcel.may_be_in |= meaning is Meaning.FAIL_MAY_BE_IN
+        parcel.may_be_in |= outcome is ProduceOutcome.FAIL_MAY_BE_IN
         return self._fail_from(parcel, Failure(code, message))
 
     def on_lost(self, parcel: Parcel, *, retry_at_ms: int) -> Reaction:
@@ -301,14 +309,14 @@ class Lane:
         """How many may be under way."""
         return self._in_flight_max if self.is_known or not self._may_restart else 1
 
-    def _is_cured_by_another_try(self, parcel: Parcel, meaning: Meaning) -> bool:
+    def _is_cured_by_another_try(self, parcel: Parcel, outcome: ProduceOutcome) -> bool:
         """Whether a wrong sequence, or a producer that nobody knows, is right the next time."""
-        if meaning is Meaning.SEQUENCE_GAP:
+        if outcome is ProduceOutcome.SEQUENCE_GAP:
             if self._tried[0] is not parcel:
                 return True
             # It is no repeat of what is in, so it is not in.
             parcel.may_be_in = False
-        elif meaning is not Meaning.PRODUCER_FORGOTTEN or parcel.may_be_in:
+        elif outcome is not ProduceOutcome.PRODUCER_UNKNOWN or parcel.may_be_in:
             return False
         self._must_restart = self._may_restart
         return self._must_restart

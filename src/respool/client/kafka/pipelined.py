@@ -22,6 +22,7 @@ from respool.client.kafka.errors import (
     ClientError,
     ProtocolBroken,
 )
+from respool.client.kafka.versions import VersionRange
 from respool.wire.api_table import Api
 from respool.wire.client_codec import decode_reply
 from respool.wire.errors import ProtocolViolation
@@ -166,7 +167,7 @@ class _Pipeline:
 
     def _send_one(self, connection: Connection, queued: _Queued) -> None:
         try:
-            connection.version(queued.api, queued.version, queued.version)
+            connection.version(queued.api, VersionRange(queued.version, queued.version))
             connection.send(queued.api, queued.version, queued.fields)
         except BrokerUnreachable as error:
             self._end(error)

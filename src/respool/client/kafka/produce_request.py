@@ -14,11 +14,7 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 
-# The first version with these forms, and the last that names topics instead of their ids.
-VERSION_MIN = 9
-VERSION_MAX = 12
-# From this one on a transaction's partitions are added to it by writing to them (KIP-890).
-IMPLICIT_ADD_VERSION = 12
+from respool.client.kafka.codes import code_name
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -100,5 +96,5 @@ def _string(text: str | None) -> bytes:
 def _message(one: Any) -> str:
     if not int(one.error_code):
         return ""
-    name = str(one.error_code.name).replace("_", " ")
+    name = code_name(one.error_code)
     return f"{name}: {one.error_message}" if one.error_message else name

@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from respool.client.kafka.cluster import Cluster, refused
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import refused
 from respool.client.kafka.coordinator import Coordinator
 from respool.client.kafka.partition_queue import Identity
 from respool.wire.api_table import Api
 
-# The first with a code of its own for fenced producers; Kafka 4.x speaks 0 to 5.
-_VERSION = 4
 NO_PRODUCER = Identity(-1, -1)
 
 
@@ -19,9 +18,9 @@ def new_identity(cluster: Cluster) -> Identity:
         BrokerUnreachable, BrokerRefused
     """
     fields = _fields(None, timeout_ms=0, before=NO_PRODUCER)
-    reply = cluster.request_any(Api.INIT_PRODUCER_ID, _VERSION, fields)
+    reply = cluster.request_any(Api.INIT_PRODUCER_ID, fields)
     if reply.error_code:
-        raise refused("a producer id", reply.error_code)
+        raise refused("InitProducerId", reply.error_code)
     return _identity_in(reply)
 
 
@@ -37,7 +36,6 @@ def take_id(
     """
     reply = Coordinator(cluster, transactional_id, is_transaction=True).ask(
         Api.INIT_PRODUCER_ID,
-        _VERSION,
         _fields(transactional_id, timeout_ms=timeout_ms, before=before),
         doing=f"taking transactional id {transactional_id!r}",
     )

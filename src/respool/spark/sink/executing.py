@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 from respool.client.arrow.errors import TransactionFenced, TransactionLost
 from respool.client.arrow.writing.prepared import (
-    ID_UNKNOWN,
     Found,
     PreparedTransaction,
     end_transaction,
     look_at,
     transaction_state,
 )
-from respool.client.kafka.cluster import Cluster, refused
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import Code, refused
 from respool.client.kafka.coordinator import Coordinator
 from respool.client.kafka.errors import (
     BrokerRefused,
@@ -47,8 +47,6 @@ from respool.wire.api_table import Api
 TIME_LEFT_SHARE = 0.05
 TIME_LEFT_MS_MAX = 20_000
 _THREADS = 8
-
-_LIST_VERSION = 0
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -121,7 +119,7 @@ def end(cluster: Cluster, transaction: Transaction, *, is_commit: bool) -> Outco
     except (TransactionFenced, TransactionLost):
         pass
     except BrokerRefused as error:
-        if error.code != ID_UNKNOWN:
+        if error.code != Code.transactional_id_not_found:
             raise
     else:
         return Outcome.DONE
@@ -194,7 +192,7 @@ def transactional_ids(
 
 def _listed(cluster: Cluster, broker: int, states: Sequence[str]) -> set[str]:
     fields = {"state_filters": list(states), "producer_id_filters": []}
-    reply = cluster.request(broker, Api.LIST_TRANSACTIONS, _LIST_VERSION, fields)
+    reply = cluster.request(broker, Api.LIST_TRANSACTIONS, fields)
     if reply.error_code:
         raise refused("listing transactions", reply.error_code)
     return {str(one.transactional_id) for one in reply.transaction_states}
@@ -204,7 +202,7 @@ def _describe(cluster: Cluster, name: str) -> Transaction | None:
     try:
         seen = transaction_state(_coordinator(cluster, name), name)
     except BrokerRefused as error:
-        if error.code == ID_UNKNOWN:
+        if error.code == Code.transactional_id_not_found:
             return None
         raise
     if str(seen.transaction_state) != "Ongoing":

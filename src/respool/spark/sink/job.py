@@ -8,8 +8,9 @@ task's process is killed between any two steps.
 
 from collections.abc import Collection
 
-from respool.client.arrow.writing.prepared import ID_UNKNOWN, transaction_state
+from respool.client.arrow.writing.prepared import transaction_state
 from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import Code
 from respool.client.kafka.coordinator import Coordinator
 from respool.client.kafka.errors import BrokerRefused
 from respool.client.kafka.transactions import take_id
@@ -34,7 +35,7 @@ def check_not_ended(cluster: Cluster, job: str) -> None:
     try:
         transaction_state(coordinator, name)
     except BrokerRefused as error:
-        if error.code == ID_UNKNOWN:
+        if error.code == Code.transactional_id_not_found:
             return
         raise
     raise Superseded(f"write {job} has ended without this task: nothing of it counts")

@@ -15,13 +15,14 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from respool.client.kafka.cluster import Cluster, refused
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import PRODUCER_FENCED, Code, refused
 from respool.client.kafka.coordinator import Coordinator
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, UnknownTopic
 from respool.client.kafka.partition_queue import Identity
-from respool.client.kafka.produce_errors import FENCED_CODES
 from respool.client.kafka.produce_request import answers_of
 from respool.client.kafka.transactions import take_id
+from respool.client.kafka.versions import FETCH_BY_NAME, TRANSACTIONS_V2
 from respool.records.batch import RecordBatch
 from respool.records.build import NewRecord, build_batch
 from respool.records.record import Record, read_records
@@ -37,20 +38,6 @@ DECIDER_TIMEOUT_MS = 60_000
 TEXT_BYTES_MAX = 3_500
 _RECORD_BYTES_MAX = 64 * 1024 * 1024
 _PARTITION = 0
-
-_PRODUCE_VERSION = 12
-_COMMIT_OFFSETS_VERSION = 5
-_END_VERSION = 5
-_OFFSET_FETCH_VERSION = 8
-_CREATE_TOPICS_VERSION = 5
-# The last that names topics; later ones have their ids.
-_FETCH_VERSION = 12
-
-_UNKNOWN_TOPIC = 3
-_OUT_OF_RANGE = 1
-_TOPIC_EXISTS = 36
-_UNSTABLE_OFFSETS = 88
-_INVALID_STATE = 48
 
 
 class StateStore:
@@ -88,22 +75,16 @@ class StateStore:
     def _pointer(self, *, is_settled: bool) -> tuple[int, str] | None:
         reply = self._group.ask(
             Api.OFFSET_FETCH,
-            _OFFSET_FETCH_VERSION,
             {
-                "groups": [
-                    {
-                        "group_id": self._sink,
-                        "topics": [{"name": STATE_TOPIC, "partition_indexes": [_PARTITION]}],
-                    }
-                ],
+                "group_id": self._sink,
+                "topics": [{"name": STATE_TOPIC, "partition_indexes": [_PARTITION]}],
                 "require_stable": is_settled,
             },
             doing=f"the state of {self._sink}",
             code_of=_offset_code,
         )
-        (group,) = reply.groups
-        (one,) = group.topics[0].partitions
-        if int(one.error_code) == _UNKNOWN_TOPIC or int(one.committed_offset) < 0:
+        (one,) = reply.topics[0].partitions
+        if one.error_code == Code.unknown_topic_or_partition or int(one.committed_offset) < 0:
             return None
         return int(one.committed_offset), str(one.metadata or "")
 
@@ -143,13 +124,13 @@ class StateStore:
             reply = self._cluster.request(
                 leader.broker,
                 Api.FETCH,
-                _FETCH_VERSION,
                 _fetch_fields(offset, is_committed=is_committed),
+                versions=FETCH_BY_NAME,
             )
             if reply.error_code:
                 raise refused(f"reading {STATE_TOPIC}", reply.error_code)
             (one,) = reply.responses[0].partitions
-            if int(one.error_code) == _OUT_OF_RANGE and offset < int(one.log_start_offset):
+            if one.error_code == Code.offset_out_of_range and offset < int(one.log_start_offset):
                 return [], int(one.log_start_offset), int(one.log_start_offset) + 1
             if one.error_code:
                 raise refused(f"reading {STATE_TOPIC}", one.error_code)
@@ -187,12 +168,12 @@ class StateStore:
             self._point_at(decider, offset, state)
             self._decider.ask(
                 Api.END_TXN,
-                _END_VERSION,
                 self._who(decider) | {"committed": True},
+                versions=TRANSACTIONS_V2.end_txn,
                 doing=f"deciding for {self._sink}",
             )
         except BrokerRefused as error:
-            if error.code in FENCED_CODES or error.code == _INVALID_STATE:
+            if error.code in PRODUCER_FENCED or error.code == Code.invalid_txn_state:
                 raise DeciderFenced(str(error)) from error
             if error.retriable:
                 raise BrokerUnreachable(str(error)) from error
@@ -229,7 +210,9 @@ class StateStore:
                 raise BrokerUnreachable(f"{STATE_TOPIC} was just made") from error
             if leader is None:
                 raise BrokerUnreachable(f"nobody leads {STATE_TOPIC}/{_PARTITION}")
-            reply = self._cluster.request(leader.broker, Api.PRODUCE, _PRODUCE_VERSION, fields)
+            reply = self._cluster.request(
+                leader.broker, Api.PRODUCE, fields, versions=TRANSACTIONS_V2.produce
+            )
             (answer,) = answers_of(reply)
             if answer.code:
                 raise refused(f"writing {STATE_TOPIC}", answer.code)
@@ -247,7 +230,6 @@ class StateStore:
         }
         self._group.ask(
             Api.TXN_OFFSET_COMMIT,
-            _COMMIT_OFFSETS_VERSION,
             self._who(decider)
             | {
                 "group_id": self._sink,
@@ -257,6 +239,7 @@ class StateStore:
                 "topics": [{"name": STATE_TOPIC, "partitions": [place]}],
             },
             doing=f"deciding for {self._sink}",
+            versions=TRANSACTIONS_V2.txn_offset_commit,
             code_of=lambda reply: reply.topics[0].partitions[0].error_code,
         )
 
@@ -270,9 +253,9 @@ class StateStore:
             "configs": [{"name": name, "value": value} for name, value in settings.items()],
         }
         fields = {"topics": [topic], "timeout": 30_000, "validate_only": False}
-        reply = self._cluster.request_any(Api.CREATE_TOPICS, _CREATE_TOPICS_VERSION, fields)
+        reply = self._cluster.request_any(Api.CREATE_TOPICS, fields)
         (answer,) = reply.topics
-        if answer.error_code and int(answer.error_code) != _TOPIC_EXISTS:
+        if answer.error_code and answer.error_code != Code.topic_already_exists:
             raise refused(f"making the topic {STATE_TOPIC}", answer.error_code)
 
     def _who(self, decider: Identity) -> dict[str, Any]:
@@ -306,12 +289,11 @@ def _summary_in(text: str) -> Summary:
 
 
 def _offset_code(reply: Any) -> Any:
-    (group,) = reply.groups
-    if group.error_code:
-        return group.error_code
-    (one,) = group.topics[0].partitions
+    if reply.error_code:
+        return reply.error_code
+    (one,) = reply.topics[0].partitions
     # That the topic is not there yet is an answer.
-    return 0 if int(one.error_code) == _UNKNOWN_TOPIC else one.error_code
+    return 0 if one.error_code == Code.unknown_topic_or_partition else one.error_code
 
 
 def _fetch_fields(offset: int, *, is_committed: bool) -> dict[str, Any]:

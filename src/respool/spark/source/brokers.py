@@ -9,7 +9,7 @@ from typing import Self, TypeAlias
 
 from respool.client.arrow.errors import ReadError
 from respool.client.arrow.reading.plan import PartitionRange, ReadPlan
-from respool.client.kafka.cluster import METADATA_VERSION, Cluster
+from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BrokerUnreachable, NoBroker, UnknownTopic
 from respool.client.kafka.list_offsets import offsets_for
 from respool.model.errors import RespoolError
@@ -130,9 +130,7 @@ class Brokers:
             "include_topic_authorized_operations": False,
         }
         try:
-            reply = self.cluster.retrying(
-                lambda: self.cluster.request_any(Api.METADATA, METADATA_VERSION, fields)
-            )
+            reply = self.cluster.retrying(lambda: self.cluster.request_any(Api.METADATA, fields))
         except BrokerUnreachable as error:
             raise self._away(error) from error
         names = [str(one.name) for one in reply.topics if one.name and not one.is_internal]

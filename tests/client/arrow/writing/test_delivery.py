@@ -238,7 +238,7 @@ def test_what_is_always_refused_is_not_in_when_its_time_is_over(broker: FakeBrok
         producer.flush()
         broker.script(*[NOT_ENOUGH_REPLICAS] * 1_000)
         producer.write(numbers(), TOPIC)
-        with pytest.raises(WriteFailed, match="at last: not enough replicas: fake 19") as told:
+        with pytest.raises(WriteFailed, match="at last: NOT_ENOUGH_REPLICAS: fake 19") as told:
             producer.flush()
     assert told.value.result.rows_not_in == ROWS
     assert written(broker) == [0]

@@ -390,7 +390,7 @@ def test_offsets_that_are_refused_leave_only_the_abort(fake: FakeBroker) -> None
     fake.refuse(Api.TXN_OFFSET_COMMIT, 22)
     with producer_of(fake) as producer:
         producer.begin()
-        with pytest.raises(BrokerRefused, match="illegal generation"):
+        with pytest.raises(BrokerRefused, match="ILLEGAL_GENERATION"):
             producer.send_offsets("group", {("source", 0): 1}, member_id="m", generation_id=3)
         with pytest.raises(WrongState, match="abort"):
             producer.commit()

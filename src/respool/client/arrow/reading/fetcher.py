@@ -21,7 +21,8 @@ from respool.client.arrow.reading.nearby import Nearby
 from respool.client.arrow.reading.outlet import Outlet
 from respool.client.arrow.reading.pieces import PieceMaker
 from respool.client.arrow.reading.topic_sight import TopicSight
-from respool.client.kafka.cluster import Cluster, refused
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import refused
 from respool.client.kafka.connection import Connection
 from respool.client.kafka.errors import (
     BrokerUnreachable,
@@ -41,13 +42,12 @@ from respool.client.kafka.list_offsets import (
 from respool.client.kafka.local_reads import Borrowing
 from respool.client.kafka.reply_buffer import ReplyBuffer
 from respool.client.kafka.retries import Patience
+from respool.client.kafka.versions import FETCH_BY_NAME
 from respool.wire.api_table import Api
 from respool.wire.errors import RequestMalformed
 from respool.wire.fetch_reply import TOPIC_IDS_FROM, FetchedPart, read_fetch_reply
 from respool.wire.lent_records import LENT_FETCH_VERSION
 
-# 12 has names, 13 ids: asked by id, a topic that was made again is not taken for the one before. Kafka 4.x: 4 to 17.
-FETCH_VERSIONS = (12, 13)
 WAIT_MAX_MS = 500
 
 
@@ -205,9 +205,9 @@ class Fetcher:
         line = self._lines.get(broker)
         if line is None:
             connection = self._cluster.connect(broker)
-            newest = FETCH_VERSIONS[1] if self._sight.topic_id is not None else FETCH_VERSIONS[0]
+            versions = None if self._sight.topic_id is not None else FETCH_BY_NAME
             try:
-                version = connection.version(Api.FETCH, FETCH_VERSIONS[0], newest)
+                version = connection.version(Api.FETCH, versions)
             except VersionUnsupported:
                 self._cluster.release(connection)
                 raise

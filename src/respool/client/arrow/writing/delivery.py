@@ -19,15 +19,17 @@ from respool.client.arrow.writing.sender import BrokerSender
 from respool.client.arrow.writing.write_clock import retry_at_ms
 from respool.client.arrow.writing.write_result import Tally, WriteResult
 from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import Code
 from respool.client.kafka.errors import ClientClosed
 from respool.client.kafka.metadata import TopicMap
 from respool.client.kafka.partition_queue import Failure, Identity, Lane, Parcel, Reaction
-from respool.client.kafka.produce_request import VERSION_MAX, Answer
+from respool.client.kafka.produce_request import Answer
+from respool.client.kafka.versions import VERSIONS, VersionRange
+from respool.wire.api_table import Api
 
 Place: TypeAlias = tuple[str, int]
 
 ACKS_ALL = -1
-_TIMED_OUT = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ class DeliverySettings:
     request_bytes_max: int = 8 * 1024 * 1024
     requests_in_flight_max: int = 32
     transactional_id: str | None = None
-    produce_version_max: int = VERSION_MAX
+    produce_versions: VersionRange = VERSIONS[Api.PRODUCE]
 
 
 class Delivery:
@@ -252,7 +254,9 @@ class Delivery:
         limit = self.settings.delivery_timeout_ms
         for place in list(self.active):
             words = self._last_words.get(place, "no broker took it")
-            failure = Failure(_TIMED_OUT, f"not acknowledged within {limit} ms; at last: {words}")
+            failure = Failure(
+                Code.request_timed_out, f"not acknowledged within {limit} ms; at last: {words}"
+            )
             self._react(place, self.lanes[place].expire(now_ms, failure))
 
     def on_metadata(self, topic: TopicMap) -> None:

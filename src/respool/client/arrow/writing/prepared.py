@@ -29,6 +29,7 @@ from respool.client.arrow.errors import (
 )
 from respool.client.kafka.bootstrap import LASTING_CONTACT_MS
 from respool.client.kafka.cluster import RETRY_MS, Cluster
+from respool.client.kafka.codes import PRODUCER_FENCED, Code
 from respool.client.kafka.coordinator import Coordinator
 from respool.client.kafka.errors import (
     BadArgument,
@@ -38,15 +39,9 @@ from respool.client.kafka.errors import (
     Untrusted,
 )
 from respool.client.kafka.partition_queue import Identity
-from respool.client.kafka.produce_errors import FENCED_CODES
 from respool.client.kafka.security import IN_THE_CLEAR, Security
+from respool.client.kafka.versions import TRANSACTIONS_V1, TRANSACTIONS_V2
 from respool.wire.api_table import Api
-
-END_WITH_EPOCH_VERSION = 5
-END_VERSION = 3
-_DESCRIBE_VERSION = 0
-INVALID_STATE = 48
-ID_UNKNOWN = 105
 
 
 class Found(Enum):
@@ -159,11 +154,10 @@ def transaction_state(coordinator: Coordinator, name: str) -> Any:
     """What the coordinator says of it.
 
     Raises:
-        BrokerRefused: with `ID_UNKNOWN`, nobody ever took the id.
+        BrokerRefused: with `Code.transactional_id_not_found`, nobody ever took the id.
     """
     reply = coordinator.ask(
         Api.DESCRIBE_TRANSACTIONS,
-        _DESCRIBE_VERSION,
         {"transactional_ids": [name]},
         doing=f"the state of transaction {name}",
         code_of=lambda reply: reply.transaction_states[0].error_code,
@@ -177,7 +171,7 @@ def look_at(coordinator: Coordinator, transaction: PreparedTransaction) -> tuple
     try:
         seen = transaction_state(coordinator, transaction.transactional_id)
     except BrokerRefused as error:
-        if error.code == ID_UNKNOWN:
+        if error.code == Code.transactional_id_not_found:
             return Found.UNKNOWN, None
         raise
     there = Identity(int(seen.producer_id), int(seen.producer_epoch))
@@ -219,16 +213,16 @@ def end_transaction(
     try:
         reply = coordinator.ask(
             Api.END_TXN,
-            END_WITH_EPOCH_VERSION if has_epoch else END_VERSION,
             fields,
             doing=doing,
+            versions=(TRANSACTIONS_V2 if has_epoch else TRANSACTIONS_V1).end_txn,
         )
     except BrokerRefused as error:
-        if error.code in FENCED_CODES:
+        if error.code in PRODUCER_FENCED:
             raise TransactionFenced(
                 f"{error}: another producer has the id, or the transaction took longer than its timeout"
             ) from error
-        if error.code == INVALID_STATE:
+        if error.code == Code.invalid_txn_state:
             raise TransactionLost(f"{error}: it has ended already, or was never begun") from error
         if error.retriable:
             # It was tried for as long as it may.

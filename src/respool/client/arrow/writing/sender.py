@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from respool.client.arrow.writing.stamping import stamped
 from respool.client.arrow.writing.write_clock import now_ms
+from respool.client.kafka.codes import Code
 from respool.client.kafka.connection import Connection
 from respool.client.kafka.errors import (
     BrokerUnreachable,
@@ -20,13 +21,11 @@ from respool.client.kafka.errors import (
     VersionUnsupported,
 )
 from respool.client.kafka.partition_queue import Failure, Parcel
-from respool.client.kafka.produce_request import VERSION_MIN, answers_of, produce_body
+from respool.client.kafka.produce_request import answers_of, produce_body
 from respool.wire.api_table import Api
 
 if TYPE_CHECKING:
     from respool.client.arrow.writing.delivery import Delivery, Place
-
-_UNSUPPORTED_VERSION = 35
 
 
 class BrokerSender:
@@ -78,7 +77,7 @@ class BrokerSender:
             line = self._open_line()
         except VersionUnsupported as error:
             with delivery.changed:
-                delivery.on_impossible(load, Failure(_UNSUPPORTED_VERSION, str(error)))
+                delivery.on_impossible(load, Failure(Code.unsupported_version, str(error)))
             return
         except ClientError as error:
             # Also one that is not to be trusted, or our certificates while they are being renewed: another may lead
@@ -137,9 +136,7 @@ class BrokerSender:
         delivery = self._delivery
         connection = delivery.cluster.connect(self._broker)
         try:
-            version = connection.version(
-                Api.PRODUCE, VERSION_MIN, delivery.settings.produce_version_max
-            )
+            version = connection.version(Api.PRODUCE, delivery.settings.produce_versions)
         except ClientError:
             delivery.cluster.release(connection)
             raise

@@ -23,6 +23,7 @@ from respool.client.arrow.errors import TransactionFenced, WrongState
 from respool.client.arrow.writing.delivery import Delivery, Place
 from respool.client.arrow.writing.prepared import PreparedTransaction, end_transaction, uncertain
 from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import PRODUCER_FENCED, worst_of
 from respool.client.kafka.coordinator import Coordinator
 from respool.client.kafka.errors import (
     BrokerRefused,
@@ -30,16 +31,12 @@ from respool.client.kafka.errors import (
     ClientError,
     Untrusted,
 )
-from respool.client.kafka.groups import Committed, offset_fields, worst_code, worst_of
+from respool.client.kafka.groups import Committed, offset_fields, worst_code
 from respool.client.kafka.partition_queue import Failure, Identity
-from respool.client.kafka.produce_errors import FENCED_CODES
-from respool.client.kafka.produce_request import IMPLICIT_ADD_VERSION
 from respool.client.kafka.transactions import NO_PRODUCER, take_id
+from respool.client.kafka.versions import TRANSACTIONS_V1, TRANSACTIONS_V2, TransactionVersions
 from respool.wire.api_table import Api
 
-_ADD_VERSION = 3
-_COMMIT_OFFSETS_VERSION = 3
-_COMMIT_OFFSETS_IMPLICIT_VERSION = 5
 _DROPPED = Failure(-1, "the transaction is aborted")
 
 
@@ -84,7 +81,7 @@ class Transactions:
         self._has_epoch_each = self._coordinator.has_epoch_per_transaction()
         self._delivery.settings = replace(
             self._delivery.settings,
-            produce_version_max=IMPLICIT_ADD_VERSION - (not self._has_epoch_each),
+            produce_versions=self._versions.produce,
         )
         self._go_on(self._init(NO_PRODUCER))
 
@@ -158,19 +155,15 @@ class Transactions:
         if not offsets:
             return
         self._is_begun_there = True
-        version = _COMMIT_OFFSETS_IMPLICIT_VERSION
         try:
             if not self._has_epoch_each:
-                version = _COMMIT_OFFSETS_VERSION
                 self._coordinator.ask(
                     Api.ADD_OFFSETS_TO_TXN,
-                    _ADD_VERSION,
                     self._who() | {"group_id": group},
                     doing=f"adding group {group} to {self._id}",
                 )
             Coordinator(self._cluster, group, is_transaction=False).ask(
                 Api.TXN_OFFSET_COMMIT,
-                version,
                 self._who()
                 | {
                     "group_id": group,
@@ -182,6 +175,7 @@ class Transactions:
                     ),
                 },
                 doing=f"committing offsets of group {group} within {self._id}",
+                versions=self._versions.txn_offset_commit,
                 code_of=worst_code,
             )
         except BrokerRefused as error:
@@ -190,6 +184,10 @@ class Transactions:
             # They may be part of the transaction, or not: so it must not be committed.
             self._state = State.BROKEN
             raise
+
+    @property
+    def _versions(self) -> TransactionVersions:
+        return TRANSACTIONS_V2 if self._has_epoch_each else TRANSACTIONS_V1
 
     # What happens beside them.
 
@@ -208,7 +206,6 @@ class Transactions:
         try:
             self._coordinator.ask(
                 Api.ADD_PARTITIONS_TO_TXN,
-                _ADD_VERSION,
                 fields,
                 doing=f"adding {len(new)} partitions of {topic} to {self._id}",
                 code_of=_first_added_code,
@@ -227,7 +224,7 @@ class Transactions:
         try:
             return take_id(self._cluster, self._id, timeout_ms=self._timeout_ms, before=identity)
         except BrokerRefused as error:
-            if error.code in FENCED_CODES:
+            if error.code in PRODUCER_FENCED:
                 self._state = State.FENCED
                 raise TransactionFenced(str(error)) from error
             raise
@@ -255,7 +252,7 @@ class Transactions:
         }
 
     def _break(self, error: BrokerRefused) -> NoReturn:
-        if error.code in FENCED_CODES:
+        if error.code in PRODUCER_FENCED:
             self._state = State.FENCED
             raise TransactionFenced(str(error)) from error
         self._state = State.BROKEN

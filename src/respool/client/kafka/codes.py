@@ -1,0 +1,131 @@
+"""The one table of Kafka's error codes on the client side: names, which are retriable, and what they mean for whom.
+
+Names are those of Kafka's protocol, in lower case. Whether a code is retriable is said by the broker's own errors
+(`model/errors.py`) where it has them, else by Kafka's.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+from kio.schema.errors import ErrorCode as Code
+
+from respool.client.kafka.errors import BrokerRefused
+from respool.model.error_codes import ERRORS_BY_CODE
+
+__all__ = [
+    "COORDINATOR_MOVED",
+    "COORDINATOR_RETRIED",
+    "PRODUCER_FENCED",
+    "UNKNOWN_TO_CLIENT",
+    "Code",
+    "ProduceOutcome",
+    "code_name",
+    "is_retriable",
+    "produce_outcome",
+    "refused",
+    "worst_of",
+]
+
+# The coordinator must be looked up again.
+COORDINATOR_MOVED = frozenset({Code.coordinator_not_available, Code.not_coordinator})
+# The same coordinator, or the one looked up next, will answer soon.
+COORDINATOR_RETRIED = COORDINATOR_MOVED | {
+    Code.coordinator_load_in_progress,
+    Code.concurrent_transactions,
+}
+# Another producer has the transactional id, or the id is not known any more: this producer cannot go on.
+PRODUCER_FENCED = frozenset(
+    {Code.invalid_producer_epoch, Code.invalid_producer_id_mapping, Code.producer_fenced}
+)
+UNKNOWN_TO_CLIENT = "an error newer than this client"
+
+
+class ProduceOutcome(Enum):
+    """What an error code of a Produce reply means for the batch, as Kafka's own client reads it."""
+
+    # A repeat of a batch that is in: the first attempt's reply was lost.
+    DUPLICATE = 1
+    # Not now; the same broker may take it soon.
+    RETRY = 2
+    # The same, but the batch may have been appended.
+    RETRY_MAY_BE_IN = 3
+    # Not this broker: refresh the metadata.
+    LEADER_MOVED = 4
+    # An older sequence is missing.
+    SEQUENCE_GAP = 5
+    # The broker has no state of the producer.
+    PRODUCER_UNKNOWN = 6
+    # A retry would not end better.
+    FAIL = 7
+    FAIL_MAY_BE_IN = 8
+
+
+_PRODUCE_OUTCOMES: Mapping[int, ProduceOutcome] = {
+    Code.unknown_server_error: ProduceOutcome.FAIL_MAY_BE_IN,
+    # Damaged on its way.
+    Code.corrupt_message: ProduceOutcome.RETRY,
+    Code.unknown_topic_or_partition: ProduceOutcome.LEADER_MOVED,
+    Code.leader_not_available: ProduceOutcome.LEADER_MOVED,
+    Code.not_leader_or_follower: ProduceOutcome.LEADER_MOVED,
+    # Appended, not replicated in time.
+    Code.request_timed_out: ProduceOutcome.RETRY_MAY_BE_IN,
+    Code.broker_not_available: ProduceOutcome.LEADER_MOVED,
+    Code.replica_not_available: ProduceOutcome.LEADER_MOVED,
+    Code.network_exception: ProduceOutcome.LEADER_MOVED,
+    # Of the transaction's coordinator, which the leader asks.
+    Code.coordinator_load_in_progress: ProduceOutcome.RETRY,
+    Code.coordinator_not_available: ProduceOutcome.RETRY,
+    Code.not_coordinator: ProduceOutcome.RETRY,
+    Code.not_enough_replicas: ProduceOutcome.RETRY,
+    Code.not_enough_replicas_after_append: ProduceOutcome.RETRY_MAY_BE_IN,
+    Code.out_of_order_sequence_number: ProduceOutcome.SEQUENCE_GAP,
+    Code.duplicate_sequence_number: ProduceOutcome.DUPLICATE,
+    # The transaction before is still being ended.
+    Code.concurrent_transactions: ProduceOutcome.RETRY,
+    # The leader's disk failed; another replica takes over.
+    Code.kafka_storage_error: ProduceOutcome.LEADER_MOVED,
+    Code.unknown_producer_id: ProduceOutcome.PRODUCER_UNKNOWN,
+    Code.fenced_leader_epoch: ProduceOutcome.LEADER_MOVED,
+    Code.unknown_leader_epoch: ProduceOutcome.LEADER_MOVED,
+    Code.throttling_quota_exceeded: ProduceOutcome.RETRY,
+    Code.unknown_topic_id: ProduceOutcome.LEADER_MOVED,
+}
+
+
+def produce_outcome(code: int) -> ProduceOutcome:
+    # Codes are integers, so those that are not known here are found missing, too.
+    return _PRODUCE_OUTCOMES.get(code, ProduceOutcome.FAIL)
+
+
+def is_retriable(code: int) -> bool:
+    ours = ERRORS_BY_CODE.get(int(code))
+    if ours is not None:
+        return ours.retriable
+    return _is_known(code) and bool(Code(code).retriable)
+
+
+def code_name(code: int) -> str:
+    """As Kafka spells it: NOT_LEADER_OR_FOLLOWER."""
+    return str(Code(code).name).upper() if _is_known(code) else UNKNOWN_TO_CLIENT
+
+
+def refused(doing: str, code: int, message: str | None = None) -> BrokerRefused:
+    """An error code of a reply as an exception; `message` is what the broker said beside it."""
+    return BrokerRefused(
+        doing, int(code), code_name(code), retriable=is_retriable(code), message=message or ""
+    )
+
+
+def worst_of(codes: Iterable[Any]) -> int:
+    """An error if there is one; one that is not retriable before one that is. 0 for none."""
+    found = [int(code) for code in codes if code]
+    return min(found, key=is_retriable, default=0)
+
+
+def _is_known(code: int) -> bool:
+    try:
+        Code(code)
+    except ValueError:
+        return False
+    return True
