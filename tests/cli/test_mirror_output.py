@@ -1,23 +1,19 @@
 """What the line says that a mirror prints at each interval."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from respool.cli.mirror_output import MirrorReport
+from respool.cli.mirror_output import MirrorOutput
 from respool.mirror.partition_copy import PartitionCopy
+from respool.mirror.progress import MirrorStatus, topic_progress
 
 
 def line(
     capsys: pytest.CaptureFixture[str], *copies: PartitionCopy, groups: int | None = None
 ) -> str:
-    world: Any = SimpleNamespace(
-        partitions={one.place: one for one in copies}, bytes_copied=0, offsets_copied=0
+    status = MirrorStatus(
+        bytes_copied=0, offsets_copied=0, topics=topic_progress(copies), group_count=groups
     )
-    report = MirrorReport(world, as_json=False)
-    report.group_count = groups
-    report.tell(1.0)
+    MirrorOutput(as_json=False, clock=lambda: 1.0).print_status(status)
     return capsys.readouterr().err.strip()
 
 
@@ -34,7 +30,7 @@ def copying(topic: str) -> PartitionCopy:
 def test_at_the_start_it_says_what_it_is_looking_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert line(capsys, *(begun("rides", number) for number in range(6))) == (
         "1 topic, 6 partitions: 0 offsets copied, 0 B/s, at least 0 behind; "
-        "looking up where the copy of 1 topic ends, to go on there"
+        "looking up the end of the copy of 1 topic"
     )
 
 
@@ -44,7 +40,7 @@ def test_what_failed_and_is_tried_again_is_told_with_the_reason(
     failed = copying("fares")
     failed.seek_again("the source: nobody leads fares/0", 1.0)
     said = line(capsys, copying("rides"), failed)
-    assert said.endswith("behind; 1 topic to be tried again (the source: nobody leads fares/0)")
+    assert said.endswith("behind; retrying 1 topic (the source: nobody leads fares/0)")
 
 
 def test_what_stopped_is_counted_and_what_is_copied_needs_no_word(

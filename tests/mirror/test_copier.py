@@ -13,8 +13,8 @@ import pytest
 from respool.broker.partitions.mirror_validation import check_continues, check_same
 from respool.mirror import copier
 from respool.mirror.cluster_link import EARLIEST, ClusterLink, LinkError, Place
-from respool.mirror.copier import DIFFERENT_TRIES_MAX, MirrorCopy
-from respool.mirror.partition_copy import PartitionCopy, State
+from respool.mirror.copier import DIFFERENT_TRIES_MAX, PartitionCopier
+from respool.mirror.partition_copy import CopyState, PartitionCopy
 from respool.model.errors import InvalidRecord, NotLeader, OffsetOutOfRange, RequestError
 from respool.model.ids import Offset, TopicPartition
 from respool.records.batch import BatchHeader
@@ -287,7 +287,7 @@ class World:
         self.source = Side("the source", self.rng)
         self.target = Side("the target", self.rng)
         self.stopped: dict[str, str] = {}
-        self.copy = MirrorCopy(
+        self.copy = PartitionCopier(
             self.source,
             self.target,
             on_stopped=lambda topic, cause, why: self.stopped.update({topic: why}),
@@ -407,9 +407,9 @@ def test_a_source_that_says_it_lost_messages_stops_its_topic_and_no_other() -> N
     assert "fares" not in world.stopped
     states = {place: copy.state for place, copy in world.copy.partitions.items()}
     assert states == {
-        ("rides", 0): State.STOPPED,
-        ("rides", 1): State.STOPPED,
-        ("fares", 0): State.COPYING,
+        ("rides", 0): CopyState.STOPPED,
+        ("rides", 1): CopyState.STOPPED,
+        ("fares", 0): CopyState.COPYING,
     }
 
 
@@ -535,5 +535,5 @@ def test_what_the_target_refuses_for_good_stops_the_topic_once_that_is_sure(
     world.target._append = refuse  # type: ignore[method-assign,assignment]
     world.target.is_mirror = said  # type: ignore[method-assign,assignment]
     asyncio.run(run_until(world, lambda: world.stopped))
-    assert ("no longer" in world.stopped["rides"]) is not is_mirror
+    assert ("is no longer a mirror" in world.stopped["rides"]) is not is_mirror
     assert refusals == {True: DIFFERENT_TRIES_MAX + 1, False: 1, None: 21}[is_mirror]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from respool.mirror.partition_copy import RETRY_SECONDS_MAX, PartitionCopy, State, difference
+from respool.mirror.partition_copy import RETRY_SECONDS_MAX, CopyState, PartitionCopy, difference
 from respool.model.ids import Offset
 from respool.records.build import NewRecord, build_batch
 from respool.records.mirrored import fillers
@@ -37,7 +37,7 @@ def test_a_failure_makes_void_what_is_on_its_way_and_waits_longer_each_time() ->
         waits.append(copy.due_at - 100.0)
     assert waits == sorted(waits)
     assert waits[-1] == RETRY_SECONDS_MAX
-    assert (copy.state, copy.why) == (State.SEEKING, "away")
+    assert (copy.state, copy.why) == (CopyState.SEEKING, "away")
     copy.begin(12, -1)
     copy.on_written(13)
     assert (copy.tries, copy.why, copy.target_end) == (0, "", 13)
@@ -47,7 +47,7 @@ def test_what_is_stopped_stays_so() -> None:
     copy = copying()
     copy.stop("diverged")
     copy.seek_again("away", 100.0)
-    assert (copy.state, copy.why) == (State.STOPPED, "diverged")
+    assert (copy.state, copy.why) == (CopyState.STOPPED, "diverged")
 
 
 def test_a_fetch_begins_where_the_source_does_also_inside_a_batch() -> None:
@@ -69,7 +69,7 @@ def test_a_fetch_begins_where_the_source_does_also_inside_a_batch() -> None:
 def test_it_is_done_when_all_of_the_beginning_is_there(
     fields: dict[str, Any], done: bool, done_with_start: bool
 ) -> None:
-    copy = PartitionCopy(place=("rides", 0), state=State.COPYING, **fields)
+    copy = PartitionCopy(place=("rides", 0), state=CopyState.COPYING, **fields)
     assert copy.is_done(starts_too=False) is done
     assert copy.is_done(starts_too=True) is done_with_start
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from respool.cli.kafka import Cluster, Setting
-from respool.mirror.target_topics import NoMirrors, TopicCare
+from respool.mirror.target_topics import MirrorsUnsupported, TargetTopics
 from respool.model.operator_errors import OperatorError, UsageError
 
 
@@ -26,19 +26,19 @@ class Target:
 
 
 def make_at(target: Target) -> None:
-    care = TopicCare(cast(Cluster, Source()), cast(Cluster, target))
+    care = TargetTopics(cast(Cluster, Source()), cast(Cluster, target))
     care.create("rides", partitions=6)
 
 
 def test_a_broker_that_knows_no_mirrors_is_told() -> None:
-    with pytest.raises(NoMirrors, match="not a Respool broker"):
+    with pytest.raises(MirrorsUnsupported, match="not a Respool broker"):
         make_at(Target("Unknown topic config name: respool.mirror"))
 
 
 def test_a_value_that_the_target_refuses_is_told_and_how_to_do_without() -> None:
     with pytest.raises(OperatorError) as failed:
         make_at(Target("segment.bytes=14: at least 1024"))
-    assert not isinstance(failed.value, NoMirrors)
+    assert not isinstance(failed.value, MirrorsUnsupported)
     assert "segment.bytes=14: at least 1024" in failed.value.message
     assert (
         "respool topic create rides --partitions 6 --set respool.mirror=true --broker 10.1.0.1:9092"

@@ -1,6 +1,7 @@
 """Ctrl-C as a question instead of an exception, for loops that must not stop half-way through a step."""
 
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -52,3 +53,23 @@ def handling_signals(
             # None: it was not set by Python, which cannot set it again.
             if handler is not None:
                 signal.signal(number, handler)
+
+
+@contextmanager
+def calling_on_signals(
+    numbers: Sequence[signal.Signals], handle: Callable[[], None]
+) -> Iterator[threading.Event]:
+    """Call `handle` for each of these signals, in a command whose work is in other threads; the event is set too."""
+    caught = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        caught.set()
+        handle()
+
+    before = {number: signal.signal(number, on_signal) for number in numbers}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,17 +1,22 @@
-"""`respool mirror`: keep a copy of topics in another cluster, with the same offsets, and take over from it."""
+"""`respool mirror`: keep a copy of topics in another cluster, with the same offsets, and fail over to it."""
 
+import signal
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from respool.cli import options, output
-from respool.model.operator_errors import NotFound, UsageError
+from respool.cli.interrupts import calling_on_signals
+from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
 DEFAULT_COMMAND = "run"
+# Between updates of the live table.
+LIVE_SECONDS = 0.5
 EPILOG = (
-    "It goes on until Ctrl-C or SIGTERM. Where it was is nowhere but in the copy itself: killed at any moment, on "
-    "either side, and started again, it goes on without gaps or duplicates. Two at once do no harm.\n\n"
+    "It runs until Ctrl-C or SIGTERM. Its position is stored nowhere but in the copy itself: killed at any moment, on "
+    "either side, and started again, it continues without gaps or duplicates. Two at once do no harm.\n\n"
     "Examples:\n"
     "  respool mirror --from kafka-1:9092 --to 127.0.0.1:9092 --topics 'rides.*' --exclude 'rides-test.*'\n"
     "  respool mirror --from 10.0.0.1:9092 --to 10.1.0.1:9092 --topics '.*' --groups '.*'\n"
@@ -23,7 +28,7 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="HOST:PORT",
-        help="The source: any broker that speaks Kafka's protocol; several, with commas, for a cluster.",
+        help="The source: any broker that speaks Kafka's protocol; several brokers of a cluster, separated by commas.",
     ),
 ]
 To = Annotated[
@@ -35,11 +40,12 @@ Topics = Annotated[
     typer.Option(
         "--topics",
         metavar="REGEX",
-        help="The topics, by a regular expression for their whole names; may be repeated.",
+        help="Topics to mirror: a regular expression for the whole name. May be repeated.",
     ),
 ]
 Exclude = Annotated[
-    list[str] | None, typer.Option("--exclude", metavar="REGEX", help="Not these of them.")
+    list[str] | None,
+    typer.Option("--exclude", metavar="REGEX", help="Topics to leave out. May be repeated."),
 ]
 
 
@@ -71,57 +77,58 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="REGEX",
-            help="Also copy how far these groups have read, every 10 seconds.",
+            help="Also copy the committed offsets of these groups, every 10 seconds.",
         ),
     ] = None,
     once: Annotated[
-        bool, options.flag("--once", text="End when all is copied that is there now.")
+        bool,
+        options.flag("--once", text="Exit when everything is copied that is there at the start."),
     ] = False,
     keep_longer: Annotated[
         bool,
         options.flag(
             "--keep-longer",
-            text="Do not delete from the copy what the source deletes at its start.",
+            text="Keep records in the copy that the source deletes (retention, DeleteRecords).",
         ),
     ] = False,
     interval: Annotated[
-        str, typer.Option(metavar="TIME", help="How often to tell how it is doing.")
+        str, typer.Option(metavar="TIME", help="How often to print the status.")
     ] = "10s",
     status_json: Annotated[
-        bool, options.flag("--status-json", text="Tell that as lines of JSON on standard output.")
+        bool,
+        options.flag("--status-json", text="Print the status as lines of JSON on standard output."),
     ] = False,
 ) -> None:
     """Copy topics to another cluster, with the same offsets, and follow them as they grow."""
-    from respool.mirror.target_topics import Wanted, parse_patterns
-
     source, target = _both(source, target)
     if not topics:
         raise UsageError("--topics is missing", hint="all of them: --topics '.*'")
-    wanted = Wanted(
-        parse_patterns(topics, option="--topics"), parse_patterns(exclude or (), option="--exclude")
-    )
-    group_patterns = parse_patterns(groups or (), option="--groups")
-    seconds = options.duration_ms(interval, option="--interval", at_least="100ms") / 1000
+    interval_s = options.duration_ms(interval, option="--interval", at_least="100ms") / 1000
+    from respool.cli.mirror_output import MirrorOutput
+    from respool.mirror.handle import start_mirror
 
-    import asyncio
-
-    import uvloop
-
-    from respool.mirror.mirror_run import MirrorPlan, MirrorRun
-
-    plan = MirrorPlan(
-        source=source,
-        target=target,
-        topics=wanted,
-        groups=group_patterns,
+    shown = MirrorOutput(as_json=status_json)
+    mirror = start_mirror(
+        source,
+        target,
+        topics=topics,
+        exclude=exclude or (),
+        groups=groups or (),
         once=once,
         keep_longer=keep_longer,
-        as_json=status_json,
-        interval_seconds=seconds,
+        on_event=shown.print_event,
     )
-    mirror = MirrorRun(plan)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(mirror.run())
+    with calling_on_signals((signal.SIGINT, signal.SIGTERM), mirror.request_stop) as caught, mirror:
+        with shown.shown():
+            mirror.wait_until_started()
+            while mirror.is_running:
+                shown.print_status(mirror.status())
+                with suppress(OperatorError):
+                    # It is raised again when the mirror is stopped.
+                    mirror.wait(LIVE_SECONDS if shown.is_live else interval_s)
+            shown.print_status(mirror.status())
+        if caught.is_set():
+            output.note("stopped; the next start continues where the copies end")
 
 
 @app.command(
@@ -136,28 +143,29 @@ def status(
     as_json: options.Json = False,
 ) -> None:
     """Show source and copy side by side: where each partition begins and ends, and how far the copy is behind."""
-    from respool.mirror.comparison import find_status, print_status
+    from respool.cli.mirror_output import print_comparison
+    from respool.mirror.comparison import compare_partitions
     from respool.mirror.mirror_run import connect_both
-    from respool.mirror.target_topics import Wanted, parse_patterns
+    from respool.mirror.target_topics import TopicFilter, parse_patterns
 
     source, target = _both(source, target)
-    wanted = Wanted(
+    wanted = TopicFilter(
         parse_patterns(topics or [".*"], option="--topics"),
         parse_patterns(exclude or (), option="--exclude"),
     )
-    found = find_status(*connect_both(source, target), wanted)
+    found = compare_partitions(*connect_both(source, target), wanted)
     if not found:
         raise NotFound(f"no topic at {source} matches", hint=f"see: respool topic list -b {source}")
-    print_status(found, as_json=as_json)
+    print_comparison(found, as_json=as_json)
 
 
 @app.command(
-    epilog="Stop the mirror of these topics before, once 'respool mirror status' shows that nothing is behind, if the "
-    "source still answers.\n\nExample:\n  respool mirror promote rides fares --to 10.1.0.1:9092"
+    epilog="If the source still answers, first wait until 'respool mirror status' shows 0 behind, and stop the "
+    "mirror.\n\nExample:\n  respool mirror promote rides fares --to 10.1.0.1:9092"
 )
 def promote(
     names: Annotated[
-        list[str], typer.Argument(metavar="TOPIC...", help="The mirrors.", show_default=False)
+        list[str], typer.Argument(metavar="TOPIC...", help="The mirror topics.", show_default=False)
     ],
     *,
     target: Annotated[
@@ -168,18 +176,18 @@ def promote(
             "-b",
             envvar="RESPOOL_BROKER",
             metavar="HOST:PORT",
-            help="The cluster that has the copies.",
+            help="The cluster with the copies.",
         ),
     ] = options.DEFAULT_BROKER,
     as_json: options.Json = False,
 ) -> None:
-    """Turn mirrors into ordinary topics, which producers may write to: the copy takes over."""
+    """Fail over: turn mirrors into ordinary topics that producers may write to."""
     from respool.cli.kafka import Cluster
     from respool.mirror.promotion import promote as promote_one
 
     cluster = Cluster.connect(target)
     for name in names:
-        # All of them are there before the first is changed.
+        # Check that all of them exist before the first is changed.
         cluster.topic(name, hint=f"see: respool topic list --broker {target}")
     done = []
     try:
@@ -188,7 +196,7 @@ def promote(
             if not as_json:
                 output.note(done[-1].in_words())
     finally:
-        # Also where one failed: those before it take producers now.
+        # Also if one failed: those before it are promoted.
         if as_json:
             output.print_json({"topics": [one.document() for one in done]})
 
@@ -200,5 +208,5 @@ def _both(source: str | None, target: str | None) -> tuple[str, str]:
             hint="respool mirror --from SOURCE:PORT --to TARGET:PORT --topics REGEX",
         )
     if source == target:
-        raise UsageError("--from and --to are the same; a mirror is in another cluster")
+        raise UsageError("--from and --to are the same; a mirror is a copy in another cluster")
     return source, target

@@ -1,44 +1,43 @@
-"""Tells how a mirror is doing: a table that lives on a terminal, one line each interval elsewhere, or JSON lines."""
+"""Prints how a mirror is doing: a live table on a terminal, a line at each interval elsewhere, or lines of JSON."""
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from respool.cli import output
-from respool.mirror.partition_copy import PartitionCopy, State
+from respool.mirror.comparison import PartitionStatus
+from respool.mirror.partition_copy import CopyState
+from respool.mirror.progress import MirrorEvent, MirrorStatus, Severity
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from respool.mirror.copier import MirrorCopy
+_STYLES = {
+    Severity.INFO: "",
+    Severity.WARNING: "yellow",
+    Severity.RECOVERED: "dim",
+    Severity.ERROR: "bold red",
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRow:
-    topic: str
-    partitions: int
-    # The sum of the partitions' ends in the copy.
-    end: int
-    lag: int
-    state: str
-    why: str
+class MirrorOutput:
+    """Events come from the mirror's thread, statuses from the command's."""
 
-
-class MirrorReport:
-    def __init__(self, copy: "MirrorCopy", *, as_json: bool) -> None:
-        # Of how many groups the offsets are copied; None: of none, or nobody has looked yet.
-        self.group_count: int | None = None
-        self._copy = copy
+    def __init__(self, *, as_json: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._as_json = as_json
+        self._clock = clock
         self._live: Any = None
-        # Of the last report: when, and how much was copied by then.
-        self._before = (0.0, 0)
-        self._rate = 0.0
+        self._lock = threading.Lock()
+        # When the last status was printed, and the bytes copied by then.
+        self._previous = (0.0, 0)
+        self._bytes_per_second = 0
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """While it lasts a table stands on the terminal, if there is one."""
+        """Show the live table, if standard error is a terminal."""
         if self._as_json or not output.is_error_terminal():
             yield
             return
@@ -53,20 +52,30 @@ class MirrorReport:
     def is_live(self) -> bool:
         return self._live is not None
 
-    def tell(self, now: float) -> None:
-        """How it is now; the rate is since the last time."""
-        then, copied = self._before
-        if then:
-            self._rate = (self._copy.bytes_copied - copied) / max(now - then, 0.001)
-        self._before = now, self._copy.bytes_copied
-        if self._as_json:
-            output.print_line(output.json_line(self.document()))
-        elif self._live is not None:
-            self._live.update(self._table(), refresh=True)
-        else:
-            output.note(self._line())
+    def print_status(self, status: MirrorStatus) -> None:
+        """The rate is since the previous status."""
+        now_s = self._clock()
+        previous_s, bytes_before = self._previous
+        if previous_s:
+            seconds = max(now_s - previous_s, 0.001)
+            self._bytes_per_second = round((status.bytes_copied - bytes_before) / seconds)
+        self._previous = now_s, status.bytes_copied
+        with self._lock:
+            if self._as_json:
+                output.print_line(output.json_line(self._document(status)))
+            elif self._live is not None:
+                self._live.update(self._table(status), refresh=True)
+            else:
+                output.note(self._line(status))
 
-    def note(self, text: str, *, style: str = "yellow") -> None:
+    def print_event(self, event: MirrorEvent) -> None:
+        prefix = "error: " if event.severity is Severity.ERROR else ""
+        with self._lock:
+            self._note(prefix + event.message, style=_STYLES[event.severity])
+            if event.hint:
+                self._note(f"  {event.hint}", style="")
+
+    def _note(self, text: str, *, style: str) -> None:
         if self._live is None:
             output.note(text, style=style)
             return
@@ -74,89 +83,87 @@ class MirrorReport:
 
         self._live.console.print(Text(output.printable(text), style=style), soft_wrap=True)
 
-    def document(self) -> dict[str, object]:
-        copy = self._copy
+    def _document(self, status: MirrorStatus) -> dict[str, object]:
         return {
-            "bytes_copied": copy.bytes_copied,
-            "offsets_copied": copy.offsets_copied,
-            "bytes_per_second": round(self._rate),
-            "lag": sum(one.lag for one in copy.partitions.values()),
-            "group_count": self.group_count,
+            "bytes_copied": status.bytes_copied,
+            "offsets_copied": status.offsets_copied,
+            "bytes_per_second": self._bytes_per_second,
+            "lag": status.lag,
+            "group_count": status.group_count,
             "topics": [
                 {
-                    "topic": row.topic,
-                    "partition_count": row.partitions,
-                    "lag": row.lag,
-                    "state": row.state,
-                    "message": row.why or None,
+                    "topic": one.topic,
+                    "partition_count": one.partition_count,
+                    "lag": one.lag,
+                    "state": one.state.value,
+                    "message": one.why or None,
                 }
-                for row in self.rows()
+                for one in status.topics
             ],
         }
 
-    def rows(self) -> list[TopicRow]:
-        topics: dict[str, list[PartitionCopy]] = {}
-        for one in self._copy.partitions.values():
-            topics.setdefault(one.place[0], []).append(one)
-        return [_row(name, copies) for name, copies in sorted(topics.items())]
-
-    def _line(self) -> str:
-        copy = self._copy
-        rows = self.rows()
-        lag = f"{sum(row.lag for row in rows):,} behind"
-        if any(one.state is State.SEEKING for one in copy.partitions.values()):
-            # How far these are is not known yet.
+    def _line(self, status: MirrorStatus) -> str:
+        topics = status.topics
+        lag = f"{status.lag:,} behind"
+        seeking = [one for one in topics if one.state is CopyState.SEEKING]
+        if seeking:
+            # The lag of these is not known yet.
             lag = f"at least {lag}"
         text = (
-            f"{output.counted(len(rows), 'topic')}, {output.counted(len(copy.partitions), 'partition')}: "
-            f"{output.counted(copy.offsets_copied, 'offset')} copied, "
-            f"{output.human_bytes(round(self._rate))}/s, {lag}{self._groups_in_words()}"
+            f"{output.counted(len(topics), 'topic')}, {output.counted(status.partition_count, 'partition')}: "
+            f"{output.counted(status.offsets_copied, 'offset')} copied, "
+            f"{output.human_bytes(self._bytes_per_second)}/s, {lag}{_groups_text(status)}"
         )
-        seeking = [row for row in rows if row.state == State.SEEKING]
-        if begun := [row for row in seeking if not row.why]:
-            text += f"; looking up where the copy of {output.counted(len(begun), 'topic')} ends, to go on there"
-        if failed := [row for row in seeking if row.why]:
-            text += f"; {output.counted(len(failed), 'topic')} to be tried again ({failed[0].why})"
-        if stopped := [row for row in rows if row.state == State.STOPPED]:
+        if starting := [one for one in seeking if not one.why]:
+            text += f"; looking up the end of the copy of {output.counted(len(starting), 'topic')}"
+        if failed := [one for one in seeking if one.why]:
+            text += f"; retrying {output.counted(len(failed), 'topic')} ({failed[0].why})"
+        if stopped := [one for one in topics if one.state is CopyState.STOPPED]:
             text += f"; {output.counted(len(stopped), 'topic')} stopped"
         return text
 
-    def _groups_in_words(self) -> str:
-        if self.group_count is None:
-            return ""
-        return f", offsets of {output.counted(self.group_count, 'group')}"
-
-    def _table(self) -> "Group":
+    def _table(self, status: MirrorStatus) -> "Group":
         from rich import box
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
         title = (
-            f"{output.human_bytes(self._copy.bytes_copied)} copied, "
-            f"{output.human_bytes(round(self._rate))}/s{self._groups_in_words()}. "
-            "Ctrl-C stops; the next start goes on."
+            f"{output.human_bytes(status.bytes_copied)} copied, "
+            f"{output.human_bytes(self._bytes_per_second)}/s{_groups_text(status)}. "
+            "Ctrl-C stops; the next start continues."
         )
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for name in ("topic", "state"):
             table.add_column(name)
         for name in ("partitions", "copied up to", "behind"):
             table.add_column(name, justify="right")
-        for row in self.rows():
-            state = f"{row.state}: {row.why}" if row.why else row.state
-            cells = (row.topic, state, f"{row.partitions:,}", f"{row.end:,}", f"{row.lag:,}")
-            table.add_row(*(Text(output.printable(cell)) for cell in cells))
+        for one in status.topics:
+            state = f"{one.state}: {one.why}" if one.why else str(one.state)
+            numbers = (f"{one.partition_count:,}", f"{one.end:,}", f"{one.lag:,}")
+            table.add_row(*(Text(output.printable(cell)) for cell in (one.topic, state, *numbers)))
         return Group(Text(title), table)
 
 
-def _row(name: str, copies: list[PartitionCopy]) -> TopicRow:
-    order = (State.STOPPED, State.SEEKING, State.COPYING)
-    worst = min(copies, key=lambda one: order.index(one.state))
-    return TopicRow(
-        topic=name,
-        partitions=len(copies),
-        end=sum(max(0, one.target_end) for one in copies),
-        lag=sum(one.lag for one in copies),
-        state=worst.state.value,
-        why=worst.why,
-    )
+def print_comparison(found: Sequence[PartitionStatus], *, as_json: bool) -> None:
+    """What `respool mirror status` shows."""
+    if as_json:
+        output.print_json({"partitions": [{**asdict(one), "lag": one.lag} for one in found]})
+        return
+    columns = (
+        "topic", "partition", "state", "source start", "source end", "copy start", "copy end", "behind",
+    )  # fmt: skip
+    rows = [
+        (
+            one.topic, one.partition, one.state, one.source_start, one.source_end, one.target_start,
+            one.target_end, one.lag,
+        )
+        for one in found
+    ]  # fmt: skip
+    output.print_rows(output.Columns(*columns, numbers=(columns[1], *columns[3:])), rows)
+
+
+def _groups_text(status: MirrorStatus) -> str:
+    if status.group_count is None:
+        return ""
+    return f", offsets of {output.counted(status.group_count, 'group')}"

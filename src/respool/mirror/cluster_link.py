@@ -57,16 +57,19 @@ class ClusterLink:
         self.name = name
         self.bootstrap = bootstrap
         try:
-            self._cluster = Cluster(
+            # The blocking client under the requests here, also for administration and groups.
+            self.cluster = Cluster(
                 bootstrap,
                 client_id=MIRROR_CLIENT_ID,
                 connect_timeout_ms=5_000,
-                request_timeout_ms=REQUEST_MS + 10_000,
+                request_timeout_ms=10_000,
+                retry_ms=10_000,
+                first_contact_ms=10_000,
                 security=security,
             )
         except BadArgument as error:
             raise UsageError(str(error)) from None
-        self._requests = PipelinedRequests(self._cluster)
+        self._requests = PipelinedRequests(self.cluster)
         # Topics that are not the brokers' own.
         self.topics: dict[str, TopicMap] = {}
         # The refresh under way; all who ask for one meanwhile wait for the same.
@@ -159,19 +162,19 @@ class ClusterLink:
 
     def _brokers(self) -> list[int]:
         """In the order to ask them: a different one first each time, since one may be cut off and know old leaders."""
-        brokers = sorted(self._cluster.brokers)
+        brokers = sorted(self.cluster.brokers)
         self._turn += 1
         first = self._turn % len(brokers) if brokers else 0
         return [*brokers[first:], *brokers[:first]]
 
     async def _find_brokers(self) -> None:
         try:
-            await asyncio.to_thread(self._cluster.refresh_brokers)
+            await asyncio.to_thread(self.cluster.refresh_brokers)
         except ClientError as error:
             raise LinkError(f"{self.name}: {error}") from error
 
     def _learn_brokers(self, reply: Any) -> None:
-        self._cluster.learn_brokers(reply)
+        self.cluster.learn_brokers(reply)
 
     # -- requests about places, each sent to its leader ----------------------------------------------------------------
 
@@ -244,7 +247,7 @@ class ClusterLink:
     async def is_mirror(self, topic: str) -> bool | None:
         """Whether the topic is a mirror, by the word of each broker; None while they differ or do not answer."""
         found: set[bool] = set()
-        for broker in self._cluster.brokers:
+        for broker in self.cluster.brokers:
             fields = {
                 "resources": [
                     {

@@ -1,20 +1,18 @@
-"""Source and mirror side by side: where each partition begins and ends on both, and how far the copy is behind."""
+"""Compares the partitions of two clusters: where each starts and ends on both sides, and the lag of the copy."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from respool.cli import output
 from respool.cli.isolation import Isolation
 from respool.cli.kafka import Cluster, OffsetRange, TopicInfo
-from respool.mirror.target_topics import MIRROR_SETTING, Wanted
+from respool.mirror.target_topics import MIRROR_SETTING, TopicFilter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
     topic: str
     partition: int
-    # 'mirror', 'promoted' for a topic that is none (any more), 'missing' where there is no copy, 'offline' where
-    # nobody leads it.
+    # 'mirror', 'promoted' for a topic that is not a mirror, 'missing' without a copy, 'offline' without a leader.
     state: str
     source_start: int | None
     source_end: int | None
@@ -28,8 +26,10 @@ class PartitionStatus:
         return self.source_end - self.target_end
 
 
-def find_status(source: Cluster, target: Cluster, wanted: Wanted) -> list[PartitionStatus]:
-    """All partitions of those topics of the source."""
+def compare_partitions(
+    source: Cluster, target: Cluster, wanted: TopicFilter
+) -> list[PartitionStatus]:
+    """All partitions of these topics of the source."""
     theirs, ours = source.topics(), target.topics()
     names = wanted.of(theirs)
     held = [name for name in names if name in ours]
@@ -61,23 +61,6 @@ def find_status(source: Cluster, target: Cluster, wanted: Wanted) -> list[Partit
                 )
             )
     return found
-
-
-def print_status(found: Sequence[PartitionStatus], *, as_json: bool) -> None:
-    if as_json:
-        output.print_json({"partitions": [{**asdict(one), "lag": one.lag} for one in found]})
-        return
-    columns = (
-        "topic", "partition", "state", "source start", "source end", "copy start", "copy end", "behind",
-    )  # fmt: skip
-    rows = [
-        (
-            one.topic, one.partition, one.state, one.source_start, one.source_end, one.target_start,
-            one.target_end, one.lag,
-        )
-        for one in found
-    ]  # fmt: skip
-    output.print_rows(output.Columns(*columns, numbers=(columns[1], *columns[3:])), rows)
 
 
 def _ranges(cluster: Cluster, topics: Sequence[TopicInfo]) -> dict[tuple[str, int], OffsetRange]:

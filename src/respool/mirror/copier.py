@@ -20,6 +20,7 @@ from respool.mirror.cluster_link import (
     FETCH_LANE,
     FETCH_VERSION,
     PRODUCE_VERSION,
+    REQUEST_MS,
     ClusterLink,
     LinkError,
     Place,
@@ -29,8 +30,8 @@ from respool.mirror.cluster_link import (
     produce_fields,
     words,
 )
-from respool.mirror.partition_copy import Cause, PartitionCopy, State
-from respool.mirror.start_offsets import MirrorSeek, OnLoss
+from respool.mirror.partition_copy import CopyState, PartitionCopy, StopReason
+from respool.mirror.start_offsets import OnLoss, StartOffsetFinder
 from respool.model.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -76,7 +77,7 @@ _PASSING = {
 _NOT_OURS = {PolicyViolation.code, InvalidRecord.code}
 
 
-class _Piece(NamedTuple):
+class _InFlight(NamedTuple):
     """Batches of one partition on their way to the target."""
 
     copy: PartitionCopy
@@ -85,7 +86,7 @@ class _Piece(NamedTuple):
     end: int
 
 
-class MirrorCopy:
+class PartitionCopier:
     """`run` copies what was `add`ed, until it is cancelled."""
 
     def __init__(
@@ -95,7 +96,7 @@ class MirrorCopy:
         *,
         keep_longer: bool = False,
         compacted: set[str] | None = None,
-        on_stopped: Callable[[str, Cause, str], None],
+        on_stopped: Callable[[str, StopReason, str], None],
         on_loss: OnLoss,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -108,7 +109,7 @@ class MirrorCopy:
         self._on_stopped = on_stopped
         self._clock = clock
         self.partitions: dict[Place, PartitionCopy] = {}
-        self._seek = MirrorSeek(
+        self._seek = StartOffsetFinder(
             source,
             target,
             compacted=set() if compacted is None else compacted,
@@ -128,9 +129,9 @@ class MirrorCopy:
         for place in places:
             self.partitions.setdefault(place, PartitionCopy(place=place))
 
-    def stop_topic(self, topic: str, cause: Cause, why: str) -> None:
+    def stop_topic(self, topic: str, cause: StopReason, why: str) -> None:
         copies = [copy for copy in self.partitions.values() if copy.place[0] == topic]
-        was_stopped = all(copy.state is State.STOPPED for copy in copies)
+        was_stopped = all(copy.state is CopyState.STOPPED for copy in copies)
         for copy in copies:
             copy.stop(why)
         if not was_stopped:
@@ -140,7 +141,7 @@ class MirrorCopy:
     def is_done(self) -> bool:
         """Whether all is copied that was there when it began, of what can be."""
         return all(
-            copy.state is State.STOPPED or copy.is_done(starts_too=not self._keep_longer)
+            copy.state is CopyState.STOPPED or copy.is_done(starts_too=not self._keep_longer)
             for copy in self.partitions.values()
         )
 
@@ -161,7 +162,7 @@ class MirrorCopy:
             due = [
                 copy
                 for copy in self.partitions.values()
-                if copy.state is State.SEEKING and copy.due_at <= now
+                if copy.state is CopyState.SEEKING and copy.due_at <= now
             ]
             if due:
                 await self._seek.begin(due)
@@ -172,7 +173,7 @@ class MirrorCopy:
         for copy in copies:
             copy.seek_again(why, now)
 
-    def _stop(self, copy: PartitionCopy, why: str, cause: Cause = Cause.DIFFERS) -> None:
+    def _stop(self, copy: PartitionCopy, why: str, cause: StopReason = StopReason.DIFFERS) -> None:
         self.stop_topic(copy.place[0], cause, why)
 
     # -- fetching ------------------------------------------------------------------------------------------------------
@@ -217,7 +218,7 @@ class MirrorCopy:
                 {
                     copy.place: copy
                     for copy, run in zip(wanted, runs, strict=True)
-                    if copy.run == run and copy.state is State.COPYING
+                    if copy.run == run and copy.state is CopyState.COPYING
                 },
                 reply,
             )
@@ -227,7 +228,7 @@ class MirrorCopy:
         led = [
             copy
             for copy in self.partitions.values()
-            if copy.state is State.COPYING and self._source.leader_of(copy.place) == leader
+            if copy.state is CopyState.COPYING and self._source.leader_of(copy.place) == leader
         ]
         self._turn += 1
         at = self._turn % len(led) if led else 0
@@ -235,7 +236,7 @@ class MirrorCopy:
         return led[at:] + led[:at]
 
     def _take(self, asked: dict[Place, PartitionCopy], reply: Any) -> None:
-        pieces: dict[int, list[_Piece]] = {}
+        pieces: dict[int, list[_InFlight]] = {}
         for topic in reply.responses:
             for answer in topic.partitions:
                 copy = asked.get((topic.topic, answer.partition_index))
@@ -255,7 +256,7 @@ class MirrorCopy:
             # In the order of their making, for they go to the same connection.
             self._tasks.create_task(self._produce(leader, led))
 
-    def _take_one(self, copy: PartitionCopy, answer: Any) -> _Piece | None:
+    def _take_one(self, copy: PartitionCopy, answer: Any) -> _InFlight | None:
         if answer.error_code:
             self._again([copy], f"{self._source.name}: {copy.name}: {words(answer.error_code)}")
             return None
@@ -270,7 +271,7 @@ class MirrorCopy:
         copy.source_start = max(answer.log_start_offset, copy.source_start)
         return self._prepare(copy, answer.records) if answer.records else None
 
-    def _prepare(self, copy: PartitionCopy, records: bytes) -> _Piece | None:
+    def _prepare(self, copy: PartitionCopy, records: bytes) -> _InFlight | None:
         try:
             prepared = prepare(records, begin=Offset(copy.position), is_empty=copy.is_empty)
         except Straddling as error:
@@ -278,20 +279,22 @@ class MirrorCopy:
             return None
         except OldFormat:
             why = f"{copy.name} has messages in the format of before Kafka 0.11 at the source"
-            self._stop(copy, why, Cause.REFUSED)
+            self._stop(copy, why, StopReason.REFUSED)
             return None
         if not prepared.data:
             return None
         copy.move_to(prepared.end, prepared.leader_epoch)
-        return _Piece(copy, copy.run, prepared.data, prepared.end)
+        return _InFlight(copy, copy.run, prepared.data, prepared.end)
 
     # -- producing -----------------------------------------------------------------------------------------------------
 
-    async def _produce(self, leader: int, pieces: list[_Piece]) -> None:
+    async def _produce(self, leader: int, pieces: list[_InFlight]) -> None:
         by_place = {piece.copy.place: piece for piece in pieces}
         fields = produce_fields((place, piece.data) for place, piece in by_place.items())
         try:
-            reply = await self._target.ask(leader, Api.PRODUCE, PRODUCE_VERSION, fields)
+            reply = await self._target.ask(
+                leader, Api.PRODUCE, PRODUCE_VERSION, fields, wait_ms=REQUEST_MS
+            )
         except LinkError as error:
             self._again((piece.copy for piece in pieces if _is_valid(piece)), str(error))
             return
@@ -303,7 +306,7 @@ class MirrorCopy:
             if _is_valid(piece):
                 await self._judge(piece, answer)
 
-    async def _judge(self, piece: _Piece, answer: Any) -> None:
+    async def _judge(self, piece: _InFlight, answer: Any) -> None:
         copy, code = piece.copy, int(answer.error_code)
         if not code:
             self.bytes_copied += len(piece.data)
@@ -317,18 +320,20 @@ class MirrorCopy:
         if code in _PASSING or (is_damaged and copy.tries < DAMAGED_TRIES_MAX):
             self._again([copy], why)
         elif code not in _NOT_OURS:
-            self._stop(copy, why, Cause.REFUSED)
+            self._stop(copy, why, StopReason.REFUSED)
         else:
             is_mirror = await self._target.is_mirror(copy.place[0])
             if not _is_valid(piece):
                 # It was begun anew meanwhile.
                 return
             if is_mirror is False:
-                self._stop(copy, f"{copy.place[0]} is a mirror no longer: {why}", Cause.LET_GO)
+                self._stop(
+                    copy, f"{copy.place[0]} is no longer a mirror: {why}", StopReason.RELEASED
+                )
             elif is_mirror is None or copy.tries < DIFFERENT_TRIES_MAX:
                 self._again([copy], why)
             else:
-                self._stop(copy, why, Cause.DIFFERS)
+                self._stop(copy, why, StopReason.DIFFERS)
 
     # -- where the source starts ---------------------------------------------------------------------------------------
 
@@ -351,7 +356,7 @@ class MirrorCopy:
         fields = {"topics": by_topic(partitions, topic="name"), "timeout": DELETE_MS}
         try:
             reply = await self._target.ask(
-                leader, Api.DELETE_RECORDS, DELETE_RECORDS_VERSION, fields
+                leader, Api.DELETE_RECORDS, DELETE_RECORDS_VERSION, fields, wait_ms=DELETE_MS
             )
         except LinkError:
             # It is tried again; whoever copies there says what is the matter.
@@ -365,8 +370,10 @@ class MirrorCopy:
 
 
 def _starts_before(copy: PartitionCopy) -> bool:
-    return copy.state is State.COPYING and copy.target_start < copy.source_start <= copy.target_end
+    return (
+        copy.state is CopyState.COPYING and copy.target_start < copy.source_start <= copy.target_end
+    )
 
 
-def _is_valid(piece: _Piece) -> bool:
-    return piece.copy.run == piece.run and piece.copy.state is State.COPYING
+def _is_valid(piece: _InFlight) -> bool:
+    return piece.copy.run == piece.run and piece.copy.state is CopyState.COPYING

@@ -1,97 +1,122 @@
-"""Copies how far groups have read, so that their consumers can move over to the mirror and go on.
+"""Copies the committed offsets of consumer groups, so that their consumers can continue at the target.
 
-Offsets are the same on both sides, so they are copied as they are, with three cares:
+Offsets are the same on both sides, so they are copied unchanged, with three restrictions:
 
-- Not beyond what the copy has: a group that is ahead of the mirror gets the copy's end, and reads a little again.
-- Never backwards: a group that has read on at the target is not moved back to where it once was at the source.
-- Not while the group has members at the target: then its offsets are its own.
+- Not beyond the end of the copy: a group that is ahead of the mirror gets the copy's end, and reads some records again.
+- Never backwards: a group that has read on at the target stays where it is.
+- Not while the group has members at the target: its offsets are its own then.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from respool.cli.kafka import Cluster
-from respool.cli.kafka_groups import Groups
-from respool.client.kafka.groups import Committed
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.errors import BrokerUnreachable, ClientError
+from respool.client.kafka.group_list import GroupList, list_groups
+from respool.client.kafka.groups import Committed, commit_offsets, fetch_offsets
 from respool.mirror.cluster_link import Place
-from respool.model.operator_errors import OperatorError
+from respool.model.operator_errors import OperatorError, Unreachable
 
-UNUSED_STATES = {"Empty", "Dead"}
+# States of a group without members.
+INACTIVE_STATES = {"Empty", "Dead"}
 
 
 @dataclass(slots=True)
-class GroupCopies:
+class GroupCopyResult:
     # The source's groups whose offsets are to be copied.
     wanted: set[str] = field(default_factory=set)
-    # Groups and how many of their offsets were set now.
-    moved: dict[str, int] = field(default_factory=dict)
-    # Groups at work at the target.
-    busy: set[str] = field(default_factory=set)
+    # Group -> how many offsets were committed at the target in this pass.
+    committed: dict[str, int] = field(default_factory=dict)
+    # Groups with members at the target.
+    active: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
-    # Brokers of either side that did not say which groups they have; those of the source are not copied now.
-    unheard: list[str] = field(default_factory=list)
+    # Brokers of either side that did not list their groups; groups of the source's are not copied in this pass.
+    unlisted: list[str] = field(default_factory=list)
 
     @property
-    def troubles(self) -> str:
-        """All that is to be tried again, in words; empty when all is well."""
-        return "; ".join([*self.unheard, *(f"{name}: {why}" for name, why in self.failed.items())])
+    def failures(self) -> str:
+        """All that is to be retried; empty if there is nothing."""
+        return "; ".join([*self.unlisted, *(f"{name}: {why}" for name, why in self.failed.items())])
 
 
-class GroupCare:
-    """It blocks."""
+class GroupOffsetCopier:
+    """Blocking. A thread in `copy` ends early if one of the clusters is interrupted."""
 
     def __init__(
         self, source: Cluster, target: Cluster, wanted: tuple[re.Pattern[str], ...]
     ) -> None:
-        self._source = Groups(source)
-        self._target = Groups(target)
+        self._source = source
+        self._target = target
         self._wanted = wanted
 
-    def copy(self, ends: Mapping[Place, int]) -> GroupCopies:
-        """`ends` are where the copies of partitions end."""
-        done = GroupCopies()
-        here, there = self._target.list(), self._source.list()
-        done.unheard += [f"the source's {why}" for why in there.unheard]
-        done.unheard += [f"the target's {why}" for why in here.unheard]
-        states = {info.name: info.state for info in here.groups}
-        for info in there.groups:
+    def copy(self, ends: Mapping[Place, int]) -> GroupCopyResult:
+        """One pass over all groups. `ends` are the log ends of the partitions' copies.
+
+        Raises:
+            Unreachable: a cluster does not answer.
+        """
+        result = GroupCopyResult()
+        with _as_operator_errors():
+            at_target, at_source = list_groups(self._target), list_groups(self._source)
+        result.unlisted += _unlisted("the source", at_source) + _unlisted("the target", at_target)
+        states = {info.name: info.state for info in at_target.groups}
+        for info in at_source.groups:
             if not any(one.fullmatch(info.name) for one in self._wanted):
                 continue
-            done.wanted.add(info.name)
-            if states.get(info.name, "Empty") not in UNUSED_STATES:
-                done.busy.add(info.name)
+            result.wanted.add(info.name)
+            if states.get(info.name, "Empty") not in INACTIVE_STATES:
+                result.active.add(info.name)
                 continue
             try:
-                if moves := self._moves(info.name, ends):
-                    self._target.commit(info.name, moves)
-                    done.moved[info.name] = len(moves)
+                with _as_operator_errors():
+                    if due := self._due(info.name, ends):
+                        commit_offsets(self._target, info.name, due)
+                        result.committed[info.name] = len(due)
             except OperatorError as error:
-                done.failed[info.name] = error.message
-        return done
+                result.failed[info.name] = error.message
+        return result
 
-    def close(self) -> None:
-        """Wake the thread that copies, if it waits for a broker."""
-        self._source.close()
-        self._target.close()
-
-    def _moves(self, group: str, ends: Mapping[Place, int]) -> dict[Place, Committed]:
-        read = self._source.committed(group)
-        if not due_moves(read, {}, ends):
+    def _due(self, group: str, ends: Mapping[Place, int]) -> dict[Place, Committed]:
+        at_source = fetch_offsets(self._source, group)
+        if not due_commits(at_source, {}, ends):
             return {}
-        # Asked for whether it was listed or not: the broker that has it may just not have said so.
-        return due_moves(read, self._target.committed(group), ends)
+        # Fetched even if the target did not list the group: its coordinator may not have answered.
+        return due_commits(at_source, fetch_offsets(self._target, group), ends)
 
 
-def due_moves(
-    read: Mapping[Place, Committed], held: Mapping[Place, Committed], ends: Mapping[Place, int]
+def due_commits(
+    at_source: Mapping[Place, Committed],
+    at_target: Mapping[Place, Committed],
+    ends: Mapping[Place, int],
 ) -> dict[Place, Committed]:
-    """What to commit at the target for a group that has `read` so far at the source, and `held` at the target."""
-    moves = {}
-    for place, committed in read.items():
+    """What to commit at the target for a group that has committed these offsets at both sides."""
+    due = {}
+    for place, committed in at_source.items():
         if place not in ends:
             continue
         offset = min(committed.offset, ends[place])
-        if place not in held or held[place].offset < offset:
-            moves[place] = Committed(offset=offset, metadata=committed.metadata)
-    return moves
+        if place not in at_target or at_target[place].offset < offset:
+            due[place] = Committed(offset=offset, metadata=committed.metadata)
+    return due
+
+
+def _unlisted(side: str, found: GroupList) -> list[str]:
+    unlisted = [
+        f"{side}'s broker {number} did not list its groups ({why})"
+        for number, why in found.unheard.items()
+    ]
+    if found.unled:
+        unlisted.append(f"some groups of {side} are moving to another broker")
+    return unlisted
+
+
+@contextmanager
+def _as_operator_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokerUnreachable as error:
+        raise Unreachable(str(error)) from error
+    except ClientError as error:
+        raise OperatorError(str(error)) from error

@@ -1,258 +1,333 @@
-"""A mirror at work: looks for topics, copies them, copies groups' offsets, and tells how it is doing, until it ends."""
+"""One run of a mirror: keeps topics in step, copies partitions and groups' offsets, until it is done or stopped."""
 
 import asyncio
 import re
-import signal
+import threading
 import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
-from respool.cli import output
 from respool.cli.errors import BrokerUnreachable
-from respool.cli.interrupts import handling_signals
 from respool.cli.kafka import Cluster
-from respool.cli.mirror_output import MirrorReport
-from respool.mirror.cluster_link import ClusterLink, LinkError
-from respool.mirror.copier import MirrorCopy
-from respool.mirror.group_copier import GroupCare
-from respool.mirror.partition_copy import Cause, PartitionCopy, State
-from respool.mirror.retry_log import Troubles
-from respool.mirror.stall_timeout import Patience
-from respool.mirror.target_topics import TopicCare, Wanted
-from respool.mirror.topic_sync import TopicSurvey
-from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.cli.output import counted
+from respool.client.kafka.security import IN_THE_CLEAR, Security
+from respool.mirror.cluster_link import LATEST, ClusterLink, LinkError, Place
+from respool.mirror.copier import PartitionCopier
+from respool.mirror.group_copier import GroupCopyResult, GroupOffsetCopier
+from respool.mirror.partition_copy import CopyState, PartitionCopy, StopReason
+from respool.mirror.progress import MirrorEvent, MirrorStatus, OnEvent, Severity, topic_progress
+from respool.mirror.retry_log import RetryLog, StallTimeout
+from respool.mirror.target_topics import TargetTopics, TopicFilter
+from respool.mirror.topic_sync import TopicSync
+from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
 
-SURVEY_SECONDS = 5.0
+TOPICS_SECONDS = 5.0
 GROUPS_SECONDS = 10.0
-NAP_SECONDS = 0.05
-# After a look at groups, once, of which some could not be copied.
-AGAIN_SECONDS = 0.5
-LIVE_SECONDS = 0.5
-# With --once: how long nothing may go on before it is given up.
-AWAY_SECONDS_MAX = 60.0
-ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+POLL_SECONDS = 0.05
+# With `once`: after a pass over the groups in which some failed.
+GROUPS_RETRY_SECONDS = 0.5
+# With `once`: how long nothing may be copied before the run fails.
+STALL_SECONDS_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorPlan:
     source: str
     target: str
-    topics: Wanted
+    topics: TopicFilter
     groups: tuple[re.Pattern[str], ...] = ()
+    # End when everything is copied that was there at the start.
     once: bool = False
+    # Do not follow the source's log starts.
     keep_longer: bool = False
-    as_json: bool = False
-    interval_seconds: float = 10.0
+    from_security: Security = IN_THE_CLEAR
+    to_security: Security = IN_THE_CLEAR
 
 
 class MirrorRun:
-    def __init__(self, plan: MirrorPlan) -> None:
+    """`run` it once. `request_stop` and `status` may be called from any thread."""
+
+    def __init__(self, plan: MirrorPlan, *, on_event: OnEvent) -> None:
         """
         Raises:
-            BrokerUnreachable: one side does not answer.
+            Unreachable: one cluster does not answer.
+            UsageError: source and target are the same cluster.
         """
         self._plan = plan
+        self._on_event = on_event
         clusters = connect_both(plan.source, plan.target)
-        self._topics = TopicCare(*clusters)
-        self._topics.check_target()
-        self._groups = GroupCare(*clusters, plan.groups) if plan.groups else None
-        self._busy_groups: set[str] = set()
-        self._groups_copied = False
-        self._patience = Patience(seconds_max=AWAY_SECONDS_MAX, now_s=time.monotonic())
+        target_topics = TargetTopics(*clusters)
+        target_topics.check_target()
+        # Groups that have members at the target.
+        self._active_groups: set[str] = set()
+        self._group_count: int | None = None
+        self._are_groups_copied = False
+        self._group_passes = self._last_good_group_pass = 0
+        self._wake_groups = asyncio.Event()
+        self._group_pass_ended = asyncio.Condition()
+        self._stall = StallTimeout(seconds_max=STALL_SECONDS_MAX, now_s=time.monotonic())
+        self._source = ClusterLink("the source", plan.source, security=plan.from_security)
+        self._target = ClusterLink("the target", plan.target, security=plan.to_security)
+        self._groups = (
+            GroupOffsetCopier(self._source.cluster, self._target.cluster, plan.groups)
+            if plan.groups
+            else None
+        )
+        self._copier = PartitionCopier(
+            self._source,
+            self._target,
+            keep_longer=plan.keep_longer,
+            compacted=target_topics.compacted,
+            on_stopped=self._on_stopped,
+            on_loss=self._on_loss,
+        )
+        self._retries = RetryLog(on_event)
+        self._topics = TopicSync(
+            plan.topics,
+            self._source,
+            self._target,
+            target_topics=target_topics,
+            copier=self._copier,
+            on_event=on_event,
+            retries=self._retries,
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+        self._is_stop_requested = False
+        # Set when the first partitions are known, and at the end.
+        self.has_started = threading.Event()
+
+    @property
+    def status(self) -> MirrorStatus:
+        return MirrorStatus(
+            bytes_copied=self._copier.bytes_copied,
+            offsets_copied=self._copier.offsets_copied,
+            topics=topic_progress(list(self._copier.partitions.values())),
+            group_count=self._group_count,
+        )
+
+    def request_stop(self) -> None:
+        self._is_stop_requested = True
+        if self._loop is not None:
+            # A closed loop: the run has ended.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stop.set)
 
     async def run(self) -> None:
-        """Until it is done (--once), or SIGINT or SIGTERM.
+        """Return when done (`once`), when all topics are stopped, or after `request_stop`.
 
         Raises:
             OperatorError: something could not be mirrored.
         """
-        self._source = ClusterLink("the source", self._plan.source)
-        self._target = ClusterLink("the target", self._plan.target)
-        self._copy = MirrorCopy(
-            self._source,
-            self._target,
-            keep_longer=self._plan.keep_longer,
-            compacted=self._topics.compacted,
-            on_stopped=self._on_stopped,
-            on_loss=self._on_loss,
+        self._loop = asyncio.get_running_loop()
+        if self._is_stop_requested:
+            self._stop.set()
+        work = asyncio.create_task(self._work())
+        stop = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+            was_stopped = not work.done()
+            work.cancel()
+            stop.cancel()
+            await asyncio.gather(work, stop, return_exceptions=True)
+        finally:
+            await self._source.close()
+            await self._target.close()
+            self.has_started.set()
+        if not was_stopped and not work.cancelled():
+            _raise_first(work.exception())
+        self._check_mirrored(self._topics.not_mirrored)
+
+    async def wait_until_caught_up(self) -> None:
+        """Return when the target has all that the source had when this was called, and the groups' offsets.
+
+        Raises:
+            OperatorError: a topic was stopped.
+        """
+        is_synced = False
+        ends: dict[Place, int] = {}
+        while True:
+            self._check_mirrored(self._topics.stopped)
+            # While a cluster does not answer this waits; `_keep_topics_in_sync` reports it.
+            with suppress(LinkError):
+                if not is_synced:
+                    await self._topics.sync()
+                    is_synced = True
+                unknown = [place for place in self._copier.partitions if place not in ends]
+                ends |= await self._source.offsets(unknown, LATEST)
+            if is_synced and not self._topics.waiting and self._is_copied_up_to(ends):
+                break
+            await asyncio.sleep(POLL_SECONDS)
+        if self._groups is not None:
+            next_pass = self._group_passes + 1
+            self._wake_groups.set()
+            async with self._group_pass_ended:
+                await self._group_pass_ended.wait_for(
+                    lambda: self._last_good_group_pass >= next_pass
+                )
+
+    def _is_copied_up_to(self, ends: Mapping[Place, int]) -> bool:
+        return all(
+            place in ends and copy.state is CopyState.COPYING and copy.target_end >= ends[place]
+            for place, copy in self._copier.partitions.items()
         )
-        self._report = MirrorReport(self._copy, as_json=self._plan.as_json)
-        self._troubles = Troubles(self._report)
-        self._survey = TopicSurvey(
-            self._plan.topics,
-            self._source,
-            self._target,
-            care=self._topics,
-            copy=self._copy,
-            report=self._report,
-            troubles=self._troubles,
-        )
-        interrupted = asyncio.Event()
-        with handling_signals(ENDING_SIGNALS, interrupted.set):
-            work = asyncio.create_task(self._work())
-            stop = asyncio.create_task(interrupted.wait())
-            try:
-                with self._report.shown():
-                    await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
-                    was_interrupted = not work.done()
-                    work.cancel()
-                    stop.cancel()
-                    await asyncio.gather(work, stop, return_exceptions=True)
-                    self._report.tell(time.monotonic())
-            finally:
-                if self._groups is not None:
-                    self._groups.close()
-                await self._source.close()
-                await self._target.close()
-        if was_interrupted:
-            output.note("stopped; the next start goes on where the copies end")
-        elif not work.cancelled():
-            _raise_one(work.exception())
-        if missed := self._survey.not_mirrored:
+
+    def _check_mirrored(self, missed: Collection[str]) -> None:
+        if missed:
             raise OperatorError(
-                f"{output.counted(len(missed), 'topic')} not mirrored: {', '.join(missed)}",
-                hint="why is said above; the copies are left as they were",
+                f"{counted(len(missed), 'topic')} not mirrored: {', '.join(sorted(missed))}",
+                hint="the reasons are reported above; these copies were not changed",
             )
 
     async def _work(self) -> None:
-        await self._survey_first()
+        await self._first_sync()
+        self.has_started.set()
         async with asyncio.TaskGroup() as tasks:
             running = [
-                tasks.create_task(self._copy.run()),
-                tasks.create_task(self._keep_surveying()),
-                tasks.create_task(self._keep_telling()),
+                tasks.create_task(self._copier.run()),
+                tasks.create_task(self._keep_topics_in_sync()),
             ]
             if self._groups is not None:
-                running.append(tasks.create_task(self._keep_groups(self._groups)))
+                running.append(tasks.create_task(self._keep_copying_groups(self._groups)))
             await self._wait_for_end()
             for task in running:
                 task.cancel()
 
     async def _wait_for_end(self) -> None:
         while not self._has_ended():
-            await asyncio.sleep(NAP_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             now_s = time.monotonic()
-            self._patience.on_copies(self._copy.bytes_copied, now_s=now_s)
-            waits_for_groups = self._copy.is_done and self._groups is not None
-            if self._plan.once and self._patience.is_over(
+            self._stall.on_copies(self._copier.bytes_copied, now_s=now_s)
+            waits_for_groups = self._copier.is_done and self._groups is not None
+            if self._plan.once and self._stall.is_over(
                 waits_for_groups=waits_for_groups, now_s=now_s
             ):
-                self._give_up()
+                self._fail_stalled()
 
-    def _give_up(self) -> None:
+    def _fail_stalled(self) -> None:
         """
         Raises:
-            BrokerUnreachable: partitions stand still.
-            OperatorError: all is copied but offsets of groups.
+            Unreachable: partitions make no progress.
+            OperatorError: only offsets of groups are missing.
         """
-        hint = "run it again to go on where it stopped"
-        if not self._copy.is_done:
-            whys = {one.why for one in self._copy.partitions.values() if one.why}
-            whys |= self._troubles.all()
-            raise BrokerUnreachable(
-                f"nothing was copied for {AWAY_SECONDS_MAX:.0f} seconds: {'; '.join(sorted(whys))}",
+        hint = "run it again to continue where it stopped"
+        if not self._copier.is_done:
+            whys = {one.why for one in self._copier.partitions.values() if one.why}
+            whys |= self._retries.all()
+            raise Unreachable(
+                f"nothing was copied for {STALL_SECONDS_MAX:.0f} seconds: {'; '.join(sorted(whys))}",
                 hint=hint,
             )
-        # None while the groups are looked at for the first time, which tells why when it ends.
-        if why := self._troubles.why("groups"):
+        # None during the first pass over the groups, which reports its failures when it ends.
+        if why := self._retries.why("groups"):
             raise OperatorError(
                 f"all messages are copied, but not the offsets of all groups: {why}", hint=hint
             )
 
     def _has_ended(self) -> bool:
-        copies = self._copy.partitions.values()
-        is_any_left = bool(self._survey.waiting) and not self._plan.once
-        if copies and not is_any_left and all(one.state is State.STOPPED for one in copies):
+        copies = self._copier.partitions.values()
+        is_any_waiting = bool(self._topics.waiting) and not self._plan.once
+        if copies and not is_any_waiting and all(one.state is CopyState.STOPPED for one in copies):
             return True
-        has_groups = self._groups is None or self._groups_copied
-        return self._plan.once and self._copy.is_done and has_groups
+        has_groups = self._groups is None or self._are_groups_copied
+        return self._plan.once and self._copier.is_done and has_groups
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
-    async def _survey_first(self) -> None:
+    async def _first_sync(self) -> None:
         try:
-            await self._survey.look()
+            await self._topics.sync()
         except LinkError as error:
-            raise BrokerUnreachable(str(error)) from error
-        if not self._copy.partitions and not self._survey.not_mirrored:
+            raise Unreachable(str(error)) from error
+        if not self._copier.partitions and not self._topics.not_mirrored:
             if self._plan.once:
                 raise NotFound(
                     f"no topic at {self._plan.source} matches --topics",
                     hint=f"see: respool topic list --broker {self._plan.source}",
                 )
-            self._report.note("no topic matches yet; waiting for one")
+            self._on_event(MirrorEvent("no topic matches yet; waiting for one"))
 
-    async def _keep_surveying(self) -> None:
+    async def _keep_topics_in_sync(self) -> None:
         while True:
-            await asyncio.sleep(SURVEY_SECONDS)
+            await asyncio.sleep(TOPICS_SECONDS)
             try:
-                await self._survey.look()
+                await self._topics.sync()
             except (LinkError, OperatorError) as error:
-                self._troubles.on_failed("topics", error)
+                self._retries.on_failed("topics", error)
             else:
-                self._troubles.on_passed("topics")
+                self._retries.on_passed("topics")
 
-    def _on_stopped(self, topic: str, cause: Cause, why: str) -> None:
-        self._survey.on_stopped(topic, cause, why)
+    def _on_stopped(self, topic: str, reason: StopReason, why: str) -> None:
+        self._topics.on_stopped(topic, reason, why)
 
     def _on_loss(self, copy: PartitionCopy, count: int, *, aborted: int, left_open: int) -> None:
-        gone = output.counted(count, "offset")
-        told = f"{copy.name}: the source had deleted {gone} from {copy.target_end} on before they were copied"
+        message = (
+            f"{copy.name}: the source deleted {counted(count, 'offset')} from {copy.target_end} on before they were "
+            "copied"
+        )
         if aborted:
-            told += f"; open there, and taken for aborted: {output.counted(aborted, 'transaction')}"
+            message += f"; {counted(aborted, 'open transaction')} aborted in the copy"
         if left_open:
-            told += f", and still open: {left_open:,}, which end with what is copied next, or with a promotion"
-        self._report.note(told)
+            message += (
+                f"; {left_open:,} left open, until their end is copied or the topic is promoted"
+            )
+        self._on_event(MirrorEvent(message))
 
-    # -- groups and words ----------------------------------------------------------------------------------------------
+    # -- groups --------------------------------------------------------------------------------------------------------
 
-    async def _keep_groups(self, groups: GroupCare) -> None:
+    async def _keep_copying_groups(self, groups: GroupOffsetCopier) -> None:
         while True:
-            was_done, are_moved = self._copy.is_done, False
+            # Messages that are copied during the pass do not count: their groups' offsets may be missing in it.
+            was_done = self._copier.is_done
+            self._group_passes += 1
             ends = {
                 place: copy.target_end
-                for place, copy in self._copy.partitions.items()
-                if copy.state is State.COPYING
+                for place, copy in self._copier.partitions.items()
+                if copy.state is CopyState.COPYING
             }
+            result: GroupCopyResult | None = None
+            self._wake_groups.clear()
             try:
-                done = await asyncio.to_thread(groups.copy, ends)
+                result = await asyncio.to_thread(groups.copy, ends)
             except OperatorError as error:
-                self._troubles.on_told("groups", error.message)
+                self._retries.on_failed_because("groups", error.message)
             else:
-                if done.troubles:
-                    self._troubles.on_told("groups", done.troubles)
-                else:
-                    self._troubles.on_passed("groups")
-                self._report.group_count = len(done.wanted - done.busy)
-                for name in sorted(done.busy - self._busy_groups):
-                    self._report.note(
-                        f"group {name} is at work at the target: its offsets are its own", style=""
-                    )
-                self._busy_groups |= done.busy
-                # What was copied after the last look counts, too.
-                self._groups_copied = was_done and not done.troubles
-                are_moved = bool(done.moved)
-            self._patience.on_groups(
-                has_trouble=bool(self._troubles.why("groups")),
-                are_moved=are_moved,
+                self._on_groups(result)
+                self._are_groups_copied = was_done and not result.failures
+                if not result.failures:
+                    self._last_good_group_pass = self._group_passes
+            async with self._group_pass_ended:
+                self._group_pass_ended.notify_all()
+            has_failed = bool(self._retries.why("groups"))
+            self._stall.on_groups(
+                has_failed=has_failed,
+                has_committed=result is not None and bool(result.committed),
                 now_s=time.monotonic(),
             )
-            if not self._plan.once:
-                await asyncio.sleep(GROUPS_SECONDS)
+            if self._plan.once:
+                await asyncio.sleep(GROUPS_RETRY_SECONDS if has_failed else POLL_SECONDS)
             else:
-                await asyncio.sleep(AGAIN_SECONDS if self._troubles.why("groups") else NAP_SECONDS)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake_groups.wait(), GROUPS_SECONDS)
 
-    async def _keep_telling(self) -> None:
-        while True:
-            self._report.tell(time.monotonic())
-            seconds = LIVE_SECONDS if self._report.is_live else self._plan.interval_seconds
-            await asyncio.sleep(seconds)
+    def _on_groups(self, result: GroupCopyResult) -> None:
+        if result.failures:
+            self._retries.on_failed_because("groups", result.failures)
+        else:
+            self._retries.on_passed("groups")
+        self._group_count = len(result.wanted - result.active)
+        for name in sorted(result.active - self._active_groups):
+            message = f"group {name} has members at the target: its offsets are not copied"
+            self._on_event(MirrorEvent(message, Severity.INFO))
+        self._active_groups |= result.active
 
 
 def connect_both(source: str, target: str) -> tuple[Cluster, Cluster]:
     """
     Raises:
-        BrokerUnreachable: nobody answers there.
-        UsageError: they are one, which would be a copy of itself.
+        Unreachable: one does not answer.
+        UsageError: they are the same cluster.
     """
     clusters = _connect(source, "--from"), _connect(target, "--to")
     ids = {one.id for one in clusters}
@@ -276,8 +351,8 @@ _REACH_HINT = (
 )
 
 
-def _raise_one(error: BaseException | None) -> None:
-    """The first failure, out of the groups that tasks wrap it in."""
+def _raise_first(error: BaseException | None) -> None:
+    """The first failure, unwrapped from the exception groups of tasks."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if error is not None:

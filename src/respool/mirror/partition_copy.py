@@ -10,24 +10,24 @@ RETRY_SECONDS = 0.2
 RETRY_SECONDS_MAX = 5.0
 
 
-class State(StrEnum):
-    # Where the copy ends is to be found out.
+class CopyState(StrEnum):
+    # The end of the copy, where to continue, is being looked up.
     SEEKING = "seeking"
     COPYING = "copying"
-    # For good: somebody must decide.
+    # Not retried: an operator must decide.
     STOPPED = "stopped"
 
 
-class Cause(StrEnum):
-    """Why a topic is not copied any more, as far as that says what to do."""
+class StopReason(StrEnum):
+    """Why a topic is not copied any longer, as far as it matters for what to do about it."""
 
-    # Source and copy are not the same any more, or never were.
+    # Source and copy have diverged.
     DIFFERS = "differs"
-    # It was promoted, deleted at either side, or is none of the mirror's business.
-    LET_GO = "let go"
-    # There is a topic of that name at the target.
-    NO_MIRROR = "no mirror"
-    # The source or the target refuses something.
+    # The topic was promoted, or deleted at either side.
+    RELEASED = "released"
+    # The target has an ordinary topic of that name.
+    NOT_A_MIRROR = "not a mirror"
+    # The source or the target returned an error that is not retried.
     REFUSED = "refused"
 
 
@@ -36,7 +36,7 @@ class PartitionCopy:
     """Invariant: all before `target_end` is in the copy for good; what lies from there to `position` is on its way."""
 
     place: Place
-    state: State = State.SEEKING
+    state: CopyState = CopyState.SEEKING
     # What comes next.
     position: int = 0
     # Where the next fetch begins: the same, or later where the source starts inside the batch that comes next.
@@ -71,7 +71,7 @@ class PartitionCopy:
         return self.position == self.target_end == self.target_start
 
     def begin(self, position: int, epoch: int) -> None:
-        self.state, self.why = State.COPYING, ""
+        self.state, self.why = CopyState.COPYING, ""
         self.target_end = position
         self.move_to(position, epoch)
         self.fetch_offset = max(position, self.source_start)
@@ -82,10 +82,10 @@ class PartitionCopy:
 
     def seek_again(self, why: str, now: float) -> None:
         """Something went wrong: forget what is on its way and look where the copy ends, after a while."""
-        if self.state is State.STOPPED:
+        if self.state is CopyState.STOPPED:
             return
         delay = min(RETRY_SECONDS * 2 ** min(self.tries, 10), RETRY_SECONDS_MAX)
-        self.state, self.why, self.due_at = State.SEEKING, why, now + delay
+        self.state, self.why, self.due_at = CopyState.SEEKING, why, now + delay
         self.run += 1
         self.tries += 1
 
@@ -94,12 +94,12 @@ class PartitionCopy:
         self.tries = 0
 
     def stop(self, why: str) -> None:
-        self.state, self.why = State.STOPPED, why
+        self.state, self.why = CopyState.STOPPED, why
         self.run += 1
 
     def is_done(self, *, starts_too: bool) -> bool:
         """Whether all is copied that was there at the beginning."""
-        if self.goal is None or self.state is State.SEEKING or self.target_end < self.goal:
+        if self.goal is None or self.state is CopyState.SEEKING or self.target_end < self.goal:
             return False
         return not starts_too or self.target_start >= self.source_start
 

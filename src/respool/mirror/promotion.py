@@ -31,9 +31,9 @@ class Promotion:
     aborted: tuple[OpenWrite, ...]
 
     def in_words(self) -> str:
-        said = "takes producers now" if self.was_mirror else "was no mirror; it takes producers"
+        said = "takes producers now" if self.was_mirror else "was not a mirror; it takes producers"
         cut = output.counted(len(self.aborted), "transaction")
-        ended = f"; {cut} that the source had not ended aborted" if self.aborted else ""
+        ended = f"; aborted {cut} left open by the source" if self.aborted else ""
         return f"{self.topic} {said}{ended}"
 
     def document(self) -> dict[str, object]:
@@ -104,7 +104,7 @@ async def _wait_until_heard(broker: str, topic: str) -> None:
                 pass
             if time.monotonic() > deadline:
                 raise BrokerUnreachable(
-                    f"not every broker has heard yet that {topic} is no mirror any more",
+                    f"not every broker knows yet that {topic} is no longer a mirror",
                     hint="run the same command again when all of them answer",
                 )
             await asyncio.sleep(PAUSE_SECONDS)

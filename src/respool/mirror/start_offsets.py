@@ -10,13 +10,14 @@ from respool.mirror.cluster_link import (
     EARLIEST,
     LATEST,
     PRODUCE_VERSION,
+    REQUEST_MS,
     ClusterLink,
     LinkError,
     answers_of,
     produce_fields,
     words,
 )
-from respool.mirror.partition_copy import PartitionCopy, State, difference, header_of
+from respool.mirror.partition_copy import CopyState, PartitionCopy, difference, header_of
 from respool.model.ids import Offset
 from respool.records.markers import EndTransactionMarker
 from respool.records.mirrored import gap_with_ends
@@ -35,7 +36,7 @@ class OnLoss(Protocol):
         """
 
 
-class MirrorSeek:
+class StartOffsetFinder:
     def __init__(
         self,
         source: ClusterLink,
@@ -91,7 +92,7 @@ class MirrorSeek:
             self._stop(
                 copy,
                 f"{copy.name} has messages up to offset {end} in the copy, and up to {copy.source_end} at the source: "
-                "the source has lost some, or was made anew",
+                "the source has lost some, or was recreated",
             )
             return
         if end > max(copy.target_start, copy.source_start):
@@ -107,7 +108,7 @@ class MirrorSeek:
             epoch = header.leader_epoch if header and header.base_offset < end else -1
         elif end < copy.source_start:
             end = await self._fill(copy)
-        if copy.run == run and copy.state is State.SEEKING:
+        if copy.run == run and copy.state is CopyState.SEEKING:
             copy.begin(end, epoch)
 
     async def _fill(self, copy: PartitionCopy) -> int:
@@ -129,7 +130,11 @@ class MirrorSeek:
         if leader is None:
             raise LinkError(f"{self._target.name}: nobody leads {copy.name}")
         reply = await self._target.ask(
-            leader, Api.PRODUCE, PRODUCE_VERSION, produce_fields([(copy.place, data)])
+            leader,
+            Api.PRODUCE,
+            PRODUCE_VERSION,
+            produce_fields([(copy.place, data)]),
+            wait_ms=REQUEST_MS,
         )
         ((_, answer),) = answers_of(reply)
         if answer.error_code:

@@ -1,4 +1,4 @@
-"""Which topics are mirrored, and that the target has them: with as many partitions, and the settings of a copy."""
+"""Which topics are mirrored, and creating them at the target, with the partition count and settings of the source."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from respool.cli.errors import TopicExists
 from respool.cli.kafka import Cluster, Setting
 from respool.client.kafka.metadata import TopicMap
-from respool.mirror.partition_copy import Cause
+from respool.mirror.partition_copy import StopReason
 from respool.model.internal_topics import is_internal
 from respool.model.operator_errors import OperatorError, UsageError
 from respool.model.topic_config import CONFIG_RULES, OF_ITSELF
 
 MIRROR_SETTING = "respool.mirror"
-# How safe the copy is, is for whoever runs the target to say.
+# Durability of the copy is up to the target's operator.
 NOT_COPIED = OF_ITSELF | {
     "min.insync.replicas",
     "unclean.leader.election.enable",
@@ -24,8 +24,8 @@ NOT_COPIED = OF_ITSELF | {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Topics by regular expressions, each for the whole name."""
+class TopicFilter:
+    """Topics by regular expressions for whole names."""
 
     include: tuple[re.Pattern[str], ...]
     exclude: tuple[re.Pattern[str], ...] = ()
@@ -36,7 +36,7 @@ class Wanted:
         )
 
     def of(self, names: Iterable[str]) -> list[str]:
-        # The broker's own topics, and what our own tools note down about this cluster.
+        # Internal topics, and those in which our own tools keep notes about their cluster, are left out.
         return sorted(
             name
             for name in names
@@ -47,7 +47,7 @@ class Wanted:
 def parse_patterns(texts: Collection[str], *, option: str) -> tuple[re.Pattern[str], ...]:
     """
     Raises:
-        UsageError: one is no regular expression.
+        UsageError: one is not a regular expression.
     """
     found = []
     for text in texts:
@@ -55,22 +55,22 @@ def parse_patterns(texts: Collection[str], *, option: str) -> tuple[re.Pattern[s
             found.append(re.compile(text))
         except re.error as error:
             raise UsageError(
-                f"{option} {text!r} is no regular expression: {error}",
-                hint="all of them: '.*'; those that begin with rides: 'rides.*'",
+                f"{option} {text!r} is not a regular expression: {error}",
+                hint="all: '.*'; names that begin with rides: 'rides.*'",
             ) from None
     return tuple(found)
 
 
-class NoMirrors(OperatorError):
+class MirrorsUnsupported(OperatorError):
     def __init__(self, broker: str) -> None:
         super().__init__(
-            f"the broker at {broker} has no mirror topics: it is not a Respool broker, or an older one",
-            hint="a mirror is written to a Respool cluster; the source may be any that speaks Kafka's protocol",
+            f"the broker at {broker} does not support mirror topics: it is not a Respool broker, or too old",
+            hint="the target must be a Respool cluster; the source may be any that speaks Kafka's protocol",
         )
 
 
-class TopicCare:
-    """Makes topics at the target, and lets them grow. Blocks: it stands on the client library's admin."""
+class TargetTopics:
+    """Creates topics at the target and adds partitions. Blocking."""
 
     def __init__(self, source: Cluster, target: Cluster) -> None:
         self._source = source
@@ -91,34 +91,34 @@ class TopicCare:
         if unknown:
             self.left_out[name] = unknown
         try:
-            # If it was made meanwhile, whether it is a mirror is looked at next.
+            # If somebody else created it meanwhile, the sync checks next whether it is a mirror.
             with suppress(TopicExists):
                 self._target.create_topic(
                     name, partitions=partitions, settings={**copied, MIRROR_SETTING: "true"}
                 )
         except UsageError as error:
             if MIRROR_SETTING in error.message:
-                raise NoMirrors(self._target.broker) from error
-            # Values that Kafka takes, and we do not.
+                raise MirrorsUnsupported(self._target.broker) from error
+            # Values that Kafka accepts and Respool does not.
             by_hand = (
                 f"respool topic create {name} --partitions {partitions} --set {MIRROR_SETTING}=true"
             )
             raise OperatorError(
                 f"the target refuses the source's settings: {error.message}",
-                hint=f"make it yourself, with what it should have: {by_hand} --broker {self._target.broker}",
+                hint=f"create it yourself with settings of your choice: {by_hand} --broker {self._target.broker}",
             ) from error
 
     def grow(self, name: str, *, partitions: int) -> None:
         self._target.grow_topic(name, partitions=partitions)
 
     def mirrors_among(self, names: Collection[str]) -> dict[str, bool]:
-        """Which of these topics of the target are mirrors."""
+        """For each of these topics of the target, whether it is a mirror."""
         settings = self._target.settings(sorted(names))
         self._note_compacted(settings)
         return {name: _value(each, MIRROR_SETTING) == "true" for name, each in settings.items()}
 
-    def look_for_compacted(self, names: Collection[str]) -> None:
-        """A topic of the source may be made so later, and then says nothing of it at the target."""
+    def note_compacted_at_source(self, names: Collection[str]) -> None:
+        """A topic may become compacted at the source after it was created at the target."""
         self._note_compacted(self._source.settings(sorted(names)))
 
     def _note_compacted(self, settings: Mapping[str, Iterable[Setting]]) -> None:
@@ -129,13 +129,13 @@ class TopicCare:
     def check_target(self) -> None:
         """
         Raises:
-            NoMirrors: the target's brokers are not ours, or too old.
+            MirrorsUnsupported: the target is not Respool, or too old.
         """
         names = [name for name in self._target.topics() if not name.startswith("__")][:1]
         settings = self._target.settings(names)
         for each in settings.values():
             if all(one.name != MIRROR_SETTING for one in each):
-                raise NoMirrors(self._target.broker)
+                raise MirrorsUnsupported(self._target.broker)
 
 
 def _value(settings: Iterable[Setting], name: str) -> str:
@@ -144,15 +144,15 @@ def _value(settings: Iterable[Setting], name: str) -> str:
 
 def why_not_followed(
     name: str, source: TopicMap | None, known: TopicMap, target: TopicMap | None, *, is_mirror: bool
-) -> tuple[Cause, str] | None:
-    """Why a topic that was being copied cannot be any more; None while it can."""
+) -> tuple[StopReason, str] | None:
+    """Why a topic that was being copied must be stopped; None if it need not."""
     if source is None:
-        return Cause.LET_GO, f"{name} is gone at the source; the copy stays as it is"
+        return StopReason.RELEASED, f"{name} was deleted at the source; the copy is kept"
     if source.id is not None and known.id is not None and source.id != known.id:
-        why = f"{name} was deleted and made anew at the source; the copy is of the old one"
-        return Cause.DIFFERS, why
+        why = f"{name} was deleted and recreated at the source; the copy is of the old topic"
+        return StopReason.DIFFERS, why
     if target is not None and not is_mirror:
-        return Cause.LET_GO, f"{name} is a mirror no longer: it was promoted"
+        return StopReason.RELEASED, f"{name} is no longer a mirror: it was promoted"
     return None
 
 

@@ -1,72 +1,78 @@
-"""A mirror's look at the topics of both clusters: makes what is missing, grows what has grown, ends what cannot go on.
+"""Keeps the target's topics in step with the source's: creates them, adds partitions, stops those that diverged.
 
-One topic's trouble is its own: the others are looked after all the same, and it is tried again at the next look.
+A topic that fails does not hold up the others; it is retried at the next sync.
 """
 
 import asyncio
 
 from respool.cli.errors import BrokerUnreachable
-from respool.cli.mirror_output import MirrorReport
 from respool.client.kafka.metadata import TopicMap
 from respool.mirror.cluster_link import ClusterLink
-from respool.mirror.copier import MirrorCopy
-from respool.mirror.partition_copy import Cause
-from respool.mirror.retry_log import Troubles
+from respool.mirror.copier import PartitionCopier
+from respool.mirror.partition_copy import StopReason
+from respool.mirror.progress import MirrorEvent, OnEvent, Severity
+from respool.mirror.retry_log import RetryLog
 from respool.mirror.target_topics import (
-    NoMirrors,
-    TopicCare,
-    Wanted,
+    MirrorsUnsupported,
+    TargetTopics,
+    TopicFilter,
     partition_counts,
     why_not_followed,
 )
 from respool.model.operator_errors import OperatorError
 
 
-class TopicSurvey:
+class TopicSync:
     def __init__(
         self,
-        wanted: Wanted,
+        wanted: TopicFilter,
         source: ClusterLink,
         target: ClusterLink,
         *,
-        care: TopicCare,
-        copy: MirrorCopy,
-        report: MirrorReport,
-        troubles: Troubles,
+        target_topics: TargetTopics,
+        copier: PartitionCopier,
+        on_event: OnEvent,
+        retries: RetryLog,
     ) -> None:
         self._wanted = wanted
         self._source = source
         self._target = target
-        self._care = care
-        self._copy = copy
-        self._report = report
-        self._troubles = troubles
-        # What the source's topics were when their copying began.
+        self._target_topics = target_topics
+        self._copier = copier
+        self._on_event = on_event
+        self._retries = retries
+        # One sync at a time.
+        self._lock = asyncio.Lock()
+        # The source's topics as they were when copying began.
         self._followed: dict[str, TopicMap] = {}
-        # Why these are copied no more.
+        # Topic -> why it is not copied any longer.
         self.stopped: dict[str, str] = {}
-        # Of these nothing is copied, or not every partition, until another look does better.
+        # Topics that could not be created or grown; retried at each sync.
         self.waiting: set[str] = set()
 
     @property
     def not_mirrored(self) -> list[str]:
         return sorted({*self.stopped, *self.waiting})
 
-    async def look(self) -> None:
+    async def sync(self) -> None:
         """
         Raises:
-            LinkError, OperatorError: none could be looked after.
+            LinkError, OperatorError: a cluster does not answer; no topic was synced.
         """
+        async with self._lock:
+            await self._sync()
+
+    async def _sync(self) -> None:
         await self._source.refresh()
         await self._target.refresh()
         names = self._wanted.of(self._source.topics)
         for gone in self.waiting.difference(names):
-            self._on_well(gone)
-        await self._make_missing(names)
+            self._on_passed(gone)
+        await self._create_missing(names)
         held = [name for name in {*names, *self._followed} if name in self._target.topics]
-        mirrors = await asyncio.to_thread(self._care.mirrors_among, held) if held else {}
+        mirrors = await asyncio.to_thread(self._target_topics.mirrors_among, held) if held else {}
         there = [name for name in held if name in self._source.topics]
-        await asyncio.to_thread(self._care.look_for_compacted, there)
+        await asyncio.to_thread(self._target_topics.note_compacted_at_source, there)
         for name, known in self._followed.items():
             why = why_not_followed(
                 name,
@@ -76,37 +82,40 @@ class TopicSurvey:
                 is_mirror=mirrors.get(name, True),
             )
             if why:
-                self._copy.stop_topic(name, *why)
+                self._copier.stop_topic(name, *why)
         for name in names:
             if name in self._target.topics and name not in self.stopped:
                 await self._follow(name, is_mirror=mirrors.get(name, False))
 
-    def on_stopped(self, topic: str, cause: Cause, why: str) -> None:
+    def on_stopped(self, topic: str, reason: StopReason, why: str) -> None:
         if topic in self.stopped:
             return
         self.stopped[topic] = why
         self.waiting.discard(topic)
-        self._report.note(f"error: {why}", style="bold red")
-        self._report.note(f"  {_advice(topic, cause, self._target.bootstrap)}", style="")
+        hint = _advice(topic, reason, self._target.bootstrap)
+        self._on_event(MirrorEvent(why, Severity.ERROR, hint))
 
-    async def _make_missing(self, names: list[str]) -> None:
+    async def _create_missing(self, names: list[str]) -> None:
         missing = [name for name in names if name not in self._target.topics]
         for name in missing:
             if name in self._followed:
-                why = f"{name} was deleted at the target; the next start copies it anew"
-                self._copy.stop_topic(name, Cause.LET_GO, why)
+                why = f"{name} was deleted at the target; the next run copies it again"
+                self._copier.stop_topic(name, StopReason.RELEASED, why)
                 continue
             count = partition_counts(self._source.topics, name)
             try:
-                await asyncio.to_thread(self._care.create, name, partitions=count)
-            except (BrokerUnreachable, NoMirrors):
+                await asyncio.to_thread(self._target_topics.create, name, partitions=count)
+            except (BrokerUnreachable, MirrorsUnsupported):
                 raise
             except OperatorError as error:
                 self._on_failed(name, error)
                 continue
-            self._report.note(f"created {name} at the target", style="")
-            if left_out := self._care.left_out.pop(name, None):
-                self._report.note(f"{name}: not known here, and left out: {', '.join(left_out)}")
+            self._on_event(MirrorEvent(f"created {name} at the target", Severity.INFO))
+            if left_out := self._target_topics.left_out.pop(name, None):
+                message = (
+                    f"{name}: settings unknown at the target were left out: {', '.join(left_out)}"
+                )
+                self._on_event(MirrorEvent(message))
         if missing:
             await self._target.refresh()
 
@@ -115,58 +124,58 @@ class TopicSurvey:
         have = partition_counts(self._target.topics, name)
         if not is_mirror:
             if name not in self._followed:
-                why = f"there is a topic {name} at the target, and it is no mirror"
-                self.on_stopped(name, Cause.NO_MIRROR, why)
+                why = f"topic {name} exists at the target and is not a mirror"
+                self.on_stopped(name, StopReason.NOT_A_MIRROR, why)
             return
         if have > wanted:
             why = f"{name} has {have} partitions at the target, and {wanted} at the source"
             if name in self._followed:
-                self._copy.stop_topic(name, Cause.DIFFERS, why)
+                self._copier.stop_topic(name, StopReason.DIFFERS, why)
             else:
-                self.on_stopped(name, Cause.DIFFERS, why)
+                self.on_stopped(name, StopReason.DIFFERS, why)
             return
         numbers = set(self._source.topics[name].leaders)
         if have == wanted or await self._grow(name, partitions=wanted):
-            self._on_well(name)
+            self._on_passed(name)
         else:
             numbers &= self._target.topics[name].leaders.keys()
         self._followed.setdefault(name, self._source.topics[name])
-        self._copy.add((name, number) for number in numbers)
+        self._copier.add((name, number) for number in numbers)
 
     async def _grow(self, name: str, *, partitions: int) -> bool:
         try:
-            await asyncio.to_thread(self._care.grow, name, partitions=partitions)
+            await asyncio.to_thread(self._target_topics.grow, name, partitions=partitions)
         except BrokerUnreachable:
             raise
         except OperatorError as error:
             self._on_failed(name, error)
             return False
-        self._report.note(f"{name} has {partitions} partitions now", style="")
+        self._on_event(MirrorEvent(f"{name} has {partitions} partitions now", Severity.INFO))
         await self._target.refresh()
         return True
 
     def _on_failed(self, name: str, error: OperatorError) -> None:
         self.waiting.add(name)
-        self._troubles.on_failed(name, error)
+        self._retries.on_failed(name, error)
 
-    def _on_well(self, name: str) -> None:
+    def _on_passed(self, name: str) -> None:
         self.waiting.discard(name)
-        self._troubles.on_passed(name)
+        self._retries.on_passed(name)
 
 
-def _advice(topic: str, cause: Cause, target: str) -> str:
-    match cause:
-        case Cause.LET_GO:
-            return "nothing is to be done; leave it out with --exclude the next time"
-        case Cause.NO_MIRROR:
+def _advice(topic: str, reason: StopReason, target: str) -> str:
+    match reason:
+        case StopReason.RELEASED:
+            return "nothing to do; exclude it next time with --exclude"
+        case StopReason.NOT_A_MIRROR:
             return (
-                f"leave it out with --exclude {topic}; or, if it is an old copy to be gone on with: "
+                f"exclude it with --exclude {topic}; or, to continue an old copy: "
                 f"respool topic alter {topic} --set respool.mirror=true --broker {target}"
             )
-        case Cause.REFUSED:
-            return "the copy is left as it is; start the mirror again when that is mended"
-        case Cause.DIFFERS:
+        case StopReason.REFUSED:
+            return "the copy was not changed; start the mirror again when the cause is fixed"
+        case StopReason.DIFFERS:
             return (
-                f"the copy is left as it is. To copy all anew: respool topic delete {topic} --broker {target}, "
-                "and start the mirror again"
+                f"the copy was not changed. To copy the topic again: respool topic delete {topic} --broker {target}, "
+                "and restart the mirror"
             )
