@@ -20,8 +20,8 @@ from crc32c import crc32c
 
 from bench.report import Column, Report, Table, megabytes, millions, ratio
 from bench.scale import MESSAGE_BYTES, Scale
-from respool.columnar.decode import decode
-from respool.columnar.encode import encode
+from respool.columnar.decode_columns import decode
+from respool.columnar.encode_columns import encode
 from respool.columnar.murmur import murmur2_partitions
 from respool.columnar.row_buffers import RowBuffers
 from respool.records.batch import Codec, RecordBatch, read_header
@@ -45,8 +45,8 @@ FIRST_USE = """
 import time
 began, began_cpu = time.perf_counter(), time.process_time()
 import pyarrow as pa
-from respool.columnar.decode import decode
-from respool.columnar.encode import encode
+from respool.columnar.decode_columns import decode
+from respool.columnar.encode_columns import encode
 from respool.records.batch import Codec
 imported = time.process_time()
 batch = pa.record_batch({"key": [b"k"], "value": [None], "timestamp": [1],

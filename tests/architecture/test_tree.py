@@ -59,7 +59,7 @@ COVERED_BY_A_SYSTEM_TEST = {
     "respool.mirror.retry_log": "tests/cli runs the command",
     "respool.cli.replay_group": "tests/cli runs the command",
     "respool.cli.group_reset": "tests/cli runs the command",
-    "respool.columnar.varint": "compiled; tests/columnar sees its results",
+    "respool.columnar.varint_kernels": "compiled; tests/columnar sees its results",
     "respool.columnar.record_columns": "compiled; tests/columnar sees its results",
     "respool.coordination.groups.consumer.member_deadlines": "tests/coordination tests the whole group",
     "respool.client.arrow.writing.stamping": "tests/client tests the other half of its class",

@@ -12,8 +12,8 @@ from typing import Any
 from kio.serial import entity_reader, entity_writer
 
 from respool.wire.api_table import API_TABLE, Api
-from respool.wire.mended_schema import request_class
 from respool.wire.schema import response_class, schema_of
+from respool.wire.schema_extensions import request_class
 
 CORRELATION_ID = 77
 

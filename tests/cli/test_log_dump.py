@@ -135,8 +135,7 @@ def test_records_that_cannot_be_opened_are_told_and_the_rest_is_shown(
     run: Run, segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The header promises zstd and the checksum fits, but the bytes are something else.
-    from respool.records.batch import read_header
-    from respool.records.seal import seal
+    from respool.records.batch import read_header, seal
 
     data = batch(0)
     header = read_header(data)._replace(attributes=int(Codec.ZSTD))

@@ -12,9 +12,8 @@ from threading import Lock, Thread
 from types import TracebackType
 from typing import Any, Self
 
-from respool.records.batch import BatchHeader, RecordBatch, read_header
+from respool.records.batch import BatchHeader, RecordBatch, crc_of, read_header
 from respool.records.record import Record, read_records
-from respool.records.seal import crc_of
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.codec import Request, decode_request, encode_reply
 from respool.wire.hot_replies import ProducedPartition, encode_produce_reply

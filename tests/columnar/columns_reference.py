@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from respool.columnar.arrow_columns import ALL_COLUMNS
-from respool.columnar.decode import Decoded
+from respool.columnar.decode_columns import Decoded
 from respool.model.errors import RequestError
-from respool.records.batch import LENGTH_BYTES, RecordBatch, read_header
+from respool.records.batch import LENGTH_BYTES, RecordBatch, crc_of, read_header
 from respool.records.markers import read_marker
 from respool.records.record import read_records
-from respool.records.seal import crc_of
 
 LIMIT = 1 << 20
 

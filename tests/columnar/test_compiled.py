@@ -31,20 +31,20 @@ def was_kept(path: Path) -> bool:
     return bool(kernel.stats.cache_hits)
 
 
-def test_a_kernel_is_compiled_once_and_again_when_any_file_of_its_room_has_changed(
+def test_a_kernel_is_compiled_again_when_any_file_of_its_package_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "some_kernels.py"
     path.write_text(MODULE)
     assert not was_kept(path)
     assert was_kept(path)
-    monkeypatch.setattr(compiled, "room_stamp", lambda: "another")
+    monkeypatch.setattr(compiled, "package_stamp", lambda: "another")
     assert not was_kept(path)
     assert was_kept(path)
 
 
 def test_a_folders_stamp_tells_of_each_source_file_in_it(tmp_path: Path) -> None:
-    stamp_now = compiled.room_stamp.__wrapped__
+    stamp_now = compiled.package_stamp.__wrapped__
     seen = {stamp_now(tmp_path)}
     for change in ("first.py", "second.py"):
         (tmp_path / change).write_text("1")
@@ -56,8 +56,8 @@ def test_a_folders_stamp_tells_of_each_source_file_in_it(tmp_path: Path) -> None
     assert stamp_now(tmp_path) in seen
 
 
-def test_this_room_has_a_stamp() -> None:
-    assert any(name == "varint.py" for name, _, _ in compiled.room_stamp())
+def test_this_package_has_a_stamp() -> None:
+    assert any(name == "varint_kernels.py" for name, _, _ in compiled.package_stamp())
 
 
 def test_bytes_for_kernels_are_always_of_one_kind() -> None:

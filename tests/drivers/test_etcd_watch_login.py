@@ -8,10 +8,9 @@ import pytest
 from drivers.store_contract import take
 from respool.drivers import etcd_messages as msg
 from respool.drivers.etcd_failures import CallFailed, EtcdRefused, Verdict
-from respool.drivers.etcd_keys import KeySpace
 from respool.drivers.etcd_members import EtcdMembers
 from respool.drivers.etcd_options import EtcdOptions
-from respool.drivers.etcd_watch import EtcdWatch
+from respool.drivers.etcd_watch import EtcdWatch, KeySpace
 
 KEYS = KeySpace("respool")
 DENIED = msg.WatchReply(canceled=True, cancel_reason="rpc error: etcdserver: permission denied")

@@ -8,8 +8,7 @@ from threading import Event, current_thread
 import pytest
 
 from respool.drivers import read_ahead
-from respool.drivers.local_files import Descriptor
-from respool.drivers.read_ahead import WAITING_MAX, ReadAhead
+from respool.drivers.read_ahead import WAITING_MAX, Descriptor, ReadAhead
 
 
 @pytest.fixture

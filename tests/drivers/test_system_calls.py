@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 from respool.drivers.local_disk import LocalDisk
-from respool.drivers.local_files import Descriptor
+from respool.drivers.read_ahead import Descriptor
 from respool.drivers.system_calls import allocate, raise_file_limit, sync_data, sync_file
 from respool.model.errors import DiskFailed
 from respool.neighbours import host, lent_file

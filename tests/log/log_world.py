@@ -11,7 +11,7 @@ from itertools import pairwise
 from random import Random
 
 from log.tail_check import TAIL_BYTES, check_tail
-from respool.log.epoch_cache import EpochCache, EpochEntry
+from respool.log.leader_epochs import EpochCache, EpochEntry
 from respool.log.partition_log import (
     Appended,
     PartitionLog,

@@ -12,6 +12,8 @@ from respool.log.partition_folder import (
     folder_name,
     name_aside,
     parse_folder_name,
+    uuid_from_text,
+    uuid_to_text,
 )
 from respool.model.ids import TopicId, TopicPartition
 
@@ -88,3 +90,32 @@ def test_the_metadata_is_kafkas() -> None:
 def test_damaged_metadata_is_noticed(text: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         decode_metadata(text)
+
+
+def test_the_text_is_kafkas() -> None:
+    # The metadata topic's id, a constant in Kafka.
+    assert uuid_to_text(UUID(int=1)) == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert uuid_to_text(UUID(int=2**128 - 1)) == "_____________________w"
+
+
+@given(st.uuids())
+def test_what_was_written_is_read(uuid: UUID) -> None:
+    assert uuid_from_text(uuid_to_text(uuid)) == uuid
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "AAAAAAAAAAAAAAAAAAAAA",
+        "AAAAAAAAAAAAAAAAAAAAAQA",
+        "AAAAAAAAAAAAAAAAAAAAAQ==",
+        "AAAAAAAAAAAAAAAAAAAAAR",
+        "AAAAAAAAAA+AAAAAAAAAAQ",
+        "AAAAAAAAAA AAAAAAAAAAQ",
+        "AAAAAAAAAAäAAAAAAAAAAQ",
+    ],
+)
+def test_any_other_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not (a UUID|how)"):
+        uuid_from_text(text)

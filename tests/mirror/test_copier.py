@@ -20,7 +20,7 @@ from respool.model.ids import Offset, TopicPartition
 from respool.records.batch import BatchHeader
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, build_marker
-from respool.records.mirrored import read_mirrored
+from respool.records.mirrored_batches import read_mirrored
 from respool.records.validate import walk_batches
 from respool.wire.api_table import Api
 

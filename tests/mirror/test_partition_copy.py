@@ -7,7 +7,7 @@ import pytest
 from respool.mirror.partition_copy import RETRY_SECONDS_MAX, CopyState, PartitionCopy, difference
 from respool.model.ids import Offset
 from respool.records.build import NewRecord, build_batch
-from respool.records.mirrored import fillers
+from respool.records.mirrored_batches import fillers
 
 
 def batch(base: int, value: bytes = b"v", *, epoch: int = 0, sequence: int = 0) -> bytes:

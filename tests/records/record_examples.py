@@ -8,9 +8,8 @@ from aiokafka.record import default_records as aiokafka_records
 from hypothesis import strategies as st
 from kafka.record import default_records as kafka_python_records
 
-from respool.records.batch import Codec, RecordBatch, read_header
+from respool.records.batch import Codec, RecordBatch, read_header, records_of, seal
 from respool.records.build import NewRecord
-from respool.records.seal import records_of, seal
 
 # How often the fuzz tests try; `make fuzz` has more patience.
 FUZZ_EXAMPLES = 20_000 if os.environ.get("RESPOOL_FUZZ") == "long" else 200

@@ -16,10 +16,9 @@ from respool.ports.record_scan import (
     Section,
     Verdict,
 )
-from respool.records.batch import MAGIC, BatchHeader, RecordBatch
+from respool.records.batch import MAGIC, BatchHeader, RecordBatch, seal
 from respool.records.build import NewRecord, append_record
 from respool.records.record import Record, read_records
-from respool.records.seal import seal
 
 SECRET = bytes(range(16))
 MIB = 1 << 20

@@ -5,10 +5,9 @@ from struct import pack
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.records.batch import RecordBatch, read_header
+from respool.records.batch import RecordBatch, crc_of, read_header, seal
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, build_marker, read_marker
-from respool.records.seal import crc_of, seal
 
 MARKER = EndTransactionMarker(producer_id=7, producer_epoch=3, coordinator_epoch=11, is_commit=True)
 

@@ -21,10 +21,9 @@ from records.record_examples import (
     rows_of,
 )
 from respool.model.errors import CorruptMessage, MessageTooLarge, UnsupportedCompressionType
-from respool.records.batch import CODEC_MASK, Codec, RecordBatch
+from respool.records.batch import CODEC_MASK, Codec, RecordBatch, records_of, seal
 from respool.records.build import NewRecord, append_record, build_batch
 from respool.records.record import Record, iterate_records, iterate_times, read_records
-from respool.records.seal import records_of, seal
 from respool.records.varint import append_varint
 
 

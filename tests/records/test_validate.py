@@ -43,10 +43,10 @@ from respool.records.batch import (
     Codec,
     RecordBatch,
     read_header,
+    records_of,
 )
 from respool.records.build import NewRecord, build_batch
 from respool.records.record import read_records
-from respool.records.seal import records_of
 from respool.records.validate import (
     check_produced,
     check_stored,

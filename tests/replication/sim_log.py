@@ -1,6 +1,6 @@
 """A log in memory, with a part that a power cut takes."""
 
-from respool.log.epoch_cache import EpochCache
+from respool.log.leader_epochs import EpochCache
 from respool.model.ids import LeaderEpoch, Offset
 
 # The leader epoch it was written in, and what was written.

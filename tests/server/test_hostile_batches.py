@@ -9,9 +9,8 @@ import cramjam
 import pytest
 
 from broker.wire_client import encode_request
-from respool.records.batch import BatchHeader, Codec, read_header
+from respool.records.batch import BatchHeader, Codec, read_header, seal
 from respool.records.build import NewRecord, build_batch
-from respool.records.seal import seal
 from respool.wire.api_table import Api
 from support.broker_process import BrokerProcess
 from support.raw_client import RawClient, produce_fields

@@ -7,8 +7,8 @@ import resource
 from pathlib import Path
 
 from respool.wire.codec import decode_request
-from respool.wire.errors import RequestMalformed
-from respool.wire.mended_schema import request_class
+from respool.wire.protocol_errors import RequestMalformed
+from respool.wire.schema_extensions import request_class
 from wire.entities import SERVED, encode, header, small
 
 SPARE_BYTES = 64 * 1024 * 1024

@@ -11,8 +11,8 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
 from respool.wire.api_table import API_TABLE
-from respool.wire.mended_schema import request_class
 from respool.wire.schema import FieldSchema, is_flexible, schema_of
+from respool.wire.schema_extensions import request_class
 
 IS_LONG = os.environ.get("RESPOOL_FUZZ") == "long"
 

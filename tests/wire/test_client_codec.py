@@ -5,7 +5,7 @@ import pytest
 from respool.wire.api_table import Api
 from respool.wire.client_codec import correlation_id_of, decode_reply, encode_request
 from respool.wire.codec import decode_request, encode_reply
-from respool.wire.errors import RequestMalformed
+from respool.wire.protocol_errors import RequestMalformed
 
 LEAVE = {
     "group_id": "billing",

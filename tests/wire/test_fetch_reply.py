@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from respool.wire.api_table import Api
 from respool.wire.client_codec import decode_reply
-from respool.wire.errors import RequestMalformed
 from respool.wire.fetch_reply import FetchedPart, read_fetch_reply
 from respool.wire.hot_replies import (
     FetchedPartition,
@@ -17,6 +16,7 @@ from respool.wire.hot_replies import (
     NodeEndpoint,
     encode_fetch_reply,
 )
+from respool.wire.protocol_errors import RequestMalformed
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(0, 2**31 - 1)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from respool.wire.errors import FrameMalformed, FrameTooLarge, ProtocolViolation
 from respool.wire.frames import FrameReader
+from respool.wire.protocol_errors import FrameMalformed, FrameTooLarge, ProtocolViolation
 from wire.entities import examples
 
 

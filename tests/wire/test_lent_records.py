@@ -11,12 +11,12 @@ from respool.model.file_place import FilePlace
 from respool.wire.api_table import Api
 from respool.wire.client_codec import decode_reply, encode_request
 from respool.wire.codec import decode_request
-from respool.wire.errors import RequestMalformed
 from respool.wire.fetch_reply import read_fetch_reply
 from respool.wire.hot_replies import FetchedPartition, FetchedTopic, encode_fetch_reply
 from respool.wire.lent_records import read_place
-from respool.wire.mended_schema import REPLICA_FETCH_VERSION
+from respool.wire.protocol_errors import RequestMalformed
 from respool.wire.schema import load_request_class
+from respool.wire.schema_extensions import REPLICA_FETCH_VERSION
 
 NUMBER = st.integers(0, 2**64 - 1)
 # As file systems have them: any bytes but NUL.

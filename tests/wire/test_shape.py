@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from respool.wire.api_table import Api
-from respool.wire.mended_schema import request_class
 from respool.wire.schema import response_class
+from respool.wire.schema_extensions import request_class
 from respool.wire.shape import milliseconds, shape
 from wire.entities import SERVED, encode, entities, examples
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
-from respool.wire.mended_schema import request_class
 from respool.wire.schema import response_class
+from respool.wire.schema_extensions import request_class
 from respool.wire.walk import (
     ARRAY_ITEMS_MAX,
     BadBytes,

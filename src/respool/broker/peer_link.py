@@ -7,8 +7,8 @@ from respool.model.ids import BrokerId
 from respool.ports.peers import Peers, PeerUnreachable
 from respool.wire.api_table import Api
 from respool.wire.client_codec import decode_reply, encode_request
-from respool.wire.errors import RequestMalformed
 from respool.wire.fetch_reply import FetchReplyView, read_fetch_reply
+from respool.wire.protocol_errors import RequestMalformed
 
 _SIZE_BYTES = 4
 

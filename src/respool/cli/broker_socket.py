@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 from respool.cli.errors import BrokerUnreachable
 from respool.wire.client_codec import correlation_id_of, decode_reply, encode_request
-from respool.wire.errors import ProtocolViolation
+from respool.wire.protocol_errors import ProtocolViolation
 
 CLIENT_ID = "respool-cli"
 TIMEOUT_SECONDS = 10.0

@@ -24,12 +24,12 @@ from respool.log.checkpoint_text import decode_lines
 from respool.records.batch import (
     CRC_COVERS_FROM,
     HEADER_BYTES,
+    LENGTH_MIN,
     MAGIC,
     BatchHeader,
     RecordBatch,
     read_header,
 )
-from respool.records.seal import LENGTH_MIN
 
 CHUNK_BYTES = 1024 * 1024
 # The most a batch may be, compressed or not, for its records to be shown.

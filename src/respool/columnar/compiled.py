@@ -50,11 +50,11 @@ def _compiled(function: F, **more: bool) -> F:
     except RuntimeError:
         # There is nowhere to keep the result: no folder that we may write to.
         return cast("F", njit(**options)(function))
-    _watch_the_room(compiled)
+    _recompile_on_change(compiled)
     return compiled
 
 
-def _watch_the_room(compiled: Any) -> None:
+def _recompile_on_change(compiled: Any) -> None:
     """Have a kept kernel compiled anew when any file of this room has changed.
 
     Numba goes by the file that the kernel stands in; but what it calls is compiled into it, and stands in others.
@@ -62,11 +62,11 @@ def _watch_the_room(compiled: Any) -> None:
     # Numba has no door for this. Where one day it is not to be found, kernels are kept as numba does it.
     with suppress(AttributeError):
         kept = compiled._cache._cache_file  # noqa: SLF001
-        kept._source_stamp = (kept._source_stamp, room_stamp())  # noqa: SLF001
+        kept._source_stamp = (kept._source_stamp, package_stamp())  # noqa: SLF001
 
 
 @cache
-def room_stamp(folder: Path = Path(__file__).parent) -> tuple[tuple[str, int, int], ...]:
+def package_stamp(folder: Path = Path(__file__).parent) -> tuple[tuple[str, int, int], ...]:
     """Changes whenever one of the folder's source files does."""
     found = [(path.name, path.stat()) for path in sorted(folder.glob("*.py"))]
     return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in found)

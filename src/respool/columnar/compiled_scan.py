@@ -8,21 +8,67 @@ from itertools import chain
 
 import numpy as np
 
-from respool.columnar.compiled import Bytes, Numbers, Words
-from respool.columnar.kept_records import RECORD_GROWTH_MAX, copy_kept, copy_kept_shifted
-from respool.columnar.key_hash import hash_keys
-from respool.columnar.key_table import FILL_MAX, SLOT_BYTES, put_newest, sift_sections
+from respool.columnar.compiled import Bytes, Numbers, Words, kernel
+from respool.columnar.key_table import FILL_MAX, SLOT_BYTES, hash_keys, put_newest, sift_sections
+from respool.columnar.raw_memory import copy_bytes
 from respool.columnar.record_table import (
     DROP_TOMBSTONES,
     OFFSET,
     ROW_BEGIN,
+    ROW_BODY,
     ROW_COLUMNS,
     ROW_END,
+    ROW_TAIL,
+    TIMESTAMP_DELTA,
     first_keyless,
     read_sections,
     rows_needed,
 )
+from respool.columnar.varint_kernels import varint_bytes, write_varint
 from respool.ports.record_scan import NO_RECORDS, Buffer, Section, Verdict
+
+# How much longer a record can get by another timestamp delta: that number, and its own length.
+RECORD_GROWTH_MAX = 15
+
+
+@kernel
+def copy_kept(
+    data: Bytes, rows: Numbers, first: int, count: int, stays: Numbers, target: Bytes
+) -> int:
+    """Copy the rows that stay as they are; return how many bytes that makes."""
+    at = 0
+    number, last = first, first + count
+    while number < last:
+        if not stays[number]:
+            number += 1
+            continue
+        # Neighbours go together.
+        begin = rows[number, ROW_BEGIN]
+        while number + 1 < last and stays[number + 1]:
+            number += 1
+        at = copy_bytes(data, begin, rows[number, ROW_END], target, at)
+        number += 1
+    return at
+
+
+@kernel
+def copy_kept_shifted(
+    data: Bytes, rows: Numbers, first: int, count: int, stays: Numbers, shift: int, target: Bytes
+) -> int:
+    """The same with `shift` added to each timestamp delta."""
+    at = 0
+    for number in range(first, first + count):
+        if not stays[number]:
+            continue
+        delta = np.int64(rows[number, TIMESTAMP_DELTA]) + np.int64(shift)
+        body, tail, end = rows[number, ROW_BODY], rows[number, ROW_TAIL], rows[number, ROW_END]
+        at = write_varint(target, at, 1 + varint_bytes(delta) + end - tail)
+        # The attributes.
+        at = copy_bytes(data, body, body + 1, target, at)
+        at = write_varint(target, at, delta)
+        at = copy_bytes(data, tail, end, target, at)
+    return at
+
 
 _SLOTS_MIN = 16
 

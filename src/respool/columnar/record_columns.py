@@ -24,7 +24,7 @@ from respool.columnar.batch_headers import (
 from respool.columnar.compiled import Bytes, Numbers, Places, Word, kernel
 from respool.columnar.raw_memory import copy_bytes
 from respool.columnar.record_table import RECORD_BYTES_MIN, read_record
-from respool.columnar.varint import INT_BITS, read_varint
+from respool.columnar.varint_kernels import INT_BITS, read_varint
 
 # Which records are wanted: offsets and times, both ends included.
 OFFSET_FIRST, OFFSET_LAST, TIME_FIRST, TIME_LAST = range(4)

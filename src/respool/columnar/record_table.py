@@ -7,7 +7,7 @@ says gets no rows and is marked so. `read_record` serves `record_columns.py` too
 import numpy as np
 
 from respool.columnar.compiled import Bytes, Numbers, Word, kernel, part_of_kernels
-from respool.columnar.varint import BROKEN, INT_BITS, LONG_BITS, read_varint
+from respool.columnar.varint_kernels import BROKEN, INT_BITS, LONG_BITS, read_varint
 
 # Columns of a section.
 BEGIN, END, RECORD_COUNT, BASE_OFFSET, LAST_OFFSET_DELTA, DROP_TOMBSTONES = range(6)

@@ -11,7 +11,7 @@ import numpy as np
 from respool.columnar.byte_column import ByteColumn
 from respool.columnar.compiled import Bytes, Numbers, Word, kernel
 from respool.columnar.raw_memory import copy_bytes
-from respool.columnar.varint import varint_bytes, write_varint
+from respool.columnar.varint_kernels import varint_bytes, write_varint
 
 # A row that is to have the time of encoding. No real time is that early.
 TIME_TO_COME = -(2**63)

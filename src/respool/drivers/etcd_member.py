@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
+import re
 
 from respool.drivers import etcd_messages as msg
 from respool.drivers.etcd_connection import EtcdConnection, WatchStream
 from respool.drivers.etcd_failures import CallFailed, EtcdRefused, Verdict, refusal_to_user
 from respool.drivers.etcd_options import EtcdOptions, endpoint_of
 from respool.drivers.etcd_tls import EtcdTls
-from respool.drivers.etcd_version import ADVICE, is_known_good
 from respool.model.errors import SettingsError
 
 logger = logging.getLogger(__name__)
@@ -187,3 +187,23 @@ class EtcdMember:
         if not self._has_warned:
             self._has_warned = True
             logger.warning("%s", trouble)
+
+
+# The first good patch of each line that has bad ones; lines before the first are bad, lines after the last are good.
+_GOOD_SINCE = {(3, 5): 30, (3, 6): 11}
+
+ADVICE = "run 3.5.30, 3.6.11 or newer"
+
+
+def is_known_good(version: str) -> bool:
+    """A text that is no version is not known to be good."""
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)(?=$|\+)", version)
+    if found is None:
+        # 3.7.0-rc.1 and the like: good only where its whole line is.
+        found = re.match(r"(\d+)\.(\d+)\.()", version)
+        if found is None:
+            return False
+    line = int(found[1]), int(found[2])
+    if line in _GOOD_SINCE:
+        return bool(found[3]) and int(found[3]) >= _GOOD_SINCE[line]
+    return line > max(_GOOD_SINCE)

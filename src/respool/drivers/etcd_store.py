@@ -12,10 +12,9 @@ from grpclib.const import Status
 
 from respool.drivers import etcd_messages as msg
 from respool.drivers.etcd_failures import CallFailed
-from respool.drivers.etcd_keys import KeySpace
 from respool.drivers.etcd_members import EtcdMembers
 from respool.drivers.etcd_options import EtcdOptions
-from respool.drivers.etcd_watch import EtcdWatch
+from respool.drivers.etcd_watch import EtcdWatch, KeySpace
 from respool.ports.metadata_store import (
     KEY_BYTES_MAX,
     VALUE_BYTES_MAX,

@@ -9,11 +9,32 @@ from collections.abc import AsyncIterator, Sequence
 from respool.drivers import etcd_messages as msg
 from respool.drivers.etcd_connection import WatchStream
 from respool.drivers.etcd_failures import CallFailed, EtcdRefused, Verdict, refusal_to_user
-from respool.drivers.etcd_keys import KeySpace
 from respool.drivers.etcd_member import EtcdMember
 from respool.drivers.etcd_members import Attempts, EtcdMembers
 from respool.drivers.etcd_options import EtcdOptions
 from respool.ports.metadata_store import CompactedRevision, KeyChanged
+
+
+class KeySpace:
+    def __init__(self, cluster: str) -> None:
+        self.root = f"/respool/{cluster}/"
+        self._root = self.root.encode()
+
+    def stored(self, key: str) -> bytes:
+        assert not key.startswith("//"), key
+        tail = key[1:] if key.startswith("/") else f"/{key}"
+        return self._root + tail.encode(errors="surrogateescape")
+
+    def seen(self, stored: bytes) -> str:
+        tail = stored.removeprefix(self._root).decode(errors="surrogateescape")
+        return tail[1:] if tail.startswith("/") else f"/{tail}"
+
+    def span(self, prefix: str) -> tuple[bytes, bytes]:
+        """First key and end of all keys with this prefix. For `""` and `"/"` there may be others among them."""
+        first = self._root if prefix in {"", "/"} else self.stored(prefix)
+        # No UTF-8 ends in 0xff, so this never overflows.
+        return first, first[:-1] + bytes([first[-1] + 1])
+
 
 _LOGIN_TROUBLE = (
     "invalid auth token",

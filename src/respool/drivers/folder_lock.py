@@ -4,7 +4,8 @@ import fcntl
 import os
 from typing import Self
 
-from respool.drivers.local_files import FILE_MODE, Descriptor, failure
+from respool.drivers.local_files import FILE_MODE, failure
+from respool.drivers.read_ahead import Descriptor
 from respool.model.errors import DataFolderInUse, DiskFailed
 
 LOCK_NAME = ".lock"

@@ -12,14 +12,13 @@ from contextlib import suppress
 from respool.drivers.local_files import (
     FILE_MODE,
     CachedReads,
-    Descriptor,
     LocalLogFile,
     LocalMappedFile,
     failure,
     sync_folder,
     write_all,
 )
-from respool.drivers.read_ahead import ReadAhead
+from respool.drivers.read_ahead import Descriptor, ReadAhead
 from respool.drivers.system_calls import sync_file
 from respool.model.errors import DiskFailed
 from respool.ports.disk import names_of

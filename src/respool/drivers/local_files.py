@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from respool.drivers.allocator import uncleared
-from respool.drivers.read_ahead import READ_AHEAD_BYTES, ReadAhead, read_ahead
+from respool.drivers.read_ahead import READ_AHEAD_BYTES, Descriptor, ReadAhead, read_ahead
 from respool.drivers.system_calls import (
     NOT_SUPPORTED,
     allocate,
@@ -31,22 +31,6 @@ READ_AHEAD_FROM_BYTES = 256 * 1024
 _BUFFERS_MAX: int = os.sysconf("SC_IOV_MAX")
 
 Buffers = Sequence[bytes | bytearray | memoryview]
-
-
-class Descriptor:
-    """A file descriptor that is closed when the last one who holds this object lets go.
-
-    Whoever uses the number keeps the object in a local variable meanwhile, so `close` in one thread never pulls
-    the file, or another file with the same number, from under a read in another.
-    """
-
-    __slots__ = ("fd",)
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-
-    def __del__(self) -> None:
-        os.close(self.fd)
 
 
 class CachedReads:

@@ -8,16 +8,28 @@ import os
 from contextlib import suppress
 from queue import Empty, Full, Queue
 from threading import Lock, Thread
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from respool.drivers.local_files import Descriptor
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 # More are passed over: they are hints.
 WAITING_MAX = 64
 # The thread ends when nothing was asked for so long.
 IDLE_S = 10.0
+
+
+class Descriptor:
+    """A file descriptor that is closed when the last one who holds this object lets go.
+
+    Whoever uses the number keeps the object in a local variable meanwhile, so `close` in one thread never pulls
+    the file, or another file with the same number, from under a read in another.
+    """
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
 
 
 def read_ahead(fd: int, position: int) -> None:
@@ -35,7 +47,7 @@ class ReadAhead:
         self._lock = Lock()
         self._has_thread = False
 
-    def ask(self, descriptor: "Descriptor", position: int) -> None:
+    def ask(self, descriptor: Descriptor, position: int) -> None:
         """Soon, and not in this thread. The file stays open until then."""
         with self._lock:
             try:

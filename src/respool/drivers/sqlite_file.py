@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from respool.drivers.local_files import FILE_MODE, Descriptor, failure, sync_folder
+from respool.drivers.local_files import FILE_MODE, failure, sync_folder
+from respool.drivers.read_ahead import Descriptor
 from respool.model.errors import DataFolderInUse, DataFolderMismatch, DiskFailed
 from respool.ports.metadata_store import StoredValue
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from respool.model.errors import SegmentCorrupt
 from respool.ports.disk import LogFile
-from respool.records.batch import HEADER_BYTES, MAGIC, BatchHeader, read_header
-from respool.records.seal import LENGTH_MIN
+from respool.records.batch import HEADER_BYTES, LENGTH_MIN, MAGIC, BatchHeader, read_header
 
 # One read shows all small batches in it; for large ones it costs little more than the header alone.
 WINDOW_BYTES = 4096

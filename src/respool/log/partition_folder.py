@@ -6,10 +6,10 @@ for its deletion: all as in Kafka.
 """
 
 import re
+from base64 import b64decode, urlsafe_b64encode
 from uuid import UUID
 
 from respool.log.file_names import FILE_NAME_BYTES_MAX
-from respool.log.uuid_text import uuid_from_text, uuid_to_text
 from respool.model.errors import InvalidTopic
 from respool.model.ids import TopicId, TopicPartition, check_topic_name
 
@@ -73,3 +73,23 @@ def decode_metadata(data: bytes) -> TopicId:
     if version != "version: 0" or not topic_id.startswith("topic_id: "):
         raise ValueError(f"{data[:80]!r} is not 'version: 0' and 'topic_id: …'")
     return TopicId(uuid_from_text(topic_id.removeprefix("topic_id: ")))
+
+
+def uuid_to_text(uuid: UUID) -> str:
+    return urlsafe_b64encode(uuid.bytes).decode("ascii").rstrip("=")
+
+
+def uuid_from_text(text: str) -> UUID:
+    """Read what `uuid_to_text` or Kafka wrote.
+
+    Raises:
+        ValueError: it is not such a text.
+    """
+    try:
+        uuid = UUID(bytes=b64decode(text + "==", altchars=b"-_", validate=True))
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a UUID in base64") from error
+    # Base64 leaves four bits over; another text with the same 128 bits is a damaged one.
+    if uuid_to_text(uuid) != text:
+        raise ValueError(f"{text!r} is not how {uuid} is written")
+    return uuid

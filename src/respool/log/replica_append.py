@@ -28,13 +28,13 @@ from respool.records.batch import (
     CONTROL_BIT,
     HEADER_BYTES,
     LENGTH_BYTES,
+    LENGTH_MIN,
     BatchHeader,
     RecordBatch,
     read_header,
     stamp,
 )
 from respool.records.markers import EndTransactionMarker, read_marker
-from respool.records.seal import LENGTH_MIN
 from respool.records.validate import check_stored
 
 

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from respool.log.batch_walk import BatchAt, walk_headers
 from respool.log.file_names import LOG, TRANSACTION_INDEX, offset_name
-from respool.log.index.index_repair import walk_indexed
-from respool.log.index.index_source import IndexSource
+from respool.log.index.index_source import IndexSource, walk_indexed
 from respool.log.index.segment_indexes import IndexSettings, SegmentIndexes
 from respool.log.index.time_index import TimeEntry
 from respool.log.index.transaction_index import ENTRY_BYTES, AbortedTransaction, TransactionIndex

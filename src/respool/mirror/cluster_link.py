@@ -14,7 +14,7 @@ from respool.client.kafka.pipelined import PipelinedRequests
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.client.kafka.versions import VERSIONS
 from respool.model.operator_errors import UsageError
-from respool.records.mirrored import MIRROR_CLIENT_ID
+from respool.records.mirrored_batches import MIRROR_CLIENT_ID
 from respool.wire.api_table import Api
 
 Place = tuple[str, int]

@@ -45,7 +45,7 @@ from respool.model.errors import (
     UnknownTopicOrPartition,
 )
 from respool.model.ids import Offset
-from respool.records.mirrored import OldFormat, Straddling, prepare
+from respool.records.mirrored_batches import OldFormat, Straddling, prepare
 from respool.wire.api_table import Api
 
 MIB = 1024 * 1024

@@ -20,7 +20,7 @@ from respool.mirror.cluster_link import (
 from respool.mirror.partition_copy import CopyState, PartitionCopy, difference, header_of
 from respool.model.ids import Offset
 from respool.records.markers import EndTransactionMarker
-from respool.records.mirrored import gap_with_ends
+from respool.records.mirrored_batches import gap_with_ends
 from respool.wire.api_table import Api
 
 

@@ -14,6 +14,8 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
+from crc32c import crc32c
+
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 
 HEADER_BYTES = 61
@@ -131,3 +133,24 @@ class RecordBatch(NamedTuple):
 
     header: BatchHeader
     data: bytes | memoryview
+
+
+# What the length field says of a batch without records: the header after that field.
+LENGTH_MIN = HEADER_BYTES - LENGTH_BYTES
+
+
+def seal(header: BatchHeader, records: bytes | bytearray | memoryview) -> RecordBatch:
+    """Join them; `length` and `crc` of the header given do not matter."""
+    crc = crc32c(records, crc32c(pack_header(header)[CRC_COVERS_FROM:]))
+    header = header._replace(length=LENGTH_MIN + len(records), crc=crc)
+    return RecordBatch(header, b"".join((pack_header(header), records)))
+
+
+def crc_of(data: bytes | bytearray | memoryview) -> int:
+    """The checksum a whole batch should carry. Does not copy."""
+    return crc32c(memoryview(data)[CRC_COVERS_FROM:])
+
+
+def records_of(batch: RecordBatch) -> memoryview:
+    """What follows the header, compressed as it is. Does not copy."""
+    return memoryview(batch.data)[HEADER_BYTES:]

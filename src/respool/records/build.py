@@ -11,10 +11,10 @@ from respool.records.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     Codec,
+    seal,
 )
 from respool.records.compress import compress
 from respool.records.record import Headers
-from respool.records.seal import seal
 from respool.records.varint import append_varint
 
 

@@ -20,9 +20,9 @@ from respool.records.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     RecordBatch,
+    seal,
 )
 from respool.records.record import read_records
-from respool.records.seal import seal
 
 MARKER_BYTES = 78
 ABORT, COMMIT = 0, 1

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from respool.model.errors import CorruptMessage
 from respool.model.ids import Offset
-from respool.records.batch import BatchHeader, RecordBatch
+from respool.records.batch import BatchHeader, RecordBatch, records_of
 from respool.records.compress import codec_of, decompress
-from respool.records.seal import records_of
 from respool.records.varint import LONG_BITS, read_varint
 
 # Every field of a record takes a byte at least: this many records cannot hide in fewer bytes.

@@ -22,6 +22,7 @@ from respool.records.batch import (
     CONTROL_BIT,
     HEADER_BYTES,
     LENGTH_BYTES,
+    LENGTH_MIN,
     LOG_APPEND_TIME_BIT,
     MAGIC,
     MAGIC_AT,
@@ -29,11 +30,13 @@ from respool.records.batch import (
     BatchHeader,
     Codec,
     RecordBatch,
+    crc_of,
     read_header,
+    records_of,
+    seal,
 )
 from respool.records.compress import codec_of, compress, decompress
-from respool.records.mirrored import MIRRORED
-from respool.records.seal import LENGTH_MIN, crc_of, records_of, seal
+from respool.records.mirrored_batches import MIRRORED
 
 CODEC_MAX = max(Codec)
 # Bit 6 says that the base timestamp is a delete horizon (KIP-534): only a log's cleaner writes that. The rest of the

@@ -24,9 +24,9 @@ from respool.server.foreign_client import foreign_client
 from respool.server.traffic import RequestTimes
 from respool.wire.api_table import Api, ApiSpec
 from respool.wire.codec import Request, api_versions_fallback, decode_request
-from respool.wire.errors import FrameTooLarge, ProtocolViolation, UnsupportedApi
 from respool.wire.frames import FrameReader
-from respool.wire.session import ReplySlot, Session
+from respool.wire.protocol_errors import FrameTooLarge, ProtocolViolation, UnsupportedApi
+from respool.wire.reply_order import ReplySlot, Session
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined
 from respool.testing.errors import UnknownFault
 from respool.wire.api_table import API_TABLE, Api, ApiSpec
 from respool.wire.codec import Request
-from respool.wire.error_reply import NoPlaceForError, encode_error_reply
+from respool.wire.injected_error import NoPlaceForError, encode_error_reply
 from respool.wire.reply_errors import error_code_named
 
 Kind = Literal["delay", "lose", "error"]

@@ -15,12 +15,11 @@ from typing import Any
 
 from kio.serial import entity_writer
 
-from respool.wire.decode import decoder_of
-from respool.wire.errors import RequestMalformed
-from respool.wire.mended_schema import reply_class, request_class
+from respool.wire.protocol_errors import RequestMalformed
 from respool.wire.schema import Entity, is_flexible
+from respool.wire.schema_extensions import reply_class, request_class
 from respool.wire.shape import shape
-from respool.wire.walk import skip_tagged_fields
+from respool.wire.walk import decoder_of, skip_tagged_fields
 
 _SIZE = Struct(">i")
 _HEAD = Struct(">hhih")

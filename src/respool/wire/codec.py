@@ -10,7 +10,7 @@ must be able to read it before it knows what the broker speaks (KIP-511).
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
@@ -21,13 +21,12 @@ from kio.serial import entity_writer
 
 from respool.model.errors import UnsupportedVersion
 from respool.wire.api_table import API_TABLE, Api, ApiSpec
-from respool.wire.decode import EntityDecoder, decoder_of
-from respool.wire.errors import RequestMalformed, UnsupportedApi
-from respool.wire.mended_schema import request_class
+from respool.wire.protocol_errors import RequestMalformed, UnsupportedApi
 from respool.wire.reply_errors import codes_of, with_errors
 from respool.wire.schema import Entity, EntityClass, is_flexible, response_class
+from respool.wire.schema_extensions import request_class
 from respool.wire.shape import shape
-from respool.wire.walk import skip_tagged_fields
+from respool.wire.walk import EntityDecoder, decoder_of, skip_tagged_fields
 
 _HEAD = Struct(">hhi")
 _CLIENT_ID_LENGTH = Struct(">h")
@@ -158,3 +157,49 @@ def _reply_form(
     # An empty section of tagged fields is one zero byte.
     header_bytes = _REPLY_HEAD.size + (1 if is_flexible(reply_class.__header_schema__) else 0)
     return reply_class, header_bytes, entity_writer(reply_class)
+
+
+TEMPLATES_MAX = 1_024
+# What is larger is not the same again and again.
+TEMPLATE_BYTES_MAX = 1_024
+
+_HEAD_BYTES = 8
+_CORRELATION_ID = Struct(">i")
+_CORRELATION_ID_AT = 4
+
+
+class ReplyTemplates:
+    """Those of one API: `words` tells what a reply says, so that equal words in one version are equal replies."""
+
+    def __init__(self, *, templates_max: int = TEMPLATES_MAX) -> None:
+        self._templates_max = templates_max
+        self._templates: dict[tuple[int, Hashable], bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._templates)
+
+    def encode(
+        self, request: Request, words: Hashable, fields: Callable[[], Mapping[str, Any]]
+    ) -> bytes:
+        """The whole reply frame; `fields` are asked for only when nobody has said these words yet."""
+        key = (request.version, words)
+        template = self._templates.get(key)
+        if template is None:
+            frame = encode_reply(request, fields())
+            if len(frame) <= TEMPLATE_BYTES_MAX:
+                self._keep(key, frame)
+            return frame
+        return b"".join(
+            (
+                template[:_CORRELATION_ID_AT],
+                _CORRELATION_ID.pack(request.correlation_id),
+                template[_HEAD_BYTES:],
+            )
+        )
+
+    def _keep(self, key: tuple[int, Hashable], frame: bytes) -> None:
+        if len(self._templates) >= self._templates_max:
+            # The oldest: it was of use, or it was not.
+            del self._templates[next(iter(self._templates))]
+        # As plain bytes: errors are never the same words, so there are none in it.
+        self._templates[key] = bytes(frame)

@@ -19,8 +19,8 @@ from struct import error as StructError  # noqa: N812
 from uuid import UUID
 
 from respool.model.file_place import FilePlace
-from respool.wire.errors import RequestMalformed
 from respool.wire.lent_records import LENT_TAG, read_place
+from respool.wire.protocol_errors import RequestMalformed
 from respool.wire.walk import read_varint, skip_tagged_fields
 
 TOPIC_IDS_FROM = 13

@@ -11,7 +11,7 @@ announced a length, and only when the owner of the memory says so (`growth_wante
 
 from struct import Struct
 
-from respool.wire.errors import FrameMalformed, FrameTooLarge
+from respool.wire.protocol_errors import FrameMalformed, FrameTooLarge
 
 # Api key, version and correlation id: what the shortest request header holds.
 REQUEST_BYTES_MIN = 8

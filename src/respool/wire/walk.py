@@ -15,12 +15,17 @@ notes where they are, and `without_unknown_tags` leaves them out.
 What must stay true: the walk and kio see the same fields at the same places. A fuzz test compares where both end.
 """
 
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from struct import Struct
 
-from respool.wire.schema import EntityClass, FieldSchema, is_flexible, schema_of
+from kio.serial import entity_reader
+from kio.serial.errors import SerialError
+
+from respool.wire.protocol_errors import RequestMalformed
+from respool.wire.schema import Entity, EntityClass, FieldSchema, is_flexible, schema_of
 
 # A request that names every partition of a large cluster has some ten thousand.
 ARRAY_ITEMS_MAX = 100_000
@@ -335,3 +340,45 @@ def _over_tagged_fields(
     if is_changed:
         rewrites.append((start, position, pack_varint(len(kept)) + b"".join(kept)))
     return position
+
+
+class EntityDecoder:
+    """Reads one kio class."""
+
+    __slots__ = ("_entity_class", "_read", "_walk_over")
+
+    def __init__(self, entity_class: EntityClass) -> None:
+        self._entity_class = entity_class
+        self._walk_over = walker_of(entity_class).walk_over
+        self._read = entity_reader(entity_class)
+
+    def decode(self, frame: memoryview, position: int) -> Entity:
+        """Read the entity that starts at the position. What follows it is left alone.
+
+        Raises:
+            RequestMalformed: the bytes are not such an entity.
+        """
+        try:
+            return self._decode(frame, position)
+        except (IndexError, struct.error):
+            problem = f"its {len(frame)} bytes end in the middle of a field"
+        # The walk says ValueError, and so does kio of booleans and times; SerialError of the rest.
+        except (SerialError, ValueError) as error:
+            problem = str(error)
+        raise RequestMalformed(f"not a {self._entity_class.__name__}: {problem}")
+
+    def _decode(self, frame: memoryview, position: int) -> Entity:
+        walk = Walk()
+        end = self._walk_over(frame, position, walk)
+        if end > len(frame):
+            raise IndexError(end)
+        if walk.rewrites:
+            entity, _ = self._read(walk.without_unknown_tags(frame, position, end), 0)
+        else:
+            entity, _ = self._read(frame, position)
+        return entity
+
+
+@cache
+def decoder_of(entity_class: EntityClass) -> EntityDecoder:
+    return EntityDecoder(entity_class)

@@ -8,11 +8,10 @@ from broker.handlers.test_produce import request
 from broker.running_broker import EARLIEST, LATEST, RunningBroker, StartBroker
 from respool.log.partition_log import ReadSpec
 from respool.model.ids import Offset
-from respool.records.batch import HEADER_BYTES, read_header
+from respool.records.batch import HEADER_BYTES, read_header, seal
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, build_marker
-from respool.records.mirrored import fillers, prepare
-from respool.records.seal import seal
+from respool.records.mirrored_batches import fillers, prepare
 from respool.wire.api_table import Api
 
 VERSION = 9

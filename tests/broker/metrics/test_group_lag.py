@@ -9,7 +9,7 @@ from respool.log.partition_log import PartitionLog
 from respool.model.ids import Offset
 from respool.sim.simulated_metrics import SimMetrics
 from respool.wire.api_table import Api
-from respool.wire.mended_schema import TIME_AT_VERSION
+from respool.wire.schema_extensions import TIME_AT_VERSION
 
 MESSAGES = "respool_group_lag_messages"
 SECONDS = "respool_group_lag_seconds"

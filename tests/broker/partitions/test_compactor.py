@@ -9,10 +9,9 @@ import pytest
 from broker.running_broker import RunningBroker, StartBroker
 from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.model.ids import Offset
-from respool.records.batch import Codec, RecordBatch, read_header
+from respool.records.batch import Codec, RecordBatch, read_header, seal
 from respool.records.build import NewRecord, build_batch
 from respool.records.record import Record, read_records
-from respool.records.seal import seal
 from respool.records.validate import walk_batches
 from respool.wire.api_table import Api
 

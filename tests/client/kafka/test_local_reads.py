@@ -14,8 +14,8 @@ from respool.client.kafka.reply_buffer import ReplyBuffer
 from respool.model.file_place import PLACE_GOOD_MS, FilePlace
 from respool.neighbours.host import this_host
 from respool.wire.codec import Request
-from respool.wire.errors import RequestMalformed
 from respool.wire.hot_replies import FetchedPartition
+from respool.wire.protocol_errors import RequestMalformed
 from support.fetched_part import fetched_part
 from support.scripted_broker import TOPIC, ScriptedBroker
 

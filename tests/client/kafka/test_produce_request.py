@@ -18,7 +18,7 @@ from respool.client.kafka.versions import VERSIONS
 from respool.wire.api_table import Api
 from respool.wire.client_codec import decode_reply
 from respool.wire.hot_replies import ProducedPartition, encode_produce_reply
-from respool.wire.mended_schema import request_class
+from respool.wire.schema_extensions import request_class
 from respool.wire.shape import shape
 
 

@@ -21,9 +21,8 @@ from respool.model.errors import DiskFailed, DiskFull, SegmentCorrupt
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import CleanupPolicies, CleanupPolicy, TopicConfig
 from respool.ports.record_scan import RecordScanner
-from respool.records.batch import Codec, read_header
+from respool.records.batch import Codec, read_header, seal
 from respool.records.build import NewRecord
-from respool.records.seal import seal
 from respool.records.validate import walk_batches
 from respool.sim.disk_faults import ProcessGone
 from respool.sim.simulated_files import SimLogFile

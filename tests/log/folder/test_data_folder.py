@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from respool.log.folder.checkpoint import (
+from respool.log.folder.data_folder import CLEAN_MARKER, DataFolder, cluster_id_text
+from respool.log.folder.folder_checkpoints import (
     CLEANED_END,
     HIGH_WATERMARK,
     LOG_START,
     RECOVERY_POINT,
     OffsetCheckpoint,
 )
-from respool.log.folder.data_folder import CLEAN_MARKER, DataFolder, cluster_id_text
 from respool.log.folder.folder_identity import IDENTITY_NAME
 from respool.log.partition_log import PartitionLog
 from respool.model.errors import (

@@ -7,14 +7,14 @@ from uuid import UUID
 import pytest
 
 from log.log_world import FUZZ, SMALL, batch_of
-from respool.log.epoch_file import EpochFile
-from respool.log.folder.checkpoint import (
+from respool.log.folder.data_folder import DataFolder
+from respool.log.folder.folder_checkpoints import (
     HIGH_WATERMARK,
     LOG_START,
     RECOVERY_POINT,
     OffsetCheckpoint,
 )
-from respool.log.folder.data_folder import DataFolder
+from respool.log.leader_epochs import EpochFile
 from respool.log.partition_log import PartitionLog
 from respool.model.errors import DiskFull, NothingCut, StorageError
 from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition

@@ -30,8 +30,7 @@ from respool.model.errors import (
 )
 from respool.model.ids import TopicPartition
 from respool.model.internal_topics import TRANSACTION_STATE
-from respool.wire.codec import Request, encode_reply
-from respool.wire.reply_templates import ReplyTemplates
+from respool.wire.codec import ReplyTemplates, Request, encode_reply
 
 SEVERAL_TRANSACTIONS_VERSION = 4
 FENCED_CODE_VERSION = 2

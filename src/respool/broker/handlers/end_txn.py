@@ -15,8 +15,7 @@ from respool.coordination.transactions.transaction_requests import (
     TransactionVersion,
 )
 from respool.model.errors import RequestError
-from respool.wire.codec import Request, encode_reply
-from respool.wire.reply_templates import ReplyTemplates
+from respool.wire.codec import ReplyTemplates, Request, encode_reply
 
 EPOCH_BUMP_VERSION = 5
 FENCED_CODE_VERSION = 2

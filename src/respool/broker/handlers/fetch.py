@@ -8,7 +8,7 @@ from respool.broker.outcome import CloseConnection, Outcome
 from respool.model.errors import RequestError
 from respool.model.ids import ZERO_TOPIC_ID, BrokerId
 from respool.ports.disk import NotCached
-from respool.records.mirrored import MIRROR_CLIENT_ID
+from respool.records.mirrored_batches import MIRROR_CLIENT_ID
 from respool.wire.codec import Request
 from respool.wire.hot_replies import encode_fetch_reply
 

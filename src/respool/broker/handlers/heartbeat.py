@@ -6,8 +6,7 @@ from respool.broker.handlers.when_answered import reply_when_answered
 from respool.broker.outcome import Outcome, Reply
 from respool.coordination.groups.group_requests import Heartbeat, HeartbeatReply
 from respool.model.errors import CoordinatorLoadInProgress, RequestError
-from respool.wire.codec import Request, encode_reply
-from respool.wire.reply_templates import ReplyTemplates
+from respool.wire.codec import ReplyTemplates, Request, encode_reply
 
 
 def heartbeat(request: Request, broker: Broker) -> Outcome:

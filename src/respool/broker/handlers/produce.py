@@ -47,7 +47,7 @@ from respool.model.ids import Offset
 from respool.model.internal_topics import is_internal
 from respool.ports.record_scan import RecordScanner
 from respool.records.batch import BatchHeader, RecordBatch
-from respool.records.mirrored import MirroredBatches
+from respool.records.mirrored_batches import MirroredBatches
 from respool.records.validate import recompress
 from respool.wire.codec import Request
 from respool.wire.hot_replies import ProducedPartition, encode_produce_reply

@@ -1,8 +1,8 @@
 """Ends of partitions that other brokers lead, and the times of their records: asked of their leaders by ListOffsets.
 
 The request has a tagged field that Kafka's has not, `time_at`: with the log's end the leader tells when the first
-record at or after that offset was made, in the field that is empty in such a reply (`wire/mended_schema.py`). A leader
-that does not know it tells the end alone.
+record at or after that offset was made, in the field that is empty in such a reply (`wire/schema_extensions.py`). A
+leader that does not know it tells the end alone.
 """
 
 import logging
@@ -14,7 +14,7 @@ from respool.broker.peer_link import PeerLink
 from respool.model.ids import BrokerId, Offset, TopicPartition
 from respool.ports.peers import PeerUnreachable
 from respool.wire.api_table import Api
-from respool.wire.mended_schema import TIME_AT_VERSION
+from respool.wire.schema_extensions import TIME_AT_VERSION
 
 logger = logging.getLogger(__name__)
 

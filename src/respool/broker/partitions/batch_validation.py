@@ -11,9 +11,8 @@ from respool.model.errors import (
 )
 from respool.model.topic_config import CompressionType, TimestampType, TopicConfig
 from respool.ports.record_scan import NO_RECORDS, RecordScanner
-from respool.records.batch import Codec, RecordBatch
+from respool.records.batch import Codec, RecordBatch, records_of
 from respool.records.compress import codec_of, decompress
-from respool.records.seal import records_of
 from respool.records.validate import (
     check_produced,
     check_timestamps,

@@ -1,12 +1,12 @@
 """What a mirror topic takes: batches with offsets of their own, from `respool mirror` and from nobody else.
 
-See `records/mirrored.py` for how they look, and docs/adr/0012-mirroring.md for why.
+See `records/mirrored_batches.py` for how they look, and docs/adr/0012-mirroring.md for why.
 """
 
 from respool.model.errors import InvalidRecord, OutOfOrderSequence, PolicyViolation, RequestError
 from respool.model.ids import Offset, TopicPartition
 from respool.records.batch import HEADER_BYTES, BatchHeader, read_header
-from respool.records.mirrored import MirroredBatches, read_mirrored
+from respool.records.mirrored_batches import MirroredBatches, read_mirrored
 from respool.records.validate import walk_batches
 
 

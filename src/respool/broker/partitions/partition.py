@@ -50,7 +50,7 @@ from respool.model.ids import (
 from respool.model.topic_config import Flush, TopicConfig
 from respool.records.batch import BatchHeader, RecordBatch
 from respool.records.markers import MARKER_BYTES, EndTransactionMarker
-from respool.records.mirrored import MirroredBatches
+from respool.records.mirrored_batches import MirroredBatches
 from respool.replication.effects import FollowerEffect, ProposeIsr
 from respool.replication.follower import Follower
 from respool.replication.leader import Leader

@@ -15,7 +15,7 @@ from respool.replication.divergence import EndOfEpoch
 from respool.replication.follower import Fetched, FetchFrom
 from respool.wire.api_table import Api
 from respool.wire.fetch_reply import FetchedPart
-from respool.wire.mended_schema import REPLICA_FETCH_VERSION
+from respool.wire.schema_extensions import REPLICA_FETCH_VERSION
 
 LIST_OFFSETS_VERSION = 8
 READ_UNCOMMITTED = 0

@@ -34,7 +34,7 @@ from respool.wire.client_codec import (
     encode_request,
     request_head,
 )
-from respool.wire.errors import ProtocolViolation
+from respool.wire.protocol_errors import ProtocolViolation
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

@@ -14,8 +14,8 @@ from respool.client.kafka.reply_buffer import ReplyBuffer
 from respool.model.file_place import PLACE_GOOD_MS, NotLent
 from respool.neighbours.host import this_host
 from respool.neighbours.lent_file import read_lent
-from respool.wire.errors import RequestMalformed
 from respool.wire.fetch_reply import FetchedPart
+from respool.wire.protocol_errors import RequestMalformed
 
 logger = logging.getLogger(__name__)
 

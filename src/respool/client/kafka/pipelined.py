@@ -25,7 +25,7 @@ from respool.client.kafka.errors import (
 from respool.client.kafka.versions import VersionRange
 from respool.wire.api_table import Api
 from respool.wire.client_codec import decode_reply
-from respool.wire.errors import ProtocolViolation
+from respool.wire.protocol_errors import ProtocolViolation
 
 
 class PipelinedRequests:

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from respool.log.batch_walk import BatchAt
 from respool.log.segment import Segment
 from respool.model.errors import SegmentCorrupt
-from respool.records.batch import HEADER_BYTES, LENGTH_BYTES, MAGIC, read_header
-from respool.records.seal import LENGTH_MIN
+from respool.records.batch import HEADER_BYTES, LENGTH_BYTES, LENGTH_MIN, MAGIC, read_header
 from respool.records.validate import check_stored
 
 # Some milliseconds of work in between, so that other threads get their turn.

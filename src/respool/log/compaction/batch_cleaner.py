@@ -11,6 +11,7 @@ its batch gets a delete horizon (KIP-534): an attribute's bit says that the base
 deletions in the batch may go, and the records' timestamps count from there.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -18,7 +19,7 @@ from typing import NamedTuple, Self
 
 from respool.log.batch_walk import BatchAt
 from respool.log.compaction.batch_chunks import BatchChunk
-from respool.log.compaction.cleaned_transactions import CleanedTransactions
+from respool.log.index.transaction_index import AbortedTransaction
 from respool.log.producers.producer_state import ProducerState
 from respool.model.config_rules import LONG_MAX
 from respool.model.errors import RequestError
@@ -34,10 +35,59 @@ from respool.records.batch import (
     BatchHeader,
     Codec,
     RecordBatch,
+    records_of,
+    seal,
 )
 from respool.records.compress import codec_of, compress, decompress
 from respool.records.markers import read_marker
-from respool.records.seal import records_of, seal
+
+
+class CleanedTransactions:
+    def __init__(self, aborted: Iterable[AbortedTransaction], *, begin: Offset) -> None:
+        """`begin` is where the feeding begins; what ended before is not waited for."""
+        reaching = (one for one in aborted if one.last_offset >= begin)
+        self._to_come = deque(sorted(reaching, key=lambda one: one.first_offset))
+        # By producer: the aborted transaction that is open here, and whether any of its data was met.
+        self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
+        # Producers whose open transaction will be committed and of which data was met.
+        self._committed: set[int] = set()
+        self._still_needed: list[AbortedTransaction] = []
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Was this batch of data aborted? Then nobody may see its records, and they may go."""
+        self._go_to(header.last_offset)
+        open_here = self._aborted.get(header.producer_id)
+        if open_here is None:
+            self._committed.add(header.producer_id)
+            return False
+        self._aborted[header.producer_id] = (open_here[0], True)
+        return True
+
+    def is_marker_needed(self, header: BatchHeader, *, is_commit: bool) -> bool:
+        """Does this marker end a transaction of which data was met?"""
+        self._go_to(header.last_offset)
+        if is_commit:
+            had_data = header.producer_id in self._committed
+            self._committed.discard(header.producer_id)
+            return had_data
+        aborted, had_data = self._aborted.pop(header.producer_id, (None, False))
+        if had_data and aborted is not None:
+            self._still_needed.append(aborted)
+        return had_data
+
+    def take_still_needed(self) -> list[AbortedTransaction]:
+        """The aborted transactions whose markers were met since this was asked last, and which readers must know of.
+
+        Of the others no data is left. Without their markers, which may go, they would hide what follows them.
+        """
+        needed, self._still_needed = self._still_needed, []
+        return needed
+
+    def _go_to(self, offset: Offset) -> None:
+        while self._to_come and self._to_come[0].first_offset <= offset:
+            begun = self._to_come.popleft()
+            self._aborted.setdefault(begun.producer_id, (begun, False))
+
 
 # A batch that is larger than this when decompressed is not opened; it stays as it is.
 DECOMPRESSED_BYTES_MAX = 128 * MIB

@@ -20,14 +20,13 @@ from dataclasses import dataclass, replace
 from respool.log.compaction.batch_chunks import BatchChunk, read_chunks
 from respool.log.compaction.batch_cleaner import (
     BatchCleaner,
+    CleanedTransactions,
     CleaningRules,
     open_records,
     section_of,
 )
 from respool.log.compaction.cleaned_segment import CleanedSegment
-from respool.log.compaction.cleaned_transactions import CleanedTransactions
-from respool.log.compaction.compaction_span import CompactionSpan
-from respool.log.compaction.segment_groups import GroupLimits, SegmentGroup
+from respool.log.compaction.compaction_span import CompactionSpan, GroupLimits, SegmentGroup
 from respool.log.index.segment_indexes import IndexSettings
 from respool.log.index.transaction_index import AbortedTransaction
 from respool.log.segment import Segment

@@ -11,9 +11,11 @@ writes to any more, below every bound: so nothing that is not committed, and not
 from dataclasses import dataclass
 
 from respool.log.batch_walk import walk_headers
+from respool.log.index.offset_index import RELATIVE_OFFSET_MAX
+from respool.log.index.segment_indexes import SegmentIndexes
 from respool.log.segment import Segment
 from respool.log.segments import Segments
-from respool.model.config_rules import LONG_MAX
+from respool.model.config_rules import INT_MAX, LONG_MAX
 from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.model.topic_config import TopicConfig
 
@@ -84,3 +86,55 @@ def _is_overdue(segment: Segment, config: TopicConfig, now_ms: int) -> bool:
         first = next(walk_headers(segment.file, 0, segment.size))
         segment.first_timestamp = first.header.max_timestamp
     return 0 <= segment.first_timestamp < now_ms - lag_ms
+
+
+# Positions in a segment have 31 bits. Records may grow a little by other timestamps.
+POSITION_MAX = INT_MAX - INT_MAX // 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentGroup:
+    """Segments that follow each other, and what is to take their place begins where the first does."""
+
+    segments: tuple[Segment, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLimits:
+    bytes_max: int
+    index_bytes_max: int
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> "GroupLimits":
+        return cls(
+            bytes_max=min(_with_a_tenth(config.segment_bytes), POSITION_MAX),
+            index_bytes_max=_with_a_tenth(config.segment_index_bytes),
+        )
+
+    def have_room_for(
+        self,
+        segment: Segment,
+        *,
+        end: Offset,
+        base_offset: Offset,
+        size: int,
+        indexes: SegmentIndexes,
+    ) -> bool:
+        """Does all of this segment, which ends at `end`, fit behind so many bytes and these indexes of another?"""
+        if size + segment.size > self.bytes_max or end - 1 - base_offset > RELATIVE_OFFSET_MAX:
+            return False
+        joined, more = _index_bytes(indexes), _index_bytes(segment.indexes())
+        return max(joined[0] + more[0], joined[1] + more[1]) <= self.index_bytes_max
+
+
+def _with_a_tenth(limit: int) -> int:
+    return limit + limit // 10
+
+
+def _index_bytes(indexes: SegmentIndexes) -> tuple[int, int]:
+    offsets, times = indexes.offsets.file, indexes.times.file
+    return offsets.count * offsets.entry_bytes, times.count * times.entry_bytes

@@ -35,9 +35,8 @@ from respool.log.folder.folder_checkpoints import FolderCheckpoints
 from respool.log.folder.folder_identity import IDENTITY_NAME, FolderIdentity
 from respool.log.folder.partition_folders import ROOT, PartitionFolders
 from respool.log.log_tail import TailMemory
-from respool.log.partition_folder import STRAY, folder_name, what_to_do_about_loss
+from respool.log.partition_folder import STRAY, folder_name, uuid_to_text, what_to_do_about_loss
 from respool.log.partition_log import PartitionLog
-from respool.log.uuid_text import uuid_to_text
 from respool.model.errors import (
     DataFolderMismatch,
     DiskFull,

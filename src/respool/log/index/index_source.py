@@ -1,9 +1,17 @@
-"""Where one segment's indexes come from: new, as they lie there, or made anew from the log."""
+"""Indexes are hints: opened with a look at whether they fit their log, and made anew from it where they do not.
 
-from respool.log.batch_walk import walk_headers
-from respool.log.index.index_repair import open_indexes, rebuild_indexes, walk_indexed
+That happens in any thread, in two at once if it must be: so it is done in memory, and the owner saves it later. A
+rebuilt index has the entries the lost one had. What a look at a few headers cannot show (entries missing at the end)
+makes lookups slower, not wrong; an entry that points astray is found when it is used, see `walk_indexed`.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from respool.log.batch_walk import BatchAt, walk_headers
 from respool.log.index.segment_indexes import IndexSettings, SegmentIndexes, index_paths
 from respool.log.index.time_index import TimeEntry, TimeIndex
+from respool.model.errors import SegmentCorrupt
 from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.ports.disk import Disk, LogFile
 
@@ -82,3 +90,116 @@ class IndexSource:
         if times is None or not times.is_sound() or times.last.timestamp < 0:
             return None
         return times.last
+
+
+def open_indexes(
+    disk: Disk,
+    folder: str,
+    base_offset: Offset,
+    settings: IndexSettings,
+    *,
+    file: LogFile,
+    log_bytes: int,
+    cached_only: bool = False,
+) -> SegmentIndexes:
+    """The indexes of a segment that nobody writes to.
+
+    Raises:
+        SegmentCorrupt: they had to be rebuilt, and the log is damaged.
+        NotCached: `cached_only`, and a header would have to come from the disk.
+    """
+    indexes = SegmentIndexes.open(disk, folder, base_offset, settings, log_bytes=log_bytes)
+    if indexes is not None and _fits(indexes, settings, file, log_bytes, cached_only):
+        return indexes
+    return rebuild_indexes(disk, folder, base_offset, settings, file=file, log_bytes=log_bytes)
+
+
+def rebuild_indexes(
+    disk: Disk,
+    folder: str,
+    base_offset: Offset,
+    settings: IndexSettings,
+    *,
+    file: LogFile,
+    log_bytes: int,
+) -> SegmentIndexes:
+    """Make both indexes from the headers in the log file, in memory."""
+    indexes = SegmentIndexes.in_memory(disk, folder, base_offset, settings)
+    indexes.add_all(walk_headers(file, 0, log_bytes))
+    indexes.times.file.make_room(1)
+    indexes.finish()
+    return indexes
+
+
+def walk_indexed(
+    indexes: SegmentIndexes,
+    file: LogFile,
+    log_bytes: int,
+    offset: Offset,
+    *,
+    cached_only: bool = False,
+) -> Iterator[BatchAt] | None:
+    """Every batch from a little before `offset` to the end; None when the index leads astray.
+
+    Raises:
+        SegmentCorrupt: later, when the walk comes to a damaged batch.
+        NotCached: `cached_only`, and something would have to come from the disk.
+    """
+    entry = indexes.offsets.lookup(offset)
+    if entry is None:
+        return walk_headers(file, 0, log_bytes, cached_only=cached_only)
+    walk = walk_headers(file, entry.position, log_bytes, cached_only=cached_only)
+    try:
+        first = next(walk, None)
+    except SegmentCorrupt:
+        return None
+    if first is None or first.header.last_offset != entry.last_offset:
+        return None
+    return chain((first,), walk)
+
+
+def _fits(
+    indexes: SegmentIndexes,
+    settings: IndexSettings,
+    file: LogFile,
+    log_bytes: int,
+    cached_only: bool,
+) -> bool:
+    try:
+        return _ends_right(indexes, file, log_bytes, cached_only) and _is_begun(
+            indexes, settings, file, log_bytes, cached_only
+        )
+    except SegmentCorrupt:
+        # It points into the middle of a batch. If it is the log that is damaged, rebuilding tells.
+        return False
+
+
+def _ends_right(indexes: SegmentIndexes, file: LogFile, log_bytes: int, cached_only: bool) -> bool:
+    """The last entry of the time index must be a batch that has this timestamp: retention goes by it."""
+    largest = indexes.times.last
+    entry = indexes.offsets.lookup(largest.last_offset)
+    begin = entry.position if entry is not None else 0
+    for _, header in walk_headers(file, begin, log_bytes, cached_only=cached_only):
+        if largest.timestamp < 0:
+            # No entry at all: then the first batch that has records has no timestamp either.
+            if header.record_count:
+                return header.max_timestamp < 0
+        elif header.last_offset >= largest.last_offset:
+            return (header.latest_timestamp, header.last_offset) == largest
+    return not log_bytes or largest.timestamp < 0
+
+
+def _is_begun(
+    indexes: SegmentIndexes,
+    settings: IndexSettings,
+    file: LogFile,
+    log_bytes: int,
+    cached_only: bool,
+) -> bool:
+    """An offset index without entries is right only where no batch was due for one."""
+    if indexes.offsets.last is not None:
+        return True
+    for position, _ in walk_headers(file, 0, log_bytes, cached_only=cached_only):
+        if position > settings.interval_bytes:
+            return False
+    return True

@@ -7,17 +7,15 @@ is the newest one and stands at the recovery point, the log ends there, and no l
 
 from dataclasses import dataclass
 
-from respool.log.epoch_cache import EpochCache
-from respool.log.epoch_file import EpochFile
 from respool.log.file_names import EPOCHS_NAME
 from respool.log.index.segment_indexes import IndexSettings
+from respool.log.leader_epochs import EpochCache, EpochFile
 from respool.log.partition_folder import what_to_do_about_loss
 from respool.log.producers.producer_states import ProducerStates
 from respool.log.producers.snapshot_files import SnapshotFiles
 from respool.log.recovery.log_folder import LogFolder, delete_segment
-from respool.log.recovery.log_walk import epochs_of, replay_producers
+from respool.log.recovery.log_walk import epochs_of, replay_batch, replay_producers, walk_log
 from respool.log.recovery.recovery import LogRecovery, Recovery
-from respool.log.recovery.uncommitted_ends import find_uncommitted_ends
 from respool.log.removal import parent_folder
 from respool.log.segment import Segment
 from respool.log.segments import Segments
@@ -225,3 +223,22 @@ class LogLoader:
         producers.forget_before(log_start)
         producers.expire(self._now_ms)
         self._snapshots.delete_strays([segment.base_offset for segment in segments.all])
+
+
+def find_uncommitted_ends(
+    segments: Segments,
+    snapshots: SnapshotFiles,
+    *,
+    high_watermark: Offset,
+    log_end: Offset,
+    expiration_ms: int,
+) -> list[tuple[Offset, Offset]]:
+    """The first offset of each such transaction, and its marker's."""
+    tail = walk_log(segments, high_watermark, log_end)
+    if not any(batch.header.is_control for _, batch in tail):
+        return []
+    replay_from, producers = snapshots.load(at_most=high_watermark, expiration_ms=expiration_ms)
+    replay_producers(producers, segments, replay_from, high_watermark)
+    for segment, batch in walk_log(segments, high_watermark, log_end):
+        replay_batch(producers, segment, batch, high_watermark=high_watermark)
+    return producers.transactions.ended_before(log_end)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from respool.log.batch_walk import BatchAt
-from respool.log.epoch_cache import EpochCache
 from respool.log.index.transaction_index import AbortedTransaction
+from respool.log.leader_epochs import EpochCache
 from respool.log.producers.producer_states import ProducerStates
 from respool.log.segment import Segment
 from respool.log.segments import Segments

@@ -30,10 +30,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from respool.log.batch_walk import BatchAt
-from respool.log.epoch_cache import EpochEntry
-from respool.log.epoch_file import EpochFile
 from respool.log.index.segment_indexes import IndexSettings, SegmentIndexes
 from respool.log.index.transaction_index import AbortedTransaction
+from respool.log.leader_epochs import EpochEntry, EpochFile
 from respool.log.partition_folder import what_to_do_about_loss
 from respool.log.producers.producer_states import ProducerStates
 from respool.log.producers.snapshot_files import SnapshotFiles

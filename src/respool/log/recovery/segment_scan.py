@@ -12,8 +12,14 @@ from respool.log.batch_walk import BatchAt
 from respool.model.ids import Offset
 from respool.model.topic_config import MIB
 from respool.ports.disk import LogFile
-from respool.records.batch import HEADER_BYTES, LENGTH_BYTES, MAGIC, BatchHeader, read_header
-from respool.records.seal import LENGTH_MIN
+from respool.records.batch import (
+    HEADER_BYTES,
+    LENGTH_BYTES,
+    LENGTH_MIN,
+    MAGIC,
+    BatchHeader,
+    read_header,
+)
 from respool.records.validate import check_stored
 
 READ_BYTES = MIB

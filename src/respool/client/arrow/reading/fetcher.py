@@ -44,9 +44,9 @@ from respool.client.kafka.reply_buffer import ReplyBuffer
 from respool.client.kafka.retries import Patience
 from respool.client.kafka.versions import FETCH_BY_NAME
 from respool.wire.api_table import Api
-from respool.wire.errors import RequestMalformed
 from respool.wire.fetch_reply import TOPIC_IDS_FROM, FetchedPart, read_fetch_reply
 from respool.wire.lent_records import LENT_FETCH_VERSION
+from respool.wire.protocol_errors import RequestMalformed
 
 WAIT_MAX_MS = 500
 

@@ -40,7 +40,7 @@ from respool.client.kafka.list_offsets import (
     retention_of,
 )
 from respool.client.kafka.security import IN_THE_CLEAR, Security
-from respool.columnar.decode import DECOMPRESSED_MAX
+from respool.columnar.decode_columns import DECOMPRESSED_MAX
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

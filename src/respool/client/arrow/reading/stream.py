@@ -28,7 +28,7 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BadArgument, ClientClosed
 from respool.client.kafka.list_offsets import Isolation
 from respool.client.kafka.transport import FRAME_BYTES_MAX
-from respool.columnar.decode import DECOMPRESSED_MAX
+from respool.columnar.decode_columns import DECOMPRESSED_MAX
 
 MIB = 1024 * 1024
 FETCH_BYTES = 8 * MIB

@@ -11,7 +11,7 @@ from respool.client.arrow.writing.gathering import Routed
 from respool.client.arrow.writing.stamping import producer_stamp
 from respool.client.arrow.writing.write_clock import now_ms
 from respool.client.kafka.partition_queue import Parcel
-from respool.columnar.encode import encode, encoded_size
+from respool.columnar.encode_columns import encode, encoded_size
 from respool.columnar.row_buffers import RowBuffers
 from respool.records.batch import HEADER_BYTES, Codec
 

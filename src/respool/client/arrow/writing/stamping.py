@@ -1,7 +1,7 @@
 """A batch whose lane began anew since it was encoded gets its new producer epoch and sequence written in."""
 
 from respool.client.kafka.partition_queue import Parcel, Stamp
-from respool.columnar.encode import ProducerStamp, restamp
+from respool.columnar.encode_columns import ProducerStamp, restamp
 
 
 def producer_stamp(stamp: Stamp, *, is_transactional: bool) -> ProducerStamp | None:

@@ -138,7 +138,7 @@ def test_who_reads_while_a_log_is_begun_anew_can_tell_it_from_a_failure(
             assert log.was_cut_since(cuts)
             missed += 1
 
-    monkeypatch.setattr("respool.log.truncation.delete_segment", delete_and_read)
+    monkeypatch.setattr("respool.log.log_truncation.delete_segment", delete_and_read)
     before = log.cuts
     world.truncate_fully(Offset(1_000))
     assert missed > 0

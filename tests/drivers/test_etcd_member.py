@@ -2,7 +2,7 @@
 
 import pytest
 
-from respool.drivers.etcd_version import is_known_good
+from respool.drivers.etcd_member import is_known_good
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from respool.wire.codec import Request
-from respool.wire.session import ReplySlot, Session
+from respool.wire.reply_order import ReplySlot, Session
 from wire.entities import examples
 
 

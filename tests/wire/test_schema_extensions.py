@@ -7,11 +7,11 @@ import pytest
 from kio.serial import entity_writer
 
 from respool.wire.api_table import API_TABLE, Api
-from respool.wire.decode import decoder_of
-from respool.wire.errors import RequestMalformed
-from respool.wire.mended_schema import reply_class
+from respool.wire.protocol_errors import RequestMalformed
 from respool.wire.schema import response_class
+from respool.wire.schema_extensions import reply_class
 from respool.wire.shape import shape
+from respool.wire.walk import decoder_of
 
 
 def described(started_ms: int) -> bytes:

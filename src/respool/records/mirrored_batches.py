@@ -19,14 +19,15 @@ from respool.model.ids import NO_PRODUCER_ID, NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.records.batch import (
     HEADER_BYTES,
     LENGTH_BYTES,
+    LENGTH_MIN,
     MAGIC,
     MAGIC_AT,
     BatchHeader,
     pack_header,
     read_header,
+    seal,
 )
 from respool.records.markers import EndTransactionMarker, build_marker
-from respool.records.seal import LENGTH_MIN, seal
 
 MIRRORED = LeaderEpoch(-2)
 # What a mirror calls itself. Consumers are not shown batches that compaction left without records; it is.

@@ -18,19 +18,18 @@ from records.record_examples import (
     new_records,
 )
 from respool.columnar.arrow_columns import ALL_COLUMNS, schema_of
-from respool.columnar.decode import decode
-from respool.columnar.errors import (
+from respool.columnar.column_errors import (
     BatchFormatUnknown,
     BatchTooLarge,
     BatchUnreadable,
     CorruptBatch,
     UnknownColumn,
 )
+from respool.columnar.decode_columns import decode
 from respool.model.ids import Offset
-from respool.records.batch import HEADER_BYTES, Codec
+from respool.records.batch import HEADER_BYTES, Codec, seal
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, build_marker
-from respool.records.seal import seal
 from respool.records.varint import append_varint
 
 
@@ -295,7 +294,7 @@ def test_what_would_be_too_much_at_once_is_left_for_the_next_fetch() -> None:
 
 def test_columns_stay_below_two_gigabytes(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"".join(value_batch(index, bytes(1000)) for index in range(5))
-    monkeypatch.setattr("respool.columnar.decode.GROUP_BYTES_MAX", 2100)
+    monkeypatch.setattr("respool.columnar.decode_columns.GROUP_BYTES_MAX", 2100)
     decoded = decode(data, begin=0)
     assert [batch.num_rows for batch in decoded.batches] == [2, 2, 1]
     assert decoded.rows == 5

@@ -7,8 +7,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from respool.columnar import record_writer as kernels
+from respool.columnar.column_errors import BatchNotEncodable, RowOutOfRange, TimestampInvalid
 from respool.columnar.compiled import Bytes, Numbers
-from respool.columnar.errors import BatchNotEncodable, RowOutOfRange, TimestampInvalid
 from respool.columnar.row_buffers import RowBuffers
 from respool.model.ids import NO_LEADER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset
 from respool.records.batch import (
@@ -17,11 +17,12 @@ from respool.records.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     Codec,
+    crc_of,
     pack_header,
     read_header,
+    seal,
 )
 from respool.records.compress import compress
-from respool.records.seal import crc_of, seal
 
 # The length field has 31 bits, and so have those of what libraries hold in one piece.
 RECORDS_BYTES_MAX = 2**31 - 1 - HEADER_BYTES

@@ -6,7 +6,7 @@ from struct import pack
 import pytest
 
 from log.compaction_world import COMPACT, EPOCH, SCANNERS, CompactionWorld, keyed
-from respool.log.compaction.cleaned_transactions import CleanedTransactions
+from respool.log.compaction.batch_cleaner import CleanedTransactions
 from respool.log.partition_log import AbortedTransaction, CompactionTools
 from respool.model.ids import Offset
 from respool.ports.record_scan import RecordScanner

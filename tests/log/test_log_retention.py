@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from respool.log.index.segment_indexes import IndexSettings
 from respool.log.index.time_index import TimeEntry
-from respool.log.retention import count_expired
+from respool.log.log_retention import count_expired
 from respool.log.segment import Segment
 from respool.log.segments import Segments
 from respool.model.ids import NO_TIMESTAMP, Offset

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from respool.drivers.etcd_keys import KeySpace
+from respool.drivers.etcd_watch import KeySpace
 
 KEYS = st.text(st.sampled_from("/ab\u0448\U0010ffff"), min_size=1, max_size=6).filter(
     lambda key: not key.startswith("//")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from respool.model.errors import CorruptMessage, InvalidRecord
 from respool.model.ids import Offset
 from respool.records.build import NewRecord, build_batch
-from respool.records.mirrored import (
+from respool.records.mirrored_batches import (
     FILLER_OFFSETS_MAX,
     MIRRORED,
     OldFormat,

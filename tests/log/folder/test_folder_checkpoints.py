@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.log.folder.checkpoint import RECOVERY_POINT, KeptOffsets, OffsetCheckpoint
+from respool.log.folder.folder_checkpoints import RECOVERY_POINT, KeptOffsets, OffsetCheckpoint
 from respool.model.errors import CheckpointDamaged, DiskFailed
 from respool.model.ids import Offset, TopicPartition
 from respool.sim.disk_faults import ProcessGone

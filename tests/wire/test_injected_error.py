@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.client_codec import decode_reply
 from respool.wire.codec import Request
-from respool.wire.error_reply import NoPlaceForError, encode_error_reply
-from respool.wire.mended_schema import request_class
+from respool.wire.injected_error import NoPlaceForError, encode_error_reply
 from respool.wire.reply_errors import FrameWithErrors, error_code_named
+from respool.wire.schema_extensions import request_class
 from respool.wire.shape import shape
 from wire.entities import SERVED, entities, examples
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from respool.columnar.key_hash import hash_bytes
+from respool.columnar.key_table import hash_bytes
 
 # From the authors' own vectors: the key is 00 01 … 0f, the input is 00 01 … of that length.
 VECTORS = {

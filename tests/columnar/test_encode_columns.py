@@ -20,9 +20,7 @@ from records.record_examples import (
 )
 from records.record_examples import rows_of as message_rows
 from respool.columnar.arrow_columns import ALL_COLUMNS, HEADER_TYPE, TYPES
-from respool.columnar.decode import decode
-from respool.columnar.encode import ProducerStamp, encode, encoded_size, restamp
-from respool.columnar.errors import (
+from respool.columnar.column_errors import (
     BatchNotEncodable,
     ColumnInvalid,
     ColumnTypeMismatch,
@@ -30,11 +28,12 @@ from respool.columnar.errors import (
     RowOutOfRange,
     TimestampInvalid,
 )
+from respool.columnar.decode_columns import decode
+from respool.columnar.encode_columns import ProducerStamp, encode, encoded_size, restamp
 from respool.columnar.row_buffers import RowBuffers
-from respool.records.batch import HEADER_BYTES, Codec, read_header
+from respool.records.batch import HEADER_BYTES, Codec, crc_of, read_header
 from respool.records.build import NewRecord, build_batch
 from respool.records.record import read_records
-from respool.records.seal import crc_of
 
 STAMP = ProducerStamp(producer_id=77, epoch=3, base_sequence=12, is_transactional=True)
 
@@ -188,7 +187,7 @@ def test_columns_without_rows_are_taken(kind: pa.DataType) -> None:
 def test_rows_of_more_bytes_than_a_batch_can_have_are_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("respool.columnar.encode.RECORDS_BYTES_MAX", 1000)
+    monkeypatch.setattr("respool.columnar.encode_columns.RECORDS_BYTES_MAX", 1000)
     batch = pa.record_batch({"value": [bytes(500), bytes(500)]})
     assert encoded(batch, slice(0, 1))
     with pytest.raises(BatchNotEncodable, match="2 rows take 10"):

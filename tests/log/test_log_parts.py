@@ -7,7 +7,7 @@ import pytest
 
 from respool.log.index.offset_index import RELATIVE_OFFSET_MAX
 from respool.log.index.segment_indexes import IndexSettings
-from respool.log.roll import RollRule
+from respool.log.log_parts import RollRule
 from respool.log.segment import Segment
 from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.model.topic_config import TopicConfig

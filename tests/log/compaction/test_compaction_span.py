@@ -1,7 +1,7 @@
 import dataclasses
 
 from log.compaction_world import COMPACT, CompactionWorld, keyed
-from respool.log.compaction.segment_groups import GroupLimits
+from respool.log.compaction.compaction_span import GroupLimits
 from respool.log.segment import Segment
 from respool.model.ids import Offset
 
