@@ -6,6 +6,7 @@ The doors of the Python client are here, and are opened when they are first used
     respool.write_table, respool.ArrowProducer      Arrow tables into topics    the same
     respool.Producer, respool.Consumer              one message at a time       pip install 'respool[client]'
     respool.AsyncProducer, respool.AsyncConsumer    the same, for asyncio       the same
+    respool.start_replay, respool.Replay            replays of a topic          pip install respool
 """
 
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from respool.client.messages.consumer import Consumer
     from respool.client.messages.message import Message, Receipt
     from respool.client.messages.producer import Producer
+    from respool.replay.errors import ReplayError
+    from respool.replay.handle import Replay
+    from respool.replay.start import start_replay
 
 __version__ = "0.1.0"
 
@@ -36,12 +40,15 @@ __all__ = [
     "PreparedTransaction",
     "Producer",
     "Receipt",
+    "Replay",
+    "ReplayError",
     "Security",
     "Tls",
     "WriteFailed",
     "WriteResult",
     "__version__",
     "read_table",
+    "start_replay",
     "stream_batches",
     "write_table",
 ]
@@ -64,6 +71,10 @@ _DOORS = {
     "write_table": ("respool.client.arrow.writing.write_table", "arrow"),
     "read_table": ("respool.client.arrow.reading.read", "arrow"),
     "stream_batches": ("respool.client.arrow.reading.read", "arrow"),
+    # These need no extra.
+    "Replay": ("respool.replay.handle", ""),
+    "ReplayError": ("respool.replay.errors", ""),
+    "start_replay": ("respool.replay.start", ""),
 }
 
 
@@ -80,7 +91,10 @@ if not TYPE_CHECKING:
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] == "respool":
                 raise
-            message = f"respool.{name} needs {error.name}, which is not installed: pip install 'respool[{extra}]'"
+            package = f"'respool[{extra}]'" if extra else "respool"
+            message = (
+                f"respool.{name} needs {error.name}, which is not installed: pip install {package}"
+            )
             raise ImportError(message, name=error.name) from error
         # Next time it is found without asking here.
         globals()[name] = door

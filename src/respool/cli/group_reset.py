@@ -255,40 +255,44 @@ def _carry_out(
     force: bool,
 ) -> int:
     """Record it, do it, and record how it went. Returns how many members were sent out."""
-    from respool.cli.audit import DONE, FAILED, Act, Audit
+    from respool.cli.own_client import own_cluster
     from respool.client.kafka.groups import Committed
+    from respool.replay.audit import DONE, FAILED, AuditEntry, AuditLog
 
-    audit = Audit(cluster)
-    act = Act.begin(
-        kind="reset",
-        source=f"group {name}",
-        target=spelled(move.place for move in moves),
-        from_text=_offsets(move.committed for move in moves),
-        to_text=f"{_offsets(move.target for move in moves)} ({target})",
-        messages=sum(move.replays for move in moves),
-        details={
-            "group": name,
-            "force": force,
-            "partitions": [move.to_document() for move in moves],
-        },
-    )
-    audit.write(act)
     places = {move.place: Committed(offset=move.target) for move in moves}
-    try:
-        fenced = 0
-        group = groups.find(name)
-        if group is not None and group.members:
-            if not force:
-                raise _explain(group)
-            fenced = _fence(group, places, act.who)
-        else:
-            groups.commit(name, places)
-            _verify(groups, name, places)
-    except OperatorError as error:
-        audit.write(act.now(state=FAILED, outcome=error.message))
-        raise
-    outcome = f"{output.counted(fenced, 'member')} sent out" if fenced else "the group was empty"
-    audit.write(act.now(state=DONE, outcome=outcome))
+    with own_cluster(cluster.broker) as own:
+        audit = AuditLog(own)
+        entry = AuditEntry.begin(
+            kind="reset",
+            source=f"group {name}",
+            target=spelled(move.place for move in moves),
+            from_text=_offsets(move.committed for move in moves),
+            to_text=f"{_offsets(move.target for move in moves)} ({target})",
+            messages=sum(move.replays for move in moves),
+            details={
+                "group": name,
+                "force": force,
+                "partitions": [move.to_document() for move in moves],
+            },
+        )
+        audit.write(entry)
+        try:
+            fenced = 0
+            group = groups.find(name)
+            if group is not None and group.members:
+                if not force:
+                    raise _explain(group)
+                fenced = _fence(group, places, entry.who)
+            else:
+                groups.commit(name, places)
+                _verify(groups, name, places)
+        except OperatorError as error:
+            audit.write(entry.updated(state=FAILED, outcome=error.message))
+            raise
+        outcome = (
+            f"{output.counted(fenced, 'member')} sent out" if fenced else "the group was empty"
+        )
+        audit.write(entry.updated(state=DONE, outcome=outcome))
     return fenced
 
 

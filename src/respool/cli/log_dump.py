@@ -18,10 +18,11 @@ from respool.cli.log_files import (
     read_time_index,
     read_transaction_index,
 )
-from respool.cli.message_format import bytes_to_json, for_terminal
+from respool.cli.message_format import for_terminal
 from respool.log.checkpoint_text import parse_number
 from respool.log.producers.producer_snapshot import decode_entries
 from respool.model.errors import RequestError
+from respool.model.json_bytes import bytes_to_json
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.times import format_ms
 from respool.records.batch import Codec

@@ -12,10 +12,10 @@ import typer
 from respool.cli import output
 from respool.cli.errors import BrokerUnreachable, ExitCode, TopicExists
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
-from respool.cli.message_format import bytes_to_json
 from respool.client.arrow.errors import WriteFailed
 from respool.client.arrow.writing.producer import ArrowProducer
 from respool.client.kafka import errors as client_errors
+from respool.model.json_bytes import bytes_to_json
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.times import format_ms
 from respool.rides.event_table import EventTable

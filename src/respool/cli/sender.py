@@ -13,8 +13,9 @@ from respool.cli.errors import ExitCode
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_library import KafkaException, reason
 from respool.cli.line_reader import LINE_BYTES_MAX, LineReader, read_lines
-from respool.cli.message_format import BadInput, NewMessage
+from respool.cli.message_format import NewMessage
 from respool.cli.refusals import TOO_FEW_REPLICAS, Replicas, explain
+from respool.model.json_bytes import BadInput
 from respool.model.operator_errors import OperatorError
 
 MESSAGE_BYTES_MAX = LINE_BYTES_MAX

@@ -11,8 +11,9 @@ from respool.cli.consume_range import Cursor, all_done
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.cli.kafka import Cluster, OffsetRange, TopicInfo
 from respool.cli.key_placement import KeyPlacement, SplitKey, divide_budget
-from respool.cli.message_format import bytes_to_json, for_terminal
+from respool.cli.message_format import for_terminal
 from respool.cli.topic_reader import POLL_MESSAGES, TopicReader
+from respool.model.json_bytes import bytes_to_json
 from respool.model.operator_errors import UsageError
 
 SCAN_DEFAULT = 100_000

@@ -11,35 +11,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cli.replay_world import SOURCE, TARGET, Connection, Killed, Reader, World
-from respool.cli import output, replay_copy, replay_run, replay_writer
-from respool.cli.interrupts import CtrlC
-from respool.cli.message_format import ReadMessage
-from respool.cli.replay_copy import ReplayCopy
-from respool.cli.replay_pace import Pace
-from respool.cli.replay_plan import CopyPlan, ProducerId, Span
-from respool.cli.replay_position import Position
-from respool.cli.replay_run import CopyJob
-from respool.model.operator_errors import OperatorError
+from replay.replay_world import SOURCE, TARGET, Killed, Reader, World
+from respool.model.ids import Offset
 from respool.records.batch import Codec
+from respool.records.record import Record
+from respool.replay import copy, run, writer
+from respool.replay.copy import ReplayCopy
+from respool.replay.errors import ReplayFailed
+from respool.replay.pace import Pace
+from respool.replay.plan import CopyPlan, ProducerId, Span
+from respool.replay.position import CopyPosition
+from respool.replay.request import MessageFilter
+from respool.replay.run import Control, CopyJob
 
 EXAMPLES = 3_000 if os.environ.get("RESPOOL_FUZZ") == "long" else 120
 REPLAY_ID = "3fa94c01"
 KEYS = [None, b"", b"a", b"b", b"c", b"ride-7"]
 
 
-def source_log(rng: Random, partition: int, length: int) -> list[ReadMessage]:
+def source_log(rng: Random, partition: int, length: int) -> list[Record]:
     """A log with holes, as compaction and transactions leave them."""
     offset, log = 0, []
     for _ in range(length):
         offset += rng.choice([1, 1, 1, 2, 5])
         key = rng.choice(KEYS)
         log.append(
-            ReadMessage(
-                topic=SOURCE,
-                partition=partition,
-                offset=offset - 1,
-                timestamp_ms=1_700_000_000_000 + offset,
+            Record(
+                offset=Offset(offset - 1),
+                timestamp=1_700_000_000_000 + offset,
                 key=key,
                 value=b"%d/%d" % (partition, offset),
                 headers=(("h", b"1"),) if offset % 3 else (),
@@ -60,7 +59,7 @@ def plan_for(world: World) -> CopyPlan:
         spans=spans,
         producers={number: ProducerId(1000 + number, 0) for number in spans},
         source_count=len(world.source),
-        target_ends={number: len(part.messages) for number, part in world.target.items()},
+        target_ends={number: len(part.records) for number, part in world.target.items()},
     )
 
 
@@ -71,7 +70,7 @@ def job_for(
         cluster=cast("Any", world),
         plan=plan,
         replay_id=REPLAY_ID,
-        keys=keys,
+        selection=MessageFilter(keys=keys),
         pace=Pace(speed=None, rate=None),
         codec=Codec.NONE,
         batch_records=world.rng.randint(1, 5),
@@ -84,18 +83,16 @@ def job_for(
 @contextmanager
 def living_in(world: World) -> Iterator[None]:
     """The copying code on this world instead of sockets, clients and clocks."""
-    world_of_connection = type("WorldConnection", (Connection,), {"world": world})
     with ExitStack() as stack:
         for target, name, value in (
-            (replay_writer, "BrokerSocket", world_of_connection),
-            (replay_writer, "PAUSE_SECONDS", 0),
-            (replay_run, "TopicReader", Reader),
-            (replay_run, "READ_MESSAGES", 7),
-            (replay_run, "CHECKPOINT_SECONDS", 0),
-            (replay_run, "PROGRESS_SECONDS", 0),
-            (replay_copy, "TopicReader", Reader),
-            (replay_copy, "LOOK_AGAIN_SECONDS", 0),
-            (output, "note", lambda *args, **kwargs: None),
+            (writer, "BACKOFF_SECONDS", 0),
+            (run, "RecordReader", Reader),
+            (run, "CHECKPOINT_SECONDS", 0),
+            (run, "PROGRESS_SECONDS", 0),
+            (copy, "RecordReader", Reader),
+            (copy, "describe_topic", world.describe_topic),
+            (copy, "offset_ranges", world.offset_ranges),
+            (copy, "READ_AGAIN_SECONDS", 0),
         ):
             stack.enter_context(patch.object(target, name, value))
         yield
@@ -150,21 +147,21 @@ def test_whatever_kills_it_every_message_is_copied_once_and_in_order(
             world.steps_left = steps
             # Not every checkpoint was recorded before the end came.
             checkpoint = rng.choice(recorded)
-            position = Position.from_document(plan, checkpoint)
+            position = CopyPosition.from_document(plan, checkpoint)
             try:
-                position = ReplayCopy(job_for(world, plan, keys, recorded)).run(position, CtrlC())
+                position = ReplayCopy(job_for(world, plan, keys, recorded)).run(position, Control())
             except Killed:
                 world.end_life()
                 continue
             assert position.is_complete
         world.steps_left = None
         world.end_life()
-        world.settle()
+        world.deliver_all()
     assert copied(world) == expected(world, plan, keys)
     assert position.copied == sum(map(len, expected(world, plan, keys).values()))
     for partition in world.target.values():
-        for message in partition.messages:
-            assert dict(message.headers)["respool-replay-id"] == REPLAY_ID.encode()
+        for record in partition.records:
+            assert dict(record.headers)["respool-replay-id"] == REPLAY_ID.encode()
 
 
 @pytest.mark.long
@@ -175,30 +172,31 @@ def test_several_runs_at_once_do_not_write_a_message_twice(rng: Random, targets:
     world = World({n: source_log(rng, n, 30) for n in range(3)}, targets=targets, rng=rng)
     plan = plan_for(world)
 
-    class Interrupting(CtrlC):
+    class Interrupting(Control):
         """Lets the other run go on for a while, in the middle of this one."""
 
         def __init__(self, depth: int) -> None:
+            super().__init__()
             self._depth = depth
             self._calls = 0
             self._at = world.rng.randint(2, 12)
 
         @property
-        def pressed(self) -> bool:  # type: ignore[override]
+        def is_stopped(self) -> bool:
             self._calls += 1
             if self._calls == self._at and self._depth:
                 mine = len(world.connections)
                 world.steps_left = world.rng.randint(0, 80)
                 with suppress(Killed):
                     other = Interrupting(self._depth - 1)
-                    ReplayCopy(job_for(world, plan, None, [])).run(Position(plan), other)
+                    ReplayCopy(job_for(world, plan, None, [])).run(CopyPosition(plan), other)
                 world.steps_left = None
                 for connection in world.connections[mine:]:
                     connection.is_orphan = True
             return False
 
     with living_in(world):
-        ReplayCopy(job_for(world, plan, None, [])).run(Position(plan), Interrupting(2))
+        ReplayCopy(job_for(world, plan, None, [])).run(CopyPosition(plan), Interrupting(2))
     assert copied(world) == expected(world, plan, None)
 
 
@@ -207,15 +205,15 @@ def test_copies_that_were_deleted_from_the_target_stop_it_with_an_explanation() 
     world = World({0: source_log(rng, 0, 40)}, targets=1, rng=rng)
     plan = plan_for(world)
     with living_in(world):
-        ReplayCopy(job_for(world, plan, None, [])).run(Position(plan), CtrlC())
-        count = len(world.target[0].messages)
+        ReplayCopy(job_for(world, plan, None, [])).run(CopyPosition(plan), Control())
+        count = len(world.target[0].records)
         # All but the first few are gone, and the broker still knows what came last.
-        del world.target[0].messages[2:]
+        del world.target[0].records[2:]
         world.target[0].readable = 2
-        with pytest.raises(OperatorError, match="does not take the next messages") as refused:
-            ReplayCopy(job_for(world, plan, None, [])).run(Position(plan), CtrlC())
+        with pytest.raises(ReplayFailed, match="does not take the next messages") as refused:
+            ReplayCopy(job_for(world, plan, None, [])).run(CopyPosition(plan), Control())
     assert count > 2
-    assert len(world.target[0].messages) == 2
+    assert len(world.target[0].records) == 2
     assert "--again" in refused.value.hint
 
 
@@ -224,19 +222,10 @@ def test_what_retention_took_from_the_source_is_told_and_nothing_is_written() ->
     world = World({0: source_log(rng, 0, 40)}, targets=1, rng=rng)
     plan = plan_for(world)
     start = plan.spans[0].start
-    ranges = world.ranges
-
-    def later(topics: Any, **_isolation: object) -> Any:
-        found = ranges(topics)
-        if (SOURCE, 0) in found:
-            held = found[SOURCE, 0]
-            found[SOURCE, 0] = type(held)(start=start + 1, end=held.end)
-        return found
-
+    world.source_starts[0] = start + 1
     with (
         living_in(world),
-        patch.object(world, "ranges", later),
-        pytest.raises(OperatorError, match=f"offsets from {start} were still to be copied"),
+        pytest.raises(ReplayFailed, match=f"offsets from {start} were still to be copied"),
     ):
-        ReplayCopy(job_for(world, plan, None, [])).run(Position(plan), CtrlC())
-    assert world.target[0].messages == []
+        ReplayCopy(job_for(world, plan, None, [])).run(CopyPosition(plan), Control())
+    assert world.target[0].records == []

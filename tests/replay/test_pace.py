@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.cli.replay_pace import LATE_SECONDS_MAX, Pace, parse_rate, parse_speed
-from respool.model.operator_errors import UsageError
+from respool.replay.errors import InvalidReplay
+from respool.replay.pace import LATE_SECONDS_MAX, Pace, parse_pace, parse_rate, parse_speed
 
 T0 = 1_763_107_200_000
 
@@ -19,7 +19,7 @@ def test_speeds_are_read() -> None:
         None,
     ]
     for wrong in ("0x", "fast", "-1x", "", "x"):
-        with pytest.raises(UsageError, match="not a speed"):
+        with pytest.raises(InvalidReplay, match="not a speed"):
             parse_speed(wrong)
 
 
@@ -28,8 +28,37 @@ def test_rates_are_read() -> None:
         500, 500, 0.5, 2, None,
     ]  # fmt: skip
     for wrong in ("0/s", "many", "5/day", "-5"):
-        with pytest.raises(UsageError, match="not a rate"):
+        with pytest.raises(InvalidReplay, match="not a rate"):
             parse_rate(wrong)
+
+
+def test_a_pace_is_a_speed_a_rate_or_both() -> None:
+    for text, speed, rate in (
+        ("max", None, None),
+        ("10x", 10, None),
+        ("500/s", None, 500),
+        ("2x 30/m", 2, 0.5),
+        ("2x, 500 / s", 2, 500),
+    ):
+        pace = parse_pace(text)
+        pace.due_at(T0, now=0.0)
+        assert pace.due_at(T0 + 1000, now=0.0) == (0.0 if speed is None else 1 / speed)
+        # With a burst of a tenth of a second, and one message at least.
+        allowed = math.inf if rate is None else max(1.0, rate / 10)
+        assert pace.allowance(now=0.0) == allowed
+    for wrong in ("", "1x 2x", "5/s 6/s"):
+        with pytest.raises(InvalidReplay, match="not a pace"):
+            parse_pace(wrong)
+    with pytest.raises(InvalidReplay, match="pace 'fast' is not a speed"):
+        parse_pace("fast")
+
+
+def test_after_a_pause_the_rest_is_as_much_later() -> None:
+    pace = Pace(speed=1, rate=None)
+    pace.shift(9.0)
+    pace.due_at(T0, now=0.0)
+    pace.shift(3.0)
+    assert pace.due_at(T0 + 4000, now=3.0) == 7.0
 
 
 def test_at_1x_messages_are_as_far_apart_as_they_were() -> None:

@@ -1,43 +1,41 @@
-"""How far a replay has come: what lies in the target, and what follows from it. Pure.
+"""The position of a replay, derived from what the target holds. Pure.
 
-Every copy tells in its headers which replay made it, where it comes from, and its number among those that came from
-that source partition into this target partition:
+Every copy names in its headers the replay, its origin, and its number among the copies from that source partition
+in this target partition:
 
 ```
   respool-replay-id       3fa94c01
   respool-source          rides/2/4711
   respool-replay-number   1290
 ```
-Copies of one source partition arrive in each target partition in order and without gaps, so the last one tells that
-all before it are there. A replay that goes on reads the end of the target, and knows.
+Copies of one source partition arrive in each target partition in order and without gaps, so the last one implies all
+before it. A replay that resumes reads the end of the target.
 """
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from respool.cli.message_format import Header, ReadMessage
-from respool.cli.replay_plan import CopyPlan
+from respool.records.record import Headers, Record
+from respool.replay.plan import CopyPlan
 
 ID_HEADER = "respool-replay-id"
 SOURCE_HEADER = "respool-source"
 NUMBER_HEADER = "respool-replay-number"
 
-# A checkpoint is recorded with the replay; beyond this many pairs of partitions the target is read instead.
+# A checkpoint is recorded in the audit entry; with more pairs of partitions the target is read instead.
 CHECKPOINT_PAIRS_MAX = 5_000
 
 
 class Origin(NamedTuple):
-    """Where a copy comes from."""
+    """The source of a copy."""
 
     partition: int
     offset: int
-    # Among the copies from that partition into the partition it lies in, from 0.
+    # Among the copies from `partition` in one target partition, from 0.
     number: int
 
 
-def headers_of(
-    replay_id: str, topic: str, *, partition: int, offset: int, number: int
-) -> tuple[Header, ...]:
+def headers_of(replay_id: str, topic: str, *, partition: int, offset: int, number: int) -> Headers:
     return (
         (ID_HEADER, replay_id.encode()),
         (SOURCE_HEADER, b"%s/%d/%d" % (topic.encode(), partition, offset)),
@@ -45,10 +43,10 @@ def headers_of(
     )
 
 
-def origin_of(message: ReadMessage, replay_id: str) -> Origin | None:
-    """None for a message that this replay did not write."""
-    # A copy of a copy has the headers of both, the newest last.
-    found = dict(message.headers)
+def origin_of(record: Record, replay_id: str) -> Origin | None:
+    """None for a record that this replay did not write."""
+    # A copy of a copy has the headers of both; dict() keeps the last, which is the newer.
+    found = dict(record.headers)
     source, number = found.get(SOURCE_HEADER), found.get(NUMBER_HEADER)
     if found.get(ID_HEADER) != replay_id.encode() or source is None or number is None:
         return None
@@ -56,20 +54,20 @@ def origin_of(message: ReadMessage, replay_id: str) -> Origin | None:
     return Origin(int(partition), int(offset), int(number))
 
 
-class Position:
-    """What is known to be copied. It only ever grows."""
+class CopyPosition:
+    """The copies known to be in the target. It never moves back."""
 
     def __init__(self, plan: CopyPlan) -> None:
         self._plan = plan
-        # Of each source partition: every message before is copied, or need not be.
+        # By source partition: every message below this offset is copied, or not selected.
         self.done_below = {number: span.start for number, span in plan.spans.items()}
-        # Of each target partition: all copies before this offset are counted in `last`.
+        # By target partition: all copies below this offset are counted in `_last`.
         self.read_to = dict(plan.target_ends)
         # By source and target partition: the last copy there.
         self._last: dict[tuple[int, int], Origin] = {}
 
     def on_copy(self, target: int, origin: Origin, *, at_offset: int) -> None:
-        """A copy lies in the target, at that offset. Copies come in the order of their offsets there."""
+        """A copy is in the target, at that offset. Called in the order of offsets."""
         pair = origin.partition, target
         last = self._last.get(pair)
         if last is None or origin.number > last.number:
@@ -85,7 +83,7 @@ class Position:
         return 0 if last is None else last.number + 1
 
     def read_from(self, source: int) -> int:
-        """Where to go on in a source partition: the first offset that may not be copied yet."""
+        """The offset to resume at in a source partition: the first that may not be copied."""
         span = self._plan.spans[source]
         reached = []
         for target in self._plan.targets_of(source):
@@ -101,7 +99,7 @@ class Position:
 
     @property
     def copied(self) -> int:
-        """Copies there are in all."""
+        """Number of copies in the target."""
         return sum(last.number + 1 for last in self._last.values())
 
     def to_document(self) -> dict[str, Any] | None:
@@ -117,7 +115,7 @@ class Position:
         }
 
     @classmethod
-    def from_document(cls, plan: CopyPlan, document: Mapping[str, Any] | None) -> "Position":
+    def from_document(cls, plan: CopyPlan, document: Mapping[str, Any] | None) -> "CopyPosition":
         position = cls(plan)
         if document is None:
             return position

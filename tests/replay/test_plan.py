@@ -2,13 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.cli.replay_plan import (
-    KEYS_BYTES_MAX,
+from respool.replay.plan import (
     CopyPlan,
     ProducerId,
     Span,
-    Wish,
-    keys_hash,
     murmur2,
     partition_for_key,
 )
@@ -23,18 +20,6 @@ def plan(*, sources: int, targets: int) -> CopyPlan:
         source_count=sources,
         target_ends=dict.fromkeys(range(targets), 5),
     )
-
-
-def wish(**changes: object) -> Wish:
-    fields: dict[str, object] = {
-        "topic": "rides",
-        "from_text": "3 days ago",
-        "to_text": "now",
-        "into": "copy",
-        "group": None,
-        "keys": None,
-    }
-    return Wish(**(fields | changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -75,32 +60,3 @@ def test_a_plan_is_read_back_as_it_was_recorded() -> None:
     begun = plan(sources=3, targets=2)
     assert CopyPlan.from_document(begun.to_document()) == begun
     assert begun.messages == 100 + 90 + 80
-
-
-def test_the_same_words_are_the_same_replay_and_others_are_not() -> None:
-    assert wish().fingerprint == wish().fingerprint
-    others = [
-        wish(topic="fares"),
-        wish(from_text="2 days ago"),
-        wish(to_text="1 day ago"),
-        wish(into="copy2"),
-        wish(into=None, group="copy"),
-        wish(keys=frozenset({b"a"})),
-        wish(keys=frozenset({b"a", b"b"})),
-    ]
-    assert len({each.fingerprint for each in [wish(), *others]}) == len(others) + 1
-
-
-def test_keys_are_recorded_or_when_too_long_only_their_hash() -> None:
-    few = wish(keys=frozenset({b"a", b"\xff\x00", b""}))
-    assert Wish.from_document(few.to_document()) == few
-    many = wish(keys=frozenset({b"k" * (KEYS_BYTES_MAX + 1)}))
-    document = many.to_document()
-    assert document["keys"] is None
-    assert document["keys_hash"] == keys_hash(many.keys)
-    assert Wish.from_document(document).keys is None
-
-
-def test_keys_do_not_run_together_in_the_hash() -> None:
-    assert keys_hash(frozenset({b"ab", b"c"})) != keys_hash(frozenset({b"a", b"bc"}))
-    assert keys_hash(None) is None

@@ -1,11 +1,12 @@
 import json
 
-from respool.cli.message_format import Header, ReadMessage
-from respool.cli.replay_plan import CopyPlan, ProducerId, Span
-from respool.cli.replay_position import (
+from respool.model.ids import Offset
+from respool.records.record import Record
+from respool.replay.plan import CopyPlan, ProducerId, Span
+from respool.replay.position import (
     CHECKPOINT_PAIRS_MAX,
+    CopyPosition,
     Origin,
-    Position,
     headers_of,
     origin_of,
 )
@@ -28,10 +29,8 @@ TWO_TO_THREE = CopyPlan(
 )
 
 
-def message(*headers: Header) -> ReadMessage:
-    return ReadMessage(
-        topic="copy", partition=0, offset=0, timestamp_ms=0, key=None, value=None, headers=headers
-    )
+def message(*headers: tuple[str, bytes | None]) -> Record:
+    return Record(offset=Offset(0), timestamp=0, key=None, value=None, headers=headers)
 
 
 def test_a_copy_tells_where_it_comes_from() -> None:
@@ -55,7 +54,7 @@ def test_a_copy_of_a_copy_belongs_to_the_last_one() -> None:
 
 
 def test_a_new_replay_begins_at_the_beginning() -> None:
-    position = Position(ONE_TO_ONE)
+    position = CopyPosition(ONE_TO_ONE)
     assert [position.read_from(0), position.read_from(1)] == [10, 0]
     assert position.next_number(0, 0) == 0
     assert not position.is_copied(0, 0, 10)
@@ -63,7 +62,7 @@ def test_a_new_replay_begins_at_the_beginning() -> None:
 
 
 def test_the_last_copy_tells_that_all_before_it_are_there() -> None:
-    position = Position(ONE_TO_ONE)
+    position = CopyPosition(ONE_TO_ONE)
     position.on_copy(0, Origin(0, 12, 2), at_offset=130)
     assert position.read_from(0) == 13
     assert position.is_copied(0, 0, 12)
@@ -76,7 +75,7 @@ def test_the_last_copy_tells_that_all_before_it_are_there() -> None:
 
 
 def test_of_several_targets_the_one_furthest_behind_counts() -> None:
-    position = Position(TWO_TO_THREE)
+    position = CopyPosition(TWO_TO_THREE)
     position.on_copy(0, Origin(0, 15, 3), at_offset=3)
     assert position.read_from(0) == 10
     position.on_copy(1, Origin(0, 12, 0), at_offset=0)
@@ -91,7 +90,7 @@ def test_of_several_targets_the_one_furthest_behind_counts() -> None:
 
 
 def test_it_is_complete_when_every_span_is() -> None:
-    position = Position(ONE_TO_ONE)
+    position = CopyPosition(ONE_TO_ONE)
     position.done_below[0] = 20
     assert not position.is_complete
     position.done_below[1] = 5
@@ -99,19 +98,19 @@ def test_it_is_complete_when_every_span_is() -> None:
 
 
 def test_a_checkpoint_is_read_back_as_it_was_recorded() -> None:
-    position = Position(TWO_TO_THREE)
+    position = CopyPosition(TWO_TO_THREE)
     position.on_copy(1, Origin(0, 12, 4), at_offset=9)
     position.done_below[1] = 3
     document = json.loads(json.dumps(position.to_document()))
-    again = Position.from_document(TWO_TO_THREE, document)
+    again = CopyPosition.from_document(TWO_TO_THREE, document)
     assert again.to_document() == position.to_document()
     assert again.is_copied(0, 1, 12)
     assert again.read_to == {0: 0, 1: 10, 2: 0}
 
 
 def test_a_checkpoint_too_large_to_record_is_left_out() -> None:
-    position = Position(TWO_TO_THREE)
+    position = CopyPosition(TWO_TO_THREE)
     for source in range(CHECKPOINT_PAIRS_MAX + 1):
         position.on_copy(0, Origin(source, 1, 0), at_offset=0)
     assert position.to_document() is None
-    assert Position.from_document(TWO_TO_THREE, None).read_from(0) == 10
+    assert CopyPosition.from_document(TWO_TO_THREE, None).read_from(0) == 10
