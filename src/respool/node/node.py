@@ -17,7 +17,8 @@ import uvloop
 
 from respool import __version__
 from respool.broker.broker import Broker, World
-from respool.broker.dispatch import Handler, handle
+from respool.broker.dispatch import handle
+from respool.broker.handlers.support.registration import Handler
 from respool.broker.membership.broker_lifecycle import NotAdmitted
 from respool.drivers.allocator import keep_freed_memory
 from respool.drivers.folder_lock import FolderLock

@@ -17,7 +17,8 @@ from time import perf_counter
 from typing import Any, Protocol, cast
 
 from respool.broker.broker import Broker
-from respool.broker.dispatch import Handler, handle
+from respool.broker.dispatch import handle
+from respool.broker.handlers.support.registration import Handler
 from respool.broker.outcome import CloseConnection, Pipelined, Reply
 from respool.pacing.rate_limited_log import RateLimitedLog
 from respool.server.foreign_client import foreign_client

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from respool.broker.broker import Broker
-from respool.broker.dispatch import Handler
+from respool.broker.handlers.support.registration import Handler
 from respool.broker.outcome import Reply
 from respool.pacing.rate_limited_log import RateLimitedLog
 from respool.server.connection import Connection

@@ -7,7 +7,7 @@ from typing import Any
 
 from respool.broker.admin_log import listed, quoted
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_fields
+from respool.broker.handlers.support.replies import error_fields
 from respool.broker.outcome import Reply
 from respool.model.errors import InvalidRequest, RequestError
 from respool.wire.api_table import Api

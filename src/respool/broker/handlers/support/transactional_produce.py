@@ -10,7 +10,7 @@ from typing import Protocol
 
 from respool.broker.coordinators.remote_coordinators import TransactionalProducer
 from respool.broker.coordinators.transaction_coordinators import Transactions
-from respool.broker.handlers.verification_errors import is_passing, to_producer
+from respool.broker.handlers.support.client_errors import is_transient, to_producer
 from respool.broker.partitions.partition import Partition
 from respool.coordination.transactions.transaction_requests import TransactionVersion
 from respool.log.partition_log import VerificationGuard
@@ -112,5 +112,5 @@ def _begins_anew(write: GuardedWrite) -> bool:
 
 def _give_back(write: GuardedWrite, error: RequestError) -> None:
     """Nobody comes with the guard any more. Where the batch may be tried again, its sequence is remembered by it."""
-    if write.partition is not None and write.guard is not None and not is_passing(error):
+    if write.partition is not None and write.guard is not None and not is_transient(error):
         write.partition.give_back(write.guard)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from respool.broker.handlers.leadership import NO_LEADER, leadership
+from respool.broker.handlers.support.leadership import NO_LEADER, leadership
 from respool.model.cluster import BrokerEndpoint, PartitionImage, TopicImage
 from respool.model.errors import LeaderNotAvailable
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId

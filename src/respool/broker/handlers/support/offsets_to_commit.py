@@ -6,7 +6,7 @@ A partition that is not there does not keep the others from being committed.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.support.replies import error_code
 from respool.broker.outcome import Reply
 from respool.coordination.groups.group_requests import (
     OffsetCommitReply,
