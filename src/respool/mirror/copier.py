@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from respool.client.kafka.codes import Code, code_name, is_retriable
+from respool.client.kafka.versions import FETCH_BY_NAME
 from respool.mirror.cluster_link import (
     FETCH_LANE,
     PRODUCE_VERSIONS,
@@ -180,6 +181,7 @@ class PartitionCopier:
                     leader,
                     Api.FETCH,
                     fields,
+                    versions=FETCH_BY_NAME,
                     lane=FETCH_LANE,
                     wait_ms=FETCH_WAIT_MS,
                 )
