@@ -1,4 +1,4 @@
-"""Asking before something is done that cannot be taken back, or takes long."""
+"""Questions before an operation that cannot be undone."""
 
 import sys
 
@@ -9,17 +9,15 @@ from respool.cli.errors import ExitCode
 from respool.model.operator_errors import UsageError
 
 
-def confirm(question: str, *, why: str) -> None:
-    """Return when the answer is yes. `why` says why it must be asked, where there is nobody to ask.
+def confirm(question: str, *, why: str, hint: str = "add --yes when you are sure") -> None:
+    """Return when the answer is yes. `why` says why the question is needed, for the error without a terminal.
 
     Raises:
         UsageError: there is no terminal to ask on.
         typer.Exit: the answer is no.
     """
     if not can_ask():
-        raise UsageError(
-            f"{why}, and there is no terminal to ask on", hint="add --yes when you are sure"
-        )
+        raise UsageError(f"{why}, and there is no terminal to ask on", hint=hint)
     if not typer.confirm(question, err=True):
         output.note("nothing was changed")
         raise typer.Exit(ExitCode.FAILED)

@@ -21,6 +21,7 @@ from respool.cli.group_moves import (
 )
 from respool.cli.isolation import Isolation
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.model.quantities import counted
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster
@@ -126,9 +127,9 @@ def reset(
     fenced = _carry_out(cluster, groups, name, target, changing, force=force)
     if not as_json:
         output.note(
-            f"{name} was moved in {output.counted(len(changing), 'partition')}"
+            f"{name} was moved in {counted(len(changing), 'partition')}"
             + (
-                f"; {output.counted(fenced, 'member')} sent out, to come back by themselves"
+                f"; {counted(fenced, 'member')} sent out, to come back by themselves"
                 if fenced
                 else ""
             )
@@ -203,12 +204,12 @@ def _show(
                 f"{move.topic}/{move.partition} holds offsets {move.held.start} to {move.held.end}, "
                 f"not {move.asked}: {move.target} instead"
             )
-    changes = [f"replays {output.counted(replays, 'message')}"] if replays or not skips else []
-    changes += [f"skips {output.counted(skips, 'message')}"] if skips else []
+    changes = [f"replays {counted(replays, 'message')}"] if replays or not skips else []
+    changes += [f"skips {counted(skips, 'message')}"] if skips else []
     new = [move for move in moves if move.committed is None]
     if new:
-        ahead = output.counted(sum(move.reads for move in new), "message")
-        where = output.counted(len(new), "partition")
+        ahead = counted(sum(move.reads for move in new), "message")
+        where = counted(len(new), "partition")
         changes.append(f"{ahead} to read in {where} where it had committed nothing")
     output.note(
         f"{name} {target}: {', '.join(changes)}" + ("; nothing was changed" if dry_run else "")
@@ -231,7 +232,7 @@ def _explain(group: "Group") -> GroupIsLive:
 
 
 def _members(group: "Group") -> str:
-    return f"group {group.name} has {output.counted(len(group.members), 'member')}"
+    return f"group {group.name} has {counted(len(group.members), 'member')}"
 
 
 def _confirmed(name: str, moves: Sequence[Move], *, is_live: bool) -> bool:
@@ -240,7 +241,7 @@ def _confirmed(name: str, moves: Sequence[Move], *, is_live: bool) -> bool:
             f"this moves {name}, and there is no terminal to ask on",
             hint="add --yes when you are sure, or look first with --dry-run",
         )
-    partitions = output.counted(len(moves), "partition")
+    partitions = counted(len(moves), "partition")
     sent_out = " and send its members out for a moment" if is_live else ""
     return typer.confirm(f"Move {name} in {partitions}{sent_out}?", err=True)
 
@@ -289,9 +290,7 @@ def _carry_out(
         except OperatorError as error:
             audit.write(entry.updated(state=FAILED, outcome=error.message))
             raise
-        outcome = (
-            f"{output.counted(fenced, 'member')} sent out" if fenced else "the group was empty"
-        )
+        outcome = f"{counted(fenced, 'member')} sent out" if fenced else "the group was empty"
         audit.write(entry.updated(state=DONE, outcome=outcome))
     return fenced
 

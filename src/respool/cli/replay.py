@@ -13,6 +13,7 @@ from respool.cli import options, output
 from respool.cli.errors import ExitCode
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
 from respool.model.operator_errors import UsageError
+from respool.model.quantities import counted
 from respool.model.times import format_ms
 
 if TYPE_CHECKING:
@@ -275,7 +276,7 @@ def _follow(replay: "Replay", *, as_json: bool, is_asked_for: bool) -> None:
             _print_result(entry, seconds=0.0)
         output.note(
             f"replay {entry.id} has done this already, at {format_ms(entry.updated_ms)}: "
-            f"{output.counted(entry.messages, 'message')} in {entry.target}; --again makes another copy"
+            f"{counted(entry.messages, 'message')} in {entry.target}; --again makes another copy"
         )
         return
     if replay.is_resumed and not is_asked_for:
@@ -284,7 +285,7 @@ def _follow(replay: "Replay", *, as_json: bool, is_asked_for: bool) -> None:
             "--again starts a new one instead"
         )
     output.note(
-        f"replay {entry.id}: {output.counted(replay.progress.total, 'message')} of {entry.source} from "
+        f"replay {entry.id}: {counted(replay.progress.total, 'message')} of {entry.source} from "
         f"{entry.from_text} to {entry.to_text}, into {entry.target}",
         style="dim",
     )
@@ -294,7 +295,7 @@ def _follow(replay: "Replay", *, as_json: bool, is_asked_for: bool) -> None:
         entry = replay.wait()
     if as_json:
         _print_result(entry, seconds=(datetime.now(UTC) - began).total_seconds())
-    copied = output.counted(entry.messages, "message")
+    copied = counted(entry.messages, "message")
     if not replay.is_interrupted:
         output.note(f"replay {entry.id} is done: {copied} in {entry.target}")
         return
@@ -363,7 +364,7 @@ def _print_group(replay: "Replay", group: str, *, as_json: bool) -> None:
         )
         return
     _print_spans(entry.source, spans)
-    messages = output.counted(left, "message")
+    messages = counted(left, "message")
     if replay.was_done:
         output.note(
             f"replay {entry.id} has set group {group} up already; {messages} left up to its end. --again moves it "

@@ -14,6 +14,7 @@ import typer
 from respool.cli import options, output
 from respool.cli.errors import ExitCode
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.model.quantities import counted, partition_numbers
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster
@@ -132,7 +133,7 @@ def _abort_hanging(
     known = cluster.topic(topic)
     if number not in known.leaders:
         raise NotFound(
-            f"{topic} has no partition {number}", hint=output.partition_numbers(len(known.leaders))
+            f"{topic} has no partition {number}", hint=partition_numbers(len(known.leaders))
         )
     transactions = Transactions(cluster)
     write = next(
@@ -203,7 +204,7 @@ def _document(found: "Transaction", *, aborted: bool) -> dict[str, object]:
 
 
 def _spelled(found: "Transaction") -> str:
-    return output.counted(len(found.partitions), "partition")
+    return counted(len(found.partitions), "partition")
 
 
 def _confirm(question: str, *, yes: bool) -> None:

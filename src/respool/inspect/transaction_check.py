@@ -6,13 +6,13 @@ without its marker would make them leave out what its producer wrote since.
 
 from pathlib import Path
 
-from respool.cli.log_files import (
+from respool.inspect.log_files import (
     RECORDS_BYTES_MAX,
-    AbortedEntry,
     FoundBatch,
     SegmentFile,
     read_transaction_index,
 )
+from respool.log.index.transaction_index import AbortedTransaction
 from respool.records.markers import EndTransactionMarker, read_marker
 
 
@@ -23,7 +23,7 @@ class TransactionCheck:
         # Producers with data since their last marker.
         self._open: set[int] = set()
         # By marker's offset; None where the file cannot be read, which is reported elsewhere.
-        self._entries: dict[int, AbortedEntry] | None = None
+        self._entries: dict[int, AbortedTransaction] | None = None
 
     def begin(self, log_path: Path) -> None:
         """The batches that follow are of this segment."""

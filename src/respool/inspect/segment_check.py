@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
-from respool.cli.log_files import (
+from respool.inspect.log_files import (
     Broken,
     FileKind,
     FoundBatch,
@@ -23,7 +23,7 @@ from respool.cli.log_files import (
     read_offset_index,
     read_time_index,
 )
-from respool.cli.transaction_check import TransactionCheck
+from respool.inspect.transaction_check import TransactionCheck
 
 REMEDY_DATA = (
     "stop the broker and bring this partition's folder back from a backup; or, to keep only what stands before the "

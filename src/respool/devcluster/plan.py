@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from respool.cli.cluster_status import address_of
-from respool.model.addresses import parse_address
+from respool.model.addresses import format_address, parse_address
 from respool.model.errors import SettingsError
 from respool.model.operator_errors import OperatorError, UsageError
 from respool.model.settings import Settings
@@ -136,9 +135,9 @@ def plan_cluster(
         brokers=tuple(
             BrokerPlan(
                 id=number,
-                listen=address_of(host, port and port + number - 1),
+                listen=format_address(host, port and port + number - 1),
                 # Port 0 is the port it listens on.
-                advertised=address_of(advertised, 0) if advertised else "",
+                advertised=format_address(advertised, 0) if advertised else "",
                 rack=racks[(number - 1) % len(racks)] if racks else "",
                 data=folder / f"broker-{number}",
                 log=folder / f"broker-{number}.log",
@@ -166,7 +165,7 @@ def _common_settings(
     # A name that stands for the etcd which is started later: settings for etcd alone have no use.
     flags["etcd"] = etcd or "localhost"
     if advertised:
-        flags["advertised"] = address_of(advertised, 0)
+        flags["advertised"] = format_address(advertised, 0)
     try:
         parse_address("--listen", listen)
         return load_settings(file=None, environ=environ, flags=flags)

@@ -1,26 +1,27 @@
-"""The files of a log as they lie on disk, read offline and a piece at a time. What is damaged is reported, not raised.
+"""A log's files read offline, a piece at a time, by the log's own codecs. Damage is returned, not raised.
 
-```
- .log        record batches one after another (records/batch.py draws one)
- .index      8 bytes each    | relative offset 4 | position 4 |       relative = offset - the file name's offset
- .timeindex  12 bytes each   | timestamp 8 | relative offset 4 |
- .txnindex   34 bytes each   | 0 2 | producer id 8 | first offset 8 | marker's offset 8 | last stable offset 8 |
- *checkpoint text            a version, a count, then one entry per line
-```
-Index files of a running broker are longer than their entries: the rest is zero, room for entries to come.
+The index files of a running broker are longer than their entries: the rest is zeros, space for entries to come.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import repeat
 from pathlib import Path
-from struct import Struct
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, TypeVar
 
 from crc32c import crc32c
 
 from respool.log.checkpoint_text import decode_lines
+from respool.log.index.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
+from respool.log.index.offset_index import OffsetEntry, decode_offset_entries
+from respool.log.index.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from respool.log.index.time_index import TimeEntry, decode_time_entries
+from respool.log.index.transaction_index import ENTRY_BYTES as ABORTED_ENTRY_BYTES
+from respool.log.index.transaction_index import AbortedTransaction, decode_aborted
+from respool.model.errors import SegmentCorrupt
+from respool.model.ids import Offset
 from respool.records.batch import (
     CRC_COVERS_FROM,
     HEADER_BYTES,
@@ -31,14 +32,11 @@ from respool.records.batch import (
     read_header,
 )
 
+T = TypeVar("T")
+
 CHUNK_BYTES = 1024 * 1024
 # The most a batch may be, compressed or not, for its records to be shown.
 RECORDS_BYTES_MAX = 256 * 1024 * 1024
-
-_OFFSET_ENTRY = Struct(">ii")
-_TIME_ENTRY = Struct(">qi")
-_ABORTED_ENTRY = Struct(">hqqqq")
-_ABORTED_VERSION = 0
 
 
 class FileKind(Enum):
@@ -182,78 +180,57 @@ class SegmentFile:
         return crc == header.crc
 
 
-class OffsetEntry(NamedTuple):
-    offset: int
-    position: int
-
-
-class TimeEntry(NamedTuple):
-    timestamp: int
-    offset: int
-
-
 def read_offset_index(path: Path) -> Iterator[OffsetEntry]:
-    base = base_offset_of(path)
-    for relative, position in _entries(path, _OFFSET_ENTRY):
-        yield OffsetEntry(base + relative, position)
+    base = Offset(base_offset_of(path))
+    return _entries(path, OFFSET_ENTRY_BYTES, lambda data: decode_offset_entries(data, base))
 
 
 def read_time_index(path: Path) -> Iterator[TimeEntry]:
-    base = base_offset_of(path)
-    for timestamp, relative in _entries(path, _TIME_ENTRY):
-        yield TimeEntry(timestamp, base + relative)
+    base = Offset(base_offset_of(path))
+    return _entries(path, TIME_ENTRY_BYTES, lambda data: decode_time_entries(data, base))
 
 
-def _entries(path: Path, layout: Struct) -> Iterator[tuple[int, int]]:
-    """All entries but the zeros at the end. Zeros with entries after them are no room, they are entries, and wrong."""
+def _entries(path: Path, size: int, decode: Callable[[bytes], Iterator[T]]) -> Iterator[T]:
+    """All entries but the zeros at the end. Zeros before other entries are not unused space, but wrong entries."""
+    zero: T | None = None
     zeros = 0
     with path.open("rb") as file:
-        while data := file.read(layout.size * 10_000):
+        while data := file.read(size * 10_000):
             # A size that does not divide evenly is reported by `odd_bytes`.
-            whole = len(data) // layout.size
-            if data.count(0) == len(data):
-                zeros += whole
+            whole = data[: len(data) // size * size]
+            if zero is not None and whole.count(0) == len(whole):
+                zeros += len(whole) // size
                 continue
-            for entry in layout.iter_unpack(data[: whole * layout.size]):
-                if entry == (0, 0):
+            for number, entry in enumerate(decode(whole)):
+                if whole.count(0, number * size, (number + 1) * size) == size:
+                    zero = entry
                     zeros += 1
                     continue
-                while zeros:
-                    yield 0, 0
-                    zeros -= 1
+                if zero is not None:
+                    yield from repeat(zero, zeros)
+                zeros = 0
                 yield entry
 
 
 def odd_bytes(path: Path, kind: FileKind) -> int:
-    """Bytes at an index's end that make no entry."""
-    layout = _OFFSET_ENTRY if kind is FileKind.OFFSET_INDEX else _TIME_ENTRY
-    return path.stat().st_size % layout.size
+    """Bytes at the end of an index that are no whole entry."""
+    size = OFFSET_ENTRY_BYTES if kind is FileKind.OFFSET_INDEX else TIME_ENTRY_BYTES
+    return path.stat().st_size % size
 
 
-class AbortedEntry(NamedTuple):
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-
-def read_transaction_index(path: Path) -> list[AbortedEntry]:
+def read_transaction_index(path: Path) -> list[AbortedTransaction]:
     """
     Raises:
-        ValueError: it is not made of whole entries, or of a version that is not known.
+        ValueError: it does not consist of whole entries, or its version is unknown.
     """
     data = path.read_bytes()
-    left = len(data) % _ABORTED_ENTRY.size
+    left = len(data) % ABORTED_ENTRY_BYTES
     if left:
         raise ValueError(f"{left} bytes at the end make no whole entry")
-    entries: list[AbortedEntry] = []
-    for version, *fields in _ABORTED_ENTRY.iter_unpack(data):
-        if version != _ABORTED_VERSION:
-            raise ValueError(
-                f"entry {len(entries)} is of version {version}, not {_ABORTED_VERSION}"
-            )
-        entries.append(AbortedEntry(*fields))
-    return entries
+    try:
+        return decode_aborted(data, path.name)
+    except SegmentCorrupt as error:
+        raise ValueError(str(error)) from error
 
 
 def read_checkpoint(path: Path) -> tuple[tuple[str, ...], list[list[str]]]:

@@ -5,7 +5,7 @@ import shutil
 import socket
 from pathlib import Path
 
-from respool.cli.child_process import ChildProcess
+from respool.devcluster.child_process import ChildProcess
 from respool.model.operator_errors import OperatorError
 
 HOST = "127.0.0.1"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from cli.stored_cluster import StoredCluster
-from respool.cli.cluster_guests import Guests
 from respool.cluster import keys
+from respool.devcluster.registry import GuestBrokers, read_entry
 from respool.model.cluster import RegistryEntry
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
@@ -22,7 +22,7 @@ pytestmark = [
 class World:
     def __init__(self, etcd: EtcdCluster) -> None:
         self.stored = StoredCluster(etcd, "respool")
-        self.guests = Guests()
+        self.guests = GuestBrokers()
         self._settings = Settings(etcd=etcd.endpoints[0], etcd_allow_old_versions=True)
 
     def has_guests(self, *own: int) -> bool:
@@ -57,7 +57,7 @@ def test_one_that_lost_its_registration_may_come_back(
     assert world.has_guests()
     world.stored.die(2)
     assert world.has_guests()
-    monkeypatch.setattr("respool.cli.cluster_guests.PATIENCE_S", 0.0)
+    monkeypatch.setattr("respool.devcluster.registry.REREGISTRATION_S_MAX", 0.0)
     assert not world.has_guests()
 
 
@@ -67,3 +67,8 @@ def test_one_that_has_stopped_cleanly_is_gone(world: World) -> None:
     world.stored.die(2)
     world.note(2, RegistryEntry(clean_epoch=5))
     assert not world.has_guests()
+
+
+def test_where_etcd_does_not_answer_nothing_is_known_of_a_broker() -> None:
+    settings = Settings(etcd="127.0.0.1:1", session_ttl_ms=2_000)
+    assert asyncio.run(read_entry(settings, 1)) == RegistryEntry()

@@ -8,14 +8,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from respool.cli.child_process import ChildProcess
+from respool.devcluster.child_process import ChildProcess
 from support.waiting import wait_until
 
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 PARENT = """
 import sys, time
 from pathlib import Path
-from respool.cli.child_process import ChildProcess
+from respool.devcluster.child_process import ChildProcess
 child = ChildProcess("sleeper", sys.argv[2:], log=Path(sys.argv[1]))
 print(child.pid, flush=True)
 time.sleep(600)

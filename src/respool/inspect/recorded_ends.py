@@ -6,8 +6,8 @@ partition, so `respool log verify` must not call it sound.
 
 from pathlib import Path
 
-from respool.cli.log_files import FileKind, base_offset_of, kind_of, read_checkpoint
-from respool.cli.segment_check import Finding, FindingKind
+from respool.inspect.log_files import FileKind, base_offset_of, kind_of, read_checkpoint
+from respool.inspect.segment_check import Finding, FindingKind
 from respool.log.checkpoint_text import parse_number
 from respool.log.folder.folder_checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from respool.log.partition_folder import is_aside

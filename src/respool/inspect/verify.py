@@ -1,24 +1,21 @@
-"""The work of `respool log verify`: every checksum, every offset, every index entry of a log, and what to do about it.
+"""Check a log's files: every checksum, every offset, every index entry; each finding says what to do about it."""
 
-Logs and indexes are read by `log_files.py` rather than through the log's own code: a check that shares a mistake with
-the writer would not see it.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Protocol
 
-from respool.cli import output
-from respool.cli.log_files import (
+from respool.inspect.log_files import (
     FileKind,
     base_offset_of,
     kind_of,
     read_checkpoint,
     read_transaction_index,
 )
-from respool.cli.recorded_ends import RecordedEnds
-from respool.cli.segment_check import (
+from respool.inspect.recorded_ends import RecordedEnds
+from respool.inspect.segment_check import (
     KIND_OF_FILE,
     REMEDY_ABORTED,
     REMEDY_INDEX,
@@ -26,7 +23,7 @@ from respool.cli.segment_check import (
     OffsetOrder,
     SegmentCheck,
 )
-from respool.cli.transaction_check import TransactionCheck
+from respool.inspect.transaction_check import TransactionCheck
 from respool.log.checkpoint_text import parse_number
 from respool.log.producers.producer_snapshot import decode_entries
 from respool.model.operator_errors import UsageError
@@ -39,8 +36,31 @@ REMEDY_CHECKPOINT = (
 )
 
 
+class ProgressDisplay(Protocol):
+    def advance(self, amount: int) -> None: ...
+
+    def describe(self, text: str) -> None: ...
+
+
+# Opens the display for this many bytes.
+OpenDisplay = Callable[[int], AbstractContextManager[ProgressDisplay]]
+
+
+class _NoDisplay:
+    def advance(self, amount: int) -> None:
+        pass
+
+    def describe(self, text: str) -> None:
+        pass
+
+
+def _no_display(total: int) -> AbstractContextManager[ProgressDisplay]:
+    del total
+    return nullcontext(_NoDisplay())
+
+
 @dataclass(slots=True, kw_only=True)
-class Report:
+class VerifyReport:
     findings: list[Finding] = field(default_factory=list)
     partitions: int = 0
     segments: int = 0
@@ -52,72 +72,27 @@ class Report:
     def damage(self) -> list[Finding]:
         return [finding for finding in self.findings if finding.is_damage]
 
-    def tell(self, *, as_json: bool) -> None:
-        if as_json:
-            output.print_json(self._as_document())
-            return
-        for finding in self.findings:
-            where = f"{finding.path}" + (
-                f" at byte {finding.position}" if finding.position is not None else ""
-            )
-            output.print_line(
-                f"{'damaged' if finding.is_damage else 'note'}: {where}: {finding.what}"
-            )
-            output.print_line(f"  what to do: {finding.remedy}")
-        damage = output.counted(len(self.damage), "damaged place") if self.damage else "no damage"
-        counts = ", ".join(
-            [
-                output.counted(self.partitions, "partition"),
-                output.counted(self.segments, "segment"),
-                f"{self.batches:,} {'batch' if self.batches == 1 else 'batches'}",
-                output.counted(self.records, "record"),
-                output.human_bytes(self.bytes),
-            ]
-        )
-        output.print_line(f"{damage}: {counts}")
 
-    def _as_document(self) -> dict[str, object]:
-        return {
-            "ok": not self.damage,
-            "partition_count": self.partitions,
-            "segment_count": self.segments,
-            "batch_count": self.batches,
-            "record_count": self.records,
-            "bytes": self.bytes,
-            "findings": [
-                {
-                    "file": str(finding.path),
-                    "position": finding.position,
-                    "is_damage": finding.is_damage,
-                    "kind": finding.kind,
-                    "message": finding.what,
-                    "remedy": finding.remedy,
-                }
-                for finding in self.findings
-            ],
-        }
-
-
-def verify_paths(paths: Sequence[Path]) -> Report:
+def verify_paths(paths: Sequence[Path], open_display: OpenDisplay = _no_display) -> VerifyReport:
     """Check files, partitions' folders and data folders. An index is checked together with its `.log`.
 
     Raises:
         UsageError: a folder holds no partition, or a file is none of a log.
     """
-    report = Report()
+    report = VerifyReport()
     recorded = {data: RecordedEnds(data) for path in paths for data in (path, path.parent)}
     gathered = {path: _gather(path) for path in paths}
     files = [each for groups in gathered.values() for group in groups for each in group]
     total = sum(each.stat().st_size for each in files if _is_log(each))
-    with output.progress("checking", total=total) as bar:
+    with open_display(total) as display:
         for path, groups in gathered.items():
             seen = report.partitions, len(report.findings)
             for group in groups:
                 folder = group[0].parent
-                bar.describe(f"checking {folder.name}")
+                display.describe(f"checking {folder.name}")
                 # A file alone does not tell where the log ends.
                 ends = recorded.get(folder.parent) if path.is_dir() else None
-                _Group(group, report, bar, ends).verify()
+                _LogFiles(group, report, display, ends).verify()
             if path.is_dir():
                 report.findings += recorded[path].check_all()
                 if not any(_is_log(each) for group in groups for each in group):
@@ -159,19 +134,19 @@ def _is_log(path: Path) -> bool:
     return kind_of(path) is FileKind.LOG
 
 
-class _Group:
+class _LogFiles:
     """The files of one partition, or the checkpoints of a data folder."""
 
     def __init__(
         self,
         files: Sequence[Path],
-        report: Report,
-        bar: output.Progress,
+        report: VerifyReport,
+        display: ProgressDisplay,
         recorded: RecordedEnds | None,
     ) -> None:
         self._files = files
         self._report = report
-        self._bar = bar
+        self._display = display
         self._recorded = recorded
 
     def verify(self) -> None:
@@ -200,7 +175,7 @@ class _Group:
             self._report.batches += 1
             self._report.records += found.header.record_count
             self._report.bytes += found.header.size
-            self._bar.advance(found.header.size)
+            self._display.advance(found.header.size)
         self._report.findings += check.findings
 
     def _verify_small_file(self, path: Path, segment_stems: set[str]) -> None:

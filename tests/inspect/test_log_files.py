@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from cli.log_builder import Segment, batch, three_batches
-from respool.cli import log_files
-from respool.cli.log_files import (
+from respool.inspect import log_files
+from respool.inspect.log_files import (
     Broken,
     FileKind,
     FoundBatch,

@@ -4,14 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from respool.cli.cluster_address import ClusterAddress, address_by
+from respool.cli.cluster_options import cluster_address
 from respool.model.operator_errors import NotFound, UsageError
+from respool.operate.cluster_store import ClusterAddress
 
 
 def address(
     *, etcd: str | None = None, config: Path | None = None, pairs: list[str] | None = None
 ) -> ClusterAddress:
-    return address_by(etcd=etcd, cluster="rides", config=config, insecure=False, pairs=pairs)
+    return cluster_address(
+        etcd=etcd, cluster="rides", config=config, insecure=False, settings=pairs
+    )
 
 
 @pytest.fixture
@@ -39,10 +42,10 @@ def test_a_password_is_not_shown_to_who_reads_what_is_to_be_typed() -> None:
 
 def test_where_etcd_was_said_is_named(file: Path) -> None:
     by_flag = address(etcd="127.0.0.1:2379", config=file)
-    assert by_flag.where_etcd_was_said({}) == "--etcd 127.0.0.1:2379"
+    assert by_flag.etcd_origin({}) == "--etcd 127.0.0.1:2379"
     by_file = address(config=file)
-    assert by_file.where_etcd_was_said({}) == f'etcd = "10.0.0.1:2379" in {file}'
-    assert by_file.where_etcd_was_said({"RESPOOL_ETCD": "x"}) == "RESPOOL_ETCD=10.0.0.1:2379"
+    assert by_file.etcd_origin({}) == f'etcd = "10.0.0.1:2379" in {file}'
+    assert by_file.etcd_origin({"RESPOOL_ETCD": "x"}) == "RESPOOL_ETCD=10.0.0.1:2379"
 
 
 def test_what_does_not_lead_to_a_cluster_is_refused(
@@ -50,7 +53,7 @@ def test_what_does_not_lead_to_a_cluster_is_refused(
 ) -> None:
     monkeypatch.delenv("RESPOOL_ETCD", raising=False)
     with pytest.raises(UsageError, match="which cluster"):
-        address_by(etcd=None, cluster=None, config=None, insecure=False, pairs=None)
+        cluster_address(etcd=None, cluster=None, config=None, insecure=False, settings=None)
     with pytest.raises(UsageError, match="by a flag and by --set"):
         address(etcd="127.0.0.1:2379", pairs=["etcd=127.0.0.1:2380"])
     with pytest.raises(NotFound, match="no settings file"):

@@ -5,11 +5,8 @@ from typing import Any
 
 import pytest
 
-from cli.running import Run
-from respool.cli import etcd_server
-from respool.cli.cluster_plan import ClusterPlan, plan_cluster
-from respool.cli.errors import ExitCode
-from respool.drivers.folder_lock import FolderLock
+from respool.devcluster import etcd_server
+from respool.devcluster.plan import ClusterPlan, plan_cluster
 from respool.model.operator_errors import OperatorError, UsageError
 from respool.node.config import load_settings
 
@@ -140,17 +137,6 @@ def test_a_file_in_the_folder_s_place_is_told(tmp_path: Path) -> None:
         planned(tmp_path / "file")
 
 
-def test_without_etcd_one_is_told_where_to_get_it(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("respool.cli.cluster_up.find_etcd", lambda: None)
-    ended = run("cluster", "up", "--data", str(tmp_path / "new"))
-    assert ended.code == ExitCode.FAILED
-    for way in ("respool[dev-cluster]", "etcd-server", "--etcd HOST:PORT"):
-        assert way in ended.err
-    assert not (tmp_path / "new").exists()
-
-
 def test_etcd_on_the_path_comes_first_unless_it_is_only_a_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,13 +147,3 @@ def test_etcd_on_the_path_comes_first_unless_it_is_only_a_script(
     assert etcd_server.find_etcd() == str(program)
     program.write_bytes(b"#!/bin/sh")
     assert etcd_server.find_etcd() != str(program)
-
-
-def test_a_folder_that_another_run_has_is_refused(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("respool.cli.cluster_up.find_etcd", lambda: "etcd")
-    with FolderLock(str(tmp_path)):
-        ended = run("cluster", "up", "--data", str(tmp_path))
-    assert ended.code == ExitCode.FAILED
-    assert "in use by process" in ended.err
