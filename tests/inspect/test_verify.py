@@ -271,7 +271,7 @@ def marker(offset: int, *, is_commit: bool = False) -> bytes:
             [(0, 12, 3, 2, 3), (0, 12, 3, 5, 6)],
             "entry 0 has a transaction from offset 3 to its end at 2",
         ),
-        ([(7, 12, 0, 2, 3)], "entry 0 is of version 7, not 0"),
+        ([(7, 12, 0, 2, 3)], "00000000000000000000.txnindex: version 7, only 0 is known"),
     ],
 )
 def test_a_damaged_index_of_aborted_transactions_is_damage(

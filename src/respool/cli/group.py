@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import group_reset, options, output
+from respool.cli.asking import confirm
 from respool.cli.errors import ExitCode
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
 from respool.cli.isolation import Isolation
-from respool.model.operator_errors import OperatorError, UsageError
+from respool.model.operator_errors import OperatorError
 from respool.model.quantities import counted
 
 if TYPE_CHECKING:
@@ -157,9 +158,11 @@ def delete(
                 f"({', '.join(member.client_id for member in group.members)}), so it is not deleted",
                 hint="stop its consumers first",
             )
-    if not yes and not _confirmed(found):
-        output.note("nothing deleted")
-        raise typer.Exit(ExitCode.FAILED)
+    if not yes:
+        confirm(
+            f"Forget how far {', '.join(group.name for group in found)} has read?",
+            why="deleting a group forgets how far it has read",
+        )
     for group in found:
         groups.delete(group.name)
         if not as_json:
@@ -297,13 +300,3 @@ def _wait(seconds: float, ctrl_c: CtrlC) -> None:
     until = time.monotonic() + seconds
     while not ctrl_c.pressed and (left := until - time.monotonic()) > 0:
         time.sleep(min(left, 0.1))
-
-
-def _confirmed(groups: "Sequence[Group]") -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError(
-            "deleting a group forgets how far it has read, and there is no terminal to ask on",
-            hint="add --yes when you are sure",
-        )
-    names = ", ".join(group.name for group in groups)
-    return typer.confirm(f"Forget how far {names} has read?", err=True)

@@ -1,6 +1,5 @@
 """`respool group reset`: move a group to another place of its topics' history."""
 
-import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output
-from respool.cli.errors import ExitCode
+from respool.cli.asking import confirm
 from respool.cli.group_lag import spelled
 from respool.cli.group_moves import (
     Move,
@@ -20,7 +19,7 @@ from respool.cli.group_moves import (
     plan_moves,
 )
 from respool.cli.isolation import Isolation
-from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.model.operator_errors import NotFound, OperatorError
 from respool.model.quantities import counted
 
 if TYPE_CHECKING:
@@ -121,9 +120,13 @@ def reset(
         return
     if is_live and group is not None and not force:
         raise _explain(group)
-    if not yes and not _confirmed(name, changing, is_live=is_live):
-        output.note("nothing changed")
-        raise typer.Exit(ExitCode.FAILED)
+    if not yes:
+        sent_out = " and send its members out for a moment" if is_live else ""
+        confirm(
+            f"Move {name} in {counted(len(changing), 'partition')}{sent_out}?",
+            why=f"this moves {name}",
+            hint="add --yes when you are sure, or look first with --dry-run",
+        )
     fenced = _carry_out(cluster, groups, name, target, changing, force=force)
     if not as_json:
         output.note(
@@ -233,17 +236,6 @@ def _explain(group: "Group") -> GroupIsLive:
 
 def _members(group: "Group") -> str:
     return f"group {group.name} has {counted(len(group.members), 'member')}"
-
-
-def _confirmed(name: str, moves: Sequence[Move], *, is_live: bool) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"this moves {name}, and there is no terminal to ask on",
-            hint="add --yes when you are sure, or look first with --dry-run",
-        )
-    partitions = counted(len(moves), "partition")
-    sent_out = " and send its members out for a moment" if is_live else ""
-    return typer.confirm(f"Move {name} in {partitions}{sent_out}?", err=True)
 
 
 def _carry_out(

@@ -1,6 +1,5 @@
 """`respool topic`: create, list, describe, alter and delete topics."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from respool.cli import options, output
+from respool.cli.asking import confirm
 from respool.cli.errors import ExitCode, TopicExists
 from respool.cli.isolation import Isolation
 from respool.cli.topic_promise import (
@@ -276,9 +276,12 @@ def delete(
 
     cluster = Cluster.connect(broker)
     topics = [cluster.topic(name) for name in dict.fromkeys(names)]
-    if not yes and not _confirmed(cluster, topics):
-        output.note("nothing deleted")
-        raise typer.Exit(ExitCode.FAILED)
+    if not yes:
+        confirm(
+            "Delete all of it?",
+            why="deleting a topic deletes its messages",
+            explain=lambda: _note_contents(cluster, topics),
+        )
     failed: list[OperatorError] = []
     deleted: dict[str, bool] = {}
     for topic in topics:
@@ -468,12 +471,7 @@ def _check_growth(topic: "TopicInfo", partitions: int) -> None:
         )
 
 
-def _confirmed(cluster: "Cluster", topics: Sequence["TopicInfo"]) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError(
-            "deleting a topic deletes its messages, and there is no terminal to ask on",
-            hint="add --yes when you are sure",
-        )
+def _note_contents(cluster: "Cluster", topics: Sequence["TopicInfo"]) -> None:
     ranges = cluster.ranges(topics, isolation=Isolation.READ_UNCOMMITTED, led_only=True)
     settings = cluster.settings([topic.name for topic in topics])
     for topic in topics:
@@ -485,4 +483,3 @@ def _confirmed(cluster: "Cluster", topics: Sequence["TopicInfo"]) -> bool:
             + counted(sum(each.messages for each in held), "message")
             + (f", and what {unled} of them have that nobody leads now" if unled else "")
         )
-    return typer.confirm("Delete all of it?", err=True)
