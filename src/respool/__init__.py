@@ -1,12 +1,13 @@
 """Respool: a message broker that can replay history.
 
-The doors of the Python client are here, and are opened when they are first used: `import respool` alone brings nothing.
+The Python entry points are here, imported when they are first used: `import respool` alone imports nothing else.
 
     respool.read_table, respool.stream_batches      topics as Arrow tables      pip install 'respool[arrow]'
     respool.write_table, respool.ArrowProducer      Arrow tables into topics    the same
     respool.Producer, respool.Consumer              one message at a time       pip install 'respool[client]'
     respool.AsyncProducer, respool.AsyncConsumer    the same, for asyncio       the same
     respool.start_replay, respool.Replay            replays of a topic          pip install respool
+    respool.start_mirror, respool.Mirror            topics to another cluster   the same
 """
 
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from respool.client.messages.consumer import Consumer
     from respool.client.messages.message import Message, Receipt
     from respool.client.messages.producer import Producer
+    from respool.mirror.mirror_handle import Mirror, start_mirror
+    from respool.mirror.progress import MirrorEvent, MirrorStatus
     from respool.replay.errors import ReplayError
     from respool.replay.handle import Replay
     from respool.replay.start import start_replay
@@ -37,6 +40,9 @@ __all__ = [
     "Consumer",
     "Login",
     "Message",
+    "Mirror",
+    "MirrorEvent",
+    "MirrorStatus",
     "PreparedTransaction",
     "Producer",
     "Receipt",
@@ -48,6 +54,7 @@ __all__ = [
     "WriteResult",
     "__version__",
     "read_table",
+    "start_mirror",
     "start_replay",
     "stream_batches",
     "write_table",
@@ -72,6 +79,10 @@ _DOORS = {
     "read_table": ("respool.client.arrow.reading.read", "arrow"),
     "stream_batches": ("respool.client.arrow.reading.read", "arrow"),
     # These need no extra.
+    "Mirror": ("respool.mirror.mirror_handle", ""),
+    "MirrorEvent": ("respool.mirror.progress", ""),
+    "MirrorStatus": ("respool.mirror.progress", ""),
+    "start_mirror": ("respool.mirror.mirror_handle", ""),
     "Replay": ("respool.replay.handle", ""),
     "ReplayError": ("respool.replay.errors", ""),
     "start_replay": ("respool.replay.start", ""),
