@@ -17,7 +17,6 @@ from respool.mirror.copier import DIFFERENT_TRIES_MAX, PartitionCopier
 from respool.mirror.partition_copy import CopyState, PartitionCopy
 from respool.model.errors import InvalidRecord, NotLeader, OffsetOutOfRange, RequestError
 from respool.model.ids import Offset, TopicPartition
-from respool.pacing.backoff import Backoff
 from respool.records.batch import BatchHeader
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, build_marker
@@ -113,8 +112,11 @@ class Side(ClusterLink):
         self,
         broker: int,
         api: Api,
+        version: int,
         fields: Mapping[str, Any],
-        **_: Any,
+        *,
+        lane: int = 0,
+        wait_ms: int = 0,
     ) -> Any:
         await asyncio.sleep(0)
         self._maybe_fail()
@@ -328,8 +330,8 @@ class World:
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copier, "NAP_SECONDS", 0.001)
     monkeypatch.setattr(copier, "STARTS_SECONDS", 0.002)
-    quick = Backoff(first=0.001, longest=0.01)
-    monkeypatch.setattr("respool.mirror.partition_copy.RETRY", quick)
+    monkeypatch.setattr("respool.mirror.partition_copy.RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("respool.mirror.partition_copy.RETRY_SECONDS_MAX", 0.01)
 
 
 async def play(world: World) -> None:

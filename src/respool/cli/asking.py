@@ -1,7 +1,6 @@
-"""Questions before an operation that cannot be undone."""
+"""Asking before something is done that cannot be taken back, or takes long."""
 
 import sys
-from collections.abc import Callable
 
 import typer
 
@@ -10,24 +9,17 @@ from respool.cli.errors import ExitCode
 from respool.model.operator_errors import UsageError
 
 
-def confirm(
-    question: str,
-    *,
-    why: str,
-    hint: str = "add --yes when you are sure",
-    explain: Callable[[], None] = lambda: None,
-) -> None:
-    """Return when the answer is yes. `why` says why the question is needed, for the error without a terminal.
-
-    `explain` prints what the question is about; it is called on a terminal only.
+def confirm(question: str, *, why: str) -> None:
+    """Return when the answer is yes. `why` says why it must be asked, where there is nobody to ask.
 
     Raises:
         UsageError: there is no terminal to ask on.
         typer.Exit: the answer is no.
     """
     if not can_ask():
-        raise UsageError(f"{why}, and there is no terminal to ask on", hint=hint)
-    explain()
+        raise UsageError(
+            f"{why}, and there is no terminal to ask on", hint="add --yes when you are sure"
+        )
     if not typer.confirm(question, err=True):
         output.note("nothing was changed")
         raise typer.Exit(ExitCode.FAILED)

@@ -1,0 +1,161 @@
+"""What `test_replay_resume.py` does not tell: how the writer gives up."""
+
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import patch
+
+import pytest
+
+from cli.replay_world import Connection, World
+from respool.cli import replay_writer
+from respool.cli.errors import BrokerUnreachable
+from respool.cli.replay_batches import Batch
+from respool.cli.replay_plan import CopyPlan, ProducerId, Span
+from respool.cli.replay_writer import AWAY_SECONDS_MAX, PositionLost, ReplayWriter
+from respool.model.operator_errors import OperatorError
+from respool.records.build import NewRecord
+
+PLAN = CopyPlan(
+    topic="rides",
+    into="copy",
+    spans={0: Span(0, 100)},
+    producers={0: ProducerId(7000, 0)},
+    source_count=1,
+    target_ends={0: 0},
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Obedient(Random):
+    """Chance that always does at once what can be done."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+def batch(number: int) -> Batch:
+    return Batch(
+        source=0,
+        target=0,
+        first_number=number,
+        first_offset=number,
+        last_offset=number,
+        records=[NewRecord(value=b"%d" % number, timestamp_ms=1)],
+    )
+
+
+@pytest.fixture
+def world() -> World:
+    return World({0: []}, targets=1, rng=Obedient())
+
+
+def writer_on(world: World, clock: Clock, *, code: int = 0) -> Any:
+    """A writer whose requests are all answered with this code; 0: as the world does."""
+
+    class Refusing(Connection):
+        def receive(self) -> Any:
+            reply = super().receive()
+            if code:
+                answer = SimpleNamespace(error_code=code, base_offset=-1)
+                reply.responses = (SimpleNamespace(partition_responses=(answer,)),)
+            return reply
+
+    Refusing.world = world
+    patched = patch.object(replay_writer, "BrokerSocket", Refusing)
+    return patched, ReplayWriter(cast("Any", world), PLAN, clock=clock, pause=clock.pause)
+
+
+def test_batches_are_written_in_order_and_told_with_their_place(world: World) -> None:
+    patched, writer = writer_on(world, Clock())
+    with patched:
+        for number in range(7):
+            writer.add(batch(number))
+        done = []
+        while writer.unacknowledged:
+            done += writer.run(seconds=0)
+    assert [(each.batch.first_number, each.offset) for each in done] == [(n, n) for n in range(7)]
+    assert [message.value for message in world.target[0].messages] == [b"%d" % n for n in range(7)]
+
+
+def test_the_first_batch_of_a_producer_goes_alone(world: World) -> None:
+    patched, writer = writer_on(world, Clock())
+    world.is_troubled = False
+    with patched:
+        for number in range(4):
+            writer.add(batch(number))
+        world.rng = Random(0)
+        with patch.object(Connection, "can_receive", return_value=False):
+            writer.run(seconds=0)
+            assert [len(each.pipe) for each in world.connections] == [1]
+        world.rng = Obedient()
+        writer.run(seconds=0)
+        with patch.object(Connection, "can_receive", return_value=False):
+            writer.run(seconds=0)
+            assert [len(each.pipe) for each in world.connections] == [3]
+
+
+def test_a_number_that_is_not_expected_is_a_lost_position(world: World) -> None:
+    patched, writer = writer_on(world, Clock())
+    with patched:
+        writer.add(batch(0))
+        writer.run(seconds=0)
+        writer.add(batch(5))
+        with pytest.raises(PositionLost, match="does not expect number 5"):
+            writer.run(seconds=0)
+    assert len(world.target[0].messages) == 1
+
+
+def test_a_message_too_large_is_told_with_its_place_and_a_way_out(world: World) -> None:
+    patched, writer = writer_on(world, Clock(), code=10)
+    with patched:
+        writer.add(batch(3))
+        with pytest.raises(OperatorError, match="too large: rides/0, offsets 3 to 3") as refused:
+            writer.run(seconds=0)
+    assert "max.message.bytes" in refused.value.hint
+
+
+def test_an_unknown_refusal_is_told_with_its_code(world: World) -> None:
+    patched, writer = writer_on(world, Clock(), code=29)
+    with patched:
+        writer.add(batch(3))
+        with pytest.raises(OperatorError, match="error code 29"):
+            writer.run(seconds=0)
+
+
+def test_trouble_passes_or_it_gives_up_after_a_while(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock()
+    patched, writer = writer_on(world, clock, code=56)
+    with patched:
+        writer.add(batch(0))
+        while clock.now <= AWAY_SECONDS_MAX - 1:
+            assert writer.run(seconds=0) == []
+        clock.now += 2
+        with pytest.raises(BrokerUnreachable, match="has taken nothing for 60 seconds"):
+            writer.run(seconds=0)
+    assert capsys.readouterr().err.count("error code 56") == 1
+    # It was refused by the reply only, and never written twice.
+    assert len(world.target[0].messages) == 1
+
+
+def test_a_broker_that_is_silent_is_given_up_too(world: World) -> None:
+    clock = Clock()
+    patched, writer = writer_on(world, clock)
+    with patched, patch.object(Connection, "can_receive", return_value=False):
+        writer.add(batch(0))
+        writer.run(seconds=0)
+        clock.now += AWAY_SECONDS_MAX + 1
+        with pytest.raises(BrokerUnreachable):
+            writer.run(seconds=0)
