@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from bench.broker_process import BENCH_FOLDER, ROOT, BrokerFailed, BrokerProcess, CpuTime
 from bench.requests import METADATA_VERSION, Client, RequestFailed
-from respool.cli.etcd_server import EtcdServer
+from respool.devcluster.etcd_server import EtcdServer
 from respool.wire.api_table import Api
 
 WELL_SECONDS_MAX = 120.0

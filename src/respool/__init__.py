@@ -1,11 +1,13 @@
 """Respool: a message broker that can replay history.
 
-The doors of the Python client are here, and are opened when they are first used: `import respool` alone brings nothing.
+The Python entry points are here, imported when they are first used: `import respool` alone imports nothing else.
 
     respool.read_table, respool.stream_batches      topics as Arrow tables      pip install 'respool[arrow]'
     respool.write_table, respool.ArrowProducer      Arrow tables into topics    the same
     respool.Producer, respool.Consumer              one message at a time       pip install 'respool[client]'
     respool.AsyncProducer, respool.AsyncConsumer    the same, for asyncio       the same
+    respool.start_replay, respool.Replay            replays of a topic          pip install respool
+    respool.start_mirror, respool.Mirror            topics to another cluster   the same
 """
 
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from respool.client.messages.consumer import Consumer
     from respool.client.messages.message import Message, Receipt
     from respool.client.messages.producer import Producer
+    from respool.mirror.mirror_handle import Mirror, start_mirror
+    from respool.mirror.progress import MirrorEvent, MirrorStatus
+    from respool.replay.errors import ReplayError
+    from respool.replay.handle import Replay
+    from respool.replay.start import start_replay
 
 __version__ = "0.1.0"
 
@@ -33,15 +40,22 @@ __all__ = [
     "Consumer",
     "Login",
     "Message",
+    "Mirror",
+    "MirrorEvent",
+    "MirrorStatus",
     "PreparedTransaction",
     "Producer",
     "Receipt",
+    "Replay",
+    "ReplayError",
     "Security",
     "Tls",
     "WriteFailed",
     "WriteResult",
     "__version__",
     "read_table",
+    "start_mirror",
+    "start_replay",
     "stream_batches",
     "write_table",
 ]
@@ -64,6 +78,14 @@ _DOORS = {
     "write_table": ("respool.client.arrow.writing.write_table", "arrow"),
     "read_table": ("respool.client.arrow.reading.read", "arrow"),
     "stream_batches": ("respool.client.arrow.reading.read", "arrow"),
+    # These need no extra.
+    "Mirror": ("respool.mirror.mirror_handle", ""),
+    "MirrorEvent": ("respool.mirror.progress", ""),
+    "MirrorStatus": ("respool.mirror.progress", ""),
+    "start_mirror": ("respool.mirror.mirror_handle", ""),
+    "Replay": ("respool.replay.handle", ""),
+    "ReplayError": ("respool.replay.errors", ""),
+    "start_replay": ("respool.replay.start", ""),
 }
 
 
@@ -80,7 +102,10 @@ if not TYPE_CHECKING:
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] == "respool":
                 raise
-            message = f"respool.{name} needs {error.name}, which is not installed: pip install 'respool[{extra}]'"
+            package = f"'respool[{extra}]'" if extra else "respool"
+            message = (
+                f"respool.{name} needs {error.name}, which is not installed: pip install {package}"
+            )
             raise ImportError(message, name=error.name) from error
         # Next time it is found without asking here.
         globals()[name] = door

@@ -12,13 +12,14 @@ import pytest
 
 from cli.running import Run
 from cli.stored_cluster import StoredCluster, image_of
-from respool.cli import asking, cluster_status, cluster_store, cluster_wait, output
-from respool.cli.cluster_drain import stuck
+from respool.cli import asking, cluster_status, output
 from respool.cli.errors import ExitCode
 from respool.cluster import keys
 from respool.model.cluster import RegistryEntry
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
+from respool.operate import cluster_store, move_progress
+from respool.operate.brokers import stuck_replicas
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 from support.etcd_process import EtcdCluster, find_etcd
 from support.waiting import wait_until
@@ -34,7 +35,7 @@ def cluster(
     etcd: EtcdCluster, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> StoredCluster:
     """Three brokers of which the first is the controller, under a name no other test uses."""
-    monkeypatch.setattr(cluster_wait, "POLL_S", 0.02)
+    monkeypatch.setattr(move_progress, "POLL_S", 0.02)
     cluster = StoredCluster(etcd, request.node.name.replace("[", "-").replace("]", "")[:200])
     cluster.register(1, 2, 3)
     cluster.seat(1)
@@ -288,7 +289,7 @@ def test_plain_http_to_another_machine_is_refused_unless_it_is_allowed(
     tried = []
 
     async def connect(settings: Settings) -> MetadataStore:
-        tried.append(settings.metadata_store.addresses)
+        tried.append(settings.etcd)
         raise StoreUnavailable("nobody is there")
 
     monkeypatch.setattr(cluster_store, "connect_to_etcd", connect)
@@ -347,7 +348,7 @@ def test_a_drain_ends_when_only_what_cannot_go_is_left_and_names_it(
     run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waited for ever, and said nothing where there was no terminal."""
-    monkeypatch.setattr(cluster_wait, "STUCK_S", 0.5)
+    monkeypatch.setattr(move_progress, "STUCK_S", 0.5)
     cluster.create("rides", *[image_of(3, 1)] * 3)
     # Only broker 3 has all of it, and its log has failed there.
     cluster.create("fares", image_of(3, 1, isr=[3], leader=3, offline=[3]))
@@ -366,7 +367,7 @@ def test_what_no_broker_is_left_for_cannot_go(run: Run, cluster: StoredCluster) 
     assert cluster.command(run, "drain", "3", "--no-wait").code == 0
     # The only one who could take it dies meanwhile.
     cluster.die(2)
-    (why,) = stuck(cluster.view(), BrokerId(3)).values()
+    (why,) = stuck_replicas(cluster.view(), BrokerId(3)).values()
     assert why.name == "no_broker_free"
     assert why.text == "has a replica on each of the other brokers that run: another one is needed"
 

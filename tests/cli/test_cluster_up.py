@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 
 from cli.running import Run
+from respool.cli.cluster_up import next_step
 from respool.cli.errors import ExitCode
+from respool.devcluster.local_cluster import EndedBroker
+from respool.drivers.folder_lock import FolderLock
+from respool.model.cluster import RegistryEntry
 from support.cluster_process import ClusterProcess
 from support.etcd_process import EtcdCluster, find_etcd
 from support.waiting import wait_until
@@ -298,3 +302,38 @@ def test_who_was_started_beside_is_named_when_it_ends(data: Path) -> None:
             guest.kill()
         assert "broker 2 at 127.0.0.1:" in up.said
         assert "was started beside these, and loses its etcd" in up.said
+
+
+def test_without_etcd_one_is_told_where_to_get_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("respool.devcluster.local_cluster.find_etcd", lambda: None)
+    ended = run("cluster", "up", "--data", str(tmp_path / "new"))
+    assert ended.code == ExitCode.FAILED
+    for way in ("respool[dev-cluster]", "etcd-server", "--etcd HOST:PORT"):
+        assert way in ended.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_another_run_has_is_refused(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("respool.devcluster.local_cluster.find_etcd", lambda: "etcd")
+    with FolderLock(str(tmp_path)):
+        ended = run("cluster", "up", "--data", str(tmp_path))
+    assert ended.code == ExitCode.FAILED
+    assert "in use by process" in ended.err
+
+
+def test_a_broker_that_ended_is_started_again_unless_it_was_taken_out() -> None:
+    def told(entry: RegistryEntry, *, was_last: bool = False) -> str:
+        ended = EndedBroker(id=2, entry=entry, serve_flags={"broker-id": 2}, was_last=was_last)
+        return next_step(ended, config="--config f.toml")
+
+    assert told(RegistryEntry()).startswith("the others go on; start it again with: respool serve")
+    # etcd ends with the last one, and the command would wait for it in vain.
+    assert "respool serve" not in told(RegistryEntry(), was_last=True)
+    assert "by the next run" in told(RegistryEntry(), was_last=True)
+    assert "respool cluster remove 2 --config f.toml" in told(RegistryEntry(is_drained=True))
+    removed = told(RegistryEntry(is_drained=True, is_removed=True))
+    assert removed == "it was removed from the cluster: the next run leaves it out"

@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from cli.real_broker import START_MS, WAIT_SECONDS, ConsumerChild, Shell, started
 from cli.running import Run
-from respool.cli.audit import AUDIT_TOPIC
 from respool.model.times import format_ms
+from respool.replay.audit import AUDIT_TOPIC
 from support.broker_process import BrokerProcess
 from support.waiting import wait_until
 

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.cli.message_format import (
-    BadInput,
     ReadMessage,
     compile_format,
     for_terminal,
     from_json_line,
     to_json_line,
 )
+from respool.model.json_bytes import BadInput
 from respool.model.operator_errors import UsageError
 
 MESSAGE = ReadMessage(

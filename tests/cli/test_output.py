@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from respool.cli import output
+from respool.model.quantities import human_bytes
 
 
 class Terminal(io.StringIO):
@@ -101,4 +102,4 @@ def test_on_a_terminal_progress_is_drawn_on_standard_error(
     ("size", "shown"), [(0, "0 B"), (1023, "1023 B"), (4096, "4.0 KiB"), (3 * 1024**4, "3.0 TiB")]
 )
 def test_sizes_are_shown_in_units_people_know(size: int, shown: str) -> None:
-    assert output.human_bytes(size) == shown
+    assert human_bytes(size) == shown

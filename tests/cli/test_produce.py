@@ -6,7 +6,8 @@ import pytest
 
 from cli.running import Run
 from respool.cli.line_reader import LineReader, read_lines
-from respool.cli.message_format import BadInput, NewMessage
+from respool.cli.message_format import NewMessage
+from respool.model.json_bytes import BadInput
 from respool.model.operator_errors import UsageError
 
 

@@ -1,8 +1,12 @@
-"""What is wrong with a command line is said before anyone connects anywhere."""
+"""An invalid command line is reported before a connection is made."""
+
+from pathlib import Path
 
 import pytest
 
 from cli.running import Run
+from respool.cli.replay import parse_headers, parse_keys
+from respool.model.operator_errors import UsageError
 
 NOWHERE = "--broker=127.0.0.1:1"
 SPAN = ["--from", "1 hour ago"]
@@ -23,6 +27,9 @@ SPAN = ["--from", "1 hour ago"]
         (["rides", *SPAN, "--into", "a", "--keys", ","], "no key to look for"),
         (["rides", *SPAN, "--group", "g", "--speed", "1x"], "are for --into"),
         (["rides", *SPAN, "--group", "g", "--keys", "a"], "are for --into"),
+        (["rides", *SPAN, "--group", "g", "--header", "a=b"], "are for --into"),
+        (["rides", *SPAN, "--into", "a", "--header", "type"], "--header 'type' is not NAME=VALUE"),
+        (["rides", *SPAN, "--into", "a", "--header", "=b"], "is not NAME=VALUE"),
         (["--resume", "aa", "rides"], "stands for all that describes"),
         (["--resume", "aa", "--to", "1 hour ago"], "stands for all that describes"),
     ],
@@ -47,7 +54,7 @@ def test_help_tells_of_both_commands_and_the_short_form(run: Run) -> None:
     ended = run("replay", "--help")
     assert ended.code == 0
     assert "respool replay TOPIC … is short for" in " ".join(ended.out.split())
-    assert "List every reset and replay" in " ".join(ended.out.split())
+    assert "List all resets and replays" in " ".join(ended.out.split())
     assert "--resume" in run("replay", "run", "--help").out
 
 
@@ -64,3 +71,24 @@ def test_a_wrong_reset_is_told(run: Run, arguments: list[str], said: str) -> Non
     ended = run("group", "reset", *arguments, NOWHERE)
     assert ended.code == 2
     assert said in ended.err
+
+
+def test_keys_come_with_commas_or_from_a_file(tmp_path: Path) -> None:
+    assert parse_keys(None, None) is None
+    assert parse_keys(["a,b", "c"], None) == frozenset({b"a", b"b", b"c"})
+    listed = tmp_path / "keys"
+    listed.write_bytes(b"a\r\nb\xff\n\nc,d")
+    assert parse_keys(None, listed) == frozenset({b"a", b"b\xff", b"c,d"})
+    with pytest.raises(UsageError, match="only one of"):
+        parse_keys(["a"], listed)
+    listed.write_bytes(b"\n")
+    with pytest.raises(UsageError, match="no key"):
+        parse_keys(None, listed)
+
+
+def test_headers_of_one_name_may_have_any_of_their_values() -> None:
+    assert parse_headers(None) is None
+    assert parse_headers(["a=1", "b=x=y", "a=", "a=1"]) == {
+        "a": frozenset({b"1", b""}),
+        "b": frozenset({b"x=y"}),
+    }

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from cli.real_broker import START_MS, WAIT_SECONDS, ConsumerChild, Shell, started
 from cli.running import Run
-from respool.cli.replay_plan import partition_for_key
+from respool.replay.plan import partition_for_key
 from support.broker_process import BrokerProcess
 from support.waiting import wait_until
 

@@ -17,6 +17,7 @@ from respool.mirror.copier import DIFFERENT_TRIES_MAX, PartitionCopier
 from respool.mirror.partition_copy import CopyState, PartitionCopy
 from respool.model.errors import InvalidRecord, NotLeader, OffsetOutOfRange, RequestError
 from respool.model.ids import Offset, TopicPartition
+from respool.pacing.backoff import Backoff
 from respool.records.batch import BatchHeader
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, build_marker
@@ -112,11 +113,8 @@ class Side(ClusterLink):
         self,
         broker: int,
         api: Api,
-        version: int,
         fields: Mapping[str, Any],
-        *,
-        lane: int = 0,
-        wait_ms: int = 0,
+        **_: Any,
     ) -> Any:
         await asyncio.sleep(0)
         self._maybe_fail()
@@ -330,8 +328,8 @@ class World:
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copier, "NAP_SECONDS", 0.001)
     monkeypatch.setattr(copier, "STARTS_SECONDS", 0.002)
-    monkeypatch.setattr("respool.mirror.partition_copy.RETRY_SECONDS", 0.001)
-    monkeypatch.setattr("respool.mirror.partition_copy.RETRY_SECONDS_MAX", 0.01)
+    quick = Backoff(first=0.001, longest=0.01)
+    monkeypatch.setattr("respool.mirror.partition_copy.RETRY", quick)
 
 
 async def play(world: World) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from respool.mirror.partition_copy import RETRY_SECONDS_MAX, CopyState, PartitionCopy, difference
+from respool.mirror.partition_copy import RETRY, CopyState, PartitionCopy, difference
 from respool.model.ids import Offset
 from respool.records.build import NewRecord, build_batch
 from respool.records.mirrored_batches import fillers
@@ -36,7 +36,7 @@ def test_a_failure_makes_void_what_is_on_its_way_and_waits_longer_each_time() ->
         assert copy.run == run + 1
         waits.append(copy.due_at - 100.0)
     assert waits == sorted(waits)
-    assert waits[-1] == RETRY_SECONDS_MAX
+    assert waits[-1] == RETRY.longest
     assert (copy.state, copy.why) == (CopyState.SEEKING, "away")
     copy.begin(12, -1)
     copy.on_written(13)

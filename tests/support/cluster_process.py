@@ -17,10 +17,10 @@ START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 90.0
 PROGRAM = """
 import os, sys
-from respool.cli import cluster_up
+from respool.devcluster import local_cluster
 from respool.cli.main import main
 if fake := os.environ.get("FAKE_SERVE"):
-    cluster_up.SERVE = [sys.executable, fake]
+    local_cluster.SERVE = [sys.executable, fake]
 sys.exit(main())
 """
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
-from respool.cli import etcd_server
-from respool.cli.etcd_server import is_script
+from respool.devcluster import etcd_server
+from respool.devcluster.etcd_server import is_script
 from support.ports import reserve_ports
 from support.waiting import wait_until
 

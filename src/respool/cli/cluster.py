@@ -1,35 +1,21 @@
 """`respool cluster`: several brokers as one: try it out, look at it, change who is in it and who leads what."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from respool.cli import options
+from respool.cli.cluster_options import Set, on_cluster
+
+if TYPE_CHECKING:
+    from respool.operate.cluster_store import ClusterAddress
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Run a cluster for trying it out; look after one: status, add, drain, remove, balance, elect, throttle.",
 )
 
-Etcd = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT[,...]",
-        help="Where the cluster's etcd is; also RESPOOL_ETCD or --config.",
-    ),
-]
-Cluster = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The cluster's name in etcd. Default: respool")
-]
-Config = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE.toml", help="The settings file of a broker of the cluster."),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any setting by its name; may be repeated."),
-]
 Number = Annotated[
     int,
     typer.Argument(
@@ -42,9 +28,6 @@ Number = Annotated[
 Yes = Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")]
 Wait = Annotated[
     bool, options.flag("--wait/--no-wait", text="Show how it goes on, until it is done.")
-]
-Insecure = Annotated[
-    bool, options.flag("--insecure", text="Allow plain http to an etcd on another machine.")
 ]
 
 
@@ -127,6 +110,7 @@ def up(
     "  respool cluster status --config respool.toml --check --json\n"
     "  respool cluster status --watch"
 )
+@on_cluster
 def status(
     *,
     check: Annotated[
@@ -135,20 +119,12 @@ def status(
     ] = False,
     watch: Annotated[bool, options.flag("--watch", text="Go on showing it, until Ctrl-C.")] = False,
     as_json: options.Json = False,
-    etcd: Etcd = None,
-    cluster: Cluster = None,
-    config: Config = None,
-    insecure: Insecure = False,
-    settings: Set = None,
+    address: "ClusterAddress",
 ) -> None:
     """Show brokers, who leads what, partitions that are not well, and moves under way."""
     from respool.cli import cluster_status
-    from respool.cli.cluster_address import address_by
 
-    address = address_by(
-        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
-    )
-    how = cluster_status.Shown(as_json=as_json, check=check, watch=watch)
+    how = cluster_status.StatusOptions(as_json=as_json, check=check, watch=watch)
     cluster_status.show_status(address, how)
 
 
@@ -159,26 +135,19 @@ def status(
     "  respool cluster drain 3\n"
     "  respool cluster drain 3 --no-wait"
 )
+@on_cluster
 def drain(
     broker: Number,
     *,
     wait: Wait = True,
     as_json: options.Json = False,
-    etcd: Etcd = None,
-    cluster: Cluster = None,
-    config: Config = None,
-    insecure: Insecure = False,
-    settings: Set = None,
+    address: "ClusterAddress",
 ) -> None:
     """Send all that a broker holds to others, so that it can be stopped for good."""
-    from respool.cli import cluster_drain
-    from respool.cli.cluster_address import address_by
+    from respool.cli import cluster_brokers
     from respool.model.ids import BrokerId
 
-    address = address_by(
-        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
-    )
-    cluster_drain.drain(address, BrokerId(broker), wait=wait, as_json=as_json)
+    cluster_brokers.drain(address, BrokerId(broker), wait=wait, as_json=as_json)
 
 
 @app.command(
@@ -188,6 +157,7 @@ def drain(
     "  respool cluster remove 3\n"
     "  respool cluster remove 3 --force"
 )
+@on_cluster
 def remove(
     broker: Number,
     *,
@@ -199,20 +169,12 @@ def remove(
     ] = False,
     yes: Yes = False,
     as_json: options.Json = False,
-    etcd: Etcd = None,
-    cluster: Cluster = None,
-    config: Config = None,
-    insecure: Insecure = False,
-    settings: Set = None,
+    address: "ClusterAddress",
 ) -> None:
     """Take a broker out of the cluster that is stopped and drained, or dead for good."""
     from respool.cli import cluster_brokers
-    from respool.cli.cluster_address import address_by
     from respool.model.ids import BrokerId
 
-    address = address_by(
-        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
-    )
     cluster_brokers.remove(address, BrokerId(broker), force=force, yes=yes, as_json=as_json)
 
 
@@ -223,6 +185,7 @@ def remove(
     "  respool cluster add 4 --balance\n"
     "  respool cluster add 3      after it was drained or removed"
 )
+@on_cluster
 def add(
     broker: Number,
     *,
@@ -232,21 +195,13 @@ def add(
     ] = False,
     yes: Yes = False,
     as_json: options.Json = False,
-    etcd: Etcd = None,
-    cluster: Cluster = None,
-    config: Config = None,
-    insecure: Insecure = False,
-    settings: Set = None,
+    address: "ClusterAddress",
 ) -> None:
     """Let a drained or removed broker in again; or say how a new one is started, and give it its part."""
     from respool.cli import cluster_brokers
-    from respool.cli.cluster_address import address_by
     from respool.model.ids import BrokerId
 
-    address = address_by(
-        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
-    )
-    how = cluster_brokers.Added(balance=balance, yes=yes, as_json=as_json)
+    how = cluster_brokers.AddOptions(balance=balance, yes=yes, as_json=as_json)
     cluster_brokers.add(address, BrokerId(broker), how)
 
 
@@ -257,6 +212,7 @@ def add(
     "  respool cluster balance --dry-run\n"
     "  respool cluster balance --yes --no-wait"
 )
+@on_cluster
 def balance(
     *,
     dry_run: Annotated[
@@ -265,20 +221,12 @@ def balance(
     yes: Yes = False,
     wait: Wait = True,
     as_json: options.Json = False,
-    etcd: Etcd = None,
-    cluster: Cluster = None,
-    config: Config = None,
-    insecure: Insecure = False,
-    settings: Set = None,
+    address: "ClusterAddress",
 ) -> None:
     """Even out replicas and leaders over brokers and racks, with few moves."""
-    from respool.cli import cluster_balance
-    from respool.cli.cluster_address import address_by
+    from respool.cli import cluster_brokers
 
-    address = address_by(
-        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
-    )
-    cluster_balance.balance(address, dry_run=dry_run, yes=yes, wait=wait, as_json=as_json)
+    cluster_brokers.balance(address, dry_run=dry_run, yes=yes, wait=wait, as_json=as_json)
 
 
 @app.command(
@@ -289,6 +237,7 @@ def balance(
     "  respool cluster elect\n"
     "  respool cluster elect rides:0,2 fares --unclean --dry-run"
 )
+@on_cluster
 def elect(
     topics: Annotated[
         list[str] | None,
@@ -310,22 +259,15 @@ def elect(
     ] = False,
     yes: Yes = False,
     as_json: options.Json = False,
-    etcd: Etcd = None,
-    cluster: Cluster = None,
-    config: Config = None,
-    insecure: Insecure = False,
-    settings: Set = None,
+    address: "ClusterAddress",
 ) -> None:
     """Elect leaders: the preferred ones, or any for partitions that stay offline otherwise."""
     from respool.cli import cluster_elect
-    from respool.cli.cluster_address import address_by
+    from respool.operate.elections import ElectionScope
 
     wanted = options.topics_and_partitions(topics or (), option="TOPIC")
-    address = address_by(
-        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
-    )
-    chosen = cluster_elect.Chosen(topics=wanted, unclean=unclean)
-    cluster_elect.elect(address, chosen, dry_run=dry_run, yes=yes, as_json=as_json)
+    scope = ElectionScope(topics=wanted, unclean=unclean)
+    cluster_elect.elect(address, scope, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @app.command(
@@ -336,6 +278,7 @@ def elect(
     "  respool cluster throttle 20MiB --broker 4\n"
     "  respool cluster throttle none"
 )
+@on_cluster
 def throttle(
     rate: Annotated[
         str | None,
@@ -357,15 +300,10 @@ def throttle(
         ),
     ] = None,
     as_json: options.Json = False,
-    etcd: Etcd = None,
-    cluster: Cluster = None,
-    config: Config = None,
-    insecure: Insecure = False,
-    settings: Set = None,
+    address: "ClusterAddress",
 ) -> None:
     """Say how fast partitions that are moved are copied to each broker, or to one; or show it."""
-    from respool.cli import cluster_throttle
-    from respool.cli.cluster_address import address_by
+    from respool.cli import cluster_brokers
     from respool.model.ids import BrokerId
     from respool.model.operator_errors import UsageError
 
@@ -373,12 +311,9 @@ def throttle(
         raise UsageError("--broker needs a rate, such as 50MiB, or none")
     limit = None
     if rate is not None and rate.lower() != "none":
-        limit = cluster_throttle.rate_by(rate)
-    address = address_by(
-        etcd=etcd, cluster=cluster, config=config, insecure=insecure, pairs=settings
-    )
+        limit = cluster_brokers.rate_by(rate)
     if rate is None:
-        cluster_throttle.show(address, as_json=as_json)
+        cluster_brokers.show_throttles(address, as_json=as_json)
         return
     chosen = None if broker is None else BrokerId(broker)
-    cluster_throttle.throttle(address, chosen, limit, as_json=as_json)
+    cluster_brokers.throttle(address, chosen, limit, as_json=as_json)

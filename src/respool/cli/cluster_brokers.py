@@ -1,23 +1,108 @@
-"""The work of `respool cluster remove` and `add`: what an operator does with one broker."""
+"""Run and print `respool cluster drain`, `remove`, `add`, `balance` and `throttle`."""
 
-import asyncio
 import shlex
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from respool.cli import cluster_store, output
+from respool.cli import options, output
 from respool.cli.asking import confirm
-from respool.cli.cluster_address import ClusterAddress
-from respool.cli.cluster_balance import balance as balance_cluster
-from respool.cli.cluster_store import ClusterStore
-from respool.cli.cluster_wait import POLL_S
-from respool.cluster import broker_requests
-from respool.cluster.broker_requests import done_without, holdings, homeless
-from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
 from respool.model.ids import BrokerId, TopicPartition
-from respool.model.operator_errors import OperatorError
+from respool.model.operator_errors import OperatorError, UsageError
+from respool.model.quantities import counted, human_bytes
+from respool.operate.balance import (
+    BalancePlan,
+    begin_balance,
+    plan_balance,
+    return_leaders,
+    wait_until_balanced,
+)
+from respool.operate.brokers import (
+    AddedBroker,
+    RemovedBroker,
+    StuckReplica,
+    add_broker,
+    drain_broker,
+    only_replicas,
+    remove_broker,
+    replica_count,
+    stuck_replicas,
+    wait_until_drained,
+    wait_until_live,
+)
+from respool.operate.cluster_store import ClusterAddress, ClusterStore, run_on_cluster
+from respool.operate.throttle import (
+    COPY_RATE,
+    NO_LIMIT,
+    read_throttles,
+    set_throttle,
+    throttle_documents,
+)
+
+MOVES_SHOWN_MAX = 50
+# With a lower rate, copies come in bursts.
+LOW_RATE = 1024 * 1024
+# A lower rate without a unit probably lacks one: 50 for 50MB.
+UNLIKELY_RATE = 10_000
+
+
+def _display(doing: str, unit: str) -> Callable[[int], AbstractContextManager[output.Progress]]:
+    return lambda total: output.progress(doing, total=total, unit=unit)
+
+
+# -- drain -----------------------------------------------------------------------------------------------------------
+
+
+def drain(address: ClusterAddress, broker: BrokerId, *, wait: bool, as_json: bool) -> None:
+    look = address.command("status")
+
+    async def work(cluster: ClusterStore) -> ClusterView:
+        view = await drain_broker(cluster, broker)
+        left = replica_count(view, broker)
+        if wait and left:
+            output.note(f"the {counted(left, 'replica')} of broker {broker} are going elsewhere")
+            display = _display(f"draining broker {broker}", "replicas moved")
+            view = await wait_until_drained(cluster, broker, display)
+        return view
+
+    try:
+        view = run_on_cluster(address, work)
+    except KeyboardInterrupt:
+        output.note(
+            f"broker {broker} goes on being drained; look with: {look}; "
+            f"undo it with: {address.command('add', broker)}"
+        )
+        raise
+    left, stuck = replica_count(view, broker), stuck_replicas(view, broker)
+    if as_json:
+        named = [
+            {"topic": of.topic, "partition": of.partition, "why": why.name}
+            for of, why in stuck.items()
+        ]
+        output.print_json({"broker": broker, "replicas_left": left, "cannot_go": named})
+    if left and wait:
+        _raise_stuck(broker, stuck, look)
+    if as_json:
+        return
+    if left:
+        output.note(
+            f"broker {broker} is being drained: {counted(left, 'replica')} to go elsewhere; look with: {look}"
+        )
+    else:
+        then = address.command("remove", broker)
+        if view.is_live(broker):
+            then = f"stop it, then: {then}"
+        output.note(f"broker {broker} holds nothing any more: {then}")
+
+
+def _raise_stuck(broker: BrokerId, stuck: Mapping[TopicPartition, StuckReplica], look: str) -> None:
+    output.note_some([f"{of} {why.text}" for of, why in stuck.items()])
+    raise OperatorError(
+        f"broker {broker} is drained but for {counted(len(stuck), 'replica')}, which cannot go",
+        hint=f"they go by themselves once they can; look with: {look}",
+    )
+
 
 # -- remove ----------------------------------------------------------------------------------------------------------
 
@@ -26,183 +111,269 @@ def remove(
     address: ClusterAddress, broker: BrokerId, *, force: bool, yes: bool, as_json: bool
 ) -> None:
     async def look(cluster: ClusterStore) -> ClusterView:
-        return (await cluster.look()).view
+        return (await cluster.read()).view
 
     if force and not yes:
-        # Looked at before, for nobody should be asked while a connection waits.
-        _confirm_loss(cluster_store.run(address, look), broker)
-
-    async def work(cluster: ClusterStore) -> ClusterView:
-        decide = partial(_remove, broker=broker, force=force, address=address)
-        return await cluster.change(decide)
-
-    view = cluster_store.run(address, work)
-    held, lost = holdings(view, broker).replicas, _only_there(view, broker)
-    waiting = len(homeless(view, broker).difference(lost))
+        # Read and confirmed first: the question must not wait with a connection open.
+        _confirm_loss(run_on_cluster(address, look), broker)
+    removed = run_on_cluster(address, lambda cluster: remove_broker(cluster, broker, force=force))
     if as_json:
-        named = [{"topic": of.topic, "partition": of.partition} for of in lost]
+        lost = [{"topic": of.topic, "partition": of.partition} for of in removed.lost]
         output.print_json(
             {
                 "broker": broker,
                 "removed": True,
-                "replicas_left": held,
-                "wait_for_a_broker": waiting,
-                "stays_offline": named,
+                "replicas_left": removed.replicas,
+                "wait_for_a_broker": removed.waiting,
+                "stays_offline": lost,
             }
         )
-        return
-    anew = held - len(lost) - waiting - len(done_without(view, broker).difference(lost))
-    some = f"{anew:,} of " if anew < held else ""
+    else:
+        _print_removed(removed, broker, address)
+
+
+def _print_removed(removed: RemovedBroker, broker: BrokerId, address: ClusterAddress) -> None:
+    anew, replicas = removed.recreated, removed.replicas
+    some = f"{anew:,} of " if anew < replicas else ""
     output.note(
         f"broker {broker} is out of the cluster"
-        + (f"; made anew elsewhere: {some}its {output.counted(held, 'replica')}" if anew else "")
+        + (f"; made anew elsewhere: {some}its {counted(replicas, 'replica')}" if anew else "")
         + f"; let it in again with: {address.command('add', broker)}"
     )
-    if waiting:
+    if removed.waiting:
         output.note(
-            f"{output.counted(waiting, 'replica')} cannot be made anew until another broker comes: too few are left"
+            f"{counted(removed.waiting, 'replica')} cannot be made anew until another broker comes: too few are left"
         )
-    if lost:
-        _name(lost)
+    if removed.lost:
+        _note_lost(removed.lost)
         output.note(
-            f"{output.counted(len(lost), 'partition')} will stay offline until broker {broker} comes back"
+            f"{counted(len(removed.lost), 'partition')} will stay offline until broker {broker} comes back"
         )
-
-
-def _remove(
-    view: ClusterView, *, broker: BrokerId, force: bool, address: ClusterAddress
-) -> list[GuardedWrite]:
-    if view.is_live(broker):
-        raise OperatorError(f"broker {broker} is up", hint=_before_removal(view, broker, address))
-    held = holdings(view, broker).replicas
-    entry = view.registry.get(broker)
-    if held and not force and entry is not None and not entry.is_removed:
-        first = f"send them elsewhere with: {address.command('drain', broker)}"
-        if homeless(view, broker):
-            first = "start another broker first: too few are left for all of them"
-        raise OperatorError(
-            f"broker {broker} holds {output.counted(held, 'replica')}",
-            hint=f"{first}; "
-            "if it will never come back, add --force: they are made anew from the other replicas",
-        )
-    return broker_requests.remove(view, broker, is_forced=force)
-
-
-def _before_removal(view: ClusterView, broker: BrokerId, address: ClusterAddress) -> str:
-    """What is still to be done with a broker that is up."""
-    entry = view.registry.get(broker)
-    if entry is None or not (entry.is_drained or entry.is_removed):
-        drain = address.command("drain", broker)
-        return f"drain it with: {drain}; then stop it; then remove it"
-    held = holdings(view, broker).replicas
-    if held:
-        left = output.counted(held, "replica")
-        look = address.command("status")
-        return f"it is being drained, {left} to go: {look}; then stop it; then remove it"
-    return "it is drained: stop it, then remove it"
 
 
 def _confirm_loss(view: ClusterView, broker: BrokerId) -> None:
-    lost = _only_there(view, broker)
+    lost = only_replicas(view, broker)
     if not lost or view.is_live(broker):
         return
-    _name(lost)
+    _note_lost(lost)
+    partitions = counted(len(lost), "partition")
     confirm(
-        f"{output.counted(len(lost), 'partition')} will stay offline without broker {broker}. Remove it?",
-        why=f"{output.counted(len(lost), 'partition')} would stay offline without broker {broker}",
+        f"{partitions} will stay offline without broker {broker}. Remove it?",
+        why=f"{partitions} would stay offline without broker {broker}",
     )
 
 
-def _only_there(view: ClusterView, broker: BrokerId) -> list[TopicPartition]:
-    """Nobody can make anew what only this broker has all of."""
-    return [
-        TopicPartition(topic.name, number)
-        for topic, number, image in view.partitions()
-        if broker in image.replicas
-        and not {*image.isr, *image.elr, image.last_leader}.difference({broker, None})
-    ]
-
-
-def _name(lost: Sequence[TopicPartition]) -> None:
+def _note_lost(lost: list[TopicPartition]) -> None:
     output.note_some([f"{of}: no other replica has everything" for of in lost])
 
 
 # -- add -------------------------------------------------------------------------------------------------------------
 
 
-class Added(NamedTuple):
+class AddOptions(NamedTuple):
     balance: bool
     yes: bool
     as_json: bool
 
 
-def add(address: ClusterAddress, broker: BrokerId, how: Added) -> None:
+def add(address: ClusterAddress, broker: BrokerId, how: AddOptions) -> None:
     async def work(cluster: ClusterStore) -> None:
-        view = (await cluster.look()).view
-        entry = view.registry.get(broker)
-        is_admitted = entry is not None and (entry.is_removed or entry.is_drained)
-        if is_admitted:
-            await cluster.change(lambda view: broker_requests.admit(view, broker))
-        _tell(view, broker, address, how, is_admitted=is_admitted)
-        if how.as_json and not how.balance:
-            is_known = entry is not None
-            output.print_json(
-                {
-                    "broker": broker,
-                    "admitted": is_admitted,
-                    "known": is_known,
-                    "up": view.is_live(broker),
-                }
-            )
+        added = await add_broker(cluster, broker)
+        _print_added(added, broker, address, how)
         if how.balance:
-            await _wait_until_up(cluster, broker)
+            await wait_until_live(
+                cluster,
+                broker,
+                on_wait=lambda: output.note(f"waiting until broker {broker} is up"),
+            )
 
-    cluster_store.run(address, work)
+    run_on_cluster(address, work)
     if how.balance:
-        balance_cluster(address, yes=how.yes, as_json=how.as_json)
+        balance(address, yes=how.yes, as_json=how.as_json)
 
 
-def _tell(
-    view: ClusterView, broker: BrokerId, address: ClusterAddress, how: Added, *, is_admitted: bool
+def _print_added(
+    added: AddedBroker, broker: BrokerId, address: ClusterAddress, how: AddOptions
 ) -> None:
-    if is_admitted:
+    if added.admitted:
         output.note(f"broker {broker} may hold replicas again")
-    elif broker in view.registry and view.is_live(broker):
+    elif added.live:
         output.note(f"broker {broker} is in the cluster and up")
     else:
         output.note(
-            f"broker {broker} {'is down' if broker in view.registry else 'is new'}; it joins when it is started:"
+            f"broker {broker} {'is down' if added.known else 'is new'}; it joins when it is started:"
         )
-    if not view.is_live(broker):
-        joined_by = _joined_by(address)
-        output.note(
-            f"  respool serve --broker-id {broker} {joined_by} --data DIR --listen HOST:PORT"
-        )
+    if not added.live:
+        flags = shlex.join(address.join_flags)
+        output.note(f"  respool serve --broker-id {broker} {flags} --data DIR --listen HOST:PORT")
     if not how.balance:
-        balance = address.command("balance")
-        output.note(f"then give it its part of the partitions with: {balance}")
+        output.note(f"then give it its part of the partitions with: {address.command('balance')}")
+        if how.as_json:
+            output.print_json(
+                {
+                    "broker": broker,
+                    "admitted": added.admitted,
+                    "known": added.known,
+                    "up": added.live,
+                }
+            )
 
 
-def _joined_by(address: ClusterAddress) -> str:
-    """The flags that lead a new broker to the cluster this command was asked of."""
-    settings, flags = address.settings, list(address.flags)
-    if "--config" not in flags:
-        # Where it is may stand in this shell's environment, and the broker is started elsewhere.
-        for name, value in {
-            "cluster": settings.metadata_store.cluster,
-            "etcd": settings.metadata_store.addresses,
-        }.items():
-            if f"--{name}" not in flags and not any(one.startswith(f"{name}=") for one in flags):
-                flags = [f"--{name}", value, *flags]
-    return shlex.join(flags)
+# -- balance ---------------------------------------------------------------------------------------------------------
 
 
-async def _wait_until_up(cluster: ClusterStore, broker: BrokerId) -> None:
-    is_told = False
-    while True:
-        if (await cluster.look()).view.can_take(broker):
-            return
-        if not is_told:
-            output.note(f"waiting until broker {broker} is up")
-            is_told = True
-        await asyncio.sleep(POLL_S)
+def balance(
+    address: ClusterAddress, *, dry_run: bool = False, yes: bool, wait: bool = True, as_json: bool
+) -> None:
+    plan = run_on_cluster(address, plan_balance)
+    if plan.without_rack:
+        output.note(
+            f"without a rack: broker {output.comma_separated(plan.without_rack)}; until all have one, racks are not "
+            "looked at",
+            style="yellow",
+        )
+    _print_plan(plan, dry_run=dry_run, as_json=as_json)
+    if dry_run or not (plan.moves or plan.returns):
+        return
+    if not yes:
+        # Asked between two connections: Ctrl-C does not reach a question inside an event loop.
+        changed = counted(len(plan.moves) + len(plan.returns), "partition")
+        confirm(f"Change {changed}?", why=f"this changes {changed}")
+    look = address.command("status")
+    try:
+        run_on_cluster(
+            address, lambda cluster: _carry_out(cluster, plan, wait=wait, status_command=look)
+        )
+    except KeyboardInterrupt:
+        output.note(f"what has begun goes on; look with: {look}")
+        raise
+
+
+async def _carry_out(
+    cluster: ClusterStore, plan: BalancePlan, *, wait: bool, status_command: str
+) -> None:
+    await begin_balance(cluster, plan.moves)
+    if wait:
+        await wait_until_balanced(cluster, plan.moves, _display("balancing", "partitions moved"))
+    # After the moves: a preferred leader may have had to copy its replica first.
+    if returned := await return_leaders(cluster):
+        output.note(f"{counted(returned, 'partition')} led as preferred again")
+    if wait:
+        output.note("balanced")
+    elif plan.copies:
+        output.note(f"they are on the way; look with: {status_command}")
+
+
+def _print_plan(plan: BalancePlan, *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        output.print_json(
+            {
+                "dry_run": dry_run,
+                "copies": plan.copies,
+                "moves": [
+                    {
+                        "topic": of.topic,
+                        "partition": of.partition,
+                        "replicas": list(move.before),
+                        "target_replicas": list(move.after),
+                    }
+                    for of, move in plan.moves.items()
+                ],
+                "leaders": [
+                    {
+                        "topic": of.topic,
+                        "partition": of.partition,
+                        "from": one.leader,
+                        "to": one.preferred,
+                    }
+                    for of, one in plan.returns.items()
+                ],
+            }
+        )
+        return
+    rows = [
+        (
+            of.topic,
+            of.partition,
+            output.comma_separated(move.before),
+            output.comma_separated(move.after),
+        )
+        for of, move in plan.moves.items()
+    ]
+    shown = rows[:MOVES_SHOWN_MAX] if output.is_terminal() else rows
+    if shown:
+        columns = ("topic", "partition", "from", "to")
+        output.print_rows(output.Columns(*columns, numbers=("partition",)), shown)
+    if len(rows) > len(shown):
+        output.note(f"and {len(rows) - len(shown):,} more; --json has them all")
+    if not rows and not plan.returns:
+        output.note("all is balanced; there is nothing to move")
+        return
+    told = [f"{counted(plan.copies, 'replica')} to copy"] if plan.copies else []
+    if plan.reordered:
+        told.append(f"{counted(plan.reordered, 'partition')} whose replicas only change places")
+    if plan.returns:
+        told.append(f"{counted(len(plan.returns), 'leader')} to bring back")
+    output.note(", ".join(told) + ("; nothing was changed" if dry_run else ""))
+
+
+# -- throttle --------------------------------------------------------------------------------------------------------
+
+
+def rate_by(text: str) -> int:
+    """Parse a rate in bytes per second.
+
+    Raises:
+        UsageError: it is no rate, or so low without a unit that the unit was probably forgotten.
+    """
+    text = text.strip().lower().removesuffix("/s")
+    rate = options.byte_count(text, option="RATE", or_word="none")
+    if rate == 0:
+        raise UsageError(
+            "RATE 0 could mean nothing at all, or no limit", hint="none lifts the limit"
+        )
+    if rate < UNLIKELY_RATE and text.isdecimal():
+        raise UsageError(
+            f"RATE {rate} would be bytes a second: next to nothing would be copied",
+            hint=f"give it a unit: {rate}MB, or {rate}b if that is meant",
+        )
+    return rate
+
+
+def throttle(
+    address: ClusterAddress, broker: BrokerId | None, rate: int | None, *, as_json: bool
+) -> None:
+    left = run_on_cluster(address, lambda cluster: set_throttle(cluster, broker, rate))
+    if as_json:
+        output.print_json({"broker": broker, "bytes_per_s_max": rate})
+        return
+    whom = "each broker" if broker is None else f"broker {broker}"
+    if rate is not None:
+        output.note(f"copies to {whom} take no more than {human_bytes(rate)} a second")
+        if rate < LOW_RATE:
+            output.note("they come in pieces of up to 16 MiB, so that is long waits between them")
+    elif COPY_RATE in left.get(str(broker), {}):
+        output.note(f"copies to {whom} go as fast as they can")
+    else:
+        output.note(f"copies to {whom} go as fast as its settings file says (copy_bytes_per_s_max)")
+    if any(settings.keys() - {COPY_RATE} for settings in left.values()):
+        output.note(f"other tools have set throttles, too: {address.command('throttle')}")
+
+
+def show_throttles(address: ClusterAddress, *, as_json: bool) -> None:
+    found = run_on_cluster(address, read_throttles)
+    if as_json:
+        output.print_json({"throttles": throttle_documents(found)})
+        return
+    rows = [
+        (name, setting, _rate_in_words(setting, value) if output.is_terminal() else value)
+        for name, settings in found.items()
+        for setting, value in sorted(settings.items())
+    ]
+    output.print_rows(output.Columns("broker", "setting", "bytes per second"), rows)
+    if not rows:
+        output.note("nothing is throttled but by the brokers' settings files")
+
+
+def _rate_in_words(setting: str, value: str) -> str:
+    return "no limit" if (setting, value) == (COPY_RATE, str(NO_LIMIT)) else value

@@ -25,6 +25,7 @@ from respool.cli.interrupts import noticing_ctrl_c
 from respool.cli.isolation import Isolation
 from respool.cli.message_format import ReadMessage, compile_format, for_terminal, to_json_line
 from respool.model.operator_errors import NotFound, UsageError
+from respool.model.quantities import counted, partition_numbers
 from respool.model.times import format_ms
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def consume(
             f"{number}: {cursor.position}" for number, cursor in sorted(cursors.items())
         )
         output.note(
-            f"{output.counted(shown, 'message')} from {topic}; next offset by partition {where}",
+            f"{counted(shown, 'message')} from {topic}; next offset by partition {where}",
             style="dim",
         )
     if ctrl_c.pressed:
@@ -296,7 +297,7 @@ def _choose_partitions(
     if missing:
         raise NotFound(
             f"{topic.name} has no partition {missing[0]}",
-            hint=output.partition_numbers(len(topic.leaders)),
+            hint=partition_numbers(len(topic.leaders)),
         )
     unled = [number for number in chosen if topic.leaders[number] is None]
     if unled:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import group_reset, options, output
+from respool.cli.asking import confirm
 from respool.cli.errors import ExitCode
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
 from respool.cli.isolation import Isolation
-from respool.model.operator_errors import OperatorError, UsageError
+from respool.model.operator_errors import OperatorError
+from respool.model.quantities import counted
 
 if TYPE_CHECKING:
     from respool.cli.group_lag import PartitionLag
@@ -152,13 +154,15 @@ def delete(
     for group in found:
         if group.members:
             raise OperatorError(
-                f"group {group.name} has {output.counted(len(group.members), 'member')} "
+                f"group {group.name} has {counted(len(group.members), 'member')} "
                 f"({', '.join(member.client_id for member in group.members)}), so it is not deleted",
                 hint="stop its consumers first",
             )
-    if not yes and not _confirmed(found):
-        output.note("nothing deleted")
-        raise typer.Exit(ExitCode.FAILED)
+    if not yes:
+        confirm(
+            f"Forget how far {', '.join(group.name for group in found)} has read?",
+            why="deleting a group forgets how far it has read",
+        )
     for group in found:
         groups.delete(group.name)
         if not as_json:
@@ -207,13 +211,13 @@ def _print_lag(found: "dict[str, list[PartitionLag]]", *, as_json: bool) -> None
 def _lag_in_words(lags: "Sequence[PartitionLag]") -> str:
     from respool.cli.group_lag import total_lag
 
-    words = f"{output.counted(total_lag(lags), 'message')} to read"
+    words = f"{counted(total_lag(lags), 'message')} to read"
     lost = sum(each.lost for each in lags)
     if lost:
         words += f"; {lost:,} {'was' if lost == 1 else 'were'} deleted before it read them"
     untouched = sum(each.committed is None for each in lags)
     if untouched:
-        words += f"; nothing committed in {output.counted(untouched, 'partition')}"
+        words += f"; nothing committed in {counted(untouched, 'partition')}"
     return words
 
 
@@ -240,7 +244,7 @@ def _print_description(group: "Group", lags: "Sequence[PartitionLag]") -> None:
         return
     output.print_heading(f"group {group.name}")
     protocol = f"{group.type} protocol" + (f", {group.assignor}" if group.assignor else "")
-    output.print_line(f"{group.state}; {protocol}; {output.counted(len(group.members), 'member')}")
+    output.print_line(f"{group.state}; {protocol}; {counted(len(group.members), 'member')}")
     if member_rows:
         member_columns = output.Columns("client id", "host", "instance", "reads", "member id")
         output.print_rows(member_columns, member_rows)
@@ -296,13 +300,3 @@ def _wait(seconds: float, ctrl_c: CtrlC) -> None:
     until = time.monotonic() + seconds
     while not ctrl_c.pressed and (left := until - time.monotonic()) > 0:
         time.sleep(min(left, 0.1))
-
-
-def _confirmed(groups: "Sequence[Group]") -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError(
-            "deleting a group forgets how far it has read, and there is no terminal to ask on",
-            hint="add --yes when you are sure",
-        )
-    names = ", ".join(group.name for group in groups)
-    return typer.confirm(f"Forget how far {names} has read?", err=True)

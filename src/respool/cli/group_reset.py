@@ -1,6 +1,5 @@
 """`respool group reset`: move a group to another place of its topics' history."""
 
-import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output
-from respool.cli.errors import ExitCode
+from respool.cli.asking import confirm
 from respool.cli.group_lag import spelled
 from respool.cli.group_moves import (
     Move,
@@ -20,7 +19,8 @@ from respool.cli.group_moves import (
     plan_moves,
 )
 from respool.cli.isolation import Isolation
-from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.model.operator_errors import NotFound, OperatorError
+from respool.model.quantities import counted
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster
@@ -120,15 +120,19 @@ def reset(
         return
     if is_live and group is not None and not force:
         raise _explain(group)
-    if not yes and not _confirmed(name, changing, is_live=is_live):
-        output.note("nothing changed")
-        raise typer.Exit(ExitCode.FAILED)
+    if not yes:
+        sent_out = " and send its members out for a moment" if is_live else ""
+        confirm(
+            f"Move {name} in {counted(len(changing), 'partition')}{sent_out}?",
+            why=f"this moves {name}",
+            hint="add --yes when you are sure, or look first with --dry-run",
+        )
     fenced = _carry_out(cluster, groups, name, target, changing, force=force)
     if not as_json:
         output.note(
-            f"{name} was moved in {output.counted(len(changing), 'partition')}"
+            f"{name} was moved in {counted(len(changing), 'partition')}"
             + (
-                f"; {output.counted(fenced, 'member')} sent out, to come back by themselves"
+                f"; {counted(fenced, 'member')} sent out, to come back by themselves"
                 if fenced
                 else ""
             )
@@ -203,12 +207,12 @@ def _show(
                 f"{move.topic}/{move.partition} holds offsets {move.held.start} to {move.held.end}, "
                 f"not {move.asked}: {move.target} instead"
             )
-    changes = [f"replays {output.counted(replays, 'message')}"] if replays or not skips else []
-    changes += [f"skips {output.counted(skips, 'message')}"] if skips else []
+    changes = [f"replays {counted(replays, 'message')}"] if replays or not skips else []
+    changes += [f"skips {counted(skips, 'message')}"] if skips else []
     new = [move for move in moves if move.committed is None]
     if new:
-        ahead = output.counted(sum(move.reads for move in new), "message")
-        where = output.counted(len(new), "partition")
+        ahead = counted(sum(move.reads for move in new), "message")
+        where = counted(len(new), "partition")
         changes.append(f"{ahead} to read in {where} where it had committed nothing")
     output.note(
         f"{name} {target}: {', '.join(changes)}" + ("; nothing was changed" if dry_run else "")
@@ -231,18 +235,7 @@ def _explain(group: "Group") -> GroupIsLive:
 
 
 def _members(group: "Group") -> str:
-    return f"group {group.name} has {output.counted(len(group.members), 'member')}"
-
-
-def _confirmed(name: str, moves: Sequence[Move], *, is_live: bool) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"this moves {name}, and there is no terminal to ask on",
-            hint="add --yes when you are sure, or look first with --dry-run",
-        )
-    partitions = output.counted(len(moves), "partition")
-    sent_out = " and send its members out for a moment" if is_live else ""
-    return typer.confirm(f"Move {name} in {partitions}{sent_out}?", err=True)
+    return f"group {group.name} has {counted(len(group.members), 'member')}"
 
 
 def _carry_out(
@@ -255,40 +248,42 @@ def _carry_out(
     force: bool,
 ) -> int:
     """Record it, do it, and record how it went. Returns how many members were sent out."""
-    from respool.cli.audit import DONE, FAILED, Act, Audit
+    from respool.cli.own_client import own_cluster
     from respool.client.kafka.groups import Committed
+    from respool.replay.audit import DONE, FAILED, AuditEntry, AuditLog
 
-    audit = Audit(cluster)
-    act = Act.begin(
-        kind="reset",
-        source=f"group {name}",
-        target=spelled(move.place for move in moves),
-        from_text=_offsets(move.committed for move in moves),
-        to_text=f"{_offsets(move.target for move in moves)} ({target})",
-        messages=sum(move.replays for move in moves),
-        details={
-            "group": name,
-            "force": force,
-            "partitions": [move.to_document() for move in moves],
-        },
-    )
-    audit.write(act)
     places = {move.place: Committed(offset=move.target) for move in moves}
-    try:
-        fenced = 0
-        group = groups.find(name)
-        if group is not None and group.members:
-            if not force:
-                raise _explain(group)
-            fenced = _fence(group, places, act.who)
-        else:
-            groups.commit(name, places)
-            _verify(groups, name, places)
-    except OperatorError as error:
-        audit.write(act.now(state=FAILED, outcome=error.message))
-        raise
-    outcome = f"{output.counted(fenced, 'member')} sent out" if fenced else "the group was empty"
-    audit.write(act.now(state=DONE, outcome=outcome))
+    with own_cluster(cluster.broker) as own:
+        audit = AuditLog(own)
+        entry = AuditEntry.begin(
+            kind="reset",
+            source=f"group {name}",
+            target=spelled(move.place for move in moves),
+            from_text=_offsets(move.committed for move in moves),
+            to_text=f"{_offsets(move.target for move in moves)} ({target})",
+            messages=sum(move.replays for move in moves),
+            details={
+                "group": name,
+                "force": force,
+                "partitions": [move.to_document() for move in moves],
+            },
+        )
+        audit.write(entry)
+        try:
+            fenced = 0
+            group = groups.find(name)
+            if group is not None and group.members:
+                if not force:
+                    raise _explain(group)
+                fenced = _fence(group, places, entry.who)
+            else:
+                groups.commit(name, places)
+                _verify(groups, name, places)
+        except OperatorError as error:
+            audit.write(entry.updated(state=FAILED, outcome=error.message))
+            raise
+        outcome = f"{counted(fenced, 'member')} sent out" if fenced else "the group was empty"
+        audit.write(entry.updated(state=DONE, outcome=outcome))
     return fenced
 
 

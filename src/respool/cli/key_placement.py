@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from zlib import crc32
 
-from respool.cli.replay_plan import partition_for_key
+from respool.replay.plan import partition_for_key
 
 # About 150 bytes each.
 TRACKED_MAX = 500_000

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import IO
 
-from respool.cli.message_format import BadInput, Header, NewMessage, from_json_line
+from respool.cli.message_format import Header, NewMessage, from_json_line
+from respool.model.json_bytes import BadInput
 from respool.model.operator_errors import UsageError
 
 # No line is read further than this: it bounds memory, and the broker takes no larger request by default.

@@ -1,16 +1,19 @@
-"""`respool log`: look at and check the files of a log, offline, or go on without what is lost.
-
-The work is in log_dump.py, log_verify.py and log_accept_loss.py.
-"""
+"""`respool log`: dump and verify the files of a log, offline, or accept that records are lost."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from respool.cli import options
+from respool.cli import options, output
+from respool.cli.asking import confirm
 from respool.cli.errors import ExitCode
 from respool.model.operator_errors import NotFound
+from respool.model.quantities import counted, human_bytes
+
+if TYPE_CHECKING:
+    from respool.inspect.verify import VerifyReport
+    from respool.log.folder.accepted_loss import Loss
 
 app = typer.Typer(no_args_is_help=True, help="Look at and check a log's files, without a broker.")
 
@@ -65,10 +68,10 @@ def verify(
     for path in paths:
         if not path.exists():
             raise NotFound(f"there is no {str(path)!r}")
-    from respool.cli.log_verify import verify_paths
+    from respool.inspect.verify import verify_paths
 
-    report = verify_paths(paths)
-    report.tell(as_json=as_json)
+    report = verify_paths(paths, lambda total: output.progress("checking", total=total))
+    _print_report(report, as_json=as_json)
     if report.damage:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -94,6 +97,88 @@ def accept_loss(
     yes: Annotated[bool, options.flag("--yes", text="Do not ask.")] = False,
 ) -> None:
     """Give up what a partition has lost, so that it serves what is left."""
-    from respool.cli import log_accept_loss
+    from respool.inspect.accept_loss import accept_loss
 
-    log_accept_loss.accept_loss(data, partition, yes=yes)
+    loss = accept_loss(data, partition, lambda loss: _confirm_loss(loss, yes=yes))
+    if not loss.given_up:
+        output.print_line("nothing that was on the disk is missing; nothing was changed")
+        return
+    output.print_line(
+        f"accepted: {loss.name} goes on at offset {loss.opens_at:,} when the broker starts on {data}"
+    )
+
+
+def _confirm_loss(loss: "Loss", *, yes: bool) -> None:
+    for line in _described(loss):
+        output.print_line(line)
+    if loss.given_up and not yes:
+        confirm(
+            f"Give up {counted(loss.given_up, 'message')}?",
+            why="this gives messages up for good",
+            hint="add --yes when you are sure that they cannot be brought back",
+        )
+
+
+def _described(loss: "Loss") -> list[str]:
+    if loss.sound_end is None:
+        left = "nothing, its folder " + ("has no .log" if loss.has_folder else "is missing")
+    elif loss.sound_end <= loss.log_start:
+        left = "no message"
+    else:
+        left = f"offsets {loss.log_start:,} to {loss.sound_end - 1:,}"
+    lines = [f"{loss.name}", f"  was on the disk: up to offset {loss.recorded_end:,}"]
+    lines.append(f"  what is left:    {left}")
+    if loss.damage:
+        lines.append(f"  what comes then: {loss.damage}")
+    if loss.given_up:
+        first = loss.recorded_end - loss.given_up
+        lines.append(
+            f"  given up:        offsets {first:,} to {loss.recorded_end - 1:,}, "
+            f"up to {counted(loss.given_up, 'message')}, and whatever came after"
+        )
+    return lines
+
+
+def _print_report(report: "VerifyReport", *, as_json: bool) -> None:
+    if as_json:
+        output.print_json(_document(report))
+        return
+    for finding in report.findings:
+        where = f"{finding.path}" + (
+            f" at byte {finding.position}" if finding.position is not None else ""
+        )
+        output.print_line(f"{'damaged' if finding.is_damage else 'note'}: {where}: {finding.what}")
+        output.print_line(f"  what to do: {finding.remedy}")
+    damage = counted(len(report.damage), "damaged place") if report.damage else "no damage"
+    counts = ", ".join(
+        [
+            counted(report.partitions, "partition"),
+            counted(report.segments, "segment"),
+            f"{report.batches:,} {'batch' if report.batches == 1 else 'batches'}",
+            counted(report.records, "record"),
+            human_bytes(report.bytes),
+        ]
+    )
+    output.print_line(f"{damage}: {counts}")
+
+
+def _document(report: "VerifyReport") -> dict[str, object]:
+    return {
+        "ok": not report.damage,
+        "partition_count": report.partitions,
+        "segment_count": report.segments,
+        "batch_count": report.batches,
+        "record_count": report.records,
+        "bytes": report.bytes,
+        "findings": [
+            {
+                "file": str(finding.path),
+                "position": finding.position,
+                "is_damage": finding.is_damage,
+                "kind": finding.kind,
+                "message": finding.what,
+                "remedy": finding.remedy,
+            }
+            for finding in report.findings
+        ],
+    }

@@ -1,32 +1,23 @@
-"""The work of `respool log dump`: what a log's files hold, in words or as JSON lines."""
+"""Print `respool log dump`: the batches, records and entries of a log's files, as text or as JSON lines."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 from respool.cli import output
-from respool.cli.log_files import (
-    RECORDS_BYTES_MAX,
-    AbortedEntry,
-    Broken,
-    FileKind,
-    FoundBatch,
-    SegmentFile,
-    kind_of,
-    read_checkpoint,
-    read_offset_index,
-    read_time_index,
-    read_transaction_index,
+from respool.cli.message_format import for_terminal
+from respool.inspect.dump import (
+    DumpedBatch,
+    RecordsUnreadable,
+    check_are_log_files,
+    read_entries,
+    read_segment,
 )
-from respool.cli.message_format import bytes_to_json, for_terminal
-from respool.log.checkpoint_text import parse_number
-from respool.log.producers.producer_snapshot import decode_entries
-from respool.model.errors import RequestError
-from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.inspect.log_files import Broken, FileKind, FoundBatch, kind_of
+from respool.model.json_bytes import bytes_to_json
 from respool.model.times import format_ms
 from respool.records.batch import Codec
-from respool.records.markers import read_marker
-from respool.records.record import Record, iterate_records
+from respool.records.record import Record
 
 BATCH_COLUMNS = (
     "offsets", "position", "size", "records", "codec", "from", "to", "epoch", "producer", "flags", "crc",
@@ -39,14 +30,13 @@ RECORD_WIDTHS = (10, 29, 12, 40, 10)
 def dump_files(
     files: Sequence[Path], *, records: bool, from_offset: int, limit: int | None, as_json: bool
 ) -> bool:
-    """Print them all, and say whether every batch looked at was sound.
+    """Print all files; return whether every batch read is sound.
 
     Raises:
         NotFound, UsageError: a path is no file, or none of a log; nothing was printed then.
         OperatorError: a snapshot or checkpoint cannot be read.
     """
-    for path in files:
-        _check_is_log_file(path)
+    check_are_log_files(files)
     sound = True
     for path in files:
         if len(files) > 1 and not as_json:
@@ -60,61 +50,28 @@ def dump_files(
     return sound
 
 
-def _check_is_log_file(path: Path) -> None:
-    if not path.is_file():
-        hint = "give the files in it, such as its .log" if path.is_dir() else ""
-        raise NotFound(f"{str(path)!r} is not a file", hint=hint)
-    if kind_of(path) is None:
-        raise UsageError(
-            f"{path.name!r} is no log file",
-            hint="known are .log, .index, .timeindex, .txnindex, .snapshot (named by an offset) and *-checkpoint",
-        )
-
-
 def _dump_segment(
     path: Path, *, records: bool, from_offset: int, limit: int | None, as_json: bool
 ) -> bool:
-    segment = SegmentFile(path)
     printer = _SegmentPrinter(path, records=records, as_json=as_json)
     sound = True
-    try:
-        for found in islice(segment.batches(check=True, skip_below=from_offset), limit):
-            if isinstance(found, Broken):
-                output.print_error(
-                    f"{path} at byte {found.position}: {found.what}",
-                    f"see what to do with: respool log verify {path}",
-                )
-                return False
-            inside: Iterator[Record] = iter(())
-            # Records of a batch whose checksum is wrong would be anything.
-            if records and found.crc_ok:
-                inside = (r for r in _records(segment, found) if r.offset >= from_offset)
-            printer.print_batch(found, inside, _transaction_end(segment, found))
-            sound &= bool(found.crc_ok)
-    finally:
-        segment.close()
+    for found in islice(read_segment(path, records=records, from_offset=from_offset), limit):
+        if isinstance(found, Broken):
+            output.print_error(
+                f"{path} at byte {found.position}: {found.what}",
+                f"see what to do with: respool log verify {path}",
+            )
+            return False
+        printer.print_batch(found)
+        sound &= bool(found.batch.crc_ok)
     return sound
 
 
-def _transaction_end(segment: SegmentFile, found: FoundBatch) -> str | None:
-    """'commit' or 'abort' of a control batch that ends a transaction."""
-    if not found.header.is_control or not found.crc_ok or found.header.size > RECORDS_BYTES_MAX:
-        return None
-    marker = read_marker(segment.read_batch(found))
-    if marker is None:
-        return None
-    return "commit" if marker.is_commit else "abort"
-
-
-def _records(segment: SegmentFile, found: FoundBatch) -> Iterator[Record]:
-    where = f"{segment.path} at byte {found.position}"
-    if found.header.size > RECORDS_BYTES_MAX:
-        output.print_error(f"{where}: a batch of {found.header.size} bytes is not opened here")
-        return
+def _readable(records: Iterator[Record]) -> Iterator[Record]:
     try:
-        yield from iterate_records(segment.read_batch(found), limit=RECORDS_BYTES_MAX)
-    except RequestError as error:
-        output.print_error(f"{where}: the records cannot be read: {error.message}")
+        yield from records
+    except RecordsUnreadable as error:
+        output.print_error(error.message)
 
 
 class _SegmentPrinter:
@@ -125,9 +82,9 @@ class _SegmentPrinter:
         self._batches = output.RowStream(BATCH_COLUMNS, BATCH_WIDTHS)
         self._records = output.RowStream(RECORD_COLUMNS, RECORD_WIDTHS, indent="    ")
 
-    def print_batch(
-        self, found: FoundBatch, records: Iterator[Record], transaction_end: str | None
-    ) -> None:
+    def print_batch(self, dumped: DumpedBatch) -> None:
+        found, transaction_end = dumped.batch, dumped.transaction_end
+        records = _readable(dumped.records)
         if self._as_json:
             document = {"file": str(self._path), **batch_document(found, transaction_end)}
             if self._with_records:
@@ -233,7 +190,7 @@ def _record_document(record: Record) -> dict[str, object]:
 
 
 def _dump_entries(path: Path, *, from_offset: int, limit: int | None, as_json: bool) -> None:
-    names, rows = _entries_of(path, from_offset)
+    names, rows = read_entries(path, from_offset=from_offset)
     stream = output.RowStream(names, [max(14, len(name)) for name in names])
     for row in islice(rows, limit):
         if as_json:
@@ -241,60 +198,3 @@ def _dump_entries(path: Path, *, from_offset: int, limit: int | None, as_json: b
             output.print_line(output.json_line({"file": str(path), **fields}))
         else:
             stream.print_row(row)
-
-
-def _entries_of(
-    path: Path, from_offset: int
-) -> tuple[tuple[str, ...], Iterator[tuple[object, ...]]]:
-    """The names of an entry's fields, and the entries."""
-    match kind_of(path):
-        case FileKind.OFFSET_INDEX:
-            entries = (entry for entry in read_offset_index(path) if entry.offset >= from_offset)
-            return ("offset", "position"), entries
-        case FileKind.TIME_INDEX:
-            times = (entry for entry in read_time_index(path) if entry.offset >= from_offset)
-            return ("timestamp", "offset"), times
-        case FileKind.TRANSACTION_INDEX:
-            return _transaction_entries(path, from_offset)
-        case FileKind.SNAPSHOT:
-            return _snapshot_entries(path)
-        case _:
-            return _checkpoint_entries(path)
-
-
-def _snapshot_entries(path: Path) -> tuple[tuple[str, ...], Iterator[tuple[object, ...]]]:
-    try:
-        entries = decode_entries(path.read_bytes())
-    except ValueError as error:
-        raise OperatorError(f"{path}: {error}") from error
-    names = (
-        "producer_id", "epoch", "last_sequence", "last_offset", "offset_delta", "timestamp",
-        "coordinator_epoch", "current_txn_first_offset",
-    )  # fmt: skip
-    return names, iter(entries)
-
-
-def _transaction_entries(
-    path: Path, from_offset: int
-) -> tuple[tuple[str, ...], Iterator[tuple[object, ...]]]:
-    try:
-        entries = read_transaction_index(path)
-    except ValueError as error:
-        raise OperatorError(f"{path}: {error}") from error
-    return AbortedEntry._fields, (entry for entry in entries if entry.last_offset >= from_offset)
-
-
-def _checkpoint_entries(path: Path) -> tuple[tuple[str, ...], Iterator[tuple[object, ...]]]:
-    try:
-        names, entries = read_checkpoint(path)
-        # A topic may be named 7; the other fields are numbers.
-        rows: list[tuple[object, ...]] = [
-            tuple(
-                word if name == "topic" else parse_number(word)
-                for name, word in zip(names, entry, strict=True)
-            )
-            for entry in entries
-        ]
-    except ValueError as error:
-        raise OperatorError(f"{path}: {error}") from error
-    return names, iter(rows)

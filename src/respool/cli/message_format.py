@@ -4,13 +4,12 @@ In JSON, a key, value or header value is a string when its bytes are UTF-8, null
 `{"base64": "…"}`; reading a line gives back the very bytes, so `consume --json | produce --json-lines` copies a topic.
 """
 
-import base64
-import binascii
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from respool.cli import output
+from respool.model.json_bytes import BadInput, bytes_from_json, bytes_to_json
 from respool.model.operator_errors import UsageError
 from respool.model.times import format_ms
 
@@ -40,10 +39,6 @@ class NewMessage:
     headers: tuple[Header, ...] = ()
     timestamp_ms: int | None = None
     partition: int | None = None
-
-
-class BadInput(ValueError):
-    """A line of input is not a message; the text says why."""
 
 
 # --- format strings ---------------------------------------------------------------------------------------------
@@ -155,33 +150,6 @@ def from_json_line(line: bytes) -> NewMessage:
         # -1 is how a message without a timestamp is written.
         timestamp_ms=None if timestamp_ms == -1 else timestamp_ms,
         partition=_whole_number(fields, "partition"),
-    )
-
-
-def bytes_to_json(data: bytes | None) -> str | dict[str, str] | None:
-    if data is None:
-        return None
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode("ascii")}
-
-
-def bytes_from_json(value: object, name: str) -> bytes | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        try:
-            return value.encode("utf-8")
-        except UnicodeEncodeError:
-            raise BadInput(f"{name} holds half of a surrogate pair, which is no text") from None
-    if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
-        try:
-            return base64.b64decode(value["base64"], validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise BadInput(f"{name} is not base64: {error}") from None
-    raise BadInput(
-        f'{name} must be a string, null or {{"base64": "…"}}; JSON as a value is written as a string'
     )
 
 

@@ -105,7 +105,7 @@ def run(
         raise UsageError("--topics is missing", hint="all of them: --topics '.*'")
     interval_s = options.duration_ms(interval, option="--interval", at_least="100ms") / 1000
     from respool.cli.mirror_output import MirrorOutput
-    from respool.mirror.handle import start_mirror
+    from respool.mirror.mirror_handle import start_mirror
 
     shown = MirrorOutput(as_json=status_json)
     mirror = start_mirror(

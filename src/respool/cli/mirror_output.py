@@ -11,6 +11,7 @@ from respool.cli import output
 from respool.mirror.comparison import PartitionStatus
 from respool.mirror.partition_copy import CopyState
 from respool.mirror.progress import MirrorEvent, MirrorStatus, Severity
+from respool.model.quantities import counted, human_bytes
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -110,16 +111,16 @@ class MirrorOutput:
             # The lag of these is not known yet.
             lag = f"at least {lag}"
         text = (
-            f"{output.counted(len(topics), 'topic')}, {output.counted(status.partition_count, 'partition')}: "
-            f"{output.counted(status.offsets_copied, 'offset')} copied, "
-            f"{output.human_bytes(self._bytes_per_second)}/s, {lag}{_groups_text(status)}"
+            f"{counted(len(topics), 'topic')}, {counted(status.partition_count, 'partition')}: "
+            f"{counted(status.offsets_copied, 'offset')} copied, "
+            f"{human_bytes(self._bytes_per_second)}/s, {lag}{_groups_text(status)}"
         )
         if starting := [one for one in seeking if not one.why]:
-            text += f"; looking up the end of the copy of {output.counted(len(starting), 'topic')}"
+            text += f"; looking up the end of the copy of {counted(len(starting), 'topic')}"
         if failed := [one for one in seeking if one.why]:
-            text += f"; retrying {output.counted(len(failed), 'topic')} ({failed[0].why})"
+            text += f"; retrying {counted(len(failed), 'topic')} ({failed[0].why})"
         if stopped := [one for one in topics if one.state is CopyState.STOPPED]:
-            text += f"; {output.counted(len(stopped), 'topic')} stopped"
+            text += f"; {counted(len(stopped), 'topic')} stopped"
         return text
 
     def _table(self, status: MirrorStatus) -> "Group":
@@ -129,8 +130,8 @@ class MirrorOutput:
         from rich.text import Text
 
         title = (
-            f"{output.human_bytes(status.bytes_copied)} copied, "
-            f"{output.human_bytes(self._bytes_per_second)}/s{_groups_text(status)}. "
+            f"{human_bytes(status.bytes_copied)} copied, "
+            f"{human_bytes(self._bytes_per_second)}/s{_groups_text(status)}. "
             "Ctrl-C stops; the next start continues."
         )
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -166,4 +167,4 @@ def print_comparison(found: Sequence[PartitionStatus], *, as_json: bool) -> None
 def _groups_text(status: MirrorStatus) -> str:
     if status.group_count is None:
         return ""
-    return f", offsets of {output.counted(status.group_count, 'group')}"
+    return f", offsets of {counted(status.group_count, 'group')}"

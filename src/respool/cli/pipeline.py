@@ -9,6 +9,7 @@ import typer
 
 from respool.cli import options, output
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.model.quantities import counted
 
 if TYPE_CHECKING:
     from respool.pipeline.settings import ModelChoice
@@ -240,7 +241,7 @@ def clean(
         output.Columns("table", "deleted", numbers=["deleted"]),
         [row for row in dropped.items() if row[1]],
     )
-    output.note(f"{output.counted(sum(dropped.values()), 'file')} deleted")
+    output.note(f"{counted(sum(dropped.values()), 'file')} deleted")
 
 
 def _check_lake(data: Path) -> None:

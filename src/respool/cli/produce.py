@@ -10,6 +10,7 @@ from respool.cli import options, output
 from respool.cli.errors import ExitCode
 from respool.cli.line_reader import LineReader
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.model.quantities import counted, partition_numbers
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster
@@ -193,8 +194,8 @@ def _check_topic(cluster: "Cluster", topic: str, partition: int | None) -> dict[
         return {}
     if partition is not None and partition not in known.leaders:
         raise NotFound(
-            f"{topic} has {output.counted(len(known.leaders), 'partition')}, so there is no partition {partition}",
-            hint=output.partition_numbers(len(known.leaders)),
+            f"{topic} has {counted(len(known.leaders), 'partition')}, so there is no partition {partition}",
+            hint=partition_numbers(len(known.leaders)),
         )
     try:
         found = cluster.settings([topic], seconds=SETTINGS_SECONDS)[topic]

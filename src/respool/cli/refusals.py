@@ -7,7 +7,7 @@ from the code and the settings.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from respool.cli import output
+from respool.model.quantities import counted, human_bytes
 from respool.model.times import format_duration_ms
 
 # The client tries again where replicas are missing, so that it may also come out as a message whose time was over.
@@ -52,7 +52,7 @@ def _explain(code: str, topic: str, settings: Mapping[str, str]) -> Refusal | No
         case "MSG_SIZE_TOO_LARGE":
             limit = int(settings["max.message.bytes"])
             return Refusal(
-                f"{topic} takes at most {limit:,} bytes at once ({output.human_bytes(limit)}, max.message.bytes)",
+                f"{topic} takes at most {limit:,} bytes at once ({human_bytes(limit)}, max.message.bytes)",
                 f"raise it with: respool topic alter {topic} --set max.message.bytes=BYTES; "
                 "or compress: --compression zstd",
             )
@@ -95,7 +95,7 @@ def _too_few_replicas(
     if replicas.in_sync >= needed:
         return None
     return Refusal(
-        f"{topic} takes messages with {output.counted(needed, 'replica')} in sync (min.insync.replicas), "
+        f"{topic} takes messages with {counted(needed, 'replica')} in sync (min.insync.replicas), "
         f"and has {replicas.in_sync}",
         f"start the brokers that are missing, or lower it: respool topic alter {topic} --set min.insync.replicas=N; "
         "or send with --acks 1",

@@ -1,5 +1,7 @@
 """`respool replay`: play a stretch of a topic's history again, into another topic or for a new group."""
 
+import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,27 +10,33 @@ import typer
 from typer.core import TyperGroup
 
 from respool.cli import options, output
-from respool.cli.replay_pace import Pace, parse_rate, parse_speed
-from respool.cli.replay_range import TimeRange, find_spans, parse_keys, parse_range, print_spans
-from respool.model.operator_errors import NotFound, UsageError
+from respool.cli.errors import ExitCode
+from respool.cli.interrupts import CtrlC, noticing_ctrl_c
+from respool.model.operator_errors import UsageError
+from respool.model.quantities import counted
 from respool.model.times import format_ms
 
 if TYPE_CHECKING:
-    from respool.cli.audit import Act, Audit
-    from respool.cli.kafka import Cluster
-    from respool.cli.replay_into import Manner
-    from respool.cli.replay_plan import Wish
+    from respool.client.kafka.cluster import Cluster
+    from respool.replay.audit import AuditEntry
+    from respool.replay.handle import Replay
+    from respool.replay.plan import Span
+    from respool.replay.request import WantedHeaders
 
+# Without a terminal, a line of progress this often.
+NOTE_SECONDS = 10.0
+PROGRESS_SECONDS = 0.2
 DEFAULT_COMMAND = "run"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 EPILOG = (
-    "Live groups are left alone: nothing is committed for them, and the topic itself is only read. Interrupted "
-    "(Ctrl-C, a crash, a broker that goes away) and started again with the same arguments, it goes on without gaps or "
-    "duplicates.\n\n"
+    "Other groups are not affected: nothing is committed for them, and the topic itself is only read. Interrupted "
+    "(Ctrl-C, a crash, a broker that goes away) and started again with the same arguments, a replay continues without "
+    "gaps or duplicates.\n\n"
     "Examples:\n"
     "  respool replay rides --from '3 days ago' --to '2 days ago' --into rides-again\n"
     "  respool replay rides --from '2026-11-12 08:00' --to '2026-11-12 09:00' --speed 10x --into rehearsal\n"
     "  respool replay rides --from yesterday --keys ride-7,ride-9 --rate 500/s --into two-rides\n"
+    "  respool replay rides --from yesterday --header type=refund --into refunds\n"
     "  respool replay rides --from '1 hour ago' --group billing-check\n"
     "  respool replay list"
 )
@@ -73,11 +81,13 @@ def run(
     ] = "now",
     into: Annotated[
         str | None,
-        typer.Option(metavar="TOPIC2", help="Copy into this topic; it is created when not there."),
+        typer.Option(
+            metavar="TOPIC2", help="Copy into this topic; it is created if it does not exist."
+        ),
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(metavar="NEW", help="Copy nothing: set up a new group that begins at --from."),
+        typer.Option(metavar="NEW", help="Copy nothing: create a new group that begins at --from."),
     ] = None,
     speed: Annotated[
         str | None,
@@ -88,7 +98,7 @@ def run(
         ),
     ] = None,
     rate: Annotated[
-        str | None, typer.Option(metavar="N/s", help="At most so many messages a second.")
+        str | None, typer.Option(metavar="N/s", help="Maximum number of messages a second.")
     ] = None,
     keys: Annotated[
         list[str] | None,
@@ -100,76 +110,85 @@ def run(
             metavar="FILE", exists=True, dir_okay=False, help="Only these keys, one on each line."
         ),
     ] = None,
+    headers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            metavar="NAME=VALUE",
+            help="Only messages with this header; may be repeated: several names must all match, "
+            "of one name any value.",
+        ),
+    ] = None,
     compression: Annotated[
         str | None,
         typer.Option(
-            metavar="|".join(CODECS), help="How copies are compressed.", show_default="none"
+            metavar="|".join(CODECS), help="Compression of the copies.", show_default="none"
         ),
     ] = None,
     resume: Annotated[
         str | None,
-        typer.Option(
-            metavar="ID", help="Go on with this replay; instead of all that describes one."
-        ),
+        typer.Option(metavar="ID", help="Resume this replay id (replaces all other arguments)."),
     ] = None,
     again: Annotated[
         bool,
-        options.flag(
-            "--again", text="Begin anew, though the same replay was begun or done before."
-        ),
+        options.flag("--again", text="Start a new replay even if the same one was begun or done."),
     ] = False,
     dry_run: Annotated[
-        bool, options.flag("--dry-run", text="Show what would be replayed, and do nothing.")
+        bool, options.flag("--dry-run", text="Show what would be replayed, and change nothing.")
     ] = False,
     as_json: options.Json = False,
     broker: options.Broker = options.DEFAULT_BROKER,
 ) -> None:
-    """Replay what a topic held between two times: bounded, at a pace, and able to go on when interrupted."""
+    """Replay what a topic held between two times: bounded, at a pace, and resumable when interrupted."""
+    from respool.records.batch import Codec
+    from respool.replay.pace import Pace, parse_rate, parse_speed
+    from respool.replay.request import MessageFilter, ReplayRequest
+    from respool.replay.start import resume_recorded, start
+    from respool.replay.time_range import find_spans, parse_range
+    from respool.replay.topic_copy import CopyOptions
+
     pace = Pace(speed=parse_speed(speed or "max"), rate=parse_rate(rate))
-    wanted_keys = parse_keys(keys, key_file)
+    selection = MessageFilter(keys=parse_keys(keys, key_file), headers=parse_headers(headers))
     if compression is not None and compression not in CODECS:
         raise UsageError(f"--compression {compression!r} is none of {', '.join(CODECS)}")
-    if resume is None:
-        from respool.cli.replay_plan import Wish
-
-        wish = Wish(
-            topic=_required(topic, "the topic to read"),
-            from_text=_required(from_text, "--from"),
-            to_text=to_text,
-            into=into,
-            group=group,
-            keys=wanted_keys,
-        )
-        paced = [speed, rate, compression, wanted_keys]
-        _check_goal(wish, paced=any(each is not None for each in paced))
-        wanted = parse_range(wish.from_text, wish.to_text, now=datetime.now(UTC))
-    elif topic or from_text or into or group or again or to_text != "now":
-        raise UsageError(
-            "--resume ID stands for all that describes the replay", hint="leave it out"
-        )
-
-    from respool.cli.audit import Audit
-    from respool.cli.kafka import Cluster
-    from respool.cli.replay_into import Manner
-    from respool.records.batch import Codec
-
-    cluster = Cluster.connect(broker)
-    audit = Audit(cluster)
-    manner = Manner(pace=pace, codec=Codec[(compression or "none").upper()], as_json=as_json)
+    copy_options = CopyOptions(pace=pace, codec=Codec[(compression or "none").upper()])
     if resume is not None:
-        _resume(cluster, audit, manner, resume, wanted_keys)
+        if topic or from_text or into or group or again or to_text != "now":
+            raise UsageError(
+                "--resume ID stands for all that describes the replay", hint="leave it out"
+            )
+        replay = resume_recorded(
+            _connect(broker), resume, selection, copy_options, on_note=_on_note
+        )
+        _follow(replay, as_json=as_json, is_asked_for=True)
         return
-    if wish.into is not None:
-        _replay_into(cluster, audit, manner, wish, wanted, again=again, dry_run=dry_run)
-        return
-    spans = find_spans(cluster, cluster.topic(wish.topic), wanted)
+    request = ReplayRequest(
+        topic=_required(topic, "the topic to read"),
+        from_text=_required(from_text, "--from"),
+        to_text=to_text,
+        into=into,
+        group=group,
+        selection=selection,
+    )
+    paced = speed is not None or rate is not None or compression is not None
+    if (into is None) == (group is None):
+        raise UsageError("say where to: either --into TOPIC2 or --group NEW")
+    if group is not None and (paced or not selection.selects_all):
+        raise UsageError(
+            "--speed, --rate, --keys, --key-file, --header and --compression are for --into",
+            hint="a group's consumers read all of it, as fast as they can",
+        )
+    wanted = parse_range(request.from_text, request.to_text, now=datetime.now(UTC))
+    cluster = _connect(broker)
     if dry_run:
-        print_spans(wish.topic, spans)
+        with cluster:
+            _print_spans(request.topic, find_spans(cluster, request.topic, wanted))
         return
-    from respool.cli.replay_group import ReplayGroup as GroupReplay
-
-    acts = list(audit.acts().values())
-    GroupReplay(cluster, audit, as_json=as_json).begin(wish, spans, wanted, acts=acts, again=again)
+    replay = start(cluster, request, wanted, copy_options, again=again, on_note=_on_note)
+    if group is not None:
+        _print_group(replay, group, as_json=as_json)
+    else:
+        _follow(replay, as_json=as_json, is_asked_for=False)
 
 
 @app.command(
@@ -180,149 +199,217 @@ def list_acts(
     as_json: options.Json = False,
     broker: options.Broker = options.DEFAULT_BROKER,
 ) -> None:
-    """List every reset and replay there was: who, when, what, from where to where, and how it ended."""
-    from respool.cli.audit import Audit
-    from respool.cli.kafka import Cluster
+    """List all resets and replays: who, when, what, the range, and how each ended."""
+    from respool.replay.audit import AuditLog
 
-    acts = list(Audit(Cluster.connect(broker)).acts().values())
+    with _connect(broker) as cluster:
+        entries = list(AuditLog(cluster).entries().values())
     if as_json:
-        output.print_json({"replays": [act.document() for act in acts]})
+        output.print_json({"replays": [entry.document() for entry in entries]})
         return
     if output.is_terminal():
-        for act in acts:
-            _print_act(act)
+        for entry in entries:
+            _print_entry(entry)
     else:
-        _print_lines(acts)
-    if not acts:
+        _print_lines(entries)
+    if not entries:
         output.note("no reset and no replay yet")
 
 
-def _print_act(act: "Act") -> None:
+def parse_keys(keys: list[str] | None, key_file: Path | None) -> frozenset[bytes] | None:
+    """`--keys a,b --keys c`, or one key a line in a file; None when neither is given.
+
+    Raises:
+        UsageError: both are given, or there is no key at all.
+    """
+    if keys is None and key_file is None:
+        return None
+    if keys is not None and key_file is not None:
+        raise UsageError("give only one of --keys and --key-file")
+    if key_file is not None:
+        found = {line.rstrip(b"\r") for line in key_file.read_bytes().split(b"\n")}
+    else:
+        found = {key.encode() for text in keys or () for key in text.split(",")}
+    found.discard(b"")
+    if not found:
+        raise UsageError("there is no key to look for")
+    return frozenset(found)
+
+
+def parse_headers(texts: list[str] | None) -> "WantedHeaders | None":
+    """`--header a=1 --header b=2`; None when none is given.
+
+    Raises:
+        UsageError: one of them is not NAME=VALUE.
+    """
+    from respool.replay.request import wanted_headers
+
+    pairs = []
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise UsageError(f"--header {text!r} is not NAME=VALUE")
+        pairs.append((name, value.encode()))
+    return wanted_headers(pairs)
+
+
+def _connect(broker: str) -> "Cluster":
+    from respool.cli.broker_check import check_broker
+    from respool.cli.own_client import own_cluster
+
+    check_broker(broker)
+    return own_cluster(broker)
+
+
+def _on_note(text: str) -> None:
+    output.note(text, style="yellow" if text.endswith("trying again") else "dim")
+
+
+def _follow(replay: "Replay", *, as_json: bool, is_asked_for: bool) -> None:
+    """Show the progress of a replay into a topic until it ends, and how it ended.
+
+    `is_asked_for`: it was named by its id, so that it continues is no news.
+    """
+    entry = replay.entry
+    if replay.was_done:
+        if as_json:
+            _print_result(entry, seconds=0.0)
+        output.note(
+            f"replay {entry.id} has done this already, at {format_ms(entry.updated_ms)}: "
+            f"{counted(entry.messages, 'message')} in {entry.target}; --again makes another copy"
+        )
+        return
+    if replay.is_resumed and not is_asked_for:
+        output.note(
+            f"going on with replay {entry.id}, begun {format_ms(entry.begun_ms)} by {entry.who}; "
+            "--again starts a new one instead"
+        )
+    output.note(
+        f"replay {entry.id}: {counted(replay.progress.total, 'message')} of {entry.source} from "
+        f"{entry.from_text} to {entry.to_text}, into {entry.target}",
+        style="dim",
+    )
+    began = datetime.now(UTC)
+    with noticing_ctrl_c() as ctrl_c, replay:
+        _show_progress(replay, ctrl_c)
+        entry = replay.wait()
+    if as_json:
+        _print_result(entry, seconds=(datetime.now(UTC) - began).total_seconds())
+    copied = counted(entry.messages, "message")
+    if not replay.is_interrupted:
+        output.note(f"replay {entry.id} is done: {copied} in {entry.target}")
+        return
+    output.note(
+        f"replay {entry.id} was interrupted: {copied} in {entry.target}; started again with the same arguments, or "
+        f"with --resume {entry.id}, it continues"
+    )
+    raise typer.Exit(ExitCode.INTERRUPTED)
+
+
+def _show_progress(replay: "Replay", ctrl_c: CtrlC) -> None:
+    """A bar with rate and time left on a terminal; elsewhere a line every few seconds."""
+    entry = replay.entry
+    title = f"{entry.source} → {entry.target}"
+    shown, noted_at = 0, time.monotonic()
+    with output.progress(title, total=replay.progress.total, unit="messages") as bar:
+        while not replay.join(PROGRESS_SECONDS):
+            if ctrl_c.pressed:
+                replay.stop()
+            now = replay.progress
+            rate = f"{now.messages_per_second:,.0f}/s, {clock_text(now.seconds_left)} left"
+            bar.advance(now.done - shown)
+            shown = now.done
+            bar.describe(f"{title}  {rate}")
+            if not output.is_error_terminal() and time.monotonic() - noted_at >= NOTE_SECONDS:
+                noted_at = time.monotonic()
+                output.note(f"{title}: {now.done:,} of {now.total:,}, {rate}")
+        bar.advance(replay.progress.done - shown)
+
+
+def clock_text(seconds: float | None) -> str:
+    """75 -> '1:15'; '?' when it is unknown."""
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(int(seconds + 0.5), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _print_result(entry: "AuditEntry", *, seconds: float) -> None:
+    output.print_json(
+        {
+            "id": entry.id,
+            "state": entry.state,
+            "messages": entry.messages,
+            "into": entry.target,
+            "seconds": round(seconds, 3),
+        }
+    )
+
+
+def _print_group(replay: "Replay", group: str, *, as_json: bool) -> None:
+    entry, spans, left = replay.entry, replay.spans, replay.messages_left
+    if as_json:
+        output.print_json(
+            {
+                "id": entry.id,
+                "group": group,
+                "topic": entry.source,
+                "messages": left,
+                "partitions": [
+                    {"partition": number, "from": span.start, "to": span.stop}
+                    for number, span in sorted(spans.items())
+                ],
+            }
+        )
+        return
+    _print_spans(entry.source, spans)
+    messages = counted(left, "message")
+    if replay.was_done:
+        output.note(
+            f"replay {entry.id} has set group {group} up already; {messages} left up to its end. --again moves it "
+            "back to the beginning"
+        )
+        return
+    output.note(
+        f"replay {entry.id}: a consumer with group.id={group} begins at 'from' in each partition, and has read the "
+        f"replay ({messages}) when it is at 'until'; later messages are not part of it"
+    )
+
+
+def _print_spans(topic: str, spans: "Mapping[int, Span]") -> None:
+    columns = ("topic", "partition", "from", "until", "messages")
+    rows = [(topic, number, *span, span.messages) for number, span in sorted(spans.items())]
+    output.print_rows(output.Columns(*columns, numbers=columns[1:]), rows)
+
+
+def _print_entry(entry: "AuditEntry") -> None:
     """One block each: side by side, eleven columns are too wide for a terminal."""
-    how = f"{act.state}, {act.outcome}" if act.outcome else act.state
-    output.print_heading(f"{act.id}  {act.kind} of {act.source}")
+    how = f"{entry.state}, {entry.outcome}" if entry.outcome else entry.state
+    output.print_heading(f"{entry.id}  {entry.kind} of {entry.source}")
     for name, value in (
-        ("begun", f"{format_ms(act.begun_ms)} by {act.who}"),
-        ("from", act.from_text),
-        ("until", act.to_text),
-        ("to", act.target),
-        ("messages", f"{act.messages:,}"),
+        ("begun", f"{format_ms(entry.begun_ms)} by {entry.who}"),
+        ("from", entry.from_text),
+        ("until", entry.to_text),
+        ("to", entry.target),
+        ("messages", f"{entry.messages:,}"),
         ("state", how),
     ):
         output.print_line(f"  {name:<9} {output.printable(value)}")
 
 
-def _print_lines(acts: "list[Act]") -> None:
+def _print_lines(entries: "list[AuditEntry]") -> None:
     rows = [
         (
-            act.id, act.kind, format_ms(act.begun_ms), act.who, act.source, act.target,
-            act.from_text, act.to_text, act.messages, act.state, act.outcome,
+            entry.id, entry.kind, format_ms(entry.begun_ms), entry.who, entry.source, entry.target,
+            entry.from_text, entry.to_text, entry.messages, entry.state, entry.outcome,
         )
-        for act in acts
+        for entry in entries
     ]  # fmt: skip
     output.print_rows(output.Columns(), rows)
-
-
-def _replay_into(
-    cluster: "Cluster",
-    audit: "Audit",
-    manner: "Manner",
-    wish: "Wish",
-    wanted: TimeRange,
-    *,
-    again: bool,
-    dry_run: bool,
-) -> None:
-    from respool.cli.audit import DONE
-    from respool.cli.replay_into import ReplayInto, latest
-    from respool.cli.replay_plan import CopyPlan
-
-    replays = ReplayInto(cluster, audit, manner)
-    before = None if again else latest(list(audit.acts().values()), wish)
-    if before is not None and before.state != DONE and not dry_run:
-        output.note(
-            f"going on with replay {before.id}, begun {format_ms(before.begun_ms)} by {before.who}; "
-            "--again begins a new one instead"
-        )
-        replays.carry_out(before, keys=wish.keys)
-        return
-    spans = find_spans(cluster, cluster.topic(wish.topic), wanted)
-    if dry_run:
-        print_spans(wish.topic, spans)
-        return
-    if before is not None and dict(CopyPlan.from_document(before.details["plan"]).spans) == spans:
-        _tell_done(before, as_json=manner.as_json)
-        return
-    replays.carry_out(replays.begin(wish, spans, wanted), keys=wish.keys)
-
-
-def _resume(
-    cluster: "Cluster",
-    audit: "Audit",
-    manner: "Manner",
-    act_id: str,
-    keys: frozenset[bytes] | None,
-) -> None:
-    from respool.cli.audit import DONE
-    from respool.cli.replay_into import ReplayInto
-
-    act = audit.acts().get(act_id)
-    if act is None or "plan" not in act.details:
-        raise NotFound(
-            f"there is no replay {act_id!r} into a topic", hint="see: respool replay list"
-        )
-    if act.state == DONE:
-        _tell_done(act, as_json=manner.as_json)
-        return
-    keys = _same_keys(act, keys)
-    ReplayInto(cluster, audit, manner).carry_out(act, keys=keys)
-
-
-def _same_keys(act: "Act", given: frozenset[bytes] | None) -> frozenset[bytes] | None:
-    """The keys the replay was begun with: recorded, or given again because they were too many to be."""
-    from respool.cli.replay_plan import Wish, keys_hash
-
-    recorded = Wish.from_document(act.details["wish"]).keys
-    wanted_hash = act.details["wish"]["keys_hash"]
-    if given is None:
-        given = recorded
-        if wanted_hash is not None and given is None:
-            raise UsageError(
-                f"replay {act.id} has more keys than are recorded", hint="give --key-file again"
-            )
-    if keys_hash(given) != wanted_hash:
-        raise UsageError(f"replay {act.id} was begun with other keys")
-    return given
-
-
-def _tell_done(act: "Act", *, as_json: bool) -> None:
-    if as_json:
-        output.print_json(
-            {
-                "id": act.id,
-                "state": act.state,
-                "messages": act.messages,
-                "into": act.target,
-                "seconds": 0.0,
-            }
-        )
-    output.note(
-        f"replay {act.id} has done this already, at {format_ms(act.updated_ms)}: "
-        f"{output.counted(act.messages, 'message')} in {act.target}; --again makes another copy"
-    )
 
 
 def _required(value: str | None, what: str) -> str:
     if value is None:
         raise UsageError(f"{what} is missing", hint="see: respool replay run --help")
     return value
-
-
-def _check_goal(wish: "Wish", *, paced: bool) -> None:
-    if (wish.into is None) == (wish.group is None):
-        raise UsageError("say where to: either --into TOPIC2 or --group NEW")
-    if wish.group is not None and paced:
-        raise UsageError(
-            "--speed, --rate, --keys, --key-file and --compression are for --into",
-            hint="a group's consumers read all of it, as fast as they can",
-        )

@@ -7,8 +7,8 @@ import typer
 
 from respool.cli import options
 from respool.cli.produce import Compression
-from respool.cli.replay_pace import parse_rate
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.replay.pace import parse_rate
 
 DAY_MS = 86_400_000
 DAYS_MAX = 366

@@ -12,11 +12,12 @@ import typer
 from respool.cli import output
 from respool.cli.errors import BrokerUnreachable, ExitCode, TopicExists
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
-from respool.cli.message_format import bytes_to_json
 from respool.client.arrow.errors import WriteFailed
 from respool.client.arrow.writing.producer import ArrowProducer
 from respool.client.kafka import errors as client_errors
+from respool.model.json_bytes import bytes_to_json
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.model.quantities import counted
 from respool.model.times import format_ms
 from respool.rides.event_table import EventTable
 from respool.rides.plan import DAY_MS, RidePlan
@@ -59,7 +60,7 @@ def find_target(
     if known is not None:
         if partitions is not None and partitions != len(known.leaders):
             raise UsageError(
-                f"{topic} has {output.counted(len(known.leaders), 'partition')} already, not {partitions}",
+                f"{topic} has {counted(len(known.leaders), 'partition')} already, not {partitions}",
                 hint="leave out --partitions, or give another --topic",
             )
         _warn_of_retention(cluster, topic, days)
@@ -241,6 +242,6 @@ def _tell(tally: Tally, target: Target | None, *, seconds: float, as_json: bool)
     where = f" written to {target.topic}" if target else " made, none written"
     span = f", {format_ms(tally.first_ms)} to {format_ms(tally.last_ms)}" if tally.events else ""
     output.note(
-        f"{output.counted(tally.events, 'event')} of {output.counted(tally.rides, 'ride')}{where} "
+        f"{counted(tally.events, 'event')} of {counted(tally.rides, 'ride')}{where} "
         f"in {seconds:.1f} seconds{span}"
     )

@@ -13,9 +13,11 @@ from respool.cli.errors import ExitCode
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_library import KafkaException, reason
 from respool.cli.line_reader import LINE_BYTES_MAX, LineReader, read_lines
-from respool.cli.message_format import BadInput, NewMessage
+from respool.cli.message_format import NewMessage
 from respool.cli.refusals import TOO_FEW_REPLICAS, Replicas, explain
+from respool.model.json_bytes import BadInput
 from respool.model.operator_errors import OperatorError
+from respool.model.quantities import counted, human_bytes
 
 MESSAGE_BYTES_MAX = LINE_BYTES_MAX
 # How much the library sends in one batch by default.
@@ -221,14 +223,14 @@ class Summary:
             f"{number}: {each:,}" for number, each in sorted(self.acknowledged.items())
         )
         output.note(
-            f"{output.counted(count, 'message')} ({output.human_bytes(self.bytes)}) to {self._topic} "
+            f"{counted(count, 'message')} ({human_bytes(self.bytes)}) to {self._topic} "
             f"in {self.seconds:.2f} s, {rate:,.0f} messages/s"
             + (f"; by partition {where}" if where else "")
         )
         for why, failed in self.failures.most_common():
             were = "was" if failed == 1 else "were"
             output.print_error(
-                f"{output.counted(failed, 'message')} {were} not acknowledged: {why}",
+                f"{counted(failed, 'message')} {were} not acknowledged: {why}",
                 self._hints.get(why, ""),
             )
         if self.bad_line:

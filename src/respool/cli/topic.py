@@ -1,6 +1,5 @@
 """`respool topic`: create, list, describe, alter and delete topics."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from respool.cli import options, output
+from respool.cli.asking import confirm
 from respool.cli.errors import ExitCode, TopicExists
 from respool.cli.isolation import Isolation
 from respool.cli.topic_promise import (
@@ -19,6 +19,7 @@ from respool.cli.topic_promise import (
     in_words,
 )
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.model.quantities import counted, human_bytes
 from respool.model.times import format_duration_ms
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def list_topics(
     unled = sum(len(topic.leaders) for topic in topics) - len(ranges)
     if unled:
         output.note(
-            f"without what is in {output.counted(unled, 'partition')} that nobody leads now, for nobody could be asked"
+            f"without what is in {counted(unled, 'partition')} that nobody leads now, for nobody could be asked"
         )
     if not rows:
         output.note("no topics yet; create one with: respool topic create NAME")
@@ -275,9 +276,12 @@ def delete(
 
     cluster = Cluster.connect(broker)
     topics = [cluster.topic(name) for name in dict.fromkeys(names)]
-    if not yes and not _confirmed(cluster, topics):
-        output.note("nothing deleted")
-        raise typer.Exit(ExitCode.FAILED)
+    if not yes:
+        confirm(
+            "Delete all of it?",
+            why="deleting a topic deletes its messages",
+            explain=lambda: _note_contents(cluster, topics),
+        )
     failed: list[OperatorError] = []
     deleted: dict[str, bool] = {}
     for topic in topics:
@@ -359,7 +363,7 @@ def retention(settings: Sequence["Setting"]) -> str:
     if isinstance(kept_ms, int):
         words.append(format_duration_ms(kept_ms))
     if isinstance(kept_bytes, int):
-        words.append(f"{output.human_bytes(kept_bytes)} per partition")
+        words.append(f"{human_bytes(kept_bytes)} per partition")
     if is_compacted(settings):
         words.append("until its key has a newer one")
     return " or ".join(words) or "for ever"
@@ -443,7 +447,7 @@ def with_unit(name: str, value: str) -> str:
     if name.endswith(".ms") and int(value) >= 1000:
         return f"{value} ({format_duration_ms(int(value))})"
     if name.endswith(".bytes") and int(value) >= 1024:
-        return f"{value} ({output.human_bytes(int(value))})"
+        return f"{value} ({human_bytes(int(value))})"
     return value
 
 
@@ -460,28 +464,22 @@ def _check_growth(topic: "TopicInfo", partitions: int) -> None:
     have = len(topic.leaders)
     if partitions < have:
         raise UsageError(
-            f"{topic.name} has {output.counted(have, 'partition')} and cannot shrink to {partitions}: "
+            f"{topic.name} has {counted(have, 'partition')} and cannot shrink to {partitions}: "
             "the messages in the others would be lost, and keys would move",
-            hint=f"create a topic with {output.counted(partitions, 'partition')} and copy: "
+            hint=f"create a topic with {counted(partitions, 'partition')} and copy: "
             f"respool consume {topic.name} --json | respool produce NEW --json-lines",
         )
 
 
-def _confirmed(cluster: "Cluster", topics: Sequence["TopicInfo"]) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError(
-            "deleting a topic deletes its messages, and there is no terminal to ask on",
-            hint="add --yes when you are sure",
-        )
+def _note_contents(cluster: "Cluster", topics: Sequence["TopicInfo"]) -> None:
     ranges = cluster.ranges(topics, isolation=Isolation.READ_UNCOMMITTED, led_only=True)
     settings = cluster.settings([topic.name for topic in topics])
     for topic in topics:
         held = [each for (name, _), each in ranges.items() if name == topic.name]
         unled = len(topic.leaders) - len(held)
         output.note(
-            f"{topic.name}: {output.counted(len(topic.leaders), 'partition')}, "
+            f"{topic.name}: {counted(len(topic.leaders), 'partition')}, "
             + ("up to " if is_compacted(settings[topic.name]) else "")
-            + output.counted(sum(each.messages for each in held), "message")
+            + counted(sum(each.messages for each in held), "message")
             + (f", and what {unled} of them have that nobody leads now" if unled else "")
         )
-    return typer.confirm("Delete all of it?", err=True)

@@ -11,9 +11,11 @@ from respool.cli.consume_range import Cursor, all_done
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.cli.kafka import Cluster, OffsetRange, TopicInfo
 from respool.cli.key_placement import KeyPlacement, SplitKey, divide_budget
-from respool.cli.message_format import bytes_to_json, for_terminal
+from respool.cli.message_format import for_terminal
 from respool.cli.topic_reader import POLL_MESSAGES, TopicReader
+from respool.model.json_bytes import bytes_to_json
 from respool.model.operator_errors import UsageError
+from respool.model.quantities import counted
 
 SCAN_DEFAULT = 100_000
 SCAN_TIME_DEFAULT = "30s"
@@ -208,7 +210,7 @@ def tell_cause(report: KeyReport) -> None:
     """Say, on standard error, what the scan left out and what the usual cause of split keys is."""
     if report.placement.untracked:
         output.note(
-            f"{output.counted(report.placement.untracked, 'message')} not compared: memory holds "
+            f"{counted(report.placement.untracked, 'message')} not compared: memory holds "
             f"{report.placement.keys:,} keys"
         )
     if report.offline:
@@ -231,9 +233,9 @@ def tell_cause(report: KeyReport) -> None:
 
 def in_words(report: KeyReport) -> str:
     placement = report.placement
-    scanned = f"{placement.messages:,} of {output.counted(report.available, 'message')}"
+    scanned = f"{placement.messages:,} of {counted(report.available, 'message')}"
     if not report.is_sample:
-        scanned = f"all {output.counted(placement.messages, 'message')}"
+        scanned = f"all {counted(placement.messages, 'message')}"
     newest = "the newest " if report.is_sample else ""
     stopped = {
         None: "",
@@ -241,7 +243,7 @@ def in_words(report: KeyReport) -> str:
         StoppedBy.INTERRUPT: " (stopped by Ctrl-C)",
     }[report.stopped_by]
     return (
-        f"keys: scanned {newest}{scanned}{stopped}; {output.counted(placement.keys, 'key')}, "
+        f"keys: scanned {newest}{scanned}{stopped}; {counted(placement.keys, 'key')}, "
         f"{placement.split_count:,} in several partitions"
     )
 

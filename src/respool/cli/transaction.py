@@ -9,6 +9,7 @@ import typer
 
 from respool.cli import options, output, transaction_abort
 from respool.model.operator_errors import UsageError
+from respool.model.quantities import counted
 from respool.model.times import (
     format_duration_ms,
     format_ms,
@@ -153,7 +154,7 @@ def hanging(
     else:
         _print_hanging(found)
         if not found:
-            output.note(f"nothing hangs in {output.counted(len(places), 'partition')}")
+            output.note(f"nothing hangs in {counted(len(places), 'partition')}")
     for (name, number), why in transactions.unasked.items():
         output.note(f"{name}/{number} could not be asked: {why}")
 

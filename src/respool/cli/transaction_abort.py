@@ -5,15 +5,15 @@ hears that another has taken its place. One that hangs, which no coordinator kno
 """
 
 import shlex
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from respool.cli import options, output
-from respool.cli.errors import ExitCode
+from respool.cli.asking import confirm
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.model.quantities import counted, partition_numbers
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster
@@ -28,6 +28,8 @@ EPILOG = (
     "  respool transaction abort billing-1\n"
     "  respool transaction abort --topic rides --partition 0 --start-offset 4711 --yes"
 )
+
+THROWS_AWAY = "aborting a transaction throws away what it wrote"
 
 
 def abort(
@@ -111,7 +113,8 @@ def _abort_known(cluster: "Cluster", name: str, *, yes: bool, as_json: bool) -> 
         f"{name} has a transaction open in {_spelled(found)}. "
         "Abort it? What it wrote never counts, and its producer must start anew."
     )
-    _confirm(question, yes=yes)
+    if not yes:
+        confirm(question, why=THROWS_AWAY)
     epoch = transactions.fence(found)
     if as_json:
         output.print_json(_document(found, aborted=True))
@@ -132,7 +135,7 @@ def _abort_hanging(
     known = cluster.topic(topic)
     if number not in known.leaders:
         raise NotFound(
-            f"{topic} has no partition {number}", hint=output.partition_numbers(len(known.leaders))
+            f"{topic} has no partition {number}", hint=partition_numbers(len(known.leaders))
         )
     transactions = Transactions(cluster)
     write = next(
@@ -146,7 +149,8 @@ def _abort_hanging(
     if write is None:
         raise _not_hanging(transactions, place, start_offset)
     question = f"Abort what producer {write.producer_id} wrote to {topic}/{number} from offset {start_offset} on?"
-    _confirm(question, yes=yes)
+    if not yes:
+        confirm(question, why=THROWS_AWAY)
     transactions.write_abort_marker(write)
     if as_json:
         output.print_json(
@@ -203,20 +207,7 @@ def _document(found: "Transaction", *, aborted: bool) -> dict[str, object]:
 
 
 def _spelled(found: "Transaction") -> str:
-    return output.counted(len(found.partitions), "partition")
-
-
-def _confirm(question: str, *, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError(
-            "aborting a transaction throws away what it wrote, and there is no terminal to ask on",
-            hint="add --yes when you are sure",
-        )
-    if not typer.confirm(question, err=True):
-        output.note("nothing was changed")
-        raise typer.Exit(ExitCode.FAILED)
+    return counted(len(found.partitions), "partition")
 
 
 def _now_ms() -> int:

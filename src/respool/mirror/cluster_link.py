@@ -8,31 +8,24 @@ from uuid import UUID
 
 from respool.cli.open_writes import OpenWrite, open_writes
 from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import code_name
 from respool.client.kafka.errors import BadArgument, ClientError
 from respool.client.kafka.metadata import TopicMap, topic_map_of
 from respool.client.kafka.pipelined import PipelinedRequests
 from respool.client.kafka.security import IN_THE_CLEAR, Security
-from respool.client.kafka.versions import VERSIONS
+from respool.client.kafka.versions import FETCH_BY_NAME, TRANSACTIONS_V1, VersionRange
 from respool.model.operator_errors import UsageError
 from respool.records.mirrored_batches import MIRROR_CLIENT_ID
 from respool.wire.api_table import Api
 
 Place = tuple[str, int]
 
-METADATA_VERSION = VERSIONS[Api.METADATA].newest
-# Kafka 2.8 and later, and 4.x, have all of these versions.
-LIST_OFFSETS_VERSION = 5
-FETCH_VERSION = 12
-PRODUCE_VERSION = 9
-DELETE_RECORDS_VERSION = 2
-DESCRIBE_CONFIGS_VERSION = 1
-# Kafka 3.0 and later; the source may be older.
-DESCRIBE_PRODUCERS_VERSION = 0
-
 LATEST, EARLIEST = -1, -2
 TOPIC_RESOURCE = 2
 ALL_IN_SYNC = -1
 REQUEST_MS = 30_000
+# With later versions a transactional batch adds its partition to a transaction of the target's coordinator (KIP-890).
+PRODUCE_VERSIONS = TRANSACTIONS_V1.produce
 # Fetches that wait at the broker have a connection of their own.
 LANE, FETCH_LANE = 0, 1
 
@@ -83,9 +76,9 @@ class ClusterLink:
         self,
         broker: int,
         api: Api,
-        version: int,
         fields: Mapping[str, Any],
         *,
+        versions: VersionRange | None = None,
         lane: int = LANE,
         wait_ms: int = 0,
     ) -> Any:
@@ -95,7 +88,7 @@ class ClusterLink:
         """
         try:
             return await self._requests.request(
-                broker, api, version, fields, lane=lane, wait_ms=wait_ms
+                broker, api, fields, versions=versions, lane=lane, wait_ms=wait_ms
             )
         except ClientError as error:
             raise LinkError(f"{self.name}: {error}") from error
@@ -143,7 +136,7 @@ class ClusterLink:
         first: dict[str, TopicMap] | None = None
         for broker in brokers:
             try:
-                reply = await self.ask(broker, Api.METADATA, METADATA_VERSION, _ALL_TOPICS)
+                reply = await self.ask(broker, Api.METADATA, _ALL_TOPICS)
             except LinkError as error:
                 failure = error
                 continue
@@ -198,7 +191,7 @@ class ClusterLink:
                 "topics": by_topic(partitions, topic="name"),
             }
             try:
-                reply = await self.ask(leader, Api.LIST_OFFSETS, LIST_OFFSETS_VERSION, fields)
+                reply = await self.ask(leader, Api.LIST_OFFSETS, fields)
             except LinkError:
                 continue
             for topic in reply.topics:
@@ -217,11 +210,11 @@ class ClusterLink:
         if leader is None:
             raise LinkError(f"{self.name}: nobody leads {place[0]}/{place[1]}")
         fields = fetch_fields([(place, offset, -1)], bytes_max=1, wait_ms=0)
-        reply = await self.ask(leader, Api.FETCH, FETCH_VERSION, fields)
+        reply = await self.ask(leader, Api.FETCH, fields, versions=FETCH_BY_NAME)
         (answer,) = (one for topic in reply.responses for one in topic.partitions)
         if answer.error_code:
             raise LinkError(
-                f"{self.name}: {place[0]}/{place[1]} cannot be read at {offset}: {words(answer.error_code)}"
+                f"{self.name}: {place[0]}/{place[1]} cannot be read at {offset}: {code_name(answer.error_code)}"
             )
         return answer.records or b""
 
@@ -235,11 +228,11 @@ class ClusterLink:
         if leader is None:
             raise LinkError(f"{self.name}: nobody leads {place[0]}/{place[1]}")
         fields = {"topics": [{"name": place[0], "partition_indexes": [place[1]]}]}
-        reply = await self.ask(leader, Api.DESCRIBE_PRODUCERS, DESCRIBE_PRODUCERS_VERSION, fields)
+        reply = await self.ask(leader, Api.DESCRIBE_PRODUCERS, fields)
         (answer,) = (one for topic in reply.topics for one in topic.partitions)
         if answer.error_code:
             raise LinkError(
-                f"{self.name}: {place[0]}/{place[1]} does not say what is open in it: {words(answer.error_code)}"
+                f"{self.name}: {place[0]}/{place[1]} does not say what is open in it: {code_name(answer.error_code)}"
             )
         found = open_writes(place[0], answer)
         return sorted(found, key=lambda one: one.start_offset)
@@ -257,11 +250,10 @@ class ClusterLink:
                     }
                 ],
                 "include_synonyms": False,
+                "include_documentation": False,
             }
             try:
-                reply = await self.ask(
-                    broker, Api.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, fields
-                )
+                reply = await self.ask(broker, Api.DESCRIBE_CONFIGS, fields)
             except LinkError:
                 return None
             (result,) = reply.results
@@ -326,11 +318,6 @@ def answers_of(reply: Any) -> list[tuple[Place, Any]]:
         for topic in reply.responses
         for one in topic.partition_responses
     ]
-
-
-def words(code: Any) -> str:
-    """Kafka's name of an error, as words."""
-    return str(getattr(code, "name", code)).replace("_", " ")
 
 
 def _doubtful(seen: Mapping[str, TopicMap], known: Mapping[str, TopicMap]) -> set[str]:

@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from respool.client.kafka.codes import Code, code_name, is_retriable
+from respool.client.kafka.versions import FETCH_BY_NAME
 from respool.mirror.cluster_link import (
-    DELETE_RECORDS_VERSION,
     FETCH_LANE,
-    FETCH_VERSION,
-    PRODUCE_VERSION,
+    PRODUCE_VERSIONS,
     REQUEST_MS,
     ClusterLink,
     LinkError,
@@ -28,22 +28,9 @@ from respool.mirror.cluster_link import (
     by_topic,
     fetch_fields,
     produce_fields,
-    words,
 )
 from respool.mirror.partition_copy import CopyState, PartitionCopy, StopReason
 from respool.mirror.start_offsets import OnLoss, StartOffsetFinder
-from respool.model.errors import (
-    CorruptMessage,
-    InvalidRecord,
-    LeaderNotAvailable,
-    NotEnoughReplicas,
-    NotLeader,
-    OutOfOrderSequence,
-    PolicyViolation,
-    RequestTimedOut,
-    StorageFailed,
-    UnknownTopicOrPartition,
-)
 from respool.model.ids import Offset
 from respool.records.mirrored_batches import OldFormat, Straddling, prepare
 from respool.wire.api_table import Api
@@ -57,24 +44,14 @@ UNDER_WAY_BYTES_MAX = 64 * MIB
 NAP_SECONDS = 0.1
 STARTS_SECONDS = 1.0
 DELETE_MS = 10_000
-NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
 # A damaged batch may have been damaged on its way; after so many tries it was not.
 DAMAGED_TRIES_MAX = 5
 # A copy that holds more than is committed there may look different, where the source was compacted meanwhile; after so
 # many tries, in the time that a follower may take, it is different.
 DIFFERENT_TRIES_MAX = 8
 
-_PASSING = {
-    OutOfOrderSequence.code,
-    UnknownTopicOrPartition.code,
-    LeaderNotAvailable.code,
-    NotLeader.code,
-    RequestTimedOut.code,
-    StorageFailed.code,
-    NotEnoughReplicas.code,
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-}
-_NOT_OURS = {PolicyViolation.code, InvalidRecord.code}
+# The target has no mirror of that name, or the batch does not fit the end of its log.
+_NOT_OURS = {Code.policy_violation, Code.invalid_record}
 
 
 class _InFlight(NamedTuple):
@@ -203,8 +180,8 @@ class PartitionCopier:
                 reply = await self._source.ask(
                     leader,
                     Api.FETCH,
-                    FETCH_VERSION,
                     fields,
+                    versions=FETCH_BY_NAME,
                     lane=FETCH_LANE,
                     wait_ms=FETCH_WAIT_MS,
                 )
@@ -212,7 +189,7 @@ class PartitionCopier:
                 self._again(wanted, str(error))
                 continue
             if reply.error_code:
-                self._again(wanted, f"{self._source.name}: {words(reply.error_code)}")
+                self._again(wanted, f"{self._source.name}: {code_name(reply.error_code)}")
                 continue
             self._take(
                 {
@@ -258,7 +235,7 @@ class PartitionCopier:
 
     def _take_one(self, copy: PartitionCopy, answer: Any) -> _InFlight | None:
         if answer.error_code:
-            self._again([copy], f"{self._source.name}: {copy.name}: {words(answer.error_code)}")
+            self._again([copy], f"{self._source.name}: {copy.name}: {code_name(answer.error_code)}")
             return None
         if answer.diverging_epoch.epoch >= 0:
             self._stop(
@@ -293,7 +270,7 @@ class PartitionCopier:
         fields = produce_fields((place, piece.data) for place, piece in by_place.items())
         try:
             reply = await self._target.ask(
-                leader, Api.PRODUCE, PRODUCE_VERSION, fields, wait_ms=REQUEST_MS
+                leader, Api.PRODUCE, fields, versions=PRODUCE_VERSIONS, wait_ms=REQUEST_MS
             )
         except LinkError as error:
             self._again((piece.copy for piece in pieces if _is_valid(piece)), str(error))
@@ -313,11 +290,11 @@ class PartitionCopier:
             self.offsets_copied += max(0, piece.end - copy.target_end)
             copy.on_written(piece.end)
             return
-        why = (
-            f"{self._target.name}: {copy.name}: {answer.error_message or words(answer.error_code)}"
-        )
-        is_damaged = code == CorruptMessage.code
-        if code in _PASSING or (is_damaged and copy.tries < DAMAGED_TRIES_MAX):
+        why = f"{self._target.name}: {copy.name}: {answer.error_message or code_name(answer.error_code)}"
+        is_damaged = code == Code.corrupt_message
+        # Out of order: an earlier request in flight failed.
+        is_retriable_here = is_retriable(code) or code == Code.out_of_order_sequence_number
+        if copy.tries < DAMAGED_TRIES_MAX if is_damaged else is_retriable_here:
             self._again([copy], why)
         elif code not in _NOT_OURS:
             self._stop(copy, why, StopReason.REFUSED)
@@ -355,9 +332,7 @@ class PartitionCopier:
         ]
         fields = {"topics": by_topic(partitions, topic="name"), "timeout": DELETE_MS}
         try:
-            reply = await self._target.ask(
-                leader, Api.DELETE_RECORDS, DELETE_RECORDS_VERSION, fields, wait_ms=DELETE_MS
-            )
+            reply = await self._target.ask(leader, Api.DELETE_RECORDS, fields, wait_ms=DELETE_MS)
         except LinkError:
             # It is tried again; whoever copies there says what is the matter.
             await asyncio.sleep(STARTS_SECONDS)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from respool.cli.errors import BrokerUnreachable
 from respool.cli.kafka import Cluster
-from respool.cli.output import counted
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.mirror.cluster_link import LATEST, ClusterLink, LinkError, Place
 from respool.mirror.copier import PartitionCopier
@@ -21,6 +20,7 @@ from respool.mirror.retry_log import RetryLog, StallTimeout
 from respool.mirror.target_topics import TargetTopics, TopicFilter
 from respool.mirror.topic_sync import TopicSync
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
+from respool.model.quantities import counted
 
 TOPICS_SECONDS = 5.0
 GROUPS_SECONDS = 10.0

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from respool.mirror.cluster_link import Place
+from respool.pacing.backoff import Backoff
 from respool.records.batch import HEADER_BYTES, BatchHeader, read_header
 
-RETRY_SECONDS = 0.2
-RETRY_SECONDS_MAX = 5.0
+# In seconds.
+RETRY = Backoff(first=0.2, longest=5.0)
 
 
 class CopyState(StrEnum):
@@ -84,7 +85,7 @@ class PartitionCopy:
         """Something went wrong: forget what is on its way and look where the copy ends, after a while."""
         if self.state is CopyState.STOPPED:
             return
-        delay = min(RETRY_SECONDS * 2 ** min(self.tries, 10), RETRY_SECONDS_MAX)
+        delay = RETRY.delay(self.tries + 1)
         self.state, self.why, self.due_at = CopyState.SEEKING, why, now + delay
         self.run += 1
         self.tries += 1

@@ -9,7 +9,6 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from respool.cli import output
 from respool.cli.errors import BrokerUnreachable
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_transactions import Transactions
@@ -18,6 +17,7 @@ from respool.cli.transaction_hanging import Lookout
 from respool.mirror.cluster_link import ClusterLink, LinkError
 from respool.mirror.target_topics import MIRROR_SETTING
 from respool.model.operator_errors import OperatorError
+from respool.model.quantities import counted
 
 HEARD_SECONDS_MAX = 30.0
 PAUSE_SECONDS = 0.1
@@ -32,7 +32,7 @@ class Promotion:
 
     def in_words(self) -> str:
         said = "takes producers now" if self.was_mirror else "was not a mirror; it takes producers"
-        cut = output.counted(len(self.aborted), "transaction")
+        cut = counted(len(self.aborted), "transaction")
         ended = f"; aborted {cut} left open by the source" if self.aborted else ""
         return f"{self.topic} {said}{ended}"
 

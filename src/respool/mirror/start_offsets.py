@@ -6,16 +6,16 @@ It is done when a partition is begun with, and again whenever something went wro
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from respool.client.kafka.codes import code_name
 from respool.mirror.cluster_link import (
     EARLIEST,
     LATEST,
-    PRODUCE_VERSION,
+    PRODUCE_VERSIONS,
     REQUEST_MS,
     ClusterLink,
     LinkError,
     answers_of,
     produce_fields,
-    words,
 )
 from respool.mirror.partition_copy import CopyState, PartitionCopy, difference, header_of
 from respool.model.ids import Offset
@@ -132,13 +132,13 @@ class StartOffsetFinder:
         reply = await self._target.ask(
             leader,
             Api.PRODUCE,
-            PRODUCE_VERSION,
             produce_fields([(copy.place, data)]),
+            versions=PRODUCE_VERSIONS,
             wait_ms=REQUEST_MS,
         )
         ((_, answer),) = answers_of(reply)
         if answer.error_code:
-            raise LinkError(f"{self._target.name}: {copy.name}: {words(answer.error_code)}")
+            raise LinkError(f"{self._target.name}: {copy.name}: {code_name(answer.error_code)}")
         return begin
 
     async def _open_ends(self, copy: PartitionCopy, room: int) -> list[EndTransactionMarker]:

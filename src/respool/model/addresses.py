@@ -36,3 +36,8 @@ def is_wildcard(host: str) -> bool:
         return not host.replace(".", "").strip("0")
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return (mapped or address).is_unspecified
+
+
+def format_address(host: str, port: int) -> str:
+    """HOST:PORT; an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

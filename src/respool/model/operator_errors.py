@@ -27,3 +27,7 @@ class NotFound(OperatorError):
 
 class Unreachable(OperatorError):
     """A server, such as a broker or etcd, does not answer."""
+
+
+class EtcdUnreachable(Unreachable):
+    """etcd does not answer."""

@@ -16,11 +16,12 @@ from respool.client.kafka.errors import (
     VersionUnsupported,
 )
 from respool.client.kafka.pipelined import PipelinedRequests
+from respool.client.kafka.versions import VERSIONS
 from respool.wire.api_table import Api
 from respool.wire.codec import Request
 from support.scripted_broker import HANG_UP, ScriptedBroker
 
-FETCH = 13
+NAMES = {"client_software_name": "respool", "client_software_version": "0.1.0"}
 FETCH_LANE = 1
 
 
@@ -69,7 +70,7 @@ def test_requests_are_sent_before_earlier_replies_came_and_answered_in_order() -
     async def story(broker: ScriptedBroker, requests: PipelinedRequests) -> None:
         replies = await asyncio.gather(
             *(
-                requests.request(1, Api.FETCH, FETCH, fetch_fields(broker, offset % 2))
+                requests.request(1, Api.FETCH, fetch_fields(broker, offset % 2))
                 for offset in range(20)
             )
         )
@@ -89,9 +90,9 @@ def test_a_waiting_fetch_does_not_delay_another_lane() -> None:
 
         broker.script.append(waiting)
         fetch = asyncio.ensure_future(
-            requests.request(1, Api.FETCH, FETCH, fetch_fields(broker), lane=FETCH_LANE)
+            requests.request(1, Api.FETCH, fetch_fields(broker), lane=FETCH_LANE)
         )
-        reply = await requests.request(1, Api.API_VERSIONS, 0, {})
+        reply = await requests.request(1, Api.API_VERSIONS, NAMES)
         assert reply.api_keys
         assert not fetch.done()
         release.set()
@@ -104,11 +105,11 @@ def test_a_lost_connection_fails_all_requests_in_flight_and_the_next_one_connect
     async def story(broker: ScriptedBroker, requests: PipelinedRequests) -> None:
         broker.script.append(lambda _: HANG_UP)
         failed = await asyncio.gather(
-            *(requests.request(1, Api.FETCH, FETCH, fetch_fields(broker)) for _ in range(3)),
+            *(requests.request(1, Api.FETCH, fetch_fields(broker)) for _ in range(3)),
             return_exceptions=True,
         )
         assert [type(one).__mro__[1] for one in failed] == [BrokerUnreachable] * 3
-        await requests.request(1, Api.FETCH, FETCH, fetch_fields(broker))
+        await requests.request(1, Api.FETCH, fetch_fields(broker))
 
     played(story)
 
@@ -116,7 +117,7 @@ def test_a_lost_connection_fails_all_requests_in_flight_and_the_next_one_connect
 def test_a_connection_that_the_broker_closed_while_it_was_idle_is_replaced() -> None:
     async def story(broker: ScriptedBroker, requests: PipelinedRequests) -> None:
         for _ in range(3):
-            await requests.request(1, Api.FETCH, FETCH, fetch_fields(broker))
+            await requests.request(1, Api.FETCH, fetch_fields(broker))
             broker.hang_up()
             await asyncio.sleep(0)
 
@@ -126,10 +127,10 @@ def test_a_connection_that_the_broker_closed_while_it_was_idle_is_replaced() -> 
 def test_a_version_the_broker_does_not_have_fails_that_request_only() -> None:
     async def story(broker: ScriptedBroker, requests: PipelinedRequests) -> None:
         oldest, newest = broker.versions[Api.FETCH]
-        broker.versions[Api.FETCH] = (oldest, FETCH - 1)
-        kept = asyncio.ensure_future(requests.request(1, Api.API_VERSIONS, 0, {}))
+        broker.versions[Api.FETCH] = (oldest, VERSIONS[Api.FETCH].oldest - 1)
+        kept = asyncio.ensure_future(requests.request(1, Api.API_VERSIONS, NAMES))
         with pytest.raises(VersionUnsupported):
-            await requests.request(1, Api.FETCH, FETCH, fetch_fields(broker))
+            await requests.request(1, Api.FETCH, fetch_fields(broker))
         await kept
         broker.versions[Api.FETCH] = (oldest, newest)
 
@@ -139,8 +140,8 @@ def test_a_version_the_broker_does_not_have_fails_that_request_only() -> None:
 def test_fields_that_cannot_be_encoded_fail_that_request_only() -> None:
     async def story(broker: ScriptedBroker, requests: PipelinedRequests) -> None:
         with pytest.raises(TypeError):
-            await requests.request(1, Api.FETCH, FETCH, {"nonsense": 1})
-        await requests.request(1, Api.FETCH, FETCH, fetch_fields(broker))
+            await requests.request(1, Api.FETCH, {"nonsense": 1})
+        await requests.request(1, Api.FETCH, fetch_fields(broker))
 
     assert played(story).connections == 2
 
@@ -154,10 +155,8 @@ def test_a_cancelled_request_does_not_shift_the_replies_of_others() -> None:
             return broker.good(request)
 
         broker.script.append(waiting)
-        first = asyncio.ensure_future(
-            requests.request(1, Api.FETCH, FETCH, fetch_fields(broker, 1))
-        )
-        second = asyncio.ensure_future(requests.request(1, Api.API_VERSIONS, 0, {}))
+        first = asyncio.ensure_future(requests.request(1, Api.FETCH, fetch_fields(broker, 1)))
+        second = asyncio.ensure_future(requests.request(1, Api.API_VERSIONS, NAMES))
         await asyncio.sleep(0)
         first.cancel()
         release.set()
@@ -176,9 +175,9 @@ def test_closing_fails_what_is_in_flight() -> None:
 
         broker.script.append(waiting)
         fetch = asyncio.ensure_future(
-            requests.request(1, Api.FETCH, FETCH, fetch_fields(broker), lane=FETCH_LANE)
+            requests.request(1, Api.FETCH, fetch_fields(broker), lane=FETCH_LANE)
         )
-        await requests.request(1, Api.API_VERSIONS, 0, {})
+        await requests.request(1, Api.API_VERSIONS, NAMES)
         await requests.close()
         release.set()
         with pytest.raises(ClientClosed):
@@ -191,8 +190,8 @@ def test_nobody_listens() -> None:
     async def story(broker: ScriptedBroker, requests: PipelinedRequests) -> None:
         requests._cluster._brokers = {1: ("127.0.0.1", 1)}
         with pytest.raises(BrokerUnreachable, match="refused"):
-            await requests.request(1, Api.API_VERSIONS, 0, {})
+            await requests.request(1, Api.API_VERSIONS, NAMES)
         with pytest.raises(BrokerUnreachable, match="broker 7"):
-            await requests.request(7, Api.API_VERSIONS, 0, {})
+            await requests.request(7, Api.API_VERSIONS, NAMES)
 
     played(story)

@@ -8,8 +8,8 @@ from threading import Event, Thread
 import pytest
 
 from log.compaction_world import COMPACT, EPOCH, EXPIRATION_MS, SCANNERS, batch_of, keyed
-from respool.cli.log_verify import verify_paths
 from respool.drivers.local_disk import LocalDisk
+from respool.inspect.verify import verify_paths
 from respool.log.partition_log import CompactionTools, PartitionLog, ReadSpec, RemovedSegment
 from respool.model.ids import Offset
 from respool.ports.record_scan import RecordScanner

@@ -4,9 +4,11 @@ What becomes part of the transaction is the partition that the group's offsets a
 """
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_code
-from respool.broker.handlers.old_transaction_errors import for_version
-from respool.broker.handlers.when_answered import reply_when_answered
+from respool.broker.handlers.support.client_errors import for_version
+from respool.broker.handlers.support.coordinator_requests import ask_coordinator
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.rights import READ_GROUP, WRITE_TRANSACTIONAL_ID
 from respool.broker.outcome import Outcome, Pipelined, Reply
 from respool.coordination.transactions.transaction_requests import (
     AddPartitions,
@@ -15,11 +17,13 @@ from respool.coordination.transactions.transaction_requests import (
 )
 from respool.model.errors import CoordinatorNotAvailable, RequestError
 from respool.model.ids import TopicPartition
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 FENCED_CODE_VERSION = 2
 
 
+@serves(Api.ADD_OFFSETS_TO_TXN, versions=(0, 4), rights=(WRITE_TRANSACTIONAL_ID, READ_GROUP))
 def add_offsets_to_txn(request: Request, broker: Broker) -> Outcome:
     # A group that has offsets to commit may never have had a coordinator: it may read without being a member.
     if not broker.groups.runtimes.has_topic:
@@ -49,7 +53,7 @@ def _add(request: Request, broker: Broker) -> Reply | Pipelined:
         partitions=(TopicPartition(offsets.topic, offsets.partition_of(body.group_id)),),
         version=TransactionVersion.V1,
     )
-    return reply_when_answered(
+    return ask_coordinator(
         broker.transactions.runtimes, question.transactional_id, question, encode
     )
 

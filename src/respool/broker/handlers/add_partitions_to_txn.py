@@ -9,9 +9,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_code
-from respool.broker.handlers.old_transaction_errors import for_version
-from respool.broker.handlers.when_answered import reply_when_answered
+from respool.broker.handlers.support.client_errors import for_version
+from respool.broker.handlers.support.coordinator_requests import ask_coordinator
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.rights import (
+    CLUSTER_ACTION,
+    WRITE_TOPIC,
+    WRITE_TRANSACTIONAL_ID,
+)
 from respool.broker.outcome import Outcome, Reply
 from respool.broker.partitions.mirror_validation import mirror_refusal
 from respool.coordination.transactions.transaction_requests import (
@@ -30,6 +36,7 @@ from respool.model.errors import (
 )
 from respool.model.ids import TopicPartition
 from respool.model.internal_topics import TRANSACTION_STATE
+from respool.wire.api_table import Api
 from respool.wire.codec import ReplyTemplates, Request, encode_reply
 
 SEVERAL_TRANSACTIONS_VERSION = 4
@@ -41,6 +48,15 @@ HELD_S_MAX = 0.05
 Errors = Mapping[TopicPartition, RequestError | None]
 
 
+@serves(
+    Api.ADD_PARTITIONS_TO_TXN,
+    versions=(0, 5),
+    rights=(
+        WRITE_TRANSACTIONAL_ID.when("up to version 3"),
+        WRITE_TOPIC.when("up to version 3"),
+        CLUSTER_ACTION.when("from version 4 on"),
+    ),
+)
 def add_partitions_to_txn(request: Request, broker: Broker) -> Outcome:
     if request.version >= SEVERAL_TRANSACTIONS_VERSION:
         return _several(request, broker)
@@ -68,7 +84,7 @@ def add_partitions_to_txn(request: Request, broker: Broker) -> Outcome:
         partitions=names,
         version=TransactionVersion.V1,
     )
-    return reply_when_answered(
+    return ask_coordinator(
         broker.transactions.runtimes, question.transactional_id, question, encode
     )
 

@@ -4,12 +4,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.config_resources import change_each
+from respool.broker.handlers.support.config_resources import change_each
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.rights import (
+    ALTER_CLUSTER_CONFIGS,
+    ALTER_GROUP_CONFIGS,
+    ALTER_TOPIC_CONFIGS,
+)
 from respool.broker.outcome import Reply
 from respool.model.errors import InvalidRequest
+from respool.wire.api_table import Api
 from respool.wire.codec import Request
 
 
+@serves(
+    Api.ALTER_CONFIGS,
+    versions=(0, 2),
+    rights=(
+        ALTER_TOPIC_CONFIGS.when("of a topic"),
+        ALTER_GROUP_CONFIGS.when("of a group"),
+        ALTER_CLUSTER_CONFIGS.when("of a broker"),
+    ),
+)
 async def alter_configs(request: Request, broker: Broker) -> Reply:
     async def change_topic(resource: Any) -> None:
         overrides = _overrides(resource)

@@ -7,15 +7,18 @@ from collections import Counter
 
 from respool.broker.admin_log import listed
 from respool.broker.broker import Broker
-from respool.broker.handlers.by_topic import by_topic
-from respool.broker.handlers.error_fields import error_fields
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import by_topic, error_fields
+from respool.broker.handlers.support.rights import ALTER_CLUSTER
 from respool.broker.metadata.partition_changes import Answers, PartitionChanges
 from respool.broker.outcome import Reply
 from respool.model.errors import InvalidRequest
 from respool.model.ids import BrokerId, TopicPartition
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
+@serves(Api.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), rights=(ALTER_CLUSTER,))
 async def alter_partition_reassignments(request: Request, broker: Broker) -> Reply:
     body = request.body
     may_change_factor = getattr(body, "allow_replication_factor_change", True)

@@ -7,7 +7,9 @@ when it is to undo what it did, and takes an error for the whole undoing having 
 from collections import defaultdict
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.rights import ALTER_CLUSTER
 from respool.broker.outcome import Reply
 from respool.model.errors import (
     LogDirNotFound,
@@ -15,9 +17,11 @@ from respool.model.errors import (
     RequestError,
     StorageFailed,
 )
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
+@serves(Api.ALTER_REPLICA_LOG_DIRS, versions=(1, 2), rights=(ALTER_CLUSTER,))
 def alter_replica_log_dirs(request: Request, broker: Broker) -> Reply:
     topics: dict[str, list[dict[str, int]]] = defaultdict(list)
     for folder in request.body.dirs:

@@ -4,8 +4,9 @@ A version of this request that is too new is answered by the wire, before it get
 """
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.support.registration import serves
 from respool.broker.outcome import Outcome
-from respool.wire.api_table import API_TABLE
+from respool.wire.api_table import API_TABLE, Api
 from respool.wire.codec import Request, encode_reply
 
 # Each feature switches clients to a protocol that must be complete here. With this one, from level 2 on, producers bump
@@ -17,6 +18,7 @@ FEATURES_VERSION = 4
 FEATURES_EPOCH = 0
 
 
+@serves(Api.API_VERSIONS, versions=(0, 4), rights=())
 def api_versions(request: Request, _broker: Broker) -> Outcome:
     fields: dict[str, object] = {
         "error_code": 0,

@@ -6,9 +6,15 @@ Every group asked for is answered: librdkafka 2.16 ends its process when one is 
 from collections.abc import Iterable
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.ask_each import ask_each
-from respool.broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from respool.broker.handlers.error_fields import error_fields
+from respool.broker.handlers.support.coordinator_requests import ask_coordinators
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_fields
+from respool.broker.handlers.support.rights import (
+    DESCRIBE_GROUP,
+    DESCRIBE_TOPIC,
+    GROUP_OPERATIONS,
+    NOT_ASKED,
+)
 from respool.broker.outcome import Reply
 from respool.coordination.groups.consumer.consumer_requests import (
     ConsumerGroupDescribe,
@@ -16,15 +22,17 @@ from respool.coordination.groups.consumer.consumer_requests import (
     DescribedConsumerMember,
     NamedPartitions,
 )
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
+@serves(Api.CONSUMER_GROUP_DESCRIBE, versions=(0, 1), rights=(DESCRIBE_GROUP, DESCRIBE_TOPIC))
 async def consumer_group_describe(request: Request, broker: Broker) -> Reply:
     body = request.body
-    groups = await ask_each(
+    groups = await ask_coordinators(
         broker.groups.runtimes,
         body.group_ids,
         name_of=str,

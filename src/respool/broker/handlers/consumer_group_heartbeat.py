@@ -3,8 +3,10 @@
 from typing import Any
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_fields
-from respool.broker.handlers.when_answered import reply_when_answered
+from respool.broker.handlers.support.coordinator_requests import ask_coordinator
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_fields
+from respool.broker.handlers.support.rights import DESCRIBE_TOPIC, READ_GROUP
 from respool.broker.outcome import Outcome, Reply
 from respool.coordination.groups.consumer.consumer_requests import (
     ConsumerGroupHeartbeat,
@@ -13,6 +15,7 @@ from respool.coordination.groups.consumer.consumer_requests import (
 from respool.coordination.groups.consumer.partition_sets import PartitionSet, partition_set
 from respool.model.errors import RequestError
 from respool.model.ids import ZERO_TOPIC_ID
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 from respool.wire.shape import milliseconds
 
@@ -20,6 +23,7 @@ from respool.wire.shape import milliseconds
 MEMBER_CHOOSES_ID_VERSION = 1
 
 
+@serves(Api.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), rights=(READ_GROUP, DESCRIBE_TOPIC))
 def consumer_group_heartbeat(request: Request, broker: Broker) -> Outcome:
     def encode(answer: ConsumerGroupHeartbeatReply | RequestError) -> Reply:
         if isinstance(answer, RequestError):
@@ -34,7 +38,7 @@ def consumer_group_heartbeat(request: Request, broker: Broker) -> Outcome:
         }
         return [encode_reply(request, fields)]
 
-    return reply_when_answered(
+    return ask_coordinator(
         broker.groups.runtimes, request.body.group_id, _question(request), encode
     )
 

@@ -4,12 +4,16 @@ from collections import Counter
 from typing import Any
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_fields
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_fields
+from respool.broker.handlers.support.rights import ALTER_TOPIC
 from respool.broker.outcome import Reply
 from respool.model.errors import InvalidRequest, RequestError
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
+@serves(Api.CREATE_PARTITIONS, versions=(0, 3), rights=(ALTER_TOPIC,))
 async def create_partitions(request: Request, broker: Broker) -> Reply:
     body = request.body
     times_named = Counter(topic.name for topic in body.topics)

@@ -10,8 +10,10 @@ from typing import Any
 
 from respool.broker.admin_log import listed, quoted
 from respool.broker.broker import Broker
-from respool.broker.handlers.config_entries import topic_entries
-from respool.broker.handlers.error_fields import error_fields
+from respool.broker.handlers.support.config_entries import topic_entries
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_fields
+from respool.broker.handlers.support.rights import CREATE_ON_CLUSTER, CREATE_TOPIC
 from respool.broker.metadata.topic_changes import USE_DEFAULT, NewTopic
 from respool.broker.outcome import Reply
 from respool.model.cluster import TopicImage
@@ -22,10 +24,12 @@ from respool.model.errors import (
     RequestError,
     RequestTimedOut,
 )
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 from respool.wire.shape import milliseconds
 
 
+@serves(Api.CREATE_TOPICS, versions=(2, 7), rights=(CREATE_ON_CLUSTER | CREATE_TOPIC,))
 async def create_topics(request: Request, broker: Broker) -> Reply:
     body = request.body
     times_named = Counter(topic.name for topic in body.topics)

@@ -2,15 +2,19 @@
 
 from respool.broker.admin_log import quoted
 from respool.broker.broker import Broker
-from respool.broker.handlers.ask_each import ask_each
-from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.support.coordinator_requests import ask_coordinators
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.rights import DELETE_GROUP
 from respool.broker.outcome import Reply
 from respool.coordination.groups.group_requests import DeleteGroups, GroupResult
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
+@serves(Api.DELETE_GROUPS, versions=(0, 2), rights=(DELETE_GROUP,))
 async def delete_groups(request: Request, broker: Broker) -> Reply:
-    results = await ask_each(
+    results = await ask_coordinators(
         broker.groups.runtimes,
         # Named twice, it is deleted once.
         list(dict.fromkeys(request.body.groups_names)),

@@ -9,6 +9,8 @@ from typing import Any
 
 from respool.broker.admin_log import listed
 from respool.broker.broker import Broker
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.rights import DELETE_TOPIC
 from respool.broker.outcome import Reply
 from respool.broker.partitions.commit_waiters import FutureListener
 from respool.broker.partitions.partition import Partition
@@ -22,6 +24,7 @@ from respool.model.errors import (
     StorageFailed,
 )
 from respool.model.ids import Offset
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 # Instead of an offset: everything that is committed.
@@ -29,6 +32,7 @@ HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
 
+@serves(Api.DELETE_RECORDS, versions=(0, 2), rights=(DELETE_TOPIC,))
 async def delete_records(request: Request, broker: Broker) -> Reply:
     timeout_s = max(0.0, request.body.timeout.total_seconds())
     topics = []

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_fields
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_fields
+from respool.broker.handlers.support.rights import DELETE_ON_CLUSTER, DELETE_TOPIC
 from respool.broker.outcome import Reply
 from respool.model.cluster import TopicImage
 from respool.model.errors import (
@@ -18,6 +20,7 @@ from respool.model.errors import (
     UnknownTopicOrPartition,
 )
 from respool.model.ids import TopicId
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
@@ -28,6 +31,7 @@ class _Asked(NamedTuple):
     topic_id: TopicId | None
 
 
+@serves(Api.DELETE_TOPICS, versions=(1, 6), rights=(DELETE_ON_CLUSTER | DELETE_TOPIC,))
 async def delete_topics(request: Request, broker: Broker) -> Reply:
     asked = _asked(request)
     topics = {one: _find(broker, one) for one in asked}

@@ -7,10 +7,12 @@ address: where they will come up again nobody knows.
 from collections.abc import Iterator
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
-from respool.broker.handlers.error_fields import error_fields
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_fields
+from respool.broker.handlers.support.rights import CLUSTER_OPERATIONS, NOT_ASKED
 from respool.broker.outcome import Reply
 from respool.model.errors import MismatchedEndpointType, RequestError, UnsupportedEndpointType
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 BROKERS = 1
@@ -18,6 +20,7 @@ CONTROLLERS = 2
 NO_PORT = -1
 
 
+@serves(Api.DESCRIBE_CLUSTER, versions=(0, 2), rights=())
 def describe_cluster(request: Request, broker: Broker) -> Reply:
     image = broker.image
     fields = {

@@ -6,19 +6,39 @@ from math import inf
 from typing import Any
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.config_entries import ConfigEntry, broker_entries, topic_entries
-from respool.broker.handlers.config_resources import ResourceType, check_is_this_broker
-from respool.broker.handlers.error_fields import error_fields
-from respool.broker.handlers.unknown_topic import why_unknown
+from respool.broker.handlers.support.client_errors import why_unknown
+from respool.broker.handlers.support.config_entries import (
+    ConfigEntry,
+    broker_entries,
+    topic_entries,
+)
+from respool.broker.handlers.support.config_resources import ResourceType, check_is_this_broker
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_fields
+from respool.broker.handlers.support.rights import (
+    DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_GROUP_CONFIGS,
+    DESCRIBE_TOPIC_CONFIGS,
+)
 from respool.broker.outcome import Reply
 from respool.model.broker_config import ALL_BROKERS
 from respool.model.errors import InvalidRequest, RequestError
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 LONG_TEXTS_FROM_VERSION = 4
 SHORT_TEXT_BYTES_MAX = 2**15 - 1
 
 
+@serves(
+    Api.DESCRIBE_CONFIGS,
+    versions=(1, 4),
+    rights=(
+        DESCRIBE_TOPIC_CONFIGS.when("of a topic"),
+        DESCRIBE_GROUP_CONFIGS.when("of a group"),
+        DESCRIBE_CLUSTER_CONFIGS.when("of a broker"),
+    ),
+)
 def describe_configs(request: Request, broker: Broker) -> Reply:
     body = request.body
     with_synonyms = body.include_synonyms

@@ -4,19 +4,22 @@ A group that is not there is a Dead one without an error; from version 6 on it i
 """
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.ask_each import ask_each
-from respool.broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from respool.broker.handlers.error_fields import error_fields
+from respool.broker.handlers.support.coordinator_requests import ask_coordinators
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_fields
+from respool.broker.handlers.support.rights import DESCRIBE_GROUP, GROUP_OPERATIONS, NOT_ASKED
 from respool.broker.outcome import Reply
 from respool.coordination.groups.group_requests import DescribedGroup, DescribeGroups
 from respool.model.errors import GroupIdNotFound, RequestError
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 NOT_FOUND_VERSION = 6
 
 
+@serves(Api.DESCRIBE_GROUPS, versions=(0, 6), rights=(DESCRIBE_GROUP,))
 async def describe_groups(request: Request, broker: Broker) -> Reply:
-    groups = await ask_each(
+    groups = await ask_coordinators(
         broker.groups.runtimes,
         request.body.groups,
         name_of=str,

@@ -4,14 +4,18 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.rights import DESCRIBE_CLUSTER
 from respool.broker.outcome import Reply
 from respool.broker.partitions.partition import Partition
 from respool.model.errors import NotLeader, StorageError, StorageFailed, UnknownTopicOrPartition
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 UNKNOWN_BYTES = -1
 
 
+@serves(Api.DESCRIBE_LOG_DIRS, versions=(1, 4), rights=(DESCRIBE_CLUSTER,))
 async def describe_log_dirs(request: Request, broker: Broker) -> Reply:
     folder: dict[str, object] = {
         "error_code": 0,

@@ -4,13 +4,17 @@ Followers know it, too, and are asked: `kafka-transactions.sh find-hanging --bro
 """
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_fields
-from respool.broker.handlers.unknown_topic import why_unknown
+from respool.broker.handlers.support.client_errors import why_unknown
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_fields
+from respool.broker.handlers.support.rights import READ_TOPIC
 from respool.broker.outcome import Reply
 from respool.model.errors import NotLeader, RequestError
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
+@serves(Api.DESCRIBE_PRODUCERS, versions=(0, 0), rights=(READ_TOPIC,))
 def describe_producers(request: Request, broker: Broker) -> Reply:
     topics = [
         {

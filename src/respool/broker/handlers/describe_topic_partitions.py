@@ -8,12 +8,14 @@ driver ask this before anything else when it is advertised.
 from collections.abc import Iterable
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.authorized_operations import TOPIC_OPERATIONS
-from respool.broker.handlers.leadership import leadership
-from respool.broker.handlers.unknown_topic import why_unknown
+from respool.broker.handlers.support.client_errors import why_unknown
+from respool.broker.handlers.support.leadership import leadership
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.rights import DESCRIBE_TOPIC, TOPIC_OPERATIONS
 from respool.broker.outcome import Reply
 from respool.model.cluster import PartitionImage
 from respool.model.errors import InvalidRequest, RequestError
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 from respool.wire.metadata_reply import MetadataPartition
 
@@ -21,6 +23,7 @@ from respool.wire.metadata_reply import MetadataPartition
 PARTITIONS_MAX = 2_000
 
 
+@serves(Api.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), rights=(DESCRIBE_TOPIC,))
 def describe_topic_partitions(request: Request, broker: Broker) -> Reply:
     body = request.body
     try:

@@ -3,18 +3,22 @@
 from typing import Any
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.ask_each import ask_each
-from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.support.coordinator_requests import ask_coordinators
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.rights import DESCRIBE_TRANSACTIONAL_ID
 from respool.broker.outcome import Reply
 from respool.coordination.transactions.transaction_requests import (
     DescribedTransaction,
     DescribeTransactions,
 )
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
+@serves(Api.DESCRIBE_TRANSACTIONS, versions=(0, 0), rights=(DESCRIBE_TRANSACTIONAL_ID,))
 async def describe_transactions(request: Request, broker: Broker) -> Reply:
-    described = await ask_each(
+    described = await ask_coordinators(
         broker.transactions.runtimes,
         request.body.transactional_ids,
         name_of=str,

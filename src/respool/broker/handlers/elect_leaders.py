@@ -5,16 +5,19 @@ No partitions named (null) means all. Then those are left out that need no elect
 
 from respool.broker.admin_log import listed
 from respool.broker.broker import Broker
-from respool.broker.handlers.by_topic import by_topic
-from respool.broker.handlers.error_fields import error_fields
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import by_topic, error_fields
+from respool.broker.handlers.support.rights import ALTER_CLUSTER
 from respool.broker.metadata.partition_changes import Answers, PartitionChanges
 from respool.broker.outcome import Reply
 from respool.cluster.leader_requests import ElectionKind
 from respool.model.errors import InvalidRequest, RequestError
 from respool.model.ids import TopicPartition
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
+@serves(Api.ELECT_LEADERS, versions=(0, 2), rights=(ALTER_CLUSTER,))
 async def elect_leaders(request: Request, broker: Broker) -> Reply:
     asked = request.body.topic_partitions
     partitions = None

@@ -5,9 +5,11 @@ From version 5 on the producer goes on with the epoch in the reply (KIP-890): wh
 """
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_code
-from respool.broker.handlers.old_transaction_errors import for_version
-from respool.broker.handlers.when_answered import reply_when_answered
+from respool.broker.handlers.support.client_errors import for_version
+from respool.broker.handlers.support.coordinator_requests import ask_coordinator
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.rights import WRITE_TRANSACTIONAL_ID
 from respool.broker.outcome import Outcome, Reply
 from respool.coordination.transactions.transaction_requests import (
     EndTransaction,
@@ -15,12 +17,14 @@ from respool.coordination.transactions.transaction_requests import (
     TransactionVersion,
 )
 from respool.model.errors import RequestError
+from respool.wire.api_table import Api
 from respool.wire.codec import ReplyTemplates, Request, encode_reply
 
 EPOCH_BUMP_VERSION = 5
 FENCED_CODE_VERSION = 2
 
 
+@serves(Api.END_TXN, versions=(0, 5), rights=(WRITE_TRANSACTIONAL_ID,))
 def end_txn(request: Request, broker: Broker) -> Outcome:
     body = request.body
     has_epoch_bump = request.version >= EPOCH_BUMP_VERSION
@@ -33,7 +37,7 @@ def end_txn(request: Request, broker: Broker) -> Outcome:
     )
     if has_epoch_bump:
         return _end(request, broker, question)
-    return reply_when_answered(
+    return ask_coordinator(
         broker.transactions.runtimes,
         question.transactional_id,
         question,

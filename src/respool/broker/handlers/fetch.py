@@ -4,11 +4,14 @@ from respool.broker.broker import Broker
 from respool.broker.fetch.fetch_run import FetchRun
 from respool.broker.fetch.readers import ConsumerReader, FollowerReader, Reader
 from respool.broker.fetch.sessions import FINAL_EPOCH, FetchScope, FetchTarget, TopicRef
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.rights import CLUSTER_ACTION, READ_TOPIC
 from respool.broker.outcome import CloseConnection, Outcome
 from respool.model.errors import RequestError
 from respool.model.ids import ZERO_TOPIC_ID, BrokerId
 from respool.ports.disk import NotCached
 from respool.records.mirrored_batches import MIRROR_CLIENT_ID
+from respool.wire.api_table import Api
 from respool.wire.codec import Request
 from respool.wire.hot_replies import encode_fetch_reply
 
@@ -16,6 +19,11 @@ TOPIC_IDS_FROM_VERSION = 13
 READ_COMMITTED = 1
 
 
+@serves(
+    Api.FETCH,
+    versions=(4, 17),
+    rights=(READ_TOPIC.when("a consumer fetches"), CLUSTER_ACTION.when("a replica fetches")),
+)
 def fetch(request: Request, broker: Broker) -> Outcome:
     reader = _reader(request, broker)
     try:

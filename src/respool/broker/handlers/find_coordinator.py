@@ -11,7 +11,9 @@ from enum import IntEnum
 
 from respool.broker.broker import Broker
 from respool.broker.coordinators.runtimes import CoordinatorRuntimes
-from respool.broker.handlers.error_fields import error_fields
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_fields
+from respool.broker.handlers.support.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from respool.broker.outcome import Reply
 from respool.model.errors import (
     CoordinatorNotAvailable,
@@ -19,6 +21,7 @@ from respool.model.errors import (
     RequestError,
     RequestTimedOut,
 )
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 # The first version that asks for several keys at once (KIP-699).
@@ -31,6 +34,14 @@ class KeyType(IntEnum):
     TRANSACTION = 1
 
 
+@serves(
+    Api.FIND_COORDINATOR,
+    versions=(0, 6),
+    rights=(
+        DESCRIBE_GROUP.when("the key is a group"),
+        DESCRIBE_TRANSACTIONAL_ID.when("the key is a transactional id"),
+    ),
+)
 async def find_coordinator(request: Request, broker: Broker) -> Reply:
     body = request.body
     find = await _finder(broker, getattr(body, "key_type", KeyType.GROUP))

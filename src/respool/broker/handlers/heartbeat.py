@@ -1,14 +1,18 @@
 """Heartbeat (key 12): a member is still there, and learns whether its group goes on without change."""
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_code
-from respool.broker.handlers.when_answered import reply_when_answered
+from respool.broker.handlers.support.coordinator_requests import ask_coordinator
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.rights import READ_GROUP
 from respool.broker.outcome import Outcome, Reply
 from respool.coordination.groups.group_requests import Heartbeat, HeartbeatReply
 from respool.model.errors import CoordinatorLoadInProgress, RequestError
+from respool.wire.api_table import Api
 from respool.wire.codec import ReplyTemplates, Request, encode_reply
 
 
+@serves(Api.HEARTBEAT, versions=(0, 4), rights=(READ_GROUP,))
 def heartbeat(request: Request, broker: Broker) -> Outcome:
     body = request.body
     question = Heartbeat(
@@ -26,7 +30,7 @@ def heartbeat(request: Request, broker: Broker) -> Outcome:
             return [_TEMPLATES.encode(request, None, _done)]
         return [encode_reply(request, {"throttle_time": 0, "error_code": error_code(error)})]
 
-    return reply_when_answered(broker.groups.runtimes, body.group_id, question, encode)
+    return ask_coordinator(broker.groups.runtimes, body.group_id, question, encode)
 
 
 def _done() -> dict[str, int]:

@@ -5,18 +5,34 @@ from functools import partial
 from typing import Any, NoReturn
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.config_resources import Operation, change_each
+from respool.broker.handlers.support.config_resources import Operation, change_each
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.rights import (
+    ALTER_CLUSTER_CONFIGS,
+    ALTER_GROUP_CONFIGS,
+    ALTER_TOPIC_CONFIGS,
+)
 from respool.broker.outcome import Reply
 from respool.model.cluster import TopicImage
 from respool.model.config_rules import ConfigKind
 from respool.model.errors import InvalidConfig, InvalidRequest
 from respool.model.throttled_replicas import TEXT_LENGTH_MAX
 from respool.model.topic_config import CONFIG_RULES
+from respool.wire.api_table import Api
 from respool.wire.codec import Request
 
 _OPERATIONS: frozenset[int] = frozenset(Operation)
 
 
+@serves(
+    Api.INCREMENTAL_ALTER_CONFIGS,
+    versions=(0, 1),
+    rights=(
+        ALTER_TOPIC_CONFIGS.when("of a topic"),
+        ALTER_GROUP_CONFIGS.when("of a group"),
+        ALTER_CLUSTER_CONFIGS.when("of a broker"),
+    ),
+)
 async def incremental_alter_configs(request: Request, broker: Broker) -> Reply:
     async def change_topic(resource: Any) -> None:
         _check(resource)

@@ -6,8 +6,14 @@ may say which id and epoch it had (KIP-360), to go on after an error; both or ne
 """
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_code
-from respool.broker.handlers.old_transaction_errors import for_version
+from respool.broker.handlers.support.client_errors import for_version
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.rights import (
+    IDEMPOTENT_WRITE,
+    WRITE_TOPIC,
+    WRITE_TRANSACTIONAL_ID,
+)
 from respool.broker.outcome import Reply
 from respool.coordination.transactions.transaction_requests import (
     NO_PRODUCER_EPOCH,
@@ -16,6 +22,7 @@ from respool.coordination.transactions.transaction_requests import (
 )
 from respool.model.errors import InvalidRequest, RequestError
 from respool.model.ids import NO_PRODUCER_ID
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 from respool.wire.shape import milliseconds
 
@@ -23,6 +30,14 @@ FIRST_EPOCH = 0
 FENCED_CODE_VERSION = 4
 
 
+@serves(
+    Api.INIT_PRODUCER_ID,
+    versions=(0, 5),
+    rights=(
+        WRITE_TRANSACTIONAL_ID.when("it has a transactional id"),
+        IDEMPOTENT_WRITE.when("it has none") | WRITE_TOPIC.when("it has none, and any topic"),
+    ),
+)
 async def init_producer_id(request: Request, broker: Broker) -> Reply:
     try:
         answer = await _answer(request, broker)

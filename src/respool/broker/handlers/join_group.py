@@ -1,10 +1,13 @@
 """JoinGroup (key 11): become a member, or say so again; answered when the generation begins, maybe minutes later."""
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.rights import READ_GROUP
 from respool.broker.outcome import Reply
 from respool.coordination.groups.group_requests import JoinGroup, JoinGroupReply, Protocol
 from respool.model.errors import RequestError
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 from respool.wire.shape import milliseconds
 
@@ -14,6 +17,7 @@ NULL_PROTOCOL_VERSION = 7
 SKIP_ASSIGNMENT_VERSION = 9
 
 
+@serves(Api.JOIN_GROUP, versions=(0, 9), rights=(READ_GROUP,))
 async def join_group(request: Request, broker: Broker) -> Reply:
     body = request.body
     request.waits_for_others = True

@@ -1,16 +1,20 @@
 """LeaveGroup (key 13): go, or have others go; from version 3 on several at once (KIP-345)."""
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_code
-from respool.broker.handlers.when_answered import reply_when_answered
+from respool.broker.handlers.support.coordinator_requests import ask_coordinator
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.rights import READ_GROUP
 from respool.broker.outcome import Outcome, Reply
 from respool.coordination.groups.group_requests import LeaveGroup, LeaveGroupReply, LeavingMember
 from respool.model.errors import RequestError
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 SEVERAL_MEMBERS_VERSION = 3
 
 
+@serves(Api.LEAVE_GROUP, versions=(0, 5), rights=(READ_GROUP,))
 def leave_group(request: Request, broker: Broker) -> Outcome:
     body = request.body
     question = LeaveGroup(group_id=body.group_id, members=_leaving(request))
@@ -32,7 +36,7 @@ def leave_group(request: Request, broker: Broker) -> Outcome:
         }
         return [encode_reply(request, fields)]
 
-    return reply_when_answered(broker.groups.runtimes, body.group_id, question, encode)
+    return ask_coordinator(broker.groups.runtimes, body.group_id, question, encode)
 
 
 def _leaving(request: Request) -> tuple[LeavingMember, ...]:

@@ -7,14 +7,18 @@ types it wants; none means all (KIP-1142).
 from collections.abc import Iterator
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.config_resources import ResourceType
+from respool.broker.handlers.support.config_resources import ResourceType
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.rights import DESCRIBE_CLUSTER_CONFIGS
 from respool.broker.outcome import Reply
 from respool.model.errors import UnsupportedVersion
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 _KNOWN: frozenset[int] = frozenset(ResourceType)
 
 
+@serves(Api.LIST_CONFIG_RESOURCES, versions=(0, 1), rights=(DESCRIBE_CLUSTER_CONFIGS,))
 def list_config_resources(request: Request, broker: Broker) -> Reply:
     if request.version == 0:
         types: tuple[int, ...] = (ResourceType.CLIENT_METRICS,)

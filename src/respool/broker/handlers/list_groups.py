@@ -1,13 +1,17 @@
 """ListGroups (key 16): every group this broker looks after, maybe only those in some states or of some types."""
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from respool.broker.outcome import Reply
 from respool.coordination.groups.group_requests import ListGroups, ListGroupsReply
 from respool.model.errors import RequestError
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
+@serves(Api.LIST_GROUPS, versions=(0, 5), rights=(DESCRIBE_CLUSTER | DESCRIBE_GROUP,))
 async def list_groups(request: Request, broker: Broker) -> Reply:
     question = ListGroups(
         states=frozenset(getattr(request.body, "states_filter", ())),

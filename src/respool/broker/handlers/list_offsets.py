@@ -18,6 +18,8 @@ With isolation_level=1 the log ends at the last stable offset, for whoever asks:
 from typing import Any
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.rights import DESCRIBE_TOPIC
 from respool.broker.outcome import Reply
 from respool.broker.partitions.partition import Partition
 from respool.log.partition_log import PartitionLog, TimestampedOffset
@@ -30,6 +32,7 @@ from respool.model.errors import (
 )
 from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.ports.disk import NotCached
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 READ_COMMITTED = 1
@@ -44,6 +47,7 @@ NO_OFFSET = -1
 QUICK_LOOKUPS_MAX = 32
 
 
+@serves(Api.LIST_OFFSETS, versions=(1, 11), rights=(DESCRIBE_TOPIC,))
 async def list_offsets(request: Request, broker: Broker) -> Reply:
     answers = _Answers(request, broker)
     topics = [

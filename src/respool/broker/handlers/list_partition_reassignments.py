@@ -4,14 +4,17 @@ Of those asked for, the ones that are not being moved are left out; no topics na
 """
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.by_topic import by_topic
-from respool.broker.handlers.error_fields import error_fields
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import by_topic, error_fields
+from respool.broker.handlers.support.rights import DESCRIBE_CLUSTER
 from respool.broker.outcome import Reply
 from respool.cluster.reassignment_requests import reassignments
 from respool.model.ids import TopicPartition
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
+@serves(Api.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), rights=(DESCRIBE_CLUSTER,))
 def list_partition_reassignments(request: Request, broker: Broker) -> Reply:
     moving = reassignments(broker.catalog.view())
     if request.body.topics is not None:

@@ -1,16 +1,20 @@
 """ListTransactions (key 66): the transactional ids there are, of certain states, producers, ages or names."""
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.rights import DESCRIBE_TRANSACTIONAL_ID
 from respool.broker.outcome import Reply
 from respool.coordination.transactions.transaction_requests import (
     ListTransactions,
     ListTransactionsReply,
 )
 from respool.model.errors import RequestError
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
+@serves(Api.LIST_TRANSACTIONS, versions=(0, 2), rights=(DESCRIBE_TRANSACTIONAL_ID,))
 async def list_transactions(request: Request, broker: Broker) -> Reply:
     body = request.body
     question = ListTransactions(

@@ -13,13 +13,17 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.authorized_operations import (
+from respool.broker.handlers.support.client_errors import why_unknown
+from respool.broker.handlers.support.leadership import leadership
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.rights import (
     CLUSTER_OPERATIONS,
+    CREATE_ON_CLUSTER,
+    CREATE_TOPIC,
+    DESCRIBE_TOPIC,
     NOT_ASKED,
     TOPIC_OPERATIONS,
 )
-from respool.broker.handlers.leadership import leadership
-from respool.broker.handlers.unknown_topic import why_unknown
 from respool.broker.outcome import Outcome, Reply
 from respool.model.cluster import TopicImage
 from respool.model.errors import (
@@ -29,6 +33,7 @@ from respool.model.errors import (
     UnknownTopicOrPartition,
 )
 from respool.model.ids import TopicId
+from respool.wire.api_table import Api
 from respool.wire.codec import Request
 from respool.wire.metadata_reply import MetadataBroker, MetadataTopic, encode_metadata_reply
 
@@ -39,12 +44,20 @@ Asked: TypeAlias = str | TopicId | None
 Answer: TypeAlias = tuple[Asked, TopicImage | RequestError]
 
 
+@serves(
+    Api.METADATA,
+    versions=(0, 13),
+    rights=(
+        DESCRIBE_TOPIC,
+        CREATE_ON_CLUSTER.when("it creates a topic") | CREATE_TOPIC.when("it creates a topic"),
+    ),
+)
 def metadata(request: Request, broker: Broker) -> Outcome:
     body = request.body
     if body.topics is None or (request.version == 0 and not body.topics):
         return _reply(request, broker, [(one.name, one) for one in broker.image.topics.values()])
     asked = list(dict.fromkeys(_asked(one, request.version) for one in body.topics))
-    may_create = broker.settings.topics.auto_create_topics and getattr(
+    may_create = broker.settings.auto_create_topics and getattr(
         body, "allow_auto_topic_creation", True
     )
     if may_create and any(isinstance(one, str) and one not in broker.image.topics for one in asked):

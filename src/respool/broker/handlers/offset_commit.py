@@ -3,8 +3,15 @@
 from collections.abc import Iterable
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.offsets_asked import Asked, codes_of, encode_codes, topics_to_commit
-from respool.broker.handlers.when_answered import reply_when_answered
+from respool.broker.handlers.support.coordinator_requests import ask_coordinator
+from respool.broker.handlers.support.offsets_to_commit import (
+    Asked,
+    codes_of,
+    encode_codes,
+    topics_to_commit,
+)
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.rights import READ_GROUP, READ_TOPIC
 from respool.broker.outcome import Outcome, Reply
 from respool.coordination.groups.group_requests import (
     NO_MEMBER_ID,
@@ -13,12 +20,14 @@ from respool.coordination.groups.group_requests import (
     OffsetCommitReply,
 )
 from respool.model.errors import RequestError
+from respool.wire.api_table import Api
 from respool.wire.codec import Request
 from respool.wire.shape import milliseconds
 
 MEMBER_EPOCHS_VERSION = 9
 
 
+@serves(Api.OFFSET_COMMIT, versions=(2, 9), rights=(READ_GROUP, READ_TOPIC))
 def offset_commit(request: Request, broker: Broker) -> Outcome:
     asked = Asked.of(request.body.topics, broker.image.topics)
     question = _question(request, asked)
@@ -30,7 +39,7 @@ def offset_commit(request: Request, broker: Broker) -> Outcome:
 
     if not question.topics:
         return encode_codes(request, asked, iter(()))
-    return reply_when_answered(broker.groups.runtimes, question.group_id, question, encode)
+    return ask_coordinator(broker.groups.runtimes, question.group_id, question, encode)
 
 
 def _log_commit(

@@ -4,13 +4,17 @@ from collections.abc import Iterator
 
 from respool.broker.admin_log import listed, quoted
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.rights import DELETE_GROUP, READ_TOPIC
 from respool.broker.outcome import Reply
 from respool.coordination.groups.group_requests import OffsetDelete, OffsetDeleteReply, TopicToFetch
 from respool.model.errors import RequestError, UnknownTopicOrPartition
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
+@serves(Api.OFFSET_DELETE, versions=(0, 0), rights=(DELETE_GROUP, READ_TOPIC))
 async def offset_delete(request: Request, broker: Broker) -> Reply:
     body = request.body
     asked = [

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.ask_each import ask_each
-from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.support.coordinator_requests import ask_coordinators
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from respool.broker.outcome import Reply
 from respool.coordination.groups.group_requests import (
     NO_GENERATION,
@@ -19,17 +21,19 @@ from respool.coordination.groups.group_requests import (
 from respool.model.cluster import TopicImage
 from respool.model.errors import CoordinatorNotAvailable, NotCoordinator, RequestError
 from respool.model.ids import ZERO_TOPIC_ID
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 SEVERAL_GROUPS_VERSION = 8
 
 
+@serves(Api.OFFSET_FETCH, versions=(1, 9), rights=(DESCRIBE_GROUP, DESCRIBE_TOPIC))
 async def offset_fetch(request: Request, broker: Broker) -> Reply:
     body = request.body
     require_stable = getattr(body, "require_stable", False)
     asked = body.groups if request.version >= SEVERAL_GROUPS_VERSION else (body,)
     questions = [_question(group) for group in asked]
-    groups = await ask_each(
+    groups = await ask_coordinators(
         broker.groups.runtimes,
         questions,
         name_of=lambda group: group.group_id,

@@ -3,11 +3,19 @@
 from typing import Any
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.rights import CLUSTER_ACTION, DESCRIBE_TOPIC
 from respool.broker.outcome import Reply
 from respool.model.errors import RequestError
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
+@serves(
+    Api.OFFSET_FOR_LEADER_EPOCH,
+    versions=(2, 4),
+    rights=(DESCRIBE_TOPIC.when("a consumer asks"), CLUSTER_ACTION.when("a replica asks")),
+)
 def offset_for_leader_epoch(request: Request, broker: Broker) -> Reply:
     topics = [
         {

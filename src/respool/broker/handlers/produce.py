@@ -21,7 +21,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.produce_in_transaction import check_transactional_id, verify
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from respool.broker.handlers.support.transactional_produce import check_transactional_id, verify
 from respool.broker.metadata.leader_hints import Hint, endpoints_of, leader_hint
 from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined, Reply
 from respool.broker.partitions.batch_validation import (
@@ -49,6 +51,7 @@ from respool.ports.record_scan import RecordScanner
 from respool.records.batch import BatchHeader, RecordBatch
 from respool.records.mirrored_batches import MirroredBatches
 from respool.records.validate import recompress
+from respool.wire.api_table import Api
 from respool.wire.codec import Request
 from respool.wire.hot_replies import ProducedPartition, encode_produce_reply
 
@@ -56,6 +59,11 @@ ACKS_ALL = -1
 NOT_APPENDED = Offset(-1)
 
 
+@serves(
+    Api.PRODUCE,
+    versions=(3, 12),
+    rights=(WRITE_TOPIC, WRITE_TRANSACTIONAL_ID.when("a batch is transactional")),
+)
 def produce(request: Request, broker: Broker) -> Outcome:
     now_ms = broker.clock.now_ms()
     writes = [

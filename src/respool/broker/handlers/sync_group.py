@@ -1,13 +1,17 @@
 """SyncGroup (key 14): ask for one's share, which the leader brings; answered when it has."""
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.error_fields import error_code
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.rights import READ_GROUP
 from respool.broker.outcome import Reply
 from respool.coordination.groups.group_requests import MemberAssignment, SyncGroup, SyncGroupReply
 from respool.model.errors import CoordinatorLoadInProgress, RebalanceInProgress, RequestError
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
+@serves(Api.SYNC_GROUP, versions=(0, 5), rights=(READ_GROUP,))
 async def sync_group(request: Request, broker: Broker) -> Reply:
     body = request.body
     request.waits_for_others = True

@@ -7,14 +7,16 @@ request itself (KIP-890). A member fences itself with its generation (KIP-447).
 from respool.broker.broker import Broker
 from respool.broker.coordinators.remote_coordinators import TransactionalProducer
 from respool.broker.coordinators.runtime import CoordinatorRuntime
-from respool.broker.handlers.offsets_asked import (
+from respool.broker.handlers.support.client_errors import is_transient, to_offset_committer
+from respool.broker.handlers.support.offsets_to_commit import (
     Asked,
     codes_of,
     encode_codes,
     topics_to_commit,
 )
-from respool.broker.handlers.produce_in_transaction import ASKED_MAX
-from respool.broker.handlers.verification_errors import is_passing, to_offset_committer
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.rights import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
+from respool.broker.handlers.support.transactional_produce import ASKED_MAX
 from respool.broker.outcome import Reply
 from respool.coordination.decision import RecordsProducer
 from respool.coordination.groups.group_requests import (
@@ -26,11 +28,15 @@ from respool.coordination.transactions.transaction_requests import TransactionVe
 from respool.log.partition_log import VerificationGuard
 from respool.model.errors import CoordinatorLoadInProgress, RequestError
 from respool.model.ids import TopicPartition
+from respool.wire.api_table import Api
 from respool.wire.codec import Request
 
 IMPLICIT_ADD_VERSION = 5
 
 
+@serves(
+    Api.TXN_OFFSET_COMMIT, versions=(0, 5), rights=(WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC)
+)
 async def txn_offset_commit(request: Request, broker: Broker) -> Reply:
     body = request.body
     asked = Asked.of(body.topics, broker.image.topics)
@@ -74,7 +80,7 @@ async def _verified_guard(
         try:
             await _verify(request, broker, question)
         except RequestError as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 runtime.give_back(guard)
             raise
         if request.version < IMPLICIT_ADD_VERSION:
@@ -108,7 +114,7 @@ async def _verify(request: Request, broker: Broker, question: TxnOffsetCommit) -
         version=TransactionVersion.V2 if is_implicit else TransactionVersion.V1,
     )
     error = errors[name]
-    if error is not None and is_passing(error):
+    if error is not None and is_transient(error):
         # Words of the transaction's coordinator. A client would look for the group's, which is here, or give up.
         raise CoordinatorLoadInProgress(f"the transaction cannot be verified now: {error.message}")
     if error is not None:

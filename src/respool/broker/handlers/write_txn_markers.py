@@ -11,6 +11,8 @@ import asyncio
 from typing import Any
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.support.registration import serves
+from respool.broker.handlers.support.rights import ALTER_CLUSTER, CLUSTER_ACTION
 from respool.broker.outcome import Reply
 from respool.coordination.transactions.transaction_requests import TransactionVersion
 from respool.model.errors import (
@@ -24,6 +26,7 @@ from respool.model.errors import (
 )
 from respool.model.ids import TopicPartition
 from respool.records.markers import EndTransactionMarker
+from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 # One partition that cannot commit now must not keep the others' answers back for longer. The coordinator asks again.
@@ -32,6 +35,7 @@ WAIT_S_MAX = 5.0
 Written = RequestError | asyncio.Future[RequestError | None]
 
 
+@serves(Api.WRITE_TXN_MARKERS, versions=(1, 2), rights=(ALTER_CLUSTER | CLUSTER_ACTION,))
 async def write_txn_markers(request: Request, broker: Broker) -> Reply:
     written = [_begin(broker, one) for one in request.body.markers]
     waiting = [one for each in written for one in each.values() if isinstance(one, asyncio.Future)]

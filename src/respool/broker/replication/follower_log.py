@@ -83,9 +83,9 @@ class FollowerLog:
             logger.error("%s: the leader sent %d bytes of no use", partition.name, len(records))
             return [*effects, WaitFor(delay_ms=TROUBLE_DELAY_MS)]
         except (RequestError, StorageError) as error:
-            is_passing = isinstance(error, DiskFull | HandlesExhausted | RequestError)
+            is_transient = isinstance(error, DiskFull | HandlesExhausted | RequestError)
             logger.error("%s: what the leader sent is not taken: %s", partition.name, error)
-            if isinstance(error, StorageError) and not is_passing:
+            if isinstance(error, StorageError) and not is_transient:
                 partition.on_storage_error(error)
                 return []
             # Some of it may be in the log all the same.

@@ -100,6 +100,10 @@ class Connection:
         """For `select`: readable when a reply begins, or the end has come."""
         return self._link.fileno()
 
+    def has_reply(self, seconds: float) -> bool:
+        """True if a reply begins, or the connection ends, within that time."""
+        return self._link.is_readable(seconds)
+
     def open(self) -> None:
         """Connect, ask which versions the broker speaks, and log in where that is wanted.
 

@@ -40,20 +40,20 @@ class PipelinedRequests:
         self,
         broker: int,
         api: Api,
-        version: int,
         fields: Mapping[str, Any],
         *,
+        versions: VersionRange | None = None,
         lane: int = 0,
         wait_ms: int = 0,
     ) -> Any:
         """The decoded reply. Requests to one broker on one lane are sent in the order of the calls.
 
         Each lane has a connection of its own, so a request that waits at the broker delays no request on other lanes.
-        `wait_ms` is how long the request itself allows the broker to wait.
+        `versions` narrows those of `VERSIONS`; `wait_ms` is how long the request itself allows the broker to wait.
 
         Raises:
             BrokerUnreachable: no reply came; the broker may or may not have carried out the request.
-            VersionUnsupported: the broker does not speak this version.
+            VersionUnsupported: the broker serves none of these versions.
             Untrusted: TLS or the login failed.
         """
         address = self._cluster.address_of(broker)
@@ -64,7 +64,7 @@ class PipelinedRequests:
                 pipeline.stop(BrokerUnreachable(why))
                 self._replaced = [one for one in self._replaced if one.is_alive] + [pipeline]
             pipeline = self._pipelines[broker, lane] = _Pipeline(self._cluster, broker, address)
-        return await pipeline.request(api, version, fields, wait_ms=wait_ms)
+        return await pipeline.request(_Queued(api, fields, versions, wait_ms))
 
     async def close(self) -> None:
         """Close all connections, and the cluster. Requests in flight fail with `ClientClosed`."""
@@ -79,8 +79,14 @@ class PipelinedRequests:
 
 class _Queued(NamedTuple):
     api: Api
-    version: int
     fields: Mapping[str, Any]
+    versions: VersionRange | None
+    wait_ms: int
+
+
+class _Sent(NamedTuple):
+    api: Api
+    version: int
     wait_ms: int
     reply: "asyncio.Future[Any]"
 
@@ -97,8 +103,8 @@ class _Pipeline:
         self._waiting: set[asyncio.Future[Any]] = set()
         self._error: Exception | None = None
         # None ends the thread that takes it.
-        self._unsent: SimpleQueue[_Queued | None] = SimpleQueue()
-        self._unanswered: SimpleQueue[_Queued | None] = SimpleQueue()
+        self._unsent: SimpleQueue[tuple[_Queued, asyncio.Future[Any]] | None] = SimpleQueue()
+        self._unanswered: SimpleQueue[_Sent | None] = SimpleQueue()
         self._connection: Connection | None = None
         self._sender = Thread(target=self._send, daemon=True, name=f"kafka-send-{broker}")
         self._sender.start()
@@ -115,13 +121,11 @@ class _Pipeline:
     def is_alive(self) -> bool:
         return self._sender.is_alive()
 
-    async def request(
-        self, api: Api, version: int, fields: Mapping[str, Any], *, wait_ms: int
-    ) -> Any:
+    async def request(self, queued: _Queued) -> Any:
         reply: asyncio.Future[Any] = self._loop.create_future()
         self._waiting.add(reply)
         reply.add_done_callback(self._waiting.discard)
-        self._unsent.put(_Queued(api, version, fields, wait_ms, reply))
+        self._unsent.put((queued, reply))
         return await reply
 
     def stop(self, error: ClientError) -> None:
@@ -157,38 +161,40 @@ class _Pipeline:
         )
         receiver.start()
         try:
-            while (queued := self._unsent.get()) is not None:
-                self._send_one(connection, queued)
+            while (unsent := self._unsent.get()) is not None:
+                self._send_one(connection, *unsent)
         finally:
             self._unanswered.put(None)
             connection.interrupt()
             receiver.join()
             self._cluster.release(connection)
 
-    def _send_one(self, connection: Connection, queued: _Queued) -> None:
+    def _send_one(
+        self, connection: Connection, queued: _Queued, reply: "asyncio.Future[Any]"
+    ) -> None:
         try:
-            connection.version(queued.api, VersionRange(queued.version, queued.version))
-            connection.send(queued.api, queued.version, queued.fields)
+            version = connection.version(queued.api, queued.versions)
+            connection.send(queued.api, version, queued.fields)
         except BrokerUnreachable as error:
             self._end(error)
         except Exception as error:  # noqa: BLE001 - it is raised where the reply is awaited
-            # Nothing of it was sent: the version is not supported, or its fields cannot be encoded.
-            self._in_loop(_fail_one, queued.reply, error)
+            # Nothing of it was sent: no version is served, or its fields cannot be encoded.
+            self._in_loop(_fail_one, reply, error)
         else:
-            self._unanswered.put(queued)
+            self._unanswered.put(_Sent(queued.api, version, queued.wait_ms, reply))
 
     def _receive(self, connection: Connection) -> None:
-        while (queued := self._unanswered.get()) is not None:
+        while (sent := self._unanswered.get()) is not None:
             try:
-                frame = connection.receive(wait_ms=queued.wait_ms)
-                reply = decode_reply(queued.api, queued.version, frame.toreadonly())
+                frame = connection.receive(wait_ms=sent.wait_ms)
+                reply = decode_reply(sent.api, sent.version, frame.toreadonly())
             except ClientError as error:
                 self._end(error)
                 return
             except ProtocolViolation as error:
                 self._end(ProtocolBroken(f"broker {self._broker}: {error}"))
                 return
-            self._in_loop(_resolve, queued.reply, reply)
+            self._in_loop(_resolve, sent.reply, reply)
 
     def _end(self, error: ClientError) -> None:
         self._in_loop(self._fail, error)

@@ -65,6 +65,15 @@ class Link:
         poll.register(self._live(), select.POLLIN)
         return not poll.poll(0)
 
+    def is_readable(self, seconds: float) -> bool:
+        """True if bytes, or the connection's end, arrive within that time."""
+        line = self._live()
+        if getattr(line, "has_pending", False):
+            return True
+        poll = select.poll()
+        poll.register(line, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+
     def fileno(self) -> int:
         return self._live().fileno()
 

@@ -19,13 +19,21 @@ from respool.ports.disk import Disk
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 
+ENTRY_BYTES = 8
 _ENTRY = Struct(">ii")
+assert _ENTRY.size == ENTRY_BYTES
 _RELATIVE = Struct(">i")
 
 
 class OffsetEntry(NamedTuple):
     last_offset: Offset
     position: int
+
+
+def decode_offset_entries(data: bytes, base_offset: Offset) -> Iterator[OffsetEntry]:
+    """Whole entries of an index file, as they are; unused space at its end decodes to zeros."""
+    for relative, position in _ENTRY.iter_unpack(data):
+        yield OffsetEntry(Offset(base_offset + relative), position)
 
 
 class OffsetIndex:

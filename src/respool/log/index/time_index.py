@@ -18,13 +18,21 @@ from respool.log.index.index_file import IndexFile
 from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.ports.disk import Disk
 
+ENTRY_BYTES = 12
 _ENTRY = Struct(">qi")
+assert _ENTRY.size == ENTRY_BYTES
 _TIMESTAMP = Struct(">q")
 
 
 class TimeEntry(NamedTuple):
     timestamp: int
     last_offset: Offset
+
+
+def decode_time_entries(data: bytes, base_offset: Offset) -> Iterator[TimeEntry]:
+    """Whole entries of an index file, as they are; unused space at its end decodes to zeros."""
+    for timestamp, relative in _ENTRY.iter_unpack(data):
+        yield TimeEntry(timestamp, Offset(base_offset + relative))
 
 
 class TimeIndex:

@@ -1,0 +1,86 @@
+"""Errors, translated into those that the client of the request acts upon correctly."""
+
+from respool.model.errors import (
+    ConcurrentTransactions,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidProducerEpoch,
+    InvalidTopic,
+    InvalidTransactionState,
+    NotCoordinator,
+    NotEnoughReplicas,
+    ProducerFenced,
+    RequestError,
+    TransactionAbortable,
+    UnknownTopicOrPartition,
+)
+from respool.model.ids import check_topic_name
+from respool.wire.codec import Request
+
+# From these versions on clients take TRANSACTION_ABORTABLE for the end of the transaction, not of the producer.
+ABORTABLE_FROM_PRODUCE_VERSION = 11
+ABORTABLE_FROM_OFFSET_COMMIT_VERSION = 4
+# Older clients give up at COORDINATOR_LOAD_IN_PROGRESS, but retry at COORDINATOR_NOT_AVAILABLE.
+LOADING_FROM_OFFSET_COMMIT_VERSION = 2
+
+_TRANSIENT = (
+    ConcurrentTransactions,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+)
+
+
+def why_unknown(name: str) -> RequestError:
+    """Return why no topic has this name: none has it now, or none can ever have it, so that retries are pointless."""
+    try:
+        check_topic_name(name)
+    except InvalidTopic as error:
+        return error
+    return UnknownTopicOrPartition(f"there is no topic {name!r}")
+
+
+def for_version(
+    error: RequestError | None, request: Request, *, fenced_code_from: int
+) -> RequestError | None:
+    """Clients older than KIP-588 do not know PRODUCER_FENCED; to them INVALID_PRODUCER_EPOCH means the same."""
+    if isinstance(error, ProducerFenced) and request.version < fenced_code_from:
+        return InvalidProducerEpoch(error.message)
+    return error
+
+
+def is_transient(error: RequestError) -> bool:
+    """True if the coordinator may answer differently soon."""
+    return isinstance(error, _TRANSIENT)
+
+
+def to_producer(error: RequestError, *, version: int) -> RequestError:
+    """The reply to Produce when the transaction coordinator refused the verification with `error`.
+
+    The coordinator's own codes are for requests to the coordinator: a producer that gets them from Produce takes some
+    for fatal that are not, and retries others wrongly.
+    """
+    if is_transient(error):
+        # Old clients retry at this code without a search for another leader.
+        return NotEnoughReplicas(
+            f"the transaction coordinator could not verify the partition: {error.message}"
+        )
+    return _common(error, knows_abortable=version >= ABORTABLE_FROM_PRODUCE_VERSION)
+
+
+def to_offset_committer(error: RequestError, *, version: int) -> RequestError:
+    """The same for TxnOffsetCommit."""
+    if (
+        isinstance(error, CoordinatorLoadInProgress)
+        and version < LOADING_FROM_OFFSET_COMMIT_VERSION
+    ):
+        return CoordinatorNotAvailable(error.message)
+    return _common(error, knows_abortable=version >= ABORTABLE_FROM_OFFSET_COMMIT_VERSION)
+
+
+def _common(error: RequestError, *, knows_abortable: bool) -> RequestError:
+    if isinstance(error, ProducerFenced):
+        return InvalidProducerEpoch(error.message)
+    if isinstance(error, TransactionAbortable) and not knows_abortable:
+        return InvalidTransactionState(error.message)
+    return error

@@ -1,0 +1,109 @@
+"""What settings belong to, as the config APIs name it: a type and a name."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
+from typing import Any
+
+from respool.broker.admin_log import listed, quoted
+from respool.broker.broker import Broker
+from respool.broker.handlers.support.replies import error_fields
+from respool.broker.outcome import Reply
+from respool.model.errors import InvalidRequest, RequestError
+from respool.wire.api_table import Api
+from respool.wire.codec import Request, encode_reply
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does with one setting."""
+
+    SET = 0
+    # Back to the broker's default.
+    DELETE = 1
+    # Add to a list, and take from it.
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ResourceType(IntEnum):
+    """Kafka's numbers. Only topics and brokers have settings here."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+def check_is_this_broker(name: str, broker: Broker) -> None:
+    """A broker is named by its id; the empty name stands for all brokers.
+
+    Raises:
+        InvalidRequest: it is another broker, or no number.
+    """
+    if name not in ("", str(broker.id)):
+        raise InvalidRequest(f"this is broker {broker.id}, not {name!r}")
+
+
+async def change_each(
+    request: Request,
+    broker: Broker,
+    *,
+    change_topic: Callable[[Any], Awaitable[None]],
+    change_broker: Callable[[Any], Awaitable[None]],
+) -> Reply:
+    """Change the settings of each resource in the request and answer for each, in their order.
+
+    A resource is changed as a whole or not at all.
+    """
+    resources = request.body.resources
+    times_named = Counter((one.resource_type, one.resource_name) for one in resources)
+    responses = []
+    for one in resources:
+        error: RequestError | None = None
+        try:
+            if times_named[one.resource_type, one.resource_name] > 1:
+                raise InvalidRequest(f"{one.resource_name!r} is in the request more than once")
+            _check_names(one)
+            if one.resource_type == ResourceType.TOPIC:
+                await change_topic(one)
+            elif one.resource_type == ResourceType.BROKER:
+                await change_broker(one)
+            else:
+                raise InvalidRequest(f"resources of type {one.resource_type} have no settings here")
+            if not request.body.validate_only:
+                _log_change(request, broker, one)
+        except RequestError as refused:
+            error = refused
+        responses.append(
+            {
+                **error_fields(error),
+                "resource_type": one.resource_type,
+                "resource_name": one.resource_name,
+            }
+        )
+    return [encode_reply(request, {"throttle_time": 0, "responses": responses})]
+
+
+def _log_change(request: Request, broker: Broker, resource: Any) -> None:
+    kind = "topic" if resource.resource_type == ResourceType.TOPIC else "broker"
+    what = "changed" if request.api.key == Api.INCREMENTAL_ALTER_CONFIGS else "replaced"
+    # Without a name, all brokers.
+    name = quoted(resource.resource_name) if resource.resource_name else "default"
+    configs = listed(map(_config_text, resource.configs)) or "none"
+    broker.admin_log.log(request, f"{what} configs of {kind} {name}: {configs}")
+
+
+def _config_text(config: Any) -> str:
+    operation = getattr(config, "config_operation", Operation.SET)
+    if operation == Operation.DELETE:
+        return f"{config.name} unset"
+    sign = {Operation.APPEND: "+=", Operation.SUBTRACT: "-="}.get(operation, "=")
+    return f"{config.name}{sign}{quoted(config.value)}"
+
+
+def _check_names(resource: Any) -> None:
+    times_set = Counter(config.name for config in resource.configs)
+    twice = [name for name, times in times_set.items() if times > 1]
+    if twice:
+        raise InvalidRequest(f"more than one value for {', '.join(twice)}")

@@ -1,0 +1,78 @@
+"""Requests to the coordinators of groups and transactions on this broker."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from respool.broker.coordinators.runtime import CoordinatorRuntime
+from respool.broker.coordinators.runtimes import CoordinatorRuntimes
+from respool.broker.outcome import Pipelined, Reply
+from respool.model.errors import RequestError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+# Encodes the coordinator's answer, or the error that prevented one.
+Encode = Callable[[Any], Reply]
+
+
+def ask_coordinator(
+    runtimes: CoordinatorRuntimes, name: str, question: Any, encode: Encode
+) -> Reply | Pipelined:
+    """Ask the coordinator of `name`. The request takes effect at once; only its reply waits for the commit.
+
+    So the connection's next request may start. A tool relies on it that sends LeaveGroup for all members and
+    OffsetCommit without waiting: no member can join in between.
+    """
+    try:
+        answer = runtimes.ask(name, question)
+    except RequestError as error:
+        return encode(error)
+    if answer.done():
+        return encode(_result(answer))
+    outcome = Pipelined()
+    answer.add_done_callback(lambda done: outcome.settle(encode(_result(done))))
+    return outcome
+
+
+def _result(answer: "asyncio.Future[Any]") -> Any:
+    error = answer.exception()
+    if error is None:
+        return answer.result()
+    assert isinstance(error, RequestError), error
+    return error
+
+
+async def ask_coordinators(
+    runtimes: CoordinatorRuntimes,
+    items: Sequence[Item],
+    *,
+    name_of: Callable[[Item], str],
+    ask: Callable[[tuple[Item, ...]], Any],
+    results_of: Callable[[Any], Sequence[Result]],
+    refuse: Callable[[Item, RequestError], Result],
+) -> list[Result]:
+    """Ask the coordinator of each item, and return one result per item in the order of `items`.
+
+    `ask` makes one request of all items of a coordinator, `results_of` splits its reply, and `refuse` makes the result
+    of an item whose coordinator failed.
+    """
+    results: dict[int, Result] = {}
+    batches: dict[CoordinatorRuntime, list[int]] = {}
+    for index, item in enumerate(items):
+        try:
+            runtime = runtimes.runtime_of(name_of(item))
+        except RequestError as error:
+            results[index] = refuse(item, error)
+        else:
+            batches.setdefault(runtime, []).append(index)
+
+    async def ask_runtime(runtime: CoordinatorRuntime, indexes: list[int]) -> None:
+        batch = tuple(items[index] for index in indexes)
+        try:
+            answers = results_of(await runtime.ask(ask(batch)))
+        except RequestError as error:
+            answers = [refuse(item, error) for item in batch]
+        results.update(zip(indexes, answers, strict=True))
+
+    await asyncio.gather(*(ask_runtime(runtime, indexes) for runtime, indexes in batches.items()))
+    return [results[index] for index in range(len(items))]

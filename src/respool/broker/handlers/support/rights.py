@@ -1,0 +1,111 @@
+"""Which rights an API needs, and which operations a resource has: Kafka's ACL operations and resource types.
+
+Each handler declares its rights where it is registered (`registration.py`). They are recorded, not enforced: without an
+authorizer, replies tell clients that they may do everything (KIP-430).
+"""
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+
+class AclOperation(IntEnum):
+    """Kafka's numbers."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class AclResource(IntEnum):
+    """Kafka's numbers."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """An operation on each resource that a request names."""
+
+    operation: AclOperation
+    resource: AclResource
+    # Needed only then; empty: always.
+    condition: str = ""
+
+    def when(self, condition: str) -> "Right":
+        return replace(self, condition=condition)
+
+    def __or__(self, other: "Right") -> "AnyRight":
+        return AnyRight((self, other))
+
+
+@dataclass(frozen=True, slots=True)
+class AnyRight:
+    """One of these is enough."""
+
+    rights: tuple[Right, ...]
+
+
+READ_TOPIC = Right(AclOperation.READ, AclResource.TOPIC)
+WRITE_TOPIC = Right(AclOperation.WRITE, AclResource.TOPIC)
+CREATE_TOPIC = Right(AclOperation.CREATE, AclResource.TOPIC)
+DELETE_TOPIC = Right(AclOperation.DELETE, AclResource.TOPIC)
+ALTER_TOPIC = Right(AclOperation.ALTER, AclResource.TOPIC)
+DESCRIBE_TOPIC = Right(AclOperation.DESCRIBE, AclResource.TOPIC)
+DESCRIBE_TOPIC_CONFIGS = Right(AclOperation.DESCRIBE_CONFIGS, AclResource.TOPIC)
+ALTER_TOPIC_CONFIGS = Right(AclOperation.ALTER_CONFIGS, AclResource.TOPIC)
+READ_GROUP = Right(AclOperation.READ, AclResource.GROUP)
+DELETE_GROUP = Right(AclOperation.DELETE, AclResource.GROUP)
+DESCRIBE_GROUP = Right(AclOperation.DESCRIBE, AclResource.GROUP)
+DESCRIBE_GROUP_CONFIGS = Right(AclOperation.DESCRIBE_CONFIGS, AclResource.GROUP)
+ALTER_GROUP_CONFIGS = Right(AclOperation.ALTER_CONFIGS, AclResource.GROUP)
+WRITE_TRANSACTIONAL_ID = Right(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID)
+DESCRIBE_TRANSACTIONAL_ID = Right(AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID)
+CREATE_ON_CLUSTER = Right(AclOperation.CREATE, AclResource.CLUSTER)
+DELETE_ON_CLUSTER = Right(AclOperation.DELETE, AclResource.CLUSTER)
+ALTER_CLUSTER = Right(AclOperation.ALTER, AclResource.CLUSTER)
+DESCRIBE_CLUSTER = Right(AclOperation.DESCRIBE, AclResource.CLUSTER)
+CLUSTER_ACTION = Right(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
+DESCRIBE_CLUSTER_CONFIGS = Right(AclOperation.DESCRIBE_CONFIGS, AclResource.CLUSTER)
+ALTER_CLUSTER_CONFIGS = Right(AclOperation.ALTER_CONFIGS, AclResource.CLUSTER)
+IDEMPOTENT_WRITE = Right(AclOperation.IDEMPOTENT_WRITE, AclResource.CLUSTER)
+
+
+def _bits(*operations: AclOperation) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+# In a reply: the client did not ask.
+NOT_ASKED = -(2**31)
+
+TOPIC_OPERATIONS = _bits(
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DELETE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)
+
+GROUP_OPERATIONS = _bits(AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE)
+
+CLUSTER_OPERATIONS = _bits(
+    AclOperation.CREATE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.CLUSTER_ACTION,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+    AclOperation.IDEMPOTENT_WRITE,
+)

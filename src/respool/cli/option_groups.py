@@ -1,0 +1,33 @@
+"""Options that several commands share as a group: a decorator adds them to a command, which gets one value instead."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def option_group(parameter: str, build: Callable[..., Any]) -> Callable[[Command], Command]:
+    """A decorator that replaces this parameter of a command by the parameters of `build`.
+
+    When the command is called, `build` gets these options, and the command gets what `build` returns.
+    """
+    group = inspect.signature(build).parameters
+
+    def decorate(command: Command) -> Command:
+        own = [
+            one for one in inspect.signature(command).parameters.values() if one.name != parameter
+        ]
+
+        @functools.wraps(command)
+        def call(**options: Any) -> Any:
+            value = build(**{name: options.pop(name) for name in group})
+            return command(**options, **{parameter: value})
+
+        merged = [one.replace(kind=one.KEYWORD_ONLY) for one in (*own, *group.values())]
+        call.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
+        call.__annotations__ = {one.name: one.annotation for one in merged}
+        return call  # type: ignore[return-value]
+
+    return decorate

@@ -1,0 +1,186 @@
+"""What `respool cluster up` is to run: how many brokers, where each keeps its data and listens, and their settings."""
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from respool.model.addresses import format_address, parse_address
+from respool.model.errors import SettingsError
+from respool.model.operator_errors import OperatorError, UsageError
+from respool.model.settings import Settings
+from respool.node.config import PREFIX, load_settings, write_example
+
+# What every broker has its own of; and where etcd is has a flag.
+OWN = ("data", "listen", "advertised", "broker_id", "rack", "metrics_listen", "etcd")
+FLAGS_OF_OWN = {
+    "advertised": "give --advertised, a host without a port",
+    "etcd": "give --etcd",
+    "rack": "give --racks, with the name of each",
+}
+PASSWORD_VARIABLE = f"{PREFIX}ETCD_PASSWORD"
+PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPlan:
+    id: int
+    listen: str
+    # Empty: `listen` is advertised.
+    advertised: str
+    # Empty: it names none.
+    rack: str
+    data: Path
+    log: Path
+
+    @property
+    def own_flags(self) -> dict[str, object]:
+        """What `respool serve` is told beside the settings that all have in common."""
+        flags = {
+            "broker-id": self.id,
+            "data": self.data,
+            "listen": self.listen,
+            "advertised": self.advertised,
+            "rack": self.rack,
+        }
+        return {name: value for name, value in flags.items() if value != ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan:
+    folder: Path
+    brokers: tuple[BrokerPlan, ...]
+    # Brokers that have data here and are not to be started.
+    left_out: tuple[int, ...]
+    # What they have in common.
+    settings: Settings
+    # The same, were there so many of them.
+    settings_for: Callable[[int], Settings]
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "cluster.toml"
+
+    def with_etcd(self, address: str) -> "ClusterPlan":
+        """On an etcd of our own, for which the version does not matter: nothing of value is kept there."""
+        settings = replace(self.settings, etcd=address, etcd_allow_old_versions=True)
+        return replace(self, settings=settings)
+
+    def without(self, numbers: Collection[int]) -> "ClusterPlan":
+        """As if these had not been asked for; the others keep their numbers and addresses."""
+        brokers = tuple(one for one in self.brokers if one.id not in numbers)
+        settings = replace(
+            self.settings_for(len(brokers)),
+            etcd=self.settings.etcd,
+            etcd_allow_old_versions=self.settings.etcd_allow_old_versions,
+        )
+        return replace(self, brokers=brokers, settings=settings)
+
+    def etcd_before(self) -> str:
+        """Where the file of the last run says that etcd was; empty if it does not."""
+        try:
+            said = tomllib.loads(self.file.read_text()).get("etcd", "")
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+            return ""
+        return said if isinstance(said, str) else ""
+
+    def write_file(self) -> None:
+        """The settings the brokers have in common; other commands find the cluster by it."""
+        said = "# Written by `respool cluster up` at every start. Each broker's own settings are on its command line.\n"
+        self.file.write_text(said + write_example(self.settings))
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The brokers' environment: settings come from the file, but for what must not be written there."""
+        environ = {name: value for name, value in os.environ.items() if name[:8] != PREFIX}
+        if self.settings.etcd_password:
+            environ[PASSWORD_VARIABLE] = self.settings.etcd_password
+        return environ
+
+
+def plan_cluster(
+    *,
+    broker_count: int,
+    folder: Path,
+    listen: str,
+    advertised: str | None = None,
+    racks: Sequence[str] = (),
+    etcd: str | None,
+    given: Mapping[str, str],
+) -> ClusterPlan:
+    """Check all arguments and plan the brokers; nothing is written yet. `advertised` is a host without a port.
+
+    Raises:
+        UsageError: an argument is invalid, or arguments contradict each other.
+    """
+    for name in OWN:
+        if name in given:
+            hint = FLAGS_OF_OWN.get(name, "")
+            raise UsageError(f"--set {name}: it cannot be the same for all brokers", hint=hint)
+    folder = folder.absolute()
+    if folder.exists() and not folder.is_dir():
+        raise OperatorError(f"{folder} is not a folder", hint="choose another with --data")
+    settings_for = partial(
+        _common_settings, listen=listen, advertised=advertised, etcd=etcd, given=given
+    )
+    settings = settings_for(broker_count)
+    host, port = settings.listen_address
+    if port + broker_count - 1 > PORT_MAX:
+        raise UsageError(f"--listen {listen}: there are not {broker_count} ports from there on")
+    return ClusterPlan(
+        folder=folder,
+        brokers=tuple(
+            BrokerPlan(
+                id=number,
+                listen=format_address(host, port and port + number - 1),
+                # Port 0 is the port it listens on.
+                advertised=format_address(advertised, 0) if advertised else "",
+                rack=racks[(number - 1) % len(racks)] if racks else "",
+                data=folder / f"broker-{number}",
+                log=folder / f"broker-{number}.log",
+            )
+            for number in range(1, broker_count + 1)
+        ),
+        left_out=tuple(one for one in _brokers_with_data(folder) if one > broker_count),
+        settings=settings,
+        settings_for=settings_for,
+    )
+
+
+def _common_settings(
+    broker_count: int,
+    *,
+    listen: str,
+    advertised: str | None,
+    etcd: str | None,
+    given: Mapping[str, str],
+) -> Settings:
+    # Where production's etcd is may stand in the environment; brokers to play with do not belong there.
+    not_ours = {PREFIX + name.upper() for name in OWN}
+    environ = {name: value for name, value in os.environ.items() if name not in not_ours}
+    flags: dict[str, object] = {**_defaults(broker_count), **given, "listen": listen}
+    # A name that stands for the etcd which is started later: settings for etcd alone have no use.
+    flags["etcd"] = etcd or "localhost"
+    if advertised:
+        flags["advertised"] = format_address(advertised, 0)
+    try:
+        parse_address("--listen", listen)
+        return load_settings(file=None, environ=environ, flags=flags)
+    except SettingsError as error:
+        raise UsageError(str(error)) from error
+
+
+def _defaults(broker_count: int) -> dict[str, object]:
+    """Three copies where there are three brokers, of which one may fail."""
+    defaults: dict[str, object] = {"default_replication_factor": min(3, broker_count)}
+    if broker_count >= 3:
+        defaults["topic.min.insync.replicas"] = "2"
+    return defaults
+
+
+def _brokers_with_data(folder: Path) -> list[int]:
+    found = [re.fullmatch(r"broker-(\d+)", one.name) for one in folder.glob("broker-*")]
+    return sorted(int(one[1]) for one in found if one)

@@ -1,0 +1,166 @@
+"""Progress of reassignments: how many bytes are copied, and waiting until an operation is complete.
+
+Brokers report the sizes of their replicas (DescribeLogDirs); the metadata store only knows which replicas are in sync.
+A broker that does not answer within the timeout is left out.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
+
+from respool.broker.peer_link import PeerLink
+from respool.cluster.reassignment_requests import reassignments
+from respool.cluster.view import ClusterView
+from respool.drivers.tcp_peers import TcpPeers
+from respool.model.ids import BrokerId, TopicPartition
+from respool.model.quantities import part_of_bytes
+from respool.operate.cluster_store import ClusterStore
+from respool.ports.peers import PeerUnreachable
+from respool.wire.api_table import Api
+
+DESCRIBE_LOG_DIRS_VERSION = 4
+CONNECT_MS_MAX = 1_000
+REQUEST_MS_MAX = 2_000
+
+# The sizes of one broker's replicas.
+Sizes = Mapping[TopicPartition, int]
+
+
+# Most of a short wait would otherwise be the wait for the next poll: poll after a tenth of the time waited so far.
+POLL_S = 0.3
+POLL_S_MIN = 0.03
+POLL_SHARE = 0.1
+# One large partition takes long, and the number of partitions left does not change meanwhile.
+COPIED_EVERY_S = 1.0
+# Before that, a dead broker's lease may still have to expire and its partitions to fail over.
+STUCK_S = 20.0
+
+
+class CopyProgress(NamedTuple):
+    copied_bytes: int
+    # The leader's size, once for each replica being added.
+    total_bytes: int
+
+
+class ProgressDisplay(Protocol):
+    # False: nobody sees it, so details need not be fetched.
+    is_shown: bool
+
+    def advance(self, amount: int) -> None: ...
+
+    def describe(self, text: str) -> None: ...
+
+
+# Opens the display for this many units of work.
+OpenDisplay = Callable[[int], AbstractContextManager[ProgressDisplay]]
+
+
+async def wait_until_none_left(
+    cluster: ClusterStore,
+    count_left: Callable[[ClusterView], int],
+    count_stuck: Callable[[ClusterView], int] = lambda _: 0,
+    *,
+    doing: str,
+    display: OpenDisplay,
+) -> ClusterView:
+    """Wait until no work is left, or only stuck work; return the cluster's metadata at that time.
+
+    The controller does the work: ending the wait does not end the work.
+    """
+    snapshot = await cluster.read()
+    left = count_left(snapshot.view)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    copied, copied_at, moved_at = "", began, began
+    with display(left) as progress:
+        while left:
+            if progress.is_shown and loop.time() >= copied_at:
+                copied, copied_at = await _copied(snapshot.view), loop.time() + COPIED_EVERY_S
+            no_controller = "; no broker is the controller, so nothing moves"
+            trouble = no_controller if snapshot.controller is None else ""
+            progress.describe(f"{doing}, {left:,} left{copied}{trouble}")
+            waited_s = loop.time() - began
+            await asyncio.sleep(min(POLL_S, max(POLL_S_MIN, POLL_SHARE * waited_s)))
+            snapshot = await cluster.read()
+            before, left = left, count_left(snapshot.view)
+            progress.advance(before - left)
+            if left > count_stuck(snapshot.view):
+                moved_at = loop.time()
+            elif loop.time() - moved_at >= STUCK_S:
+                break
+    return snapshot.view
+
+
+async def _copied(view: ClusterView) -> str:
+    """Of all reassignments in the cluster, whoever requested them: copies share disks and networks."""
+    moves = (await read_copy_progress(view)).values()
+    total = sum(one.total_bytes for one in moves)
+    if not total:
+        return ""
+    return f", {part_of_bytes(sum(one.copied_bytes for one in moves), total)} copied"
+
+
+async def read_copy_progress(view: ClusterView) -> dict[TopicPartition, CopyProgress]:
+    """The progress of each reassigned partition, as far as brokers answer."""
+    wanted = _replicas_to_measure(view)
+    if not wanted:
+        return {}
+    peers = TcpPeers(
+        {one: (endpoint.host, endpoint.port) for one, endpoint in view.brokers.items()},
+        connect_timeout_ms=CONNECT_MS_MAX,
+        request_timeout_ms=REQUEST_MS_MAX,
+    )
+    link = PeerLink(peers, client_id="respool")
+    try:
+        sizes = await asyncio.gather(*(_sizes_on(one, of, link) for one, of in wanted.items()))
+    finally:
+        await peers.close()
+    return copy_progress_of(view, dict(zip(wanted, sizes, strict=True)))
+
+
+def copy_progress_of(
+    view: ClusterView, sizes: Mapping[BrokerId, Sizes]
+) -> dict[TopicPartition, CopyProgress]:
+    """The progress computed from these sizes; a partition with a missing size is left out."""
+    found = {}
+    for of, image in reassignments(view).items():
+        whole = None if image.leader is None else sizes.get(image.leader, {}).get(of)
+        parts = [sizes.get(one, {}).get(of) for one in image.adding]
+        if whole is None or not parts or None in parts:
+            continue
+        # A replica compacted at another time may be larger than its leader.
+        copied = sum(min(part, whole) for part in parts if part is not None)
+        found[of] = CopyProgress(copied, whole * len(parts))
+    return found
+
+
+async def _sizes_on(broker: BrokerId, wanted: Collection[TopicPartition], link: PeerLink) -> Sizes:
+    """The sizes of these partitions on a broker; those that it does not report are left out."""
+    topics = defaultdict(list)
+    for of in wanted:
+        topics[of.topic].append(of.partition)
+    asked = [{"topic": name, "partitions": numbers} for name, numbers in topics.items()]
+    try:
+        reply = await link.ask(
+            broker, Api.DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION, topics=asked
+        )
+    except PeerUnreachable:
+        return {}
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.partition_size
+        for folder in reply.results
+        for topic in folder.topics
+        for partition in topic.partitions
+    }
+
+
+def _replicas_to_measure(view: ClusterView) -> dict[BrokerId, list[TopicPartition]]:
+    """By broker: leaders of reassigned partitions, and the replicas being added."""
+    wanted = defaultdict(list)
+    for of, image in reassignments(view).items():
+        if image.adding and image.leader is not None:
+            for one in (image.leader, *image.adding):
+                wanted[one].append(of)
+    return {one: partitions for one, partitions in wanted.items() if view.is_live(one)}

@@ -1,0 +1,107 @@
+"""Copies spans of one topic into another, and resumes where an earlier run of the same replay stopped."""
+
+import time
+
+from respool.replay.errors import PositionLost, ReplayFailed
+from respool.replay.plan import Span
+from respool.replay.position import CopyPosition, origin_of
+from respool.replay.record_reader import RecordReader
+from respool.replay.run import Control, CopyJob, CopyRun
+from respool.replay.topics import describe_topic, offset_ranges
+
+# How often to read the target again when it has copies of this replay that are not readable yet.
+READS_MAX = 50
+READ_AGAIN_SECONDS = 0.2
+
+
+class ReplayCopy:
+    """One replay into a topic."""
+
+    def __init__(self, job: CopyJob) -> None:
+        self._job = job
+
+    def run(self, position: CopyPosition, control: Control) -> CopyPosition:
+        """Copy from that position (a recorded one, or the beginning) to the end, or until a stop.
+
+        Returns the position reached. After any exception it can be run again.
+
+        Raises:
+            ReplayError: it cannot continue now; the message says why.
+        """
+        self._read_target(position)
+        self._check_source(position)
+        reads = 0
+        while True:
+            found = position.copied
+            try:
+                CopyRun(self._job, position).run(control)
+            except PositionLost as lost:
+                position = self._read_all(position)
+                reads = 0 if position.copied > found else reads + 1
+                if reads > READS_MAX:
+                    raise ReplayFailed(
+                        f"{self._job.plan.into} does not take the next messages of this replay: {lost}",
+                        hint="does another process run it, or were copies deleted? --again, from Python again=True, "
+                        "makes a new copy",
+                    ) from lost
+                time.sleep(READ_AGAIN_SECONDS)
+                continue
+            return position
+
+    def _read_all(self, before: CopyPosition) -> CopyPosition:
+        """Read all copies in the target, since a recorded position does not cover them.
+
+        The last batches of an earlier run arrived only now, or are not readable yet; or a second run is at work.
+        """
+        position = CopyPosition(self._job.plan)
+        position.done_below = dict(before.done_below)
+        self._read_target(position)
+        return position
+
+    def _read_target(self, position: CopyPosition) -> None:
+        """Find the copies of this replay beyond the known position."""
+        job = self._job
+        into = describe_topic(job.cluster, job.plan.into)
+        into.check_leaders()
+        missing = position.read_to.keys() - into.leaders.keys()
+        if missing:
+            raise ReplayFailed(f"{into.name} has no partition {min(missing)} any longer")
+        # Copies are not part of a transaction. An open transaction of another producer must not hide them.
+        held = offset_ranges(job.cluster, into.name, position.read_to, isolation="read_uncommitted")
+        spans = {}
+        for target, known in position.read_to.items():
+            start = max(known, held[target].start)
+            if held[target].stop > start:
+                spans[target] = Span(start, held[target].stop)
+        if not spans:
+            return
+        reader = RecordReader(job.cluster, into.name, spans, isolation="read_uncommitted")
+        try:
+            for fetched in reader.batches():
+                for target, records in fetched:
+                    for record in records:
+                        origin = origin_of(record, job.replay_id)
+                        if origin is not None:
+                            position.on_copy(target, origin, at_offset=record.offset)
+        finally:
+            reader.close()
+        for target, span in spans.items():
+            position.read_to[target] = max(position.read_to[target], span.stop)
+
+    def _check_source(self, position: CopyPosition) -> None:
+        """
+        Raises:
+            ReplayFailed: messages that are not copied yet were deleted.
+        """
+        job = self._job
+        topic = describe_topic(job.cluster, job.plan.topic)
+        led = [number for number in job.plan.spans if topic.leaders.get(number) is not None]
+        held = offset_ranges(job.cluster, topic.name, led)
+        for source in led:
+            span, next_offset = job.plan.spans[source], position.read_from(source)
+            if next_offset < min(held[source].start, span.stop):
+                raise ReplayFailed(
+                    f"{topic.name}/{source} begins at offset {held[source].start} by now, and offsets from "
+                    f"{next_offset} were still to be copied: retention was faster",
+                    hint="--again, from Python again=True, makes a new copy of what is left",
+                )

@@ -1,0 +1,122 @@
+"""A replay for a group: a new consumer group that begins in the past, and knows where it should end.
+
+Nothing is copied. The group's offsets are set to the beginning of the span; the metadata of each offset has the end of
+the span and the id of the replay. The group's consumers stop there by themselves.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.groups import Committed, Place, commit_offsets, fetch_offsets
+from respool.replay.audit import DONE, FAILED, AuditEntry, AuditLog
+from respool.replay.errors import GroupTaken, ReplayError, client_errors_translated
+from respool.replay.group_members import member_clients
+from respool.replay.plan import Span
+from respool.replay.request import ReplayRequest
+from respool.replay.time_range import TimeRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStart:
+    """A group that was set up, now or by an earlier run."""
+
+    entry: AuditEntry
+    spans: Mapping[int, Span]
+    # Messages that the group has not read yet.
+    messages_left: int
+    was_done: bool
+
+
+def start_group(
+    cluster: Cluster,
+    audit: AuditLog,
+    request: ReplayRequest,
+    spans: Mapping[int, Span],
+    time_range: TimeRange,
+    *,
+    before: AuditEntry | None,
+    again: bool,
+) -> GroupStart:
+    """Set the group up, unless an earlier run has done it. `before` is the last entry of the same request.
+
+    Raises:
+        GroupTaken: the group has members, or offsets that no replay like this one has set.
+    """
+    assert request.group is not None
+    with client_errors_translated():
+        committed = fetch_offsets(cluster, request.group)
+    if committed and before is None:
+        raise GroupTaken(
+            f"group {request.group} has committed offsets already, and a replay leaves such groups alone",
+            hint="name a new group; or move this one: respool group reset --to-time",
+        )
+    if before is not None and committed and not again:
+        before_spans = _spans_of(before)
+        return _started(before, before_spans, committed, was_done=True)
+    with client_errors_translated():
+        _check_empty(request.group, member_clients(cluster, request.group))
+    entry = AuditEntry.begin(
+        kind="replay",
+        source=request.topic,
+        target=f"group {request.group}",
+        from_text=time_range.from_text,
+        to_text=time_range.to_text,
+        messages=sum(span.messages for span in spans.values()),
+        details={
+            "fingerprint": request.fingerprint,
+            "wish": request.to_document(),
+            "spans": {str(number): list(span) for number, span in spans.items()},
+        },
+    )
+    audit.write(entry)
+    places = {
+        (request.topic, number): Committed(offset=span.start, metadata=_note(entry, span))
+        for number, span in spans.items()
+    }
+    try:
+        with client_errors_translated():
+            commit_offsets(cluster, request.group, places)
+    except ReplayError as error:
+        audit.write(entry.updated(state=FAILED, outcome=error.message))
+        raise
+    entry = entry.updated(state=DONE, outcome=f"group {request.group} begins there")
+    audit.write(entry)
+    return _started(entry, spans, places, was_done=False)
+
+
+def _started(
+    entry: AuditEntry,
+    spans: Mapping[int, Span],
+    committed: Mapping[Place, Committed],
+    *,
+    was_done: bool,
+) -> GroupStart:
+    left = 0
+    for number, span in spans.items():
+        place = committed.get((entry.source, number))
+        left += max(0, span.stop - max(place.offset if place else span.start, span.start))
+    return GroupStart(entry=entry, spans=spans, messages_left=left, was_done=was_done)
+
+
+def _note(entry: AuditEntry, span: Span) -> str:
+    """The metadata of an offset: `int(note.split()[1])` is the end, with every client.
+
+    The zero byte is for librdkafka, which copies metadata without one, and for its bindings, which read it up to one:
+    without it they show the memory behind it, or fail to decode that. The number stands first so that a client that
+    shows the zero byte can parse it in the same way.
+    """
+    return f"until {span.stop} of respool-replay {entry.id}\0"
+
+
+def _check_empty(group: str, clients: list[str]) -> None:
+    if clients:
+        members = "1 member" if len(clients) == 1 else f"{len(clients)} members"
+        raise GroupTaken(
+            f"group {group} has {members} ({', '.join(clients)})",
+            hint="name a new group, or stop its consumers",
+        )
+
+
+def _spans_of(entry: AuditEntry) -> dict[int, Span]:
+    return {int(number): Span(*span) for number, span in entry.details["spans"].items()}

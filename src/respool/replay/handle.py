@@ -1,0 +1,202 @@
+"""A replay that was started: its progress, and the means to pause, stop and wait for it."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Event, Thread
+from types import TracebackType
+from typing import Self
+
+from respool.client.kafka.cluster import Cluster
+from respool.replay.audit import INTERRUPTED, AuditEntry
+from respool.replay.plan import Span
+from respool.replay.run import Control, CopyProgress
+
+Work = Callable[[Control, Callable[[CopyProgress], None]], AuditEntry]
+# (messages left, messages a second, timestamp sent last) -> seconds
+Estimate = Callable[[int, float, int], float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayProgress:
+    """A snapshot. Counts include what earlier runs of the same replay have done."""
+
+    # Offsets of the source that are processed, of `total`. Without a key or header filter: messages.
+    done: int
+    total: int
+    # Messages in the target.
+    copied: int
+    # The timestamp of the message sent last, in milliseconds; -1 before the first.
+    timestamp_ms: int
+    # Of this run.
+    messages_per_second: float
+    # None: unknown.
+    seconds_left: float | None
+
+
+class Replay:
+    """A replay, running in a background thread, or done already.
+
+    As a context manager it is stopped at the end of the block if it is still running; an exception of the replay is
+    raised there unless the block raised one.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        entry: AuditEntry,
+        spans: Mapping[int, Span],
+        *,
+        work: Work | None,
+        estimate: Estimate | None = None,
+        is_resumed: bool = False,
+        messages_left: int = 0,
+    ) -> None:
+        """`work` copies the messages; None: nothing is left to do. The cluster is closed when the replay ends."""
+        self._cluster = cluster
+        self._entry = entry
+        self._spans = dict(spans)
+        self._work = work
+        self._estimate = estimate
+        self._is_resumed = is_resumed
+        self._messages_left = messages_left
+        self._control = Control()
+        self._ended = Event()
+        self._failure: BaseException | None = None
+        self._began_at = time.monotonic()
+        self._first_done: int | None = None
+        total = sum(span.messages for span in spans.values())
+        self._progress = ReplayProgress(
+            done=0 if work is not None else total,
+            total=total,
+            copied=entry.messages,
+            timestamp_ms=-1,
+            messages_per_second=0.0,
+            seconds_left=None,
+        )
+        if work is None:
+            cluster.close()
+            self._ended.set()
+            return
+        # A daemon: an interpreter that exits does not wait for it, and the replay can be resumed.
+        Thread(target=self._run, name=f"respool-replay-{entry.id}", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        self._ended.wait()
+        if error is None:
+            self.wait()
+
+    def __repr__(self) -> str:
+        entry = self._entry
+        return f"<Replay {entry.id} of {entry.source} into {entry.target}: {entry.state}>"
+
+    @property
+    def id(self) -> str:
+        """The id to resume it by."""
+        return self._entry.id
+
+    @property
+    def entry(self) -> AuditEntry:
+        """Its audit entry as this process recorded it last."""
+        return self._entry
+
+    @property
+    def spans(self) -> Mapping[int, Span]:
+        """The offsets of each source partition that it covers."""
+        return self._spans
+
+    @property
+    def progress(self) -> ReplayProgress:
+        return self._progress
+
+    @property
+    def messages_left(self) -> int:
+        """For a group: the messages that it has not read yet."""
+        return self._messages_left
+
+    @property
+    def was_done(self) -> bool:
+        """True if an earlier run had finished it, so that there was nothing to do."""
+        return self._work is None and self._is_resumed
+
+    @property
+    def is_resumed(self) -> bool:
+        """True if it continues a replay that was begun before."""
+        return self._is_resumed
+
+    @property
+    def is_running(self) -> bool:
+        return not self._ended.is_set()
+
+    @property
+    def is_paused(self) -> bool:
+        return self.is_running and self._control.is_paused
+
+    def pause(self) -> None:
+        """Send nothing more until `unpause`. Batches in flight are still acknowledged."""
+        self._control.pause()
+
+    def unpause(self) -> None:
+        """Continue after `pause`; the pace continues where it was."""
+        self._control.unpause()
+
+    def stop(self) -> None:
+        """Stop soon, at a position that it can be resumed from. Returns at once; `wait` for the end."""
+        self._control.stop()
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait for the end, without its exception. Returns False if it is still running after `seconds`."""
+        return self._ended.wait(seconds)
+
+    def wait(self, seconds: float | None = None) -> AuditEntry:
+        """Wait for the end. The entry's state is 'done', or 'interrupted' after `stop`.
+
+        Raises:
+            ReplayError: it failed; started again with the same arguments, or with resume=ID, it continues.
+            TimeoutError: it is still running after `seconds`.
+        """
+        if not self._ended.wait(seconds):
+            raise TimeoutError(f"replay {self.id} is still running after {seconds:g} seconds")
+        if self._failure is not None:
+            raise self._failure
+        return self._entry
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self._entry.state == INTERRUPTED
+
+    def _run(self) -> None:
+        assert self._work is not None
+        try:
+            self._entry = self._work(self._control, self._on_progress)
+        except BaseException as error:  # noqa: BLE001 - `wait` raises it.
+            self._failure = error
+        finally:
+            self._cluster.close()
+            self._ended.set()
+
+    def _on_progress(self, progress: CopyProgress) -> None:
+        if self._first_done is None:
+            self._first_done = progress.done
+        seconds = max(time.monotonic() - self._began_at, 0.001)
+        rate = (progress.done - self._first_done) / seconds
+        total, seconds_left = self._progress.total, None
+        if self._estimate is not None:
+            seconds_left = self._estimate(total - progress.done, rate, progress.timestamp_ms)
+        self._progress = ReplayProgress(
+            done=progress.done,
+            total=total,
+            copied=progress.copied,
+            timestamp_ms=progress.timestamp_ms,
+            messages_per_second=rate,
+            seconds_left=seconds_left,
+        )

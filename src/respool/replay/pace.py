@@ -1,0 +1,141 @@
+"""When each message of a replay is due. Pure: the caller brings the time, in seconds of a monotonic clock.
+
+```
+  timestamps    |--a-----b--c----------------d
+  at 1x         |--a-----b--c----------------d
+  at 10x        |abc--d
+```
+The first message is due at once, and the others after it by the difference of their timestamps, divided by the speed. A
+rate limit is a token bucket besides: messages a second, with a burst of a tenth of a second.
+"""
+
+import math
+import re
+
+from respool.replay.errors import InvalidReplay
+
+_SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*x?")
+_RATE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*/\s*(s|sec|second|m|min|minute|h|hour))?")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+# A delay longer than this (the broker was away, the machine slept) is not made up for: the pace continues from there.
+LATE_SECONDS_MAX = 5.0
+BURST_SECONDS = 0.1
+
+
+def parse_speed(text: str, *, name: str = "--speed") -> float | None:
+    """`1x`, `10x`, `0.5` -> the factor; None for `max`.
+
+    Raises:
+        InvalidReplay: it is none of them.
+    """
+    words = text.strip().lower()
+    if words == "max":
+        return None
+    found = _SPEED.fullmatch(words)
+    if not found or float(found[1]) == 0:
+        raise InvalidReplay(f"{name} {text!r} is not a speed", hint="give 1x, 10x, 0.5x or max")
+    return float(found[1])
+
+
+def parse_rate(text: str | None, *, name: str = "--rate") -> float | None:
+    """`500/s`, `500`, `30/m` -> messages a second; None for no limit.
+
+    Raises:
+        InvalidReplay: it is none of them.
+    """
+    if text is None:
+        return None
+    found = _RATE.fullmatch(text.strip().lower())
+    if not found or float(found[1]) == 0:
+        raise InvalidReplay(f"{name} {text!r} is not a rate", hint="give messages a second: 500/s")
+    return float(found[1]) / _SECONDS[(found[2] or "s")[0]]
+
+
+def parse_pace(text: str, *, name: str = "pace") -> "Pace":
+    """`max`, `10x`, `500/s`, or a speed and a rate: `10x 500/s`.
+
+    Raises:
+        InvalidReplay: it is none of them.
+    """
+    words = re.sub(r"\s*/\s*", "/", text.replace(",", " ")).split()
+    rates = [word for word in words if "/" in word]
+    speeds = [word for word in words if "/" not in word]
+    if not words or len(rates) > 1 or len(speeds) > 1:
+        raise InvalidReplay(
+            f"{name} {text!r} is not a pace", hint="give max, 10x, 500/s, or both: 10x 500/s"
+        )
+    return Pace(
+        speed=parse_speed(speeds[0] if speeds else "max", name=name),
+        rate=parse_rate(rates[0] if rates else None, name=name),
+    )
+
+
+class Pace:
+    """The schedule of one replay."""
+
+    def __init__(self, *, speed: float | None, rate: float | None) -> None:
+        self._speed = speed
+        self._rate = rate
+        # A timestamp, and the second at which it is due.
+        self._anchor: tuple[int, float] | None = None
+        # Tokens in the bucket, and when they were counted.
+        self._tokens = self._tokens_max
+        self._counted_at: float | None = None
+
+    def due_at(self, timestamp_ms: int, *, now: float) -> float:
+        """The second at which a message of that time is due; `now` or earlier means at once."""
+        if self._speed is None or timestamp_ms < 0:
+            return now
+        if self._anchor is None:
+            self._anchor = timestamp_ms, now
+        anchor_ms, anchor = self._anchor
+        due = anchor + (timestamp_ms - anchor_ms) / 1000 / self._speed
+        # Only a message that is younger than all before it shows the delay.
+        if timestamp_ms >= anchor_ms and now - due > LATE_SECONDS_MAX:
+            self._anchor = timestamp_ms, now
+            return now
+        return due
+
+    def shift(self, seconds: float) -> None:
+        """Delay everything that is still due, after a pause."""
+        if self._anchor is not None:
+            timestamp_ms, due = self._anchor
+            self._anchor = timestamp_ms, due + seconds
+
+    def allowance(self, *, now: float) -> float:
+        """Number of messages that the rate allows now."""
+        if self._rate is None:
+            return math.inf
+        if self._counted_at is not None:
+            earned = (now - self._counted_at) * self._rate
+            self._tokens = min(self._tokens_max, self._tokens + earned)
+        self._counted_at = now
+        return self._tokens
+
+    def spend(self, messages: int) -> None:
+        if self._rate is not None:
+            self._tokens -= messages
+
+    def next_allowed_in(self) -> float:
+        """Seconds until the rate allows another message, counted from the last `allowance`."""
+        if self._rate is None or self._tokens >= 1:
+            return 0.0
+        return (1 - self._tokens) / self._rate
+
+    def seconds_left(
+        self, *, messages: int, per_second: float, timestamp_ms: int, until_ms: int
+    ) -> float | None:
+        """Estimated duration of the rest: by its timestamps, the rate, or the throughput so far. None: unknown."""
+        estimates = []
+        if self._speed is not None and timestamp_ms >= 0:
+            estimates.append(max(0, until_ms - timestamp_ms) / 1000 / self._speed)
+        elif per_second > 0:
+            estimates.append(messages / per_second)
+        if self._rate is not None:
+            estimates.append(messages / self._rate)
+        return max(estimates) if estimates else None
+
+    @property
+    def _tokens_max(self) -> float:
+        return max(1.0, (self._rate or 0.0) * BURST_SECONDS)

@@ -1,0 +1,325 @@
+"""Starts replays: `respool.start_replay` from Python; the command line calls `start` and `resume` below."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TypeAlias
+
+from respool.client.kafka.bootstrap import Bootstrap
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.security import IN_THE_CLEAR, Security
+from respool.records.batch import Codec
+from respool.replay.audit import DONE, AuditEntry, AuditLog
+from respool.replay.errors import InvalidReplay, ReplayNotFound, client_errors_translated
+from respool.replay.group import start_group
+from respool.replay.handle import Estimate, Replay
+from respool.replay.pace import parse_pace
+from respool.replay.plan import CopyPlan
+from respool.replay.request import MessageFilter, ReplayRequest, recorded_filter, wanted_headers
+from respool.replay.time_range import TimeRange, find_spans, parse_range
+from respool.replay.topic_copy import CopyOptions, Note, begin_copy, carry_out, latest_of
+from respool.replay.topics import describe_topic, newest_ms
+
+When: TypeAlias = datetime | timedelta | str
+Text: TypeAlias = bytes | str
+
+_log = logging.getLogger(__name__)
+
+
+def start_replay(
+    topic: str | None = None,
+    *,
+    since: When | None = None,
+    until: When | None = None,
+    into: str | None = None,
+    group: str | None = None,
+    keys: Iterable[Text] | None = None,
+    headers: Mapping[str, Text | Iterable[Text]] | None = None,
+    pace: str | None = None,
+    compression: str | None = None,
+    resume: str | None = None,
+    again: bool = False,
+    bootstrap: str | Bootstrap | None = None,
+    security: Security = IN_THE_CLEAR,
+    on_note: Callable[[str], None] = _log.info,
+) -> Replay:
+    """Start a replay of a topic's history, into another topic or for a new group; returns while it runs.
+
+    `since` and `until` are a datetime with a zone, a timedelta (that long ago), or text: '3 days ago',
+    '2026-11-12 08:00', 'yesterday'; `since` also 'earliest'. The range ends before `until`, which is now by default.
+
+    With `into` messages are copied into that topic, exactly once: interrupted and started again with the same
+    arguments, or with `resume=ID` instead of them, it continues. A replay that is done already is not repeated;
+    `again=True` makes another copy. With `group` nothing is copied: the new group begins at `since`.
+
+    `keys` and `headers` select messages: those with one of the keys, and with every header named, which may have any of
+    the values given. `pace` is 'max', '10x' (times as fast as the timestamps), '500/s', or both: '10x 500/s'.
+    `compression` is 'none', 'gzip', 'snappy', 'lz4' or 'zstd'. `on_note` is called with transient errors, from the
+    replay's thread.
+
+    Raises:
+        InvalidReplay: arguments contradict each other, or one is invalid.
+        ReplayNotFound: there is no such topic, or no such replay to resume.
+        GroupTaken: the group has members, or offsets of its own.
+        ReplayUnreachable: no broker answers.
+    """
+    selection = MessageFilter(keys=_keys(keys), headers=_headers(headers))
+    options = CopyOptions(pace=parse_pace(pace or "max"), codec=_codec(compression))
+    request = wanted = None
+    if resume is not None:
+        described = {
+            "topic": topic, "since": since, "until": until, "into": into, "group": group,
+            "again": again or None,
+        }  # fmt: skip
+        given = [name for name, value in described.items() if value is not None]
+        if given:
+            raise InvalidReplay(
+                f"resume= continues a recorded replay, and contradicts {given[0]}=",
+                hint="give resume= alone, or with pace= and compression=",
+            )
+    else:
+        copies = {"keys": keys, "headers": headers, "pace": pace, "compression": compression}
+        only_into = [name for name, value in copies.items() if value is not None]
+        if topic is None or since is None:
+            raise InvalidReplay(f"{'since' if topic else 'topic'}= is missing")
+        request = ReplayRequest(
+            topic=topic,
+            from_text=_text_of("since", since),
+            to_text="now" if until is None else _text_of("until", until),
+            into=into,
+            group=group,
+            selection=selection,
+        )
+        if (into is None) == (group is None):
+            raise InvalidReplay("give either into= or group=: a topic to copy into, or a new group")
+        if group is not None and only_into:
+            raise InvalidReplay(
+                f"{only_into[0]}= is for into=, and contradicts group=",
+                hint="the group's consumers read all messages, as fast as they can",
+            )
+        wanted = parse_range(
+            request.from_text,
+            request.to_text,
+            now=datetime.now(UTC),
+            from_name="since",
+            to_name="until",
+        )
+    with client_errors_translated():
+        cluster = Cluster(bootstrap, client_id="respool-replay", security=security)
+    if request is not None and wanted is not None:
+        return start(cluster, request, wanted, options, again=again, on_note=on_note)
+    assert resume is not None
+    return resume_recorded(cluster, resume, selection, options, on_note=on_note)
+
+
+def start(
+    cluster: Cluster,
+    request: ReplayRequest,
+    wanted: TimeRange,
+    options: CopyOptions,
+    *,
+    again: bool,
+    on_note: Note,
+) -> Replay:
+    """Start what is requested, or continue the last replay with the same request. The replay closes the cluster.
+
+    Raises:
+        ReplayError: it cannot be started.
+    """
+    try:
+        audit = AuditLog(cluster)
+        before = latest_of(list(audit.entries().values()), request)
+        running = partial(
+            _running,
+            cluster,
+            audit,
+            selection=request.selection,
+            options=options,
+            on_note=on_note,
+        )
+        if request.group is not None:
+            spans = find_spans(cluster, request.topic, wanted)
+            begun = start_group(cluster, audit, request, spans, wanted, before=before, again=again)
+            return Replay(
+                cluster,
+                begun.entry,
+                begun.spans,
+                work=None,
+                is_resumed=begun.was_done,
+                messages_left=begun.messages_left,
+            )
+        if before is not None and not again:
+            if before.state != DONE:
+                return running(before, is_resumed=True)
+            spans = find_spans(cluster, request.topic, wanted)
+            if dict(CopyPlan.from_document(before.details["plan"]).spans) == spans:
+                return Replay(cluster, before, spans, work=None, is_resumed=True)
+        else:
+            spans = find_spans(cluster, request.topic, wanted)
+        with client_errors_translated():
+            entry = begin_copy(cluster, audit, request, spans, wanted, on_note=on_note)
+        return running(entry, is_resumed=False)
+    except BaseException:
+        cluster.close()
+        raise
+
+
+def resume_recorded(
+    cluster: Cluster,
+    replay_id: str,
+    given: MessageFilter,
+    options: CopyOptions,
+    *,
+    on_note: Note,
+) -> Replay:
+    """Continue a recorded replay into a topic. The replay closes the cluster.
+
+    Raises:
+        ReplayError: there is none of this id, or it was begun with another filter than `given`.
+    """
+    try:
+        audit = AuditLog(cluster)
+        entry = _recorded(audit, replay_id)
+        if entry.state == DONE:
+            plan = CopyPlan.from_document(entry.details["plan"])
+            return Replay(cluster, entry, plan.spans, work=None, is_resumed=True)
+        selection = recorded_filter(replay_id, entry.details["wish"], given)
+        return _running(
+            cluster,
+            audit,
+            entry,
+            selection=selection,
+            options=options,
+            is_resumed=True,
+            on_note=on_note,
+        )
+    except BaseException:
+        cluster.close()
+        raise
+
+
+def _recorded(audit: AuditLog, replay_id: str) -> AuditEntry:
+    entry = audit.entries().get(replay_id)
+    if entry is None or "plan" not in entry.details:
+        raise ReplayNotFound(
+            f"there is no replay {replay_id!r} into a topic", hint="see: respool replay list"
+        )
+    return entry
+
+
+def _running(
+    cluster: Cluster,
+    audit: AuditLog,
+    entry: AuditEntry,
+    *,
+    selection: MessageFilter,
+    options: CopyOptions,
+    is_resumed: bool,
+    on_note: Note,
+) -> Replay:
+    plan = CopyPlan.from_document(entry.details["plan"])
+    return Replay(
+        cluster,
+        entry,
+        plan.spans,
+        work=lambda control, on_progress: carry_out(
+            cluster,
+            audit,
+            entry,
+            control,
+            selection=selection,
+            options=options,
+            on_progress=on_progress,
+            on_note=on_note,
+        ),
+        estimate=_estimate(cluster, entry, plan, options),
+        is_resumed=is_resumed,
+    )
+
+
+def _estimate(
+    cluster: Cluster, entry: AuditEntry, plan: CopyPlan, options: CopyOptions
+) -> Estimate:
+    # Nothing younger than the newest message is waited for.
+    with client_errors_translated():
+        newest = newest_ms(cluster, describe_topic(cluster, plan.topic))
+    until_ms = min(int(entry.details["to_ms"]), newest)
+
+    def estimate(left: int, per_second: float, timestamp_ms: int) -> float | None:
+        return options.pace.seconds_left(
+            messages=left, per_second=per_second, timestamp_ms=timestamp_ms, until_ms=until_ms
+        )
+
+    return estimate
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+
+
+def _text_of(name: str, value: When) -> str:
+    """The words by which a replay is recognised: those of a timedelta are relative, as '3 days ago' is."""
+    match value:
+        case str():
+            return value
+        case timedelta():
+            milliseconds = value // timedelta(milliseconds=1)
+            if milliseconds < 0:
+                raise InvalidReplay(
+                    f"{name}={value!r} is in the future; a timedelta is how long ago"
+                )
+            return f"{milliseconds} ms ago"
+        case datetime():
+            if value.utcoffset() is None:
+                raise InvalidReplay(
+                    f"{name}={value.isoformat()} has no zone",
+                    hint="add one: datetime(..., tzinfo=UTC)",
+                )
+            return value.astimezone(UTC).isoformat()
+    raise InvalidReplay(
+        f"{name}={value!r} is not a time", hint="give a datetime with a zone, a timedelta, or text"
+    )
+
+
+def _keys(keys: Iterable[Text] | None) -> frozenset[bytes] | None:
+    if keys is None:
+        return None
+    if isinstance(keys, str | bytes):
+        keys = [keys]
+    found = frozenset(_bytes("keys", key) for key in keys)
+    if not found:
+        raise InvalidReplay("keys= is empty", hint="leave it out to copy all messages")
+    return found
+
+
+def _headers(
+    headers: "Mapping[str, Text | Iterable[Text]] | None",
+) -> Mapping[str, frozenset[bytes]] | None:
+    if headers is None:
+        return None
+    pairs = [
+        (name, _bytes("headers", value))
+        for name, values in headers.items()
+        for value in ([values] if isinstance(values, str | bytes) else values)
+    ]
+    found = wanted_headers(pairs)
+    if found is None or set(found) != set(headers):
+        raise InvalidReplay(
+            "headers= names no value", hint="give {name: value} or {name: [value, ...]}"
+        )
+    return found
+
+
+def _bytes(name: str, value: object) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes):
+        return value
+    raise InvalidReplay(f"{name}= has {value!r}: text or bytes are needed")
+
+
+def _codec(name: str | None) -> Codec:
+    names = [one.name.lower() for one in Codec]
+    if name is not None and name not in names:
+        raise InvalidReplay(f"compression={name!r} is none of {', '.join(names)}")
+    return Codec[(name or "none").upper()]

@@ -1,0 +1,182 @@
+"""A replay into a topic: begin a copy, or resume a recorded one, and record how it ends."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from respool.client.kafka.cluster import Cluster
+from respool.model.topic_config import OF_ITSELF
+from respool.records.batch import Codec
+from respool.replay.audit import DONE, FAILED, INTERRUPTED, RUNNING, AuditEntry, AuditLog
+from respool.replay.copy import ReplayCopy
+from respool.replay.errors import InvalidReplay, ReplayError, client_errors_translated
+from respool.replay.pace import Pace
+from respool.replay.plan import CopyPlan, Span
+from respool.replay.position import CopyPosition
+from respool.replay.request import MessageFilter, ReplayRequest
+from respool.replay.run import Control, CopyJob, CopyProgress
+from respool.replay.time_range import TimeRange
+from respool.replay.topics import (
+    DescribedTopic,
+    create_topic,
+    describe_topic,
+    describe_topics,
+    offset_ranges,
+    own_settings,
+    topic_settings,
+)
+from respool.replay.writer import new_producer_ids
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOptions:
+    """Pace and compression; they may change when a replay resumes."""
+
+    pace: Pace
+    codec: Codec = Codec.NONE
+
+
+def begin_copy(
+    cluster: Cluster,
+    audit: AuditLog,
+    request: ReplayRequest,
+    spans: Mapping[int, Span],
+    time_range: TimeRange,
+    *,
+    on_note: Note,
+) -> AuditEntry:
+    """Fix what is to be copied, and record it."""
+    assert request.into is not None
+    source = describe_topic(cluster, request.topic)
+    into = _target_topic(cluster, request.into, like=source, on_note=on_note)
+    ends = offset_ranges(cluster, into.name, into.partitions)
+    producers = new_producer_ids(cluster, len(spans))
+    plan = CopyPlan(
+        topic=request.topic,
+        into=request.into,
+        spans=spans,
+        producers=dict(zip(spans, producers, strict=True)),
+        source_count=len(source.leaders),
+        target_ends={number: ends[number].stop for number in into.partitions},
+    )
+    entry = AuditEntry.begin(
+        kind="replay",
+        source=request.topic,
+        target=request.into,
+        from_text=time_range.from_text,
+        to_text=time_range.to_text,
+        details={
+            "fingerprint": request.fingerprint,
+            "wish": request.to_document(),
+            "to_ms": time_range.to_ms,
+            "plan": plan.to_document(),
+            "checkpoint": None,
+        },
+    )
+    audit.write(entry)
+    return entry
+
+
+def carry_out(
+    cluster: Cluster,
+    audit: AuditLog,
+    entry: AuditEntry,
+    control: Control,
+    *,
+    selection: MessageFilter,
+    options: CopyOptions,
+    on_progress: Callable[[CopyProgress], None],
+    on_note: Note,
+) -> AuditEntry:
+    """Copy what is left, and record how it ended: DONE, or INTERRUPTED after a stop.
+
+    Raises:
+        ReplayError: it failed, and is recorded as FAILED; its hint says how to resume it.
+    """
+    try:
+        with client_errors_translated():
+            plan = CopyPlan.from_document(entry.details["plan"])
+            position = CopyPosition.from_document(plan, entry.details["checkpoint"])
+            if entry.state != RUNNING:
+                entry = entry.updated(state=RUNNING, outcome="")
+                audit.write(entry)
+            job = CopyJob(
+                cluster=cluster,
+                plan=plan,
+                replay_id=entry.id,
+                selection=selection,
+                pace=options.pace,
+                codec=options.codec,
+                oldest_ms=_oldest_ms(cluster, plan.into),
+                on_progress=on_progress,
+                on_checkpoint=lambda at: audit.write(_at(entry, at)),
+                on_note=on_note,
+            )
+            position = ReplayCopy(job).run(position, control)
+            return _end(audit, _at(entry, position), position)
+    except ReplayError as error:
+        # If the broker is away the entry keeps its state, which says that it did not end.
+        with suppress(ReplayError):
+            audit.write(entry.updated(state=FAILED, outcome=error.message))
+        resumes = (
+            f"started again with the same arguments, or with --resume {entry.id}, it continues"
+        )
+        error.hint = f"{error.hint}; {resumes}" if error.hint else resumes
+        raise
+
+
+def latest_of(entries: Sequence[AuditEntry], request: ReplayRequest) -> AuditEntry | None:
+    """The last replay with the same request."""
+    alike = [one for one in entries if one.details.get("fingerprint") == request.fingerprint]
+    return alike[-1] if alike else None
+
+
+def _end(audit: AuditLog, entry: AuditEntry, position: CopyPosition) -> AuditEntry:
+    copied = f"{position.copied:,} message{'' if position.copied == 1 else 's'}"
+    if position.is_complete:
+        entry = entry.updated(state=DONE, outcome=f"{copied} copied")
+    else:
+        entry = entry.updated(state=INTERRUPTED, outcome=f"stopped with {copied} copied")
+    audit.write(entry)
+    return entry
+
+
+def _target_topic(
+    cluster: Cluster, name: str, *, like: DescribedTopic, on_note: Note
+) -> DescribedTopic:
+    """The topic to write to; created with the source's partitions and settings if it does not exist."""
+    if name == like.name:
+        raise InvalidReplay(
+            "a topic is not replayed into itself: all its readers would read the copies",
+            hint="name another topic as the target",
+        )
+    if name not in describe_topics(cluster):
+        own = {
+            key: value
+            for key, value in own_settings(cluster, like.name).items()
+            if key not in OF_ITSELF
+        }
+        count = len(like.leaders)
+        if create_topic(cluster, name, partitions=count, settings=own):
+            partitions = "1 partition" if count == 1 else f"{count} partitions"
+            on_note(f"created {name} with {partitions}, and with {like.name}'s settings")
+    into = describe_topic(cluster, name)
+    into.check_leaders()
+    return into
+
+
+def _oldest_ms(cluster: Cluster, name: str) -> int | None:
+    """Older messages would be deleted from this topic at once; None: it keeps all."""
+    settings = topic_settings(cluster, name)
+    kept_ms = int(settings.get("retention.ms", -1))
+    if kept_ms < 0 or "delete" not in settings.get("cleanup.policy", "delete"):
+        return None
+    return int(time.time() * 1000) - kept_ms
+
+
+def _at(entry: AuditEntry, position: CopyPosition) -> AuditEntry:
+    details = {**entry.details, "checkpoint": position.to_document()}
+    return entry.updated(messages=position.copied, details=details)

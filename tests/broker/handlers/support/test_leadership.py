@@ -1,0 +1,63 @@
+"""Who leads, as clients are told: nobody sends them to a broker that is probably dead."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from respool.broker.handlers.support.leadership import NO_LEADER, leadership
+from respool.model.cluster import BrokerEndpoint, PartitionImage, TopicImage
+from respool.model.errors import LeaderNotAvailable
+from respool.model.ids import BrokerId, LeaderEpoch, TopicId
+from respool.model.topic_config import TopicConfig
+
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+TOPIC = TopicImage(
+    name="rides",
+    id=TopicId(UUID(int=1)),
+    partitions=tuple(
+        PartitionImage(
+            replicas=(ONE, TWO, THREE),
+            isr=(ONE, TWO, THREE),
+            leader=leader,
+            leader_epoch=LeaderEpoch(4),
+        )
+        for leader in (ONE, TWO, THREE)
+    ),
+    overrides={},
+    config=TopicConfig(),
+)
+
+
+def told(
+    *, live: set[BrokerId], suspects: set[BrokerId], topic: TopicImage = TOPIC
+) -> list[tuple[int, int]]:
+    """The error and the leader of each partition, as broker 1 tells them."""
+    broker: Any = SimpleNamespace(
+        id=ONE,
+        image=SimpleNamespace(
+            brokers={one: BrokerEndpoint(id=one, host="host", port=9092) for one in live}
+        ),
+        partitions=SimpleNamespace(is_online=lambda topic, number: True),
+        member=SimpleNamespace(suspects=suspects),
+    )
+    return [(one.error_code, one.leader) for one in leadership(broker, topic, range(3))]
+
+
+def test_leaders_that_run_are_told() -> None:
+    assert told(live={ONE, TWO, THREE}, suspects=set()) == [(0, ONE), (0, TWO), (0, THREE)]
+
+
+def test_a_leader_that_is_probably_dead_is_not() -> None:
+    nobody = (LeaderNotAvailable.code, NO_LEADER)
+    assert told(live={ONE, TWO, THREE}, suspects={TWO}) == [(0, ONE), nobody, (0, THREE)]
+    assert told(live={ONE, THREE}, suspects=set()) == [(0, ONE), nobody, (0, THREE)]
+
+
+def test_nor_is_one_whose_log_has_failed() -> None:
+    failed = replace(
+        TOPIC, partitions=tuple(replace(one, offline=(TWO,)) for one in TOPIC.partitions)
+    )
+    nobody = (LeaderNotAvailable.code, NO_LEADER)
+    live = {ONE, TWO, THREE}
+    assert told(live=live, suspects=set(), topic=failed) == [(0, ONE), nobody, (0, THREE)]

@@ -1,0 +1,176 @@
+"""`respool.start_mirror` between two brokers of this process."""
+
+from collections.abc import Iterator, Sequence
+from threading import Event
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+import respool
+from respool.mirror.mirror_handle import MirrorEnded
+from respool.mirror.partition_copy import CopyState
+from respool.mirror.progress import MirrorEvent, Severity
+from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
+from respool.testing import Broker
+
+pytestmark = pytest.mark.clients
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def source() -> Iterator[Broker]:
+    with Broker(topics={"rides": 2}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def target() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+def produce(broker: Broker, values: Sequence[str], topic: str = "rides") -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number, value in enumerate(values):
+        producer.produce(topic, value, partition=number % 2)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def read(broker: Broker, count: int, topic: str = "rides") -> list[str]:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "reader"})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in (0, 1)])
+    messages = consumer.consume(count, timeout=TIMEOUT_S)
+    consumer.close()
+    return sorted(message.value().decode() for message in messages)
+
+
+def committed(broker: Broker, group: str) -> int:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+    (found,) = consumer.committed([TopicPartition("rides", 0)], timeout=TIMEOUT_S)
+    consumer.close()
+    return int(found.offset)
+
+
+def start(source: Broker, target: Broker, **options: Any) -> "respool.Mirror":
+    options.setdefault("topics", ".*")
+    return respool.start_mirror(source.bootstrap, target.bootstrap, **options)
+
+
+def test_it_follows_the_source_until_it_is_stopped(source: Broker, target: Broker) -> None:
+    produce(source, ["a", "b"])
+    with start(source, target) as mirror:
+        mirror.wait_until_caught_up(TIMEOUT_S)
+        assert read(target, 2) == ["a", "b"]
+        produce(source, ["c", "d", "e"])
+        mirror.wait_until_caught_up(TIMEOUT_S)
+        assert read(target, 5) == ["a", "b", "c", "d", "e"]
+        status = mirror.status()
+        assert (status.lag, status.offsets_copied, status.partition_count) == (0, 5, 2)
+        assert [(one.topic, one.end, one.state) for one in status.topics] == [
+            ("rides", 5, CopyState.COPYING)
+        ]
+        assert mirror.is_running
+    assert not mirror.is_running
+    assert mirror.status() == status
+    assert mirror.wait()
+
+
+def test_caught_up_includes_topics_that_are_new_and_offsets_of_groups(
+    source: Broker, target: Broker
+) -> None:
+    with start(source, target, groups="bill.*") as mirror:
+        mirror.wait_until_caught_up(TIMEOUT_S)
+        source.create_topic("fares", partitions=2)
+        produce(source, ["1", "2", "3"], "fares")
+        produce(source, ["a", "b", "c"])
+        consumer = Consumer({"bootstrap.servers": source.bootstrap, "group.id": "billing"})
+        consumer.commit(offsets=[TopicPartition("rides", 0, 2)], asynchronous=False)
+        consumer.close()
+        mirror.wait_until_caught_up(TIMEOUT_S)
+        assert read(target, 3, "fares") == ["1", "2", "3"]
+        assert committed(target, "billing") == 2
+        assert mirror.status().group_count == 1
+
+
+def test_once_ends_by_itself(source: Broker, target: Broker) -> None:
+    produce(source, ["a", "b"])
+    mirror = start(source, target, topics=["rides", "nothing"], once=True)
+    assert mirror.wait(TIMEOUT_S)
+    assert mirror.status().offsets_copied == 2
+    with pytest.raises(MirrorEnded):
+        mirror.wait_until_caught_up(TIMEOUT_S)
+    mirror.stop()
+
+
+def test_a_failure_is_raised_where_it_is_waited_for(source: Broker, target: Broker) -> None:
+    mirror = start(source, target, topics="nothing", once=True)
+    with pytest.raises(NotFound, match="no topic at"):
+        mirror.wait(TIMEOUT_S)
+    with pytest.raises(NotFound), mirror:
+        pass
+    with pytest.raises(NotFound):
+        mirror.wait_until_caught_up(TIMEOUT_S)
+
+
+def test_a_topic_that_diverged_is_stopped_and_named(source: Broker, target: Broker) -> None:
+    produce(source, ["a", "b"])
+    start(source, target, once=True).wait(TIMEOUT_S)
+    admin = AdminClient({"bootstrap.servers": source.bootstrap})
+    admin.delete_topics(["rides"])["rides"].result(TIMEOUT_S)
+    source.create_topic("rides", partitions=2)
+    produce(source, ["other"])
+    events: list[MirrorEvent] = []
+    with (
+        pytest.raises(OperatorError, match="1 topic not mirrored: rides"),
+        start(source, target, on_event=events.append) as mirror,
+    ):
+        mirror.wait_until_caught_up(TIMEOUT_S)
+    (error,) = [one for one in events if one.severity is Severity.ERROR]
+    assert error.message.startswith("rides/")
+    assert "respool topic delete rides" in error.hint
+    assert read(target, 2) == ["a", "b"]
+
+
+def test_an_exception_in_the_block_stops_it_and_is_not_replaced(
+    source: Broker, target: Broker
+) -> None:
+    with pytest.raises(KeyError), start(source, target, topics="nothing", once=True) as mirror:
+        raise KeyError
+    assert not mirror.is_running
+
+
+def test_events_go_to_the_log_by_default(
+    source: Broker, target: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "respool.mirror")
+    start(source, target, once=True).wait(TIMEOUT_S)
+    assert "created rides at the target" in caplog.messages
+
+
+def test_waiting_takes_no_longer_than_allowed(source: Broker, target: Broker) -> None:
+    produce(source, ["a", "b"])
+    is_held, release = Event(), Event()
+
+    def hold(event: MirrorEvent) -> None:
+        # It is called in the mirror's thread, which goes no further until it returns.
+        is_held.set()
+        assert release.wait(TIMEOUT_S)
+
+    with start(source, target, on_event=hold) as mirror:
+        assert is_held.wait(TIMEOUT_S)
+        assert not mirror.wait(0.01)
+        with pytest.raises(TimeoutError, match=r"within 0\.01 seconds"):
+            mirror.wait_until_caught_up(0.01)
+        release.set()
+        mirror.wait_until_caught_up(TIMEOUT_S)
+
+
+def test_what_cannot_be_is_refused_at_once(source: Broker) -> None:
+    with pytest.raises(UsageError, match="topics '\\(' is not a regular expression"):
+        respool.start_mirror("x:1", "y:1", topics="(")
+    with pytest.raises(UsageError, match="same cluster"):
+        start(source, source)
+    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
+        respool.start_mirror(source.bootstrap, "127.0.0.1:1", topics=".*")

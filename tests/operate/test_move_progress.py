@@ -1,0 +1,68 @@
+"""How far copies are, from what brokers say of their replicas."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+from confluent_kafka import Producer
+
+from cluster.cluster_world import ONE, THREE, TWO, image_of, view_of
+from respool import testing
+from respool.cluster.view import ClusterView
+from respool.model.cluster import BrokerEndpoint
+from respool.model.ids import BrokerId, TopicPartition
+from respool.operate.move_progress import CopyProgress, copy_progress_of, read_copy_progress
+
+FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+MOVING = image_of(1, 2, 3, isr=[1], adding=(TWO, THREE))
+
+
+def test_what_is_copied_is_told_for_all_who_copy_it_together() -> None:
+    sizes = {ONE: {FIRST: 100, SECOND: 7}, TWO: {FIRST: 30}, THREE: {FIRST: 0, SECOND: 7}}
+    assert copy_progress_of(view_of(MOVING, image_of(1, 2)), sizes) == {
+        FIRST: CopyProgress(30, 200)
+    }
+
+
+def test_a_copy_that_is_larger_than_its_leader_is_no_more_than_whole() -> None:
+    sizes = {ONE: {FIRST: 100}, TWO: {FIRST: 130}, THREE: {FIRST: 40}}
+    assert copy_progress_of(view_of(MOVING), sizes) == {FIRST: CopyProgress(140, 200)}
+
+
+def test_nothing_is_told_of_a_move_of_which_somebody_says_nothing() -> None:
+    assert copy_progress_of(view_of(MOVING), {ONE: {FIRST: 100}, TWO: {FIRST: 30}}) == {}
+    assert copy_progress_of(view_of(MOVING), {TWO: {FIRST: 30}, THREE: {FIRST: 30}}) == {}
+    leaderless = image_of(1, 2, isr=[], leader=None, adding=(TWO,))
+    assert copy_progress_of(view_of(leaderless), {ONE: {FIRST: 1}, TWO: {FIRST: 1}}) == {}
+
+
+def test_replicas_that_only_leave_have_nothing_to_copy() -> None:
+    leaving = image_of(1, 2, removing=(TWO,))
+    assert copy_progress_of(view_of(leaving), {ONE: {FIRST: 100}, TWO: {FIRST: 100}}) == {}
+
+
+def at(view: ClusterView, addresses: Mapping[BrokerId, tuple[str, int]]) -> ClusterView:
+    """The same brokers, at these addresses."""
+    brokers = {
+        one: BrokerEndpoint(id=one, host=host, port=port) for one, (host, port) in addresses.items()
+    }
+    return replace(view, image=replace(view.image, brokers=brokers))
+
+
+def test_brokers_are_asked_and_those_that_do_not_answer_done_without(
+    respool_broker: testing.Broker,
+) -> None:
+    """One broker plays two: the one that leads, and the one that copies from it."""
+    respool_broker.create_topic("t", partitions=2)
+    producer = Producer({"bootstrap.servers": respool_broker.bootstrap})
+    producer.produce("t", b"a ride", partition=0)
+    assert producer.flush(30) == 0
+    there, nowhere = (respool_broker.host, respool_broker.port), ("127.0.0.1", 1)
+    moves = view_of(
+        image_of(1, 2, isr=[1], adding=(TWO,)), image_of(1, 3, isr=[1], adding=(THREE,))
+    )
+    told = asyncio.run(read_copy_progress(at(moves, {ONE: there, TWO: there, THREE: nowhere})))
+    assert told.keys() == {FIRST}
+    assert told[FIRST].copied_bytes == told[FIRST].total_bytes > len(b"a ride")
+    assert asyncio.run(read_copy_progress(at(moves, {ONE: nowhere, TWO: there}))) == {}
+    assert asyncio.run(read_copy_progress(at(moves, {TWO: there, THREE: there}))) == {}
