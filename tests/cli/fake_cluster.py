@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from respool.cli.connection_options import BrokerConnection
 from respool.cli.errors import TopicExists
 from respool.cli.kafka import OffsetRange, Setting, TopicInfo
 from respool.model.operator_errors import NotFound, OperatorError
@@ -32,8 +33,8 @@ class FakeCluster:
         self.refuses_to_delete: set[str] = set()
         self.up = {1, 2}
 
-    def connected_to(self, broker: str) -> Self:
-        self.broker = broker
+    def connected_to(self, connection: BrokerConnection) -> Self:
+        self.broker = connection.bootstrap
         return self
 
     def add(self, name: str, *ranges: tuple[int, int] | None, **settings: str) -> None:

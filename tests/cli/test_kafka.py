@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cli.running import Run
+from respool.cli.connection_options import BrokerConnection
 from respool.cli.errors import BrokerUnreachable, ExitCode, NobodyLeads, TopicExists
 from respool.cli.kafka import Cluster, OffsetRange, TopicInfo
 from respool.cli.kafka_library import KafkaError, KafkaException, reason, to_cli_error
@@ -46,7 +47,9 @@ def test_the_broker_comes_from_the_environment_too(
 
 
 def test_one_of_several_brokers_is_enough(mock_broker: str) -> None:
-    cluster = Cluster.connect(f"127.0.0.1:{reserve_port()},{mock_broker}")
+    cluster = Cluster.connect(
+        BrokerConnection(bootstrap=f"127.0.0.1:{reserve_port()},{mock_broker}")
+    )
     assert isinstance(cluster.topics(), dict)
 
 
@@ -55,13 +58,13 @@ def test_what_does_not_speak_kafka_is_told_apart_from_nobody(
 ) -> None:
     monkeypatch.setattr("respool.cli.kafka.CONNECT_SECONDS", 1.0)
     with pytest.raises(BrokerUnreachable, match="does not answer as a Kafka broker"):
-        Cluster.connect(f"127.0.0.1:{mute_port}")
+        Cluster.connect(BrokerConnection(bootstrap=f"127.0.0.1:{mute_port}"))
 
 
 @pytest.mark.parametrize("address", ["localhost", "host:port", ":9092", "127.0.0.1:70000"])
 def test_an_address_that_is_none_is_a_usage_error(address: str) -> None:
     with pytest.raises(UsageError, match="not HOST:PORT"):
-        Cluster.connect(address)
+        Cluster.connect(BrokerConnection(bootstrap=address))
 
 
 def test_an_unknown_host_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +73,7 @@ def test_an_unknown_host_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket, "create_connection", unknown)
     with pytest.raises(BrokerUnreachable, match="the name 'nowhere' is unknown"):
-        Cluster.connect("nowhere:9092")
+        Cluster.connect(BrokerConnection(bootstrap="nowhere:9092"))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +121,7 @@ def test_without_the_client_library_the_error_says_what_to_install(
 
 def test_offsets_of_every_partition_are_asked_for(run: Run, mock_broker: str) -> None:
     run("produce", "ranged", "-b", mock_broker, "-m", "a", "-m", "b", "-p", "3")
-    cluster = Cluster.connect(mock_broker)
+    cluster = Cluster.connect(BrokerConnection(bootstrap=mock_broker))
     topic = cluster.topic("ranged")
     assert topic.partitions == [0, 1, 2, 3]
     ranges = cluster.ranges([topic])
@@ -141,7 +144,7 @@ class HalfLed:
 
 
 def test_a_leader_that_leads_no_more_is_told_in_words_or_left_out() -> None:
-    cluster = Cluster("127.0.0.1:9092", HalfLed())
+    cluster = Cluster(BrokerConnection(bootstrap="127.0.0.1:9092"), HalfLed())
     # As the broker's metadata still says.
     topic = TopicInfo(name="rides", leaders={0: 1, 1: 2})
     with pytest.raises(NobodyLeads, match="nobody leads the partition now") as caught:

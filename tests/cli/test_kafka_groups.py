@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from cli.running import Run
+from respool.cli.connection_options import BrokerConnection
 from respool.cli.errors import ExitCode
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_groups import Group, GroupListing, Groups, NotAllHeard
@@ -17,9 +18,11 @@ from support.group_broker import NOT_COORDINATOR, GroupBroker
 # In a process of its own: what goes wrong here may end it without a word of Python's.
 READ = """
 import sys
+from respool.cli.connection_options import BrokerConnection
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_groups import Groups
-for (topic, number), held in Groups(Cluster.connect(sys.argv[1])).committed("billing").items():
+cluster = Cluster.connect(BrokerConnection(bootstrap=sys.argv[1]))
+for (topic, number), held in Groups(cluster).committed("billing").items():
     print(topic, number, held.offset, held.metadata)
 """
 
@@ -50,7 +53,7 @@ def test_what_is_noted_beside_an_offset_is_set_and_read_as_it_is() -> None:
         ("rides", 2): Committed(offset=7),
     }
     with GroupBroker() as broker:
-        groups = Groups(Cluster.connect(broker.address))
+        groups = Groups(Cluster.connect(BrokerConnection(bootstrap=broker.address)))
         groups.commit("billing", places)
         held = broker.offsets["billing"]
         assert list(held.values()) == [(5, "note"), (6, "note\0"), (7, "")]
@@ -81,7 +84,7 @@ def test_groups_that_are_known_are_listed_though_one_broker_is_dead(
 
 
 def test_a_group_that_a_dead_broker_may_have_is_not_said_to_be_missing(half: GroupBroker) -> None:
-    groups = Groups(Cluster.connect(half.address))
+    groups = Groups(Cluster.connect(BrokerConnection(bootstrap=half.address)))
     with pytest.raises(NotAllHeard, match="broker 2 did not say"):
         groups.find("pricing")
     half.cluster = [half]

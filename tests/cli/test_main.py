@@ -113,6 +113,7 @@ def test_help_and_version_import_nothing_heavy() -> None:
         "respool.model.addresses",
         "respool.model.error_codes",
         "respool.model.errors",
+        "respool.model.json_bytes",
         "respool.model.operator_errors",
         "respool.model.quantities",
         "respool.model.times",

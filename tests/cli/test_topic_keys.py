@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 
 import respool
 from cli.running import Run
+from respool.cli.connection_options import BrokerConnection
 from respool.cli.errors import ExitCode
 from respool.cli.kafka import Cluster
 from respool.cli.topic_keys import StoppedBy, in_words, parse_scan, scan_keys
@@ -100,7 +101,7 @@ def test_only_as_many_messages_as_asked_for_are_scanned_and_that_is_told(
 
 
 def test_a_scan_whose_time_is_up_reports_what_it_read(broker: Broker) -> None:
-    cluster = Cluster.connect(broker.bootstrap)
+    cluster = Cluster.connect(BrokerConnection(bootstrap=broker.bootstrap))
     topic = cluster.topic("mixed")
     wanted = parse_scan("all", None, "5s")
     moments = iter([0.0, 5.0])

@@ -167,8 +167,7 @@ class SecuredGate:
                 if mechanism in HASHES:
                     scram = ScramServer(HASHES[mechanism], self._users or {}, self._knows_password)
             elif key == SASL_AUTHENTICATE:
-                # Version 2: tagged fields of the header, then a length of one byte or two.
-                said, _ = _compact_bytes(body, 1)
+                said = _auth_bytes(body, version)
                 if scram is None:
                     _, user, password = said.decode().split("\0")
                     self.passwords_seen.append(password)
@@ -178,17 +177,7 @@ class SecuredGate:
                     user, (answer, is_in) = "", scram.answer(said)
                     user = scram.user
                 is_refused = answer is None or (scram is None and not is_in)
-                why = b"\x09no entry" if is_refused else b"\0"
-                code = AUTHENTICATION_FAILED if is_refused else 0
-                told = answer or b""
-                _send(
-                    writer,
-                    pack(">ibh", number, 0, code)
-                    + why
-                    + _compact_size(len(told))
-                    + told
-                    + pack(">qb", 0, 0),
-                )
+                _send(writer, _auth_reply(number, version, None if is_refused else answer or b""))
                 if is_refused:
                     return False
                 if is_in:
@@ -254,6 +243,28 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
             writer.write(data)
             await writer.drain()
     writer.close()
+
+
+def _auth_bytes(body: bytes, version: int) -> bytes:
+    """What a SaslAuthenticate request says; version 2 is the first flexible one."""
+    if version < 2:
+        (size,) = unpack_from(">i", body)
+        return body[4 : 4 + size]
+    # Tagged fields of the header, then a length of one byte or two.
+    said, _ = _compact_bytes(body, 1)
+    return said
+
+
+def _auth_reply(number: int, version: int, answer: bytes | None) -> bytes:
+    """The reply to a SaslAuthenticate request; None refuses the login."""
+    code = AUTHENTICATION_FAILED if answer is None else 0
+    told = answer or b""
+    if version < 2:
+        why = pack(">h", 8) + b"no entry" if answer is None else pack(">h", -1)
+        lifetime = pack(">q", 0) if version else b""
+        return pack(">ih", number, code) + why + pack(">i", len(told)) + told + lifetime
+    why = b"\x09no entry" if answer is None else b"\0"
+    return pack(">ibh", number, 0, code) + why + _compact_size(len(told)) + told + pack(">qb", 0, 0)
 
 
 def _compact_bytes(data: bytes, at: int) -> tuple[bytes, int]:

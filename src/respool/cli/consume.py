@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output
+from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.cli.consume_range import (
     AtOffset,
     AtTime,
@@ -45,6 +46,7 @@ EPILOG = (
 )
 
 
+@to_broker
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.")],
     *,
@@ -122,7 +124,7 @@ def consume(
         bool,
         options.flag("--raw", text="The values' bytes as they are, with nothing between them."),
     ] = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Read messages: all there are, those of a time span, or all that come."""
     if sum([format_text is not None, as_json, raw]) > 1:
@@ -145,7 +147,7 @@ def consume(
 
     from respool.cli.kafka import Cluster
 
-    cluster = Cluster.connect(broker)
+    cluster = Cluster.connect(connection)
     known = cluster.topic(topic)
     # Asked before the cursors are planned: where they stop short of this, it is for a transaction, and not because more
     # has come meanwhile.

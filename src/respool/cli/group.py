@@ -9,6 +9,7 @@ import typer
 
 from respool.cli import group_reset, options, output
 from respool.cli.asking import confirm
+from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.cli.errors import ExitCode
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
 from respool.cli.isolation import Isolation
@@ -35,19 +36,21 @@ Names = Annotated[
 @app.command(
     "list", epilog="Piped, the columns are separated by tabs: respool group list | cut -f1"
 )
+@to_broker
 def list_groups(
     state: Annotated[
         str | None,
         typer.Option(metavar="STATE", help="Only groups in this state, such as Stable or Empty."),
     ] = None,
     as_json: options.Json = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    *,
+    connection: BrokerConnection,
 ) -> None:
     """List groups: name, state and protocol."""
     from respool.cli.kafka import Cluster
     from respool.cli.kafka_groups import Groups
 
-    listing = Groups(Cluster.connect(broker)).list()
+    listing = Groups(Cluster.connect(connection)).list()
     groups = [
         info
         for info in listing.groups
@@ -73,17 +76,18 @@ def list_groups(
 
 
 @app.command(epilog="Example:\n  respool group describe billing --json | jq .members")
+@to_broker
 def describe(
     name: Name,
     *,
     as_json: options.Json = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Show a group: its state, its members and what they read, and how far it is in each partition."""
     from respool.cli.kafka import Cluster
     from respool.cli.kafka_groups import Groups
 
-    cluster = Cluster.connect(broker)
+    cluster = Cluster.connect(connection)
     groups = Groups(cluster)
     group = groups.get(name)
     lags = _lags(cluster, groups, group)
@@ -96,6 +100,7 @@ def describe(
 @app.command(
     epilog="Examples:\n  respool group lag\n  respool group lag billing\n  respool group lag billing pricing --watch"
 )
+@to_broker
 def lag(
     names: Annotated[
         list[str] | None,
@@ -108,13 +113,13 @@ def lag(
     as_json: Annotated[
         bool, options.flag("--json", text="Print JSON, for programs; one line each time.")
     ] = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Show how many messages groups have still to read, per partition and in all."""
     from respool.cli.kafka import Cluster
     from respool.cli.kafka_groups import GroupListing, Groups
 
-    cluster = Cluster.connect(broker)
+    cluster = Cluster.connect(connection)
     groups = Groups(cluster)
     with noticing_ctrl_c() as ctrl_c:
         while True:
@@ -138,18 +143,19 @@ def lag(
 
 
 @app.command(epilog="Example:\n  respool group delete billing --yes")
+@to_broker
 def delete(
     names: Names,
     *,
     yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
     as_json: options.Json = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Delete groups and their committed offsets; no message is touched. A group with members is not deleted."""
     from respool.cli.kafka import Cluster
     from respool.cli.kafka_groups import Groups
 
-    groups = Groups(Cluster.connect(broker))
+    groups = Groups(Cluster.connect(connection))
     found = [groups.get(name) for name in dict.fromkeys(names)]
     for group in found:
         if group.members:

@@ -8,6 +8,7 @@ import typer
 
 from respool.cli import options, output
 from respool.cli.asking import confirm
+from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.cli.group_lag import spelled
 from respool.cli.group_moves import (
     Move,
@@ -43,6 +44,7 @@ class GroupIsLive(OperatorError):
     """The group has members, which would undo a reset."""
 
 
+@to_broker
 def reset(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The group.", show_default=False)],
     *,
@@ -87,7 +89,7 @@ def reset(
     ] = False,
     yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
     as_json: options.Json = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Move a group back or on: to a time, an offset, the start or the end."""
     target = parse_target(
@@ -103,7 +105,7 @@ def reset(
     from respool.cli.kafka import Cluster
     from respool.cli.kafka_groups import Groups
 
-    cluster = Cluster.connect(broker)
+    cluster = Cluster.connect(connection)
     groups = Groups(cluster)
     group = groups.find(name) if wanted else groups.get(name)
     committed = groups.committed(name) if group is not None else {}
@@ -253,7 +255,7 @@ def _carry_out(
     from respool.replay.audit import DONE, FAILED, AuditEntry, AuditLog
 
     places = {move.place: Committed(offset=move.target) for move in moves}
-    with own_cluster(cluster.broker) as own:
+    with own_cluster(cluster.connection) as own:
         audit = AuditLog(own)
         entry = AuditEntry.begin(
             kind="reset",

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import Any, Self
 
 from respool.cli.broker_check import CONNECT_SECONDS, check_broker
+from respool.cli.connection_options import BrokerConnection
 from respool.cli.errors import BrokerUnreachable, PartitionOffline
 from respool.cli.isolation import Isolation
 from respool.cli.kafka_library import (
@@ -70,27 +71,30 @@ class OffsetRange:
 class Cluster:
     """A broker that answered, and what can be asked of it."""
 
-    def __init__(self, broker: str, admin: Any) -> None:
-        self.broker = broker
+    def __init__(self, connection: BrokerConnection, admin: Any) -> None:
+        self.connection = connection
+        self.broker = connection.bootstrap
         # None where the broker names none, as old ones of Kafka.
         self.id: str | None = None
         self._admin = admin
 
     @classmethod
-    def connect(cls, broker: str) -> Self:
+    def connect(cls, connection: BrokerConnection) -> Self:
         """Make sure that a Kafka broker answers there.
 
         Raises:
             BrokerUnreachable: nobody listens, or what listens does not speak Kafka.
         """
+        broker = connection.bootstrap
         check_broker(broker)
-        cluster = cls(broker, client_admin.AdminClient(client_config(broker), logger=quiet()))
+        settings = client_config(connection)
+        cluster = cls(connection, client_admin.AdminClient(settings, logger=quiet()))
         try:
             cluster.id = cluster._admin.list_topics(timeout=CONNECT_SECONDS).cluster_id
         except KafkaException as error:
             raise BrokerUnreachable(
                 f"something listens at {broker}, but it does not answer as a Kafka broker does: {reason(error)}",
-                hint="check the port; TLS and SASL listeners are not supported by this command",
+                hint="check the port, and --security-protocol if this listener has TLS or logins",
             ) from error
         return cluster
 
@@ -271,11 +275,11 @@ class Cluster:
 
     def producer(self, **config: object) -> Any:
         with translated(self.broker):
-            return client.Producer(client_config(self.broker) | _dotted(config), logger=quiet())
+            return client.Producer(client_config(self.connection) | _dotted(config), logger=quiet())
 
     def consumer(self, *, on_error: Callable[[Any], None], **config: object) -> Any:
         # Without it librdkafka hands out whatever a damaged batch unpacks to.
-        settings = client_config(self.broker) | {"check.crcs": True} | _dotted(config)
+        settings = client_config(self.connection) | {"check.crcs": True} | _dotted(config)
         settings["error_cb"] = on_error
         with translated(self.broker):
             return client.Consumer(settings, logger=quiet())
@@ -336,9 +340,9 @@ def offline(cluster: Cluster, topic: TopicInfo, partition: int) -> PartitionOffl
     return PartitionOffline(topic.name, partition, absent=absent)
 
 
-def client_config(broker: str) -> dict[str, object]:
+def client_config(connection: BrokerConnection) -> dict[str, object]:
     return {
-        "bootstrap.servers": broker,
+        **connection.library_settings(),
         "client.id": CLIENT_ID,
         # Short pauses: the person at the keyboard restarts a broker and expects the command to notice.
         "reconnect.backoff.max.ms": 1000,

@@ -74,7 +74,7 @@ class Groups:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._own = own_cluster(cluster.broker)
+        self._own = own_cluster(cluster.connection)
         self.close = weakref.finalize(self, self._own.close)
 
     def list(self) -> GroupListing:

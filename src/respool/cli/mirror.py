@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from respool.cli import options, output
+from respool.cli.connection_options import BrokerConnection
 from respool.cli.interrupts import calling_on_signals
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
@@ -185,7 +186,7 @@ def promote(
     from respool.cli.kafka import Cluster
     from respool.mirror.promotion import promote as promote_one
 
-    cluster = Cluster.connect(target)
+    cluster = Cluster.connect(BrokerConnection(bootstrap=target))
     for name in names:
         # Check that all of them exist before the first is changed.
         cluster.topic(name, hint=f"see: respool topic list --broker {target}")

@@ -8,12 +8,18 @@ from typing import Any, TypeVar
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def option_group(parameter: str, build: Callable[..., Any]) -> Callable[[Command], Command]:
+def option_group(
+    parameter: str, build: Callable[..., Any], **annotations: Any
+) -> Callable[[Command], Command]:
     """A decorator that replaces this parameter of a command by the parameters of `build`.
 
-    When the command is called, `build` gets these options, and the command gets what `build` returns.
+    When the command is called, `build` gets these options, and the command gets what `build` returns. `annotations`
+    are other annotations for some of the parameters.
     """
-    group = inspect.signature(build).parameters
+    group = {
+        name: one.replace(annotation=annotations.get(name, one.annotation))
+        for name, one in inspect.signature(build).parameters.items()
+    }
 
     def decorate(command: Command) -> Command:
         own = [

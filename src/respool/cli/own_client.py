@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from respool.cli.broker_check import CONNECT_SECONDS
+from respool.cli.connection_options import BrokerConnection
 from respool.cli.errors import BrokerUnreachable
 from respool.cli.kafka_library import CLIENT_ID, REQUEST_SECONDS
 from respool.client.kafka import errors as client_errors
@@ -17,7 +18,7 @@ from respool.client.kafka.cluster import Cluster as OwnCluster
 from respool.model.operator_errors import OperatorError, UsageError
 
 
-def own_cluster(broker: str) -> OwnCluster:
+def own_cluster(connection: BrokerConnection) -> OwnCluster:
     """To be closed. What may pass is tried again for as long as a request may take.
 
     Raises:
@@ -26,16 +27,17 @@ def own_cluster(broker: str) -> OwnCluster:
     try:
         # As librdkafka takes them: a comma too many is none.
         return OwnCluster(
-            ",".join(filter(None, map(str.strip, broker.split(",")))),
+            ",".join(filter(None, map(str.strip, connection.bootstrap.split(",")))),
             client_id=CLIENT_ID,
             connect_timeout_ms=int(CONNECT_SECONDS * 1000),
             request_timeout_ms=int(REQUEST_SECONDS * 1000),
             retry_ms=int(REQUEST_SECONDS * 1000),
             # Its user has seen a broker answer: one that is away now may be restarting.
             first_contact_ms=int(REQUEST_SECONDS * 1000),
+            security=connection.security,
         )
     except client_errors.BadArgument as error:
-        raise UsageError(f"{broker!r}: {error}") from error
+        raise UsageError(f"{connection.bootstrap!r}: {error}") from error
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output
+from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.cli.errors import ExitCode
 from respool.cli.line_reader import LineReader
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
@@ -45,6 +46,7 @@ EPILOG = (
 )
 
 
+@to_broker
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.")],
     *,
@@ -123,7 +125,7 @@ def produce(
     as_json: Annotated[
         bool, options.flag("--json", text="Print the summary as JSON on standard output.")
     ] = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Send messages, one per line, from a file, a pipe or the keyboard."""
     if messages and file:
@@ -153,7 +155,7 @@ def produce(
     from respool.cli.kafka import Cluster
     from respool.cli.sender import Sender
 
-    cluster = Cluster.connect(broker)
+    cluster = Cluster.connect(connection)
     settings = _check_topic(cluster, topic, partition)
     sender = Sender(
         cluster,

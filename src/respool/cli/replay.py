@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from respool.cli import options, output
+from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.cli.errors import ExitCode
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
 from respool.model.operator_errors import UsageError
@@ -60,6 +61,7 @@ app = typer.Typer(
 
 
 @app.command(DEFAULT_COMMAND, epilog=EPILOG)
+@to_broker
 def run(
     topic: Annotated[
         str | None, typer.Argument(metavar="TOPIC", show_default=False, help="The topic to read.")
@@ -137,7 +139,7 @@ def run(
         bool, options.flag("--dry-run", text="Show what would be replayed, and change nothing.")
     ] = False,
     as_json: options.Json = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Replay what a topic held between two times: bounded, at a pace, and resumable when interrupted."""
     from respool.records.batch import Codec
@@ -158,7 +160,7 @@ def run(
                 "--resume ID stands for all that describes the replay", hint="leave it out"
             )
         replay = resume_recorded(
-            _connect(broker), resume, selection, copy_options, on_note=_on_note
+            _connect(connection), resume, selection, copy_options, on_note=_on_note
         )
         _follow(replay, as_json=as_json, is_asked_for=True)
         return
@@ -179,7 +181,7 @@ def run(
             hint="a group's consumers read all of it, as fast as they can",
         )
     wanted = parse_range(request.from_text, request.to_text, now=datetime.now(UTC))
-    cluster = _connect(broker)
+    cluster = _connect(connection)
     if dry_run:
         with cluster:
             _print_spans(request.topic, find_spans(cluster, request.topic, wanted))
@@ -195,14 +197,16 @@ def run(
     "list",
     epilog="Example:\n  respool replay list --json | jq '.replays[] | select(.state != \"done\")'",
 )
+@to_broker
 def list_acts(
     as_json: options.Json = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    *,
+    connection: BrokerConnection,
 ) -> None:
     """List all resets and replays: who, when, what, the range, and how each ended."""
     from respool.replay.audit import AuditLog
 
-    with _connect(broker) as cluster:
+    with _connect(connection) as cluster:
         entries = list(AuditLog(cluster).entries().values())
     if as_json:
         output.print_json({"replays": [entry.document() for entry in entries]})
@@ -253,12 +257,12 @@ def parse_headers(texts: list[str] | None) -> "WantedHeaders | None":
     return wanted_headers(pairs)
 
 
-def _connect(broker: str) -> "Cluster":
+def _connect(connection: BrokerConnection) -> "Cluster":
     from respool.cli.broker_check import check_broker
     from respool.cli.own_client import own_cluster
 
-    check_broker(broker)
-    return own_cluster(broker)
+    check_broker(connection.bootstrap)
+    return own_cluster(connection)
 
 
 def _on_note(text: str) -> None:

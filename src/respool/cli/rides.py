@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from respool.cli import options
+from respool.cli.connection_options import BrokerConnection, to_broker_or_bootstrap
 from respool.cli.produce import Compression
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
-from respool.replay.pace import parse_rate
 
 DAY_MS = 86_400_000
 DAYS_MAX = 366
@@ -31,6 +31,7 @@ def _share(text: str) -> Any:
 
 
 @app.command(epilog=EPILOG)
+@to_broker_or_bootstrap
 def generate(
     *,
     topic: Annotated[
@@ -128,17 +129,7 @@ def generate(
         ),
     ] = None,
     as_json: Annotated[bool, options.flag("--json", text="Print the summary as JSON.")] = False,
-    broker: Annotated[
-        str,
-        typer.Option(
-            "--broker",
-            "-b",
-            "--bootstrap",
-            envvar="RESPOOL_BROKER",
-            metavar="HOST:PORT",
-            help="The broker to talk to; several, with commas, for a cluster.",
-        ),
-    ] = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Write the rides of the last days into a topic, and with --live those that come."""
     if rate is not None and count is not None:
@@ -151,6 +142,8 @@ def generate(
         raise NotFound(f"there is no folder {str(truth.absolute().parent)!r} for --truth")
     if not 0 < days <= DAYS_MAX:
         raise UsageError(f"--days {days:g}: it is an hour (0.042) to {DAYS_MAX} days")
+    from respool.replay.pace import parse_rate
+
     until_ms = options.time_ms(until, option="--until")
     live_ms = options.duration_ms(live_for, option="--for") if live_for is not None else None
     plan = _plan(
@@ -176,7 +169,7 @@ def generate(
     target = None
     if not dry_run:
         target = rides_run.find_target(
-            broker, topic, partitions=partitions, days=days, compression=compression.value
+            connection, topic, partitions=partitions, days=days, compression=compression.value
         )
     rides_run.generate(
         plan,

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from respool.cli import output
+from respool.cli.connection_options import BrokerConnection
 from respool.cli.errors import BrokerUnreachable, ExitCode, TopicExists
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
 from respool.client.arrow.errors import WriteFailed
@@ -34,18 +35,23 @@ USUAL_RETENTION_DAYS = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    broker: str
+    connection: BrokerConnection
     topic: str
     compression: Any
 
 
 def find_target(
-    broker: str, topic: str, *, partitions: int | None, days: float, compression: str
+    connection: BrokerConnection,
+    topic: str,
+    *,
+    partitions: int | None,
+    days: float,
+    compression: str,
 ) -> Target:
     """The topic, made if it is not there: so that it keeps what is written."""
     from respool.cli.kafka import Cluster
 
-    cluster = Cluster.connect(broker)
+    cluster = Cluster.connect(connection)
     known = cluster.topics().get(topic)
     if known is None:
         settings = {}
@@ -64,7 +70,7 @@ def find_target(
                 hint="leave out --partitions, or give another --topic",
             )
         _warn_of_retention(cluster, topic, days)
-    return Target(broker=broker, topic=topic, compression=compression)
+    return Target(connection=connection, topic=topic, compression=compression)
 
 
 def _warn_of_retention(cluster: Any, topic: str, days: float) -> None:
@@ -205,7 +211,10 @@ def _truth(path: Path | None) -> Iterator[TruthFile | None]:
 def _producer(target: Target | None) -> Any:
     if target is None:
         return nullcontext()
-    return ArrowProducer(target.broker, compression=target.compression)
+    connection = target.connection
+    return ArrowProducer(
+        connection.bootstrap, compression=target.compression, security=connection.security
+    )
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import typer
 
 from respool.cli import options, output
 from respool.cli.asking import confirm
+from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.cli.errors import ExitCode, TopicExists
 from respool.cli.isolation import Isolation
 from respool.cli.topic_promise import (
@@ -44,6 +45,7 @@ Names = Annotated[
     "  respool topic create rides --partitions 4\n"
     "  respool topic create audit --set retention.ms=-1 --set respool.flush=always --if-not-exists"
 )
+@to_broker
 def create(
     name: Name,
     *,
@@ -70,13 +72,13 @@ def create(
         bool, options.flag("--if-not-exists", text="Do nothing when there is such a topic.")
     ] = False,
     as_json: options.Json = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Create a topic."""
     from respool.cli.kafka import Cluster
 
     wanted = options.topic_settings(settings)
-    cluster = Cluster.connect(broker)
+    cluster = Cluster.connect(connection)
     created = True
     try:
         cluster.create_topic(
@@ -100,6 +102,7 @@ def create(
 @app.command(
     "list", epilog="Piped, the columns are separated by tabs: respool topic list | cut -f1"
 )
+@to_broker
 def list_topics(
     internal: Annotated[
         bool,
@@ -108,12 +111,13 @@ def list_topics(
         ),
     ] = False,
     as_json: options.Json = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    *,
+    connection: BrokerConnection,
 ) -> None:
     """List topics: name, partitions, messages and how long they are kept."""
     from respool.cli.kafka import Cluster
 
-    cluster = Cluster.connect(broker)
+    cluster = Cluster.connect(connection)
     topics = [
         topic for _, topic in sorted(cluster.topics().items()) if internal or not topic.is_internal
     ]
@@ -153,6 +157,7 @@ def list_topics(
     "  respool topic describe rides --json\n"
     "  respool topic describe rides --keys --since '3 days ago' --scan 1000000"
 )
+@to_broker
 def describe(
     names: Names,
     *,
@@ -183,7 +188,7 @@ def describe(
         ),
     ] = None,
     as_json: options.Json = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Show topics whole: settings and who set them, partitions, and what an acknowledgement promises."""
     if not keys and (scan, since, scan_time) != (None, None, None):
@@ -193,7 +198,7 @@ def describe(
     from respool.cli.topic_keys import StoppedBy, parse_scan, print_report, scan_keys, tell_cause
 
     wanted = parse_scan(scan, since, scan_time)
-    cluster = Cluster.connect(broker)
+    cluster = Cluster.connect(connection)
     descriptions = {name: _describe(cluster, name) for name in dict.fromkeys(names)}
     reports = {}
     for name in descriptions if keys else ():
@@ -220,6 +225,7 @@ def describe(
     "  respool topic alter rides --set retention.ms=30d --unset segment.bytes\n"
     "  respool topic alter rides --partitions 8"
 )
+@to_broker
 def alter(
     name: Name,
     *,
@@ -232,7 +238,7 @@ def alter(
         int | None, typer.Option(min=1, help="Grow to this many partitions; it cannot shrink.")
     ] = None,
     as_json: options.Json = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Change a topic's settings, or add partitions."""
     wanted = options.topic_settings(settings)
@@ -245,7 +251,7 @@ def alter(
         )
     from respool.cli.kafka import Cluster
 
-    cluster = Cluster.connect(broker)
+    cluster = Cluster.connect(connection)
     topic = cluster.topic(name)
     if partitions is not None:
         _check_growth(topic, partitions)
@@ -264,17 +270,18 @@ def alter(
 
 
 @app.command(epilog="Example:\n  respool topic delete rides --yes")
+@to_broker
 def delete(
     names: Names,
     *,
     yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
     as_json: options.Json = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Delete topics and all their messages. On a terminal it asks first; elsewhere it needs --yes."""
     from respool.cli.kafka import Cluster
 
-    cluster = Cluster.connect(broker)
+    cluster = Cluster.connect(connection)
     topics = [cluster.topic(name) for name in dict.fromkeys(names)]
     if not yes:
         confirm(

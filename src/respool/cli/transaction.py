@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output, transaction_abort
+from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.model.operator_errors import UsageError
 from respool.model.quantities import counted
 from respool.model.times import (
@@ -32,6 +33,7 @@ app.command("abort", epilog=transaction_abort.EPILOG)(transaction_abort.abort)
     "  respool transaction list --state Ongoing\n"
     "  respool transaction list --open-longer-than '10 minutes'",
 )
+@to_broker
 def list_transactions(
     *,
     states: Annotated[
@@ -53,7 +55,7 @@ def list_transactions(
         ),
     ] = None,
     as_json: options.Json = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """List transactional ids: the state of each, its producer, and for how long its transaction is open."""
     open_ms = (
@@ -66,7 +68,7 @@ def list_transactions(
     from respool.cli.kafka_transactions import ONGOING, PREPARED, Transactions
 
     wanted = _states(states or ())
-    transactions = Transactions(Cluster.connect(broker))
+    transactions = Transactions(Cluster.connect(connection))
     found = transactions.find(
         states=wanted, producer_ids=producer_ids or (), open_longer_than_ms=open_ms
     )
@@ -86,19 +88,20 @@ def list_transactions(
 
 
 @app.command(epilog="Example:\n  respool transaction describe billing-1 --json | jq .partitions")
+@to_broker
 def describe(
     transactional_id: Annotated[
         str, typer.Argument(metavar="ID", help="The transactional id.", show_default=False)
     ],
     *,
     as_json: options.Json = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Show how a transactional id stands: its state, its producer, since when it is open, and where it has written."""
     from respool.cli.kafka import Cluster
     from respool.cli.kafka_transactions import Transactions
 
-    found = Transactions(Cluster.connect(broker)).get(transactional_id)
+    found = Transactions(Cluster.connect(connection)).get(transactional_id)
     if as_json:
         output.print_json(_document(found))
         return
@@ -128,6 +131,7 @@ def describe(
     "knows is never ended by itself; end it with the command shown.\n\n"
     "Examples:\n  respool transaction hanging\n  respool transaction hanging rides --json"
 )
+@to_broker
 def hanging(
     topic: Annotated[
         str | None,
@@ -137,14 +141,14 @@ def hanging(
     ] = None,
     *,
     as_json: options.Json = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Find transactions that are open in a partition and that nobody will end."""
     from respool.cli.kafka import Cluster
     from respool.cli.kafka_transactions import Transactions
     from respool.cli.transaction_hanging import Lookout
 
-    cluster = Cluster.connect(broker)
+    cluster = Cluster.connect(connection)
     topics = [cluster.topic(topic)] if topic is not None else list(cluster.topics().values())
     places = [(each.name, number) for each in topics for number in each.partitions]
     transactions = Transactions(cluster)

@@ -12,6 +12,7 @@ import typer
 
 from respool.cli import options, output
 from respool.cli.asking import confirm
+from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.quantities import counted, partition_numbers
 
@@ -32,6 +33,7 @@ EPILOG = (
 THROWS_AWAY = "aborting a transaction throws away what it wrote"
 
 
+@to_broker
 def abort(
     transactional_id: Annotated[
         str | None,
@@ -52,7 +54,7 @@ def abort(
     ] = None,
     yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
     as_json: options.Json = False,
-    broker: options.Broker = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Abort an open transaction: what it wrote never counts, and readers who wait for its end go on."""
     place = (topic, partition, start_offset)
@@ -69,7 +71,7 @@ def abort(
 
     from respool.cli.kafka import Cluster
 
-    cluster = Cluster.connect(broker)
+    cluster = Cluster.connect(connection)
     if transactional_id is not None:
         _abort_known(cluster, transactional_id, yes=yes, as_json=as_json)
         return

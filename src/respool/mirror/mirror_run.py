@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from respool.cli.connection_options import BrokerConnection
 from respool.cli.errors import BrokerUnreachable
 from respool.cli.kafka import Cluster
 from respool.client.kafka.security import IN_THE_CLEAR, Security
@@ -341,7 +342,7 @@ def connect_both(source: str, target: str) -> tuple[Cluster, Cluster]:
 
 def _connect(address: str, option: str) -> Cluster:
     try:
-        return Cluster.connect(address)
+        return Cluster.connect(BrokerConnection(bootstrap=address))
     except BrokerUnreachable as error:
         raise BrokerUnreachable(f"{option} {address}: {error.message}", hint=_REACH_HINT) from error
 
