@@ -11,7 +11,7 @@ help:
 	@echo "make demo    a broker, rides, two groups at two speeds, kills survived, rides charged once, one rewound by time; then Spark"
 	@echo "make serve   run a broker on 127.0.0.1:9092, data in ./respool-data"
 	@echo "make test    the whole test suite"
-	@echo "make lint    ruff, mypy --strict, import floors"
+	@echo "make lint    ruff, mypy --strict, import layers"
 	@echo "make fuzz    the long fuzz and property runs"
 	@echo "make sim     SEEDS=n seeds of the simulated world, or one with a trace: SEED=k"
 	@echo "make bench   figures and ratios; nothing is asserted"

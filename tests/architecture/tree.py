@@ -23,6 +23,16 @@ def packages() -> list[Path]:
     return [file.parent for file in sorted(SOURCE.rglob("__init__.py"))]
 
 
+def packages_with_modules() -> list[Path]:
+    """Packages that hold modules of their own; others only group sub-packages."""
+    return [
+        package
+        for package in packages()
+        if package != SOURCE
+        and any(file.stem not in {"__init__", "__main__"} for file in package.glob("*.py"))
+    ]
+
+
 def dotted(file: Path) -> str:
     return ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts)
 
