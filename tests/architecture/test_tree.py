@@ -53,7 +53,7 @@ COVERED_BY_A_SYSTEM_TEST = {
     "respool.sim.nemesis": "make sim and tests/sim/planted_bugs.py run it",
     "respool.broker.handlers.incremental_alter_configs": "tests/broker/handlers/test_alter_configs.py sends it",
     "respool.broker.handlers.list_partition_reassignments": "test_alter_partition_reassignments.py sends it",
-    "respool.broker.fetch.local_read": "tests/crash and tests/clients run a broker",
+    "respool.broker.fetch.local_read_ranges": "tests/crash and tests/clients run a broker",
     "respool.broker.fetch.partition_read": "tests/crash and tests/clients run a broker",
     "respool.broker.replication.replica_fetchers": "tests/crash and tests/clients run a broker",
     "respool.mirror.mirror_run": "tests/cli runs the command",

@@ -219,7 +219,7 @@ class DirectPeers:
         self._check_way(broker)
         return reply[4:]
 
-    def is_near(self, broker: BrokerId, *, lane: int = 0) -> bool:
+    def is_on_this_host(self, broker: BrokerId, *, lane: int = 0) -> bool:
         del broker, lane
         return self._cluster.is_one_machine
 

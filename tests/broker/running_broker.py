@@ -15,9 +15,9 @@ from respool.model.errors import DiskFailed
 from respool.model.settings import Settings
 from respool.records.build import NewRecord, build_batch
 from respool.sim.inline_offload import InlineOffload
-from respool.sim.neighbours import SimNeighbours
 from respool.sim.simulated_clock import SimClock
 from respool.sim.simulated_disk import SimDisk
+from respool.sim.simulated_local_reader import SimLocalReader
 from respool.sim.simulated_metrics import SimMetrics
 from respool.wire.api_table import Api
 from respool.wire.codec import decode_request
@@ -37,8 +37,8 @@ class RunningBroker:
         self._runner = runner
         self.disk = SimDisk(Random(7), name="broker")
         # Who says that it is on this machine is lent files.
-        self.neighbours = SimNeighbours()
-        self.neighbours.add("broker", lambda: self.disk)
+        self.local_reader = SimLocalReader()
+        self.local_reader.add("broker", lambda: self.disk)
         self.clock = SimClock()
         self.metrics = SimMetrics()
         self.offload = InlineOffload()
@@ -171,7 +171,7 @@ class RunningBroker:
                 offload=self.offload,
                 metrics=self.metrics,
                 rng=SystemRandomSource(),
-                neighbours=self.neighbours,
+                local_reader=self.local_reader,
             ),
         )
         await broker.start()

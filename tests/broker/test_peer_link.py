@@ -50,7 +50,7 @@ class Peer:
         reply = bytes(encode_reply(request, {"throttle_time": 0, "topics": topics}))[4:]
         return reply[: len(reply) - self.damage]
 
-    def is_near(self, broker: BrokerId, *, lane: int = 0) -> bool:
+    def is_on_this_host(self, broker: BrokerId, *, lane: int = 0) -> bool:
         raise NotImplementedError
 
     async def hold(self, broker: BrokerId, **_: Any) -> None: ...

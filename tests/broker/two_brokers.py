@@ -109,7 +109,7 @@ class NetworkPeers:
         del lane
         return await self._network.request(broker, frame)
 
-    def is_near(self, broker: BrokerId, *, lane: int = 0) -> bool:
+    def is_on_this_host(self, broker: BrokerId, *, lane: int = 0) -> bool:
         del broker, lane
         return False
 

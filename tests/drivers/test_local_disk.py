@@ -562,4 +562,4 @@ def test_a_closed_file_is_nowhere(disk: LocalDisk) -> None:
     log = disk.open_log("a.log")
     log.close()
     with pytest.raises(DiskFailed, match="closed"):
-        log.place(0, 1)
+        log.file_range(0, 1)

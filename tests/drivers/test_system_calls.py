@@ -14,8 +14,8 @@ import pytest
 from respool.drivers.local_disk import LocalDisk
 from respool.drivers.read_ahead import Descriptor
 from respool.drivers.system_calls import allocate, raise_file_limit, sync_data, sync_file
+from respool.local_reads import local_file_read
 from respool.model.errors import DiskFailed
-from respool.neighbours import host, lent_file
 
 F_FULLFSYNC = 51
 MISSING = ("fdatasync", "posix_fallocate", "posix_fadvise", "POSIX_FADV_WILLNEED")
@@ -160,15 +160,15 @@ def test_hints_to_the_page_cache_are_left_out_without_posix_fadvise(
     log.forget_cached()
     assert bytes(log.read(0, len(data))) == data
     target = bytearray(len(data))
-    lent_file.read_lent(log.place(0, len(data)), memoryview(target))
+    local_file_read.read_file_range(log.file_range(0, len(data)), memoryview(target))
     assert target == data
 
 
 def test_a_system_without_a_boot_id_has_no_name_for_this_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "_BOOT_ID", tmp_path / "none")
-    assert host.this_host.__wrapped__() == ""
+    monkeypatch.setattr(local_file_read, "_BOOT_ID", tmp_path / "none")
+    assert local_file_read.this_host.__wrapped__() == ""
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 
 from log.log_world import EXPIRATION_MS, SMALL, batch_of
 from respool.drivers.local_disk import LocalDisk
+from respool.local_reads.local_file_read import read_file_range
 from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.model.errors import OffsetOutOfRange
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig
-from respool.neighbours.lent_file import read_lent
 from respool.records.batch import read_header
 from respool.records.validate import walk_batches
 
@@ -252,14 +252,14 @@ def test_the_place_of_records_leads_to_what_reading_them_returns(tmp_path: Path,
         if located is None:
             assert expected == b""
             continue
-        place = located.place
+        file_range = located.file_range
         ends = [header.next_offset for _, header in walk_batches(expected)]
         assert max(ends) <= located.end <= asked["max_offset"]
-        target = bytearray(place.size)
-        read_lent(place, memoryview(target))
+        target = bytearray(file_range.size)
+        read_file_range(file_range, memoryview(target))
         assert bytes(target) == bytes(expected)
         # By this a reader knows that it is what was meant.
-        assert place.head == bytes(expected[:21])
+        assert file_range.head == bytes(expected[:21])
 
 
 def test_where_nothing_can_be_read_nothing_is_found_either(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from respool.model.errors import DiskFailed, DiskFull
-from respool.model.file_place import FilePlace, NotLent
+from respool.model.file_range import FileRange, LocalReadFailed
 from respool.ports.disk import NotCached
 from respool.sim.disk_faults import DiskCall, ProcessGone
 from respool.sim.disk_platter import SECTOR_BYTES
@@ -555,50 +555,50 @@ def test_counters_tell_what_the_process_did_and_start_anew_with_the_next() -> No
 # -- neighbours --------------------------------------------------------------------------------------------------------
 
 
-def lending() -> tuple[SimDisk, FilePlace]:
+def lending() -> tuple[SimDisk, FileRange]:
     disk = SimDisk(Random(1), name="one")
     with_synced_name(disk)
     log = disk.open_log("a.log")
     log.append([b"0123456789"])
     log.sync()
-    place = log.place(2, 5)
-    assert place is not None
-    return disk, place._replace(head=b"234")
+    file_range = log.file_range(2, 5)
+    assert file_range is not None
+    return disk, file_range._replace(head=b"234")
 
 
 def test_a_neighbour_reads_what_it_was_told_of_whether_its_process_lives_or_not() -> None:
-    disk, place = lending()
-    assert disk.lent(place) == b"23456"
+    disk, file_range = lending()
+    assert disk.local_read(file_range) == b"23456"
     disk.kill()
-    assert disk.lent(place) == disk.reopen().lent(place) == b"23456"
+    assert disk.local_read(file_range) == disk.reopen().local_read(file_range) == b"23456"
 
 
 def test_what_is_gone_or_another_file_by_now_is_not_lent() -> None:
-    disk, place = lending()
+    disk, file_range = lending()
     disk.rename("a.log", "b.log")
-    with pytest.raises(NotLent):
-        disk.lent(place)
+    with pytest.raises(LocalReadFailed):
+        disk.local_read(file_range)
     # Whatever its inode is, it begins otherwise.
     for _ in range(5):
         disk.delete("a.log")
         disk.open_log("a.log").append([b"abcdefghij"])
-        with pytest.raises(NotLent):
-            disk.lent(place)
+        with pytest.raises(LocalReadFailed):
+            disk.local_read(file_range)
 
 
 def test_what_was_cut_off_is_not_lent() -> None:
-    disk, place = lending()
+    disk, file_range = lending()
     disk.open_log("a.log").truncate(6)
-    with pytest.raises(NotLent):
-        disk.lent(place)
+    with pytest.raises(LocalReadFailed):
+        disk.local_read(file_range)
 
 
 def test_a_power_cut_is_the_readers_too() -> None:
-    disk, place = lending()
+    disk, file_range = lending()
     disk.crash()
-    with pytest.raises(NotLent):
-        disk.reopen().lent(place)
+    with pytest.raises(LocalReadFailed):
+        disk.reopen().local_read(file_range)
 
 
 def test_a_disk_without_neighbours_lends_nothing() -> None:
-    assert SimDisk(Random(1)).open_log("a.log").place(0, 1) is None
+    assert SimDisk(Random(1)).open_log("a.log").file_range(0, 1) is None

@@ -2,12 +2,12 @@
 
 from uuid import UUID
 
-from respool.model.file_place import FilePlace
+from respool.model.file_range import FileRange
 from respool.wire.fetch_reply import FetchedPart
 
 
 def fetched_part(
-    partition: int, *, records: bytes = b"", place: FilePlace | None = None
+    partition: int, *, records: bytes = b"", file_range: FileRange | None = None
 ) -> FetchedPart:
     return FetchedPart(
         topic=UUID(int=1),
@@ -20,5 +20,5 @@ def fetched_part(
         records=memoryview(records),
         diverging=None,
         leader=None,
-        place=place,
+        file_range=file_range,
     )

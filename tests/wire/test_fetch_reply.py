@@ -34,7 +34,7 @@ partitions = st.builds(
     diverging_epoch=st.none() | st.tuples(INT32, st.integers(0, 2**63 - 1)),
     preferred_read_replica=st.just(-1),
     current_leader=st.none() | st.tuples(INT32, INT32),
-    place=st.none(),
+    file_range=st.none(),
 )
 topics = st.builds(
     FetchedTopic,

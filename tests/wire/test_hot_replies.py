@@ -55,7 +55,7 @@ fetched = st.builds(
     diverging_epoch=st.none() | st.just((-1, -1)) | st.tuples(int32, int64),
     current_leader=id_and_number,
     # Kafka has no such field: test_lent_records.
-    place=st.none(),
+    file_range=st.none(),
 )
 fetched_topics = st.lists(
     st.builds(FetchedTopic, texts, st.uuids(), st.lists(fetched, max_size=3)), max_size=3

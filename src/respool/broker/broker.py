@@ -38,9 +38,9 @@ from respool.model.internal_topics import is_internal
 from respool.model.settings import Settings
 from respool.ports.clock import Clock
 from respool.ports.disk import Disk
+from respool.ports.local_reader import LocalReader
 from respool.ports.metadata_store import MetadataStore
 from respool.ports.metrics import Metrics
-from respool.ports.neighbours import Neighbours
 from respool.ports.offload import Offload
 from respool.ports.peers import Peers
 from respool.ports.random_source import RandomSource
@@ -63,8 +63,8 @@ class World:
     scanner: RecordScanner = field(default_factory=PlainScanner)
     # The other brokers of a cluster; None for a broker that is alone, with a store of its own.
     peers: Peers | None = None
-    # Other processes on this machine; None where files are not lent.
-    neighbours: Neighbours | None = None
+    # Reads of files that leaders on this host name; None: no local reads.
+    local_reader: LocalReader | None = None
     # All of them, but in tests that show what each is for.
 
 
@@ -86,9 +86,9 @@ class Broker:
         self.link = (
             None if world.peers is None else PeerLink(world.peers, client_id=f"broker-{self.id}")
         )
-        self.lent_bytes = world.metrics.counter(
+        self.local_read_bytes = world.metrics.counter(
             "respool_lent_bytes_total",
-            "Bytes of records that readers on this machine were told to take from the log's files.",
+            "Bytes of records that readers on this host read from the log's files themselves.",
         )
         self.admin_log = AdminLog()
         self.metrics = BrokerMetrics(settings, world.metrics)
@@ -345,7 +345,7 @@ class Broker:
             hurry_bytes=self.settings.replica_hurry_bytes,
             member=self.member,
             link=self.link,
-            neighbours=self.world.neighbours,
+            local_reader=self.world.local_reader,
             may_act=self.may_act,
             spawn=self.spawn,
         )

@@ -19,9 +19,9 @@ class PeerLink:
         self._client_id = client_id
         self._correlation_id = 0
 
-    def is_near(self, broker: BrokerId, *, lane: int = 0) -> bool:
+    def is_on_this_host(self, broker: BrokerId, *, lane: int = 0) -> bool:
         """See `Peers.is_near`."""
-        return self._peers.is_near(broker, lane=lane)
+        return self._peers.is_on_this_host(broker, lane=lane)
 
     async def ask(
         self, broker: BrokerId, key: int, version: int, *, lane: int = 0, **fields: Any

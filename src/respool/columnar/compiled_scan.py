@@ -42,7 +42,7 @@ def copy_kept(
         if not stays[number]:
             number += 1
             continue
-        # Neighbours go together.
+        # LocalReader go together.
         begin = rows[number, ROW_BEGIN]
         while number + 1 < last and stays[number + 1]:
             number += 1

@@ -17,7 +17,7 @@ from respool.drivers.system_calls import (
     syncs_mapped_pages,
 )
 from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted, StorageError
-from respool.model.file_place import FilePlace
+from respool.model.file_range import FileRange
 from respool.ports.disk import NotCached
 
 FILE_MODE = 0o640
@@ -68,7 +68,7 @@ class LocalLogFile:
         # Somebody reads what is not in memory, and it was read ahead for them up to here; 0: nobody does.
         self._ahead_to = 0
         # Its beginning, once that was asked for.
-        self._place: FilePlace | None = None
+        self._file_range: FileRange | None = None
 
     @property
     def path(self) -> str:
@@ -113,8 +113,8 @@ class LocalLogFile:
         except OSError as error:
             raise failure("read", self._path, error) from error
 
-    def place(self, position: int, size: int) -> FilePlace:
-        if self._place is None:
+    def file_range(self, position: int, size: int) -> FileRange:
+        if self._file_range is None:
             descriptor = self._descriptor
             if descriptor is None:
                 raise DiskFailed(f"find {self._path}: the file is closed")
@@ -123,8 +123,8 @@ class LocalLogFile:
             except OSError as error:
                 raise failure("find", self._path, error) from error
             full_path = os.path.join(self._root, self._path)
-            self._place = FilePlace(full_path, found.st_dev, found.st_ino, 0, 0)
-        return self._place._replace(position=position, size=size)
+            self._file_range = FileRange(full_path, found.st_dev, found.st_ino, 0, 0)
+        return self._file_range._replace(position=position, size=size)
 
     def sync(self) -> None:
         descriptor = self._writable("sync")

@@ -80,9 +80,9 @@ class TcpPeers:
                 sent_on.drop(why)
             raise PeerUnreachable(f"broker {broker}: {why}") from None
 
-    def is_near(self, broker: BrokerId, *, lane: int = 0) -> bool:
+    def is_on_this_host(self, broker: BrokerId, *, lane: int = 0) -> bool:
         connection = self._connections.get((broker, lane))
-        return connection is not None and not connection.ended and connection.is_near
+        return connection is not None and not connection.ended and connection.is_on_this_host
 
     async def hold(self, broker: BrokerId, *, on_reached: Callable[[], None], ms_max: int) -> None:
         connection = await self._connect(broker, self._address_of(broker))
@@ -168,7 +168,7 @@ class _Connection(asyncio.BufferedProtocol):
         # Set when the socket is closed too.
         self.gone = asyncio.Event()
         # Whether its two ends have the same address.
-        self.is_near = False
+        self.is_on_this_host = False
         self.broker = broker
         self._reply_bytes_max = reply_bytes_max
         self._requests_in_flight_max = requests_in_flight_max
@@ -232,7 +232,7 @@ class _Connection(asyncio.BufferedProtocol):
         # Not asserted: uvloop's transports are none of asyncio's classes.
         self._transport = cast("asyncio.Transport", transport)
         ours, theirs = (transport.get_extra_info(name) for name in ("sockname", "peername"))
-        self.is_near = ours is not None and theirs is not None and ours[0] == theirs[0]
+        self.is_on_this_host = ours is not None and theirs is not None and ours[0] == theirs[0]
 
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint

@@ -14,13 +14,13 @@ from respool.log.time_lookup import (
     find_time_at,
 )
 from respool.model.errors import OffsetOutOfRange
-from respool.model.file_place import FilePlace
+from respool.model.file_range import FileRange
 from respool.model.ids import Offset
 from respool.model.topic_config import TopicConfig
 
 
 class Located(NamedTuple):
-    place: FilePlace
+    file_range: FileRange
     # No batch there ends behind this offset; the last one may end before.
     end: Offset
 
@@ -92,8 +92,10 @@ class LogReader:
         found = self._find(spec)
         if found is None:
             return None
-        place = found.segment.file.place(found.position, found.size)
-        return None if place is None else Located(place._replace(head=found.head), found.end)
+        file_range = found.segment.file.file_range(found.position, found.size)
+        return (
+            None if file_range is None else Located(file_range._replace(head=found.head), found.end)
+        )
 
     def _find(self, spec: ReadSpec) -> StoredRange | None:
         # The end first: segments replaced after it still hold every offset up to it.

@@ -23,7 +23,6 @@ from respool.broker.membership.broker_lifecycle import NotAdmitted
 from respool.drivers.allocator import keep_freed_memory
 from respool.drivers.folder_lock import FolderLock
 from respool.drivers.local_disk import LocalDisk
-from respool.drivers.neighbours import LocalNeighbours
 from respool.drivers.prometheus_metrics import PrometheusMetrics
 from respool.drivers.sqlite_store import SqliteStore
 from respool.drivers.system_calls import raise_file_limit
@@ -31,10 +30,11 @@ from respool.drivers.system_clock import SystemClock
 from respool.drivers.system_random import SystemRandomSource
 from respool.drivers.tcp_peers import TcpPeers
 from respool.drivers.thread_offload import ThreadOffload
+from respool.drivers.threaded_local_reader import ThreadedLocalReader
+from respool.local_reads.local_file_read import this_host
 from respool.log.folder.data_folder import DataFolder
 from respool.model.errors import RespoolError
 from respool.model.settings import Settings
-from respool.neighbours.host import this_host
 from respool.node.config import unknown_variables
 from respool.node.etcd import connect_to_etcd
 from respool.node.folder_check import (
@@ -160,7 +160,7 @@ async def serve(
             rng=SystemRandomSource(),
             scanner=ScannerOnDemand(),
             peers=TcpPeers() if settings.etcd else None,
-            neighbours=_neighbours(settings, stack),
+            local_reader=_local_reader(settings, stack),
         )
         try:
             if not settings.etcd and not (await store.snapshot("")).revision:
@@ -280,13 +280,13 @@ def _when_opened(folder: DataFolder) -> str:
     return "after a clean stop" if folder.was_clean else "after a crash"
 
 
-def _neighbours(settings: Settings, stack: ExitStack) -> LocalNeighbours | None:
+def _local_reader(settings: Settings, stack: ExitStack) -> ThreadedLocalReader | None:
     host = this_host()
     if not host or not settings.lend_files:
         return None
-    neighbours = LocalNeighbours(host)
-    stack.callback(neighbours.close)
-    return neighbours
+    local_reader = ThreadedLocalReader(host)
+    stack.callback(local_reader.close)
+    return local_reader
 
 
 async def _unless_stopped(

@@ -9,7 +9,7 @@ file, or sync a folder, may raise `HandlesExhausted`, and then have not done wha
 from collections.abc import Sequence
 from typing import Protocol
 
-from respool.model.file_place import FilePlace
+from respool.model.file_range import FileRange
 
 
 def names_of(path: str) -> list[str]:
@@ -53,8 +53,8 @@ class LogFile(Protocol):
         """
         ...
 
-    def place(self, position: int, size: int) -> FilePlace | None:
-        """Where another process of this machine finds these bytes, which are there; None where none can."""
+    def file_range(self, position: int, size: int) -> FileRange | None:
+        """Return where another process of this host finds these bytes, which exist; None if it cannot."""
         ...
 
     def sync(self) -> None:

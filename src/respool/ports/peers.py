@@ -30,8 +30,8 @@ class Peers(Protocol):
         """
         ...
 
-    def is_near(self, broker: BrokerId, *, lane: int = 0) -> bool:
-        """Whether the connection of this lane, if there is one, leads to an address of this very machine."""
+    def is_on_this_host(self, broker: BrokerId, *, lane: int = 0) -> bool:
+        """True if this lane has a connection and it leads to an address of this host."""
         ...
 
     async def hold(self, broker: BrokerId, *, on_reached: Callable[[], None], ms_max: int) -> None:

@@ -3,7 +3,7 @@
 from random import Random
 
 from respool.model.errors import DiskFull
-from respool.model.file_place import FilePlace
+from respool.model.file_range import FileRange
 from respool.sim.disk_faults import DiskCall, DiskCounters, DiskFaults, ProcessGone
 from respool.sim.disk_platter import Platter, PlatterFile
 
@@ -48,13 +48,15 @@ class DiskProcess:
             return _FREE_WITHOUT_LIMIT
         return max(0, limit - sum(len(file.seen) for file in self._platter.files()))
 
-    def place(self, path: str, file: PlatterFile, position: int, size: int) -> FilePlace | None:
+    def file_range(
+        self, path: str, file: PlatterFile, position: int, size: int
+    ) -> FileRange | None:
         """Where neighbours find these bytes; None where there are none."""
         self.check_alive()
         platter = self._platter
         if not platter.name:
             return None
-        return FilePlace(f"/{platter.name}/{path}", platter.power_cuts, file.number, position, size)
+        return FileRange(f"/{platter.name}/{path}", platter.power_cuts, file.number, position, size)
 
     def torn(self, data: bytes) -> bytes:
         """As much of an interrupted write as got through."""

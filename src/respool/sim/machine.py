@@ -17,12 +17,12 @@ from respool.server.listener import Listener
 from respool.sim.disk_faults import ProcessGone
 from respool.sim.inline_offload import DelayedOffload, DiskPace
 from respool.sim.loop import SimLoop
-from respool.sim.neighbours import SimNeighbours
 from respool.sim.network import SimNetwork
 from respool.sim.process import Process
 from respool.sim.seeded_random import SimRandomSource, rng_of
 from respool.sim.simulated_clock import NodeClock
 from respool.sim.simulated_disk import SimDisk
+from respool.sim.simulated_local_reader import SimLocalReader
 from respool.sim.simulated_metrics import SimMetrics
 from respool.sim.store import SimStore, StoreManners
 
@@ -43,7 +43,7 @@ class Machine:
         seed: int | str,
         is_in_cluster: bool = False,
         clock_rate: float = 1.0,
-        neighbours: SimNeighbours | None = None,
+        local_reader: SimLocalReader | None = None,
     ) -> None:
         """`neighbours`: those that it lends its files to, if any."""
         self.settings = settings
@@ -52,14 +52,14 @@ class Machine:
         self.clock = NodeClock(loop, rate=clock_rate)
         self.pace = DiskPace()
         self.store_manners = StoreManners()
-        self._neighbours = neighbours
+        self._local_reader = local_reader
         self._seed = seed
         self.disk = self._new_disk("disk")
         self._disks_taken = 0
         # The one that it has when all is well, while another is in its place.
         self._own_disk: SimDisk | None = None
-        if neighbours is not None:
-            neighbours.add(self.host, lambda: self.disk)
+        if local_reader is not None:
+            local_reader.add(self.host, lambda: self.disk)
         # Whether its ready tasks overtake each other.
         self.shuffles_tasks = False
         self.process: Process | None = None
@@ -152,8 +152,8 @@ class Machine:
             self.process.is_paused = False
 
     def _new_disk(self, rng: str) -> SimDisk:
-        is_lent = self._neighbours is not None
-        return SimDisk(rng_of(rng, self._seed), name=self.host if is_lent else "")
+        reads_locally = self._local_reader is not None
+        return SimDisk(rng_of(rng, self._seed), name=self.host if reads_locally else "")
 
     def _end(self, *, power_cut: bool) -> None:
         process = self.process
@@ -203,7 +203,7 @@ class Machine:
                 metrics=SimMetrics(),
                 rng=SimRandomSource(f"{self._seed} {self.starts}"),
                 peers=peers,
-                neighbours=self._neighbours,
+                local_reader=self._local_reader,
             ),
         )
         await broker.start()

@@ -149,9 +149,9 @@ class Run:
         if self.plan.is_cluster:
             await self._stage.operator.finish()
         self.history.counts["crashes spared"] += self._stage.restarter.spared
-        if (neighbours := self._stage.neighbours) is not None:
-            self.history.counts["reads of lent files"] += neighbours.reads
-            self.history.counts["lent files that were gone"] += neighbours.failed_reads
+        if (local_reader := self._stage.local_reader) is not None:
+            self.history.counts["reads of lent files"] += local_reader.reads
+            self.history.counts["lent files that were gone"] += local_reader.failed_reads
         await self._wind_down(cast, tasks)
         # What clients sent and did not wait for arrives now or never.
         await asyncio.sleep(5)

@@ -12,7 +12,7 @@ before raises ProcessGone from then on. The same seed and the same calls give th
 from random import Random
 
 from respool.model.errors import DiskFailed
-from respool.model.file_place import FilePlace, NotLent
+from respool.model.file_range import FileRange, LocalReadFailed
 from respool.ports.disk import names_of
 from respool.sim.disk_faults import DiskCounters, DiskFaults, ProcessGone
 from respool.sim.disk_platter import Place, Platter, PlatterFile, PlatterFolder
@@ -82,24 +82,23 @@ class SimDisk:
         assert position < len(file.seen), f"{path} has {len(file.seen)} bytes, none at {position}"
         file.corrupt(position, mask)
 
-    def lent(self, place: FilePlace) -> bytes:
-        """What another process reads of it, whether the one that named the place still lives or not.
+    def local_read(self, file_range: FileRange) -> bytes:
+        """What another process reads from the range, also after the process that named the range has died.
 
         Raises:
-            NotLent: there is no such file any more. After a power cut there is none: on one machine, it would have been
-                the reader's as well.
+            LocalReadFailed: the file is gone. So it is after a power cut: a reader on the same machine loses power too.
         """
         node: PlatterFile | PlatterFolder | None = self._platter.root
-        for name in names_of(place.path.removeprefix(f"/{self._platter.name}/")):
+        for name in names_of(file_range.path.removeprefix(f"/{self._platter.name}/")):
             node = node.seen.get(name) if isinstance(node, PlatterFolder) else None
-        if not isinstance(node, PlatterFile) or node.number != place.inode:
-            raise NotLent(f"{place.path} is gone")
-        end = place.position + place.size
-        if end > len(node.seen) or self._platter.power_cuts != place.device:
-            raise NotLent(f"{place.path} has {len(node.seen)} bytes")
-        data = bytes(node.seen[place.position : end])
-        if not data.startswith(place.head):
-            raise NotLent(f"{place.path} has other bytes there")
+        if not isinstance(node, PlatterFile) or node.number != file_range.inode:
+            raise LocalReadFailed(f"{file_range.path} is gone")
+        end = file_range.position + file_range.size
+        if end > len(node.seen) or self._platter.power_cuts != file_range.device:
+            raise LocalReadFailed(f"{file_range.path} has {len(node.seen)} bytes")
+        data = bytes(node.seen[file_range.position : end])
+        if not data.startswith(file_range.head):
+            raise LocalReadFailed(f"{file_range.path} has other bytes there")
         return data
 
     def make_cold(self, path: str, start: int = 0, end: int = _TO_THE_END) -> None:
@@ -120,7 +119,7 @@ class SimDisk:
             if not create:
                 raise DiskFailed(f"open {path}: no such file")
             file = PlatterFile()
-            self._platter.create(self._place(path), file)
+            self._platter.create(self._file_range(path), file)
         if not isinstance(file, PlatterFile):
             raise DiskFailed(f"open {path}: it is a folder")
         return SimLogFile(self._process, path, file)
@@ -136,7 +135,7 @@ class SimDisk:
         size = len(file.seen) if size is None else size
         self._process.take_room(path, size - len(file.seen))
         if node is None:
-            self._platter.create(self._place(path), file)
+            self._platter.create(self._file_range(path), file)
         if size != len(file.seen):
             file.resize(size)
         file.map()
@@ -178,7 +177,7 @@ class SimDisk:
         return content
 
     def replace_file(self, path: str, content: bytes) -> None:
-        place = self._place(path)
+        file_range = self._file_range(path)
         if isinstance(self._find(path), PlatterFolder):
             raise DiskFailed(f"replace {path}: it is a folder")
         try:
@@ -186,12 +185,12 @@ class SimDisk:
         except ProcessGone:
             # Interrupted: the temporary file lies there, written to some point.
             part = PlatterFile(self._process.torn(content))
-            self._platter.create((place[0], place[1] + ".tmp"), part)
+            self._platter.create((file_range[0], file_range[1] + ".tmp"), part)
             raise
         # For a moment the old and the new content both take room.
         self._process.take_room(path, len(content))
-        self._platter.create(place, PlatterFile(content, synced=True))
-        self._platter.sync_folder(place[0])
+        self._platter.create(file_range, PlatterFile(content, synced=True))
+        self._platter.sync_folder(file_range[0])
         self.counters.replaced_files += 1
 
     def rename(self, source: str, target: str) -> None:
@@ -205,12 +204,12 @@ class SimDisk:
             raise DiskFailed(f"rename {source} to {target}: there is a folder of that name")
         if isinstance(old, PlatterFile) and isinstance(node, PlatterFolder):
             raise DiskFailed(f"rename {source} to {target}: there is a file of that name")
-        self._platter.rename(self._place(source), self._place(target))
+        self._platter.rename(self._file_range(source), self._file_range(target))
 
     def delete(self, path: str) -> None:
         self._process.begin("delete", path)
         if self._find(path) is not None:
-            self._platter.delete(self._place(path))
+            self._platter.delete(self._file_range(path))
 
     def sync_folder(self, path: str) -> None:
         self._process.begin("sync_folder", path)
@@ -238,7 +237,7 @@ class SimDisk:
             raise DiskFailed(f"{path}: no such file")
         return node
 
-    def _place(self, path: str) -> Place:
+    def _file_range(self, path: str) -> Place:
         assert names_of(path), "the data folder itself is not made, renamed or deleted"
         folder, _, name = path.rpartition("/")
         node = self._find(folder)

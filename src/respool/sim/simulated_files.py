@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from respool.model.errors import DiskFailed
-from respool.model.file_place import FilePlace
+from respool.model.file_range import FileRange
 from respool.ports.disk import NotCached
 from respool.sim.disk_faults import ProcessGone
 from respool.sim.disk_platter import PlatterFile
@@ -54,9 +54,9 @@ class SimLogFile:
         self._process.counters.bytes_read += len(data)
         return data
 
-    def place(self, position: int, size: int) -> FilePlace | None:
+    def file_range(self, position: int, size: int) -> FileRange | None:
         """None where no other machine reads its files."""
-        return self._process.place(self._path, self._file, position, size)
+        return self._process.file_range(self._path, self._file, position, size)
 
     def sync(self) -> None:
         self._check_open("sync")

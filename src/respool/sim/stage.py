@@ -10,7 +10,6 @@ from respool.sim.disk_troubles import DiskTroubles
 from respool.sim.loop import SimLoop
 from respool.sim.machine import Machine
 from respool.sim.moments import Moments
-from respool.sim.neighbours import SimNeighbours
 from respool.sim.nemesis import Nemesis
 from respool.sim.network import SimNetwork
 from respool.sim.operator import Operator
@@ -18,6 +17,7 @@ from respool.sim.plan import Plan
 from respool.sim.restarter import Restarter
 from respool.sim.seeded_random import rng_of
 from respool.sim.simulated_clock import NodeClock
+from respool.sim.simulated_local_reader import SimLocalReader
 from respool.sim.store import SimStore
 
 
@@ -33,7 +33,7 @@ class Stage:
         loop.network = self.network
         self.network.is_one_machine = plan.lends_files
         lending_rng = rng_of("neighbours", seed)
-        self.neighbours = SimNeighbours(lending_rng) if plan.lends_files else None
+        self.local_reader = SimLocalReader(lending_rng) if plan.lends_files else None
         self.network.manners.latency_ms_max = rng.choice((1.0, 10.0))
         self.machines = [self._new_machine(one, rng) for one in range(1, plan.broker_count + 1)]
         nemesis_rng = rng_of("nemesis", seed)
@@ -113,7 +113,7 @@ class Stage:
             seed=f"{self._seed}.{number}",
             is_in_cluster=plan.is_cluster,
             clock_rate=plan.clock_rates[number - 1],
-            neighbours=self.neighbours,
+            local_reader=self.local_reader,
         )
         machine.shuffles_tasks = rng.random() < 0.3
         machine.store_manners.latency_ms_max = rng.choice((0.5, 20.0))

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from respool.drivers.local_disk import TEMPORARY_SUFFIX, LocalDisk
 from respool.model.errors import DiskFailed, DiskFull
-from respool.model.file_place import FilePlace
+from respool.model.file_range import FileRange
 from respool.ports.disk import LogFile, MappedFile, names_of
 
 Buffers = Sequence[bytes | bytearray | memoryview]
@@ -185,7 +185,7 @@ class _TroubledLogFile:
         self._disk.check("read", self.path)
         return self._inner.read(position, size, cached_only=cached_only)
 
-    def place(self, position: int, size: int) -> FilePlace | None:
+    def file_range(self, position: int, size: int) -> FileRange | None:
         """None: who read the file itself would pass by the troubles."""
         del position, size
         return None

@@ -18,8 +18,8 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812
 from uuid import UUID
 
-from respool.model.file_place import FilePlace
-from respool.wire.lent_records import LENT_TAG, read_place
+from respool.model.file_range import FileRange
+from respool.wire.local_read import LOCAL_READ_TAG, unpack_file_range
 from respool.wire.protocol_errors import RequestMalformed
 from respool.wire.walk import read_varint, skip_tagged_fields
 
@@ -54,7 +54,7 @@ class FetchedPart:
     # Who should be asked instead, being in the reader's rack.
     nearer: int | None = None
     # Where to take the records from, which are empty then.
-    place: FilePlace | None = None
+    file_range: FileRange | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,14 +119,14 @@ def _partition(frame: memoryview, position: int, topic: str | UUID) -> tuple[Fet
         raise IndexError(f"{length} bytes of records, and {len(frame) - position} are left")
     records = frame[position : position + length]
     position += length
-    diverging = leader = place = None
+    diverging = leader = file_range = None
     for tag, content in _tags(frame, position):
         if tag == 0:
             diverging = _DIVERGING.unpack_from(content)
         elif tag == 1:
             leader = _LEADER.unpack_from(content)
-        elif tag == LENT_TAG:
-            place = read_place(content)
+        elif tag == LOCAL_READ_TAG:
+            file_range = unpack_file_range(content)
     part = FetchedPart(
         topic=topic,
         partition=index,
@@ -139,7 +139,7 @@ def _partition(frame: memoryview, position: int, topic: str | UUID) -> tuple[Fet
         diverging=None if diverging is None or diverging[1] < 0 else diverging,
         leader=None if leader is None or leader[0] < 0 else leader,
         nearer=nearer if nearer >= 0 else None,
-        place=place,
+        file_range=file_range,
     )
     return part, skip_tagged_fields(frame, position)
 

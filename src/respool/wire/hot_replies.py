@@ -10,7 +10,7 @@ produce   [topic: name, [partition: index 4, error 2, base offset 8, append time
 fetch     throttle 4, error 2 (7+), session 4 (7+),
           [topic: name, or id 16 (13+), [partition: index 4, error 2, high watermark 8, last stable 8, log start 8 (5+),
                          aborted, preferred replica 4 (11+), records, *diverging epoch, *current leader (12+),
-                         *place: see lent_records]]
+                         *file range: see local_read]]
           *node endpoints (16+)
 ```
 In brackets: arrays, and the version a field came with. A star: tagged, left out when not given. Flexible, with
@@ -22,8 +22,8 @@ from struct import Struct
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from respool.model.file_place import FilePlace
-from respool.wire.lent_records import pack_place
+from respool.model.file_range import FileRange
+from respool.wire.local_read import pack_file_range
 from respool.wire.reply_errors import with_errors
 from respool.wire.walk import pack_varint
 
@@ -76,12 +76,12 @@ class FetchedPartition(NamedTuple):
     # Broker id and leader epoch, when this broker is not the leader.
     current_leader: tuple[int, int] | None = None
     # Where the records lie, when the reader takes them from there; `records` is empty then.
-    place: FilePlace | None = None
+    file_range: FileRange | None = None
 
     @property
     def record_bytes(self) -> int:
-        """How much of the log the reader gets, sent or lent."""
-        return len(self.records) if self.place is None else self.place.size
+        """How much of the log the reader gets, sent or as a file range."""
+        return len(self.records) if self.file_range is None else self.file_range.size
 
 
 class FetchedTopic(NamedTuple):
@@ -296,16 +296,16 @@ def _fetched_flexible(item: FetchedPartition, _version: int) -> bytes:
 
 
 def _fetched_tags(item: FetchedPartition) -> bytes:
-    diverging, leader, place = item.diverging_epoch, item.current_leader, item.place
-    if diverging is None and leader is None and place is None:
+    diverging, leader, file_range = item.diverging_epoch, item.current_leader, item.file_range
+    if diverging is None and leader is None and file_range is None:
         return _NO_TAGS
     tags = []
     if diverging is not None and diverging != _NO_DIVERGENCE:
         tags.append(_EPOCH_AND_END(0, 13, *diverging, 0))
     if leader is not None and leader != _UNKNOWN_LEADER:
         tags.append(_LEADER_AND_EPOCH(1, 9, *leader, 0))
-    if place is not None:
-        tags.append(pack_place(place))
+    if file_range is not None:
+        tags.append(pack_file_range(file_range))
     return pack_varint(len(tags)) + b"".join(tags)
 
 

@@ -6,7 +6,7 @@ definition that is an int64 like any other; kio takes the field for a time, and 
 Fetch, the request, in the version that our brokers follow each other with. Kafka's followers say with the offset they
 fetch from that they have all before it. Ours have it when it is on the disk, and go on fetching meanwhile: so each
 partition has one more tagged field, `durable_end`. Who does not know it passes over it, as over any other (KIP-482).
-There, and in the version that our columnar client reads with, the request has another, `reader_host`: see lent_records.
+There, and in the version that our Arrow client reads with, the request has another, `reader_host`: see `local_read.py`.
 
 ListOffsets, the request, in one version: each partition has one more tagged field, `time_at`. A broker that asks for a
 log's end is told with it when the record at that offset was made: see `broker/metrics/remote_ends.py`.
@@ -20,7 +20,7 @@ from typing import Any
 from kio.static.primitive import TZAware, i64
 
 from respool.wire.api_table import Api
-from respool.wire.lent_records import LENT_FETCH_VERSION, LENT_TAG
+from respool.wire.local_read import LOCAL_READ_FETCH_VERSION, LOCAL_READ_TAG
 from respool.wire.schema import EntityClass, load_request_class, response_class, schema_of
 
 # Only clients of the newest version read this one's partitions with it, and they have a tagged field already.
@@ -34,7 +34,7 @@ _TIME_AT_TAG = 5_001
 _READER_HOST = (
     "reader_host",
     str,
-    field(metadata={"kafka_type": "string", "tag": LENT_TAG}, default=""),
+    field(metadata={"kafka_type": "string", "tag": LOCAL_READ_TAG}, default=""),
 )
 
 _MARKS = ("__type__", "__version__", "__flexible__", "__api_key__", "__header_schema__")
@@ -46,7 +46,7 @@ def request_class(key: int, version: int) -> EntityClass:
     loaded = load_request_class(key, version)
     if key == Api.LIST_OFFSETS and version == TIME_AT_VERSION:
         return _with_partition_field(loaded, "time_at", _TIME_AT_TAG)
-    if key != Api.FETCH or version not in {LENT_FETCH_VERSION, REPLICA_FETCH_VERSION}:
+    if key != Api.FETCH or version not in {LOCAL_READ_FETCH_VERSION, REPLICA_FETCH_VERSION}:
         return loaded
     loaded = _with_types(loaded, {}, _READER_HOST)
     if version != REPLICA_FETCH_VERSION:

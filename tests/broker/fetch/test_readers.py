@@ -24,7 +24,7 @@ from respool.model.errors import (
     OffsetOutOfRange,
     UnknownLeaderEpoch,
 )
-from respool.model.file_place import FilePlace
+from respool.model.file_range import FileRange
 from respool.model.ids import Offset
 from respool.ports.disk import NotCached
 from respool.wire.api_table import Api
@@ -227,24 +227,26 @@ async def test_a_follower_is_lent_what_is_committed_and_never_more(cluster: Clus
     log = cluster[ONE].log()
     marks: dict[str, Any] = {"last_stable_offset": Offset(2), "high_watermark": Offset(2)}
     reader, elsewhere = (
-        FollowerReader(cluster[ONE].broker, follower=TWO, broker_epoch=1, is_lent=is_lent)
-        for is_lent in (True, False)
+        FollowerReader(
+            cluster[ONE].broker, follower=TWO, broker_epoch=1, reads_locally=reads_locally
+        )
+        for reads_locally in (True, False)
     )
     assert reader.end(log, **marks) == 3
-    assert reader.lent_end(log, **marks) == 2
-    assert elsewhere.lent_end(log, **marks) is None
+    assert reader.local_read_end(log, **marks) == 2
+    assert elsewhere.local_read_end(log, **marks) is None
 
 
 @plays(brokers=2)
 async def test_a_follower_that_is_lent_something_is_answered_at_once(cluster: Cluster) -> None:
     await replicated(cluster, b"a", b"b")
-    reader = FollowerReader(cluster[ONE].broker, follower=TWO, broker_epoch=1, is_lent=True)
+    reader = FollowerReader(cluster[ONE].broker, follower=TWO, broker_epoch=1, reads_locally=True)
     target = FetchTarget(topic=TOPIC, partition=0, fetch_offset=0, bytes_max=1 << 20)
     nothing = FetchedPartition(0, 0, 2, 2, 0, b"")
-    place = FilePlace(path="/log", device=1, inode=2, position=0, size=10, head=b"")
+    place = FileRange(path="/log", device=1, inode=2, position=0, size=10, head=b"")
     partition = cluster[ONE].partition()
     assert reader.has_more(partition, target, nothing)
-    assert not reader.has_more(partition, target, nothing._replace(place=place))
+    assert not reader.has_more(partition, target, nothing._replace(file_range=place))
 
 
 @plays(brokers=2)
@@ -258,11 +260,11 @@ async def test_where_files_change_under_a_reader_nothing_is_lent(cluster: Cluste
         await cluster.create([1, 2], topic=f"topic-{number}", **settings)
         broker, log = cluster[ONE].broker, cluster[ONE].partition(0, f"topic-{number}").log
         readers = (
-            FollowerReader(broker, follower=TWO, broker_epoch=1, is_lent=True),
-            ConsumerReader(broker, version=13, read_committed=True, is_lent=True),
+            FollowerReader(broker, follower=TWO, broker_epoch=1, reads_locally=True),
+            ConsumerReader(broker, version=13, read_committed=True, reads_locally=True),
         )
         for reader in readers:
-            assert reader.lent_end(log, **marks) == (None if settings else 0)
+            assert reader.local_read_end(log, **marks) == (None if settings else 0)
 
 
 @plays(brokers=2)
@@ -273,12 +275,15 @@ async def test_a_consumer_nearby_is_lent_what_it_may_read(cluster: Cluster) -> N
     for read_committed, end in ((True, 1), (False, 2)):
         near, far = (
             ConsumerReader(
-                cluster[ONE].broker, version=13, read_committed=read_committed, is_lent=is_lent
+                cluster[ONE].broker,
+                version=13,
+                read_committed=read_committed,
+                reads_locally=reads_locally,
             )
-            for is_lent in (True, False)
+            for reads_locally in (True, False)
         )
-        assert near.lent_end(log, **marks) == near.end(log, **marks) == end
-        assert far.lent_end(log, **marks) is None
+        assert near.local_read_end(log, **marks) == near.end(log, **marks) == end
+        assert far.local_read_end(log, **marks) is None
 
 
 # -- consumers at followers ------------------------------------------------------------------------------------------

@@ -10,13 +10,13 @@ import pytest
 from broker.replica_bench import ME, TWO, Bench, play
 from respool.broker.partitions.partition import Partition
 from respool.broker.peer_link import PeerLink
-from respool.broker.replication.local_reader import BorrowedRecords
+from respool.broker.replication.follower_local_reads import FollowerLocalReads
 from respool.broker.replication.replica_requests import EARLIEST, ReplicaRequests
 from respool.model.ids import LeaderEpoch, Offset
 from respool.ports.peers import PeerUnreachable
 from respool.replication.follower import FetchFrom
-from respool.sim.neighbours import SimNeighbours
 from respool.sim.simulated_disk import SimDisk
+from respool.sim.simulated_local_reader import SimLocalReader
 from respool.wire.api_table import Api
 from respool.wire.fetch_reply import FetchedPart, FetchReplyView
 
@@ -25,12 +25,12 @@ class Link:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.answers: list[Any] = []
-        self.leads_nearby = False
+        self.leads_on_this_host = False
 
-    def is_near(self, broker: int, *, lane: int) -> bool:
+    def is_on_this_host(self, broker: int, *, lane: int) -> bool:
         del lane
         assert broker == TWO
-        return self.leads_nearby
+        return self.leads_on_this_host
 
     async def fetch(self, broker: int, version: int, **fields: Any) -> Any:
         return await self.ask(broker, Api.FETCH, version, **fields)
@@ -77,12 +77,12 @@ def from_offset(offset: int) -> FetchFrom:
 class World:
     def __init__(self, bench: Bench) -> None:
         self.link = Link()
-        self.neighbours = SimNeighbours()
+        self.local_reader = SimLocalReader()
         self.requests = ReplicaRequests(
             cast("PeerLink", self.link),
             me=ME,
             leader=TWO,
-            borrowed=BorrowedRecords(self.neighbours, clock=bench.clock, bytes_max=100),
+            local_reads=FollowerLocalReads(self.local_reader, clock=bench.clock, bytes_max=100),
         )
         self.rides = bench.partition()
 
@@ -172,13 +172,13 @@ def test_a_leader_nearby_is_told_where_its_follower_is_and_what_it_lends_is_read
     async def story(bench: Bench) -> None:
         world = World(bench)
         disk = SimDisk(Random(1), name="two")
-        world.neighbours.add("two", lambda: disk)
+        world.local_reader.add("two", lambda: disk)
         log = disk.open_log("rides.log")
         log.append([b"what it has"])
-        lent = fetch_reply(world.rides, place=log.place(5, 6))
+        lent = fetch_reply(world.rides, file_range=log.file_range(5, 6))
         world.link.answers = [fetch_reply(world.rides), lent, lent, fetch_reply(world.rides)]
         await world.fetch()
-        world.link.leads_nearby = True
+        world.link.leads_on_this_host = True
         (reply,) = await world.fetch()
         assert (bytes(reply.records), reply.fetched.has_records) == (b"it has", True)
         # It is gone now: nothing came, and the next fetch has it sent.
@@ -187,7 +187,7 @@ def test_a_leader_nearby_is_told_where_its_follower_is_and_what_it_lends_is_read
         assert (bytes(reply.records), reply.fetched.has_records) == (b"", False)
         await world.fetch()
         told = [one["reader_host"] for one in world.link.asked]
-        assert told == ["", world.neighbours.host, world.neighbours.host, ""]
+        assert told == ["", world.local_reader.host, world.local_reader.host, ""]
 
     play(story)
 

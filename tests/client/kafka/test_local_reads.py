@@ -9,10 +9,10 @@ import pytest
 
 from respool.client.arrow.errors import PartitionUnavailable
 from respool.client.arrow.reading.read import read_table
-from respool.client.kafka.local_reads import AGAIN_AFTER_S, Borrowing
+from respool.client.kafka.local_reads import AGAIN_AFTER_S, LocalReads
 from respool.client.kafka.reply_buffer import ReplyBuffer
-from respool.model.file_place import PLACE_GOOD_MS, FilePlace
-from respool.neighbours.host import this_host
+from respool.local_reads.local_file_read import this_host
+from respool.model.file_range import FILE_RANGE_VALID_MS, FileRange
 from respool.wire.codec import Request
 from respool.wire.hot_replies import FetchedPartition
 from respool.wire.protocol_errors import RequestMalformed
@@ -24,36 +24,36 @@ PORTS = count(1)
 LOG, OTHER = f"{0:020d}.log", f"{1:020d}.log"
 
 
-def lent(path: Path, content: bytes) -> FilePlace:
+def local_read(path: Path, content: bytes) -> FileRange:
     path.write_bytes(content)
     found = path.stat()
-    return FilePlace(str(path), found.st_dev, found.st_ino, 0, len(content), content[:21])
+    return FileRange(str(path), found.st_dev, found.st_ino, 0, len(content), content[:21])
 
 
-def borrowing(*, is_near: bool = True, bytes_max: int = 1_000) -> Borrowing:
-    address = ("127.0.0.1", next(PORTS)) if is_near else None
-    return Borrowing(address, into=ReplyBuffer(), bytes_max=bytes_max)
+def local_reads(*, is_on_this_host: bool = True, bytes_max: int = 1_000) -> LocalReads:
+    address = ("127.0.0.1", next(PORTS)) if is_on_this_host else None
+    return LocalReads(address, into=ReplyBuffer(), bytes_max=bytes_max)
 
 
 def test_a_broker_elsewhere_is_not_told_where_we_are() -> None:
-    assert borrowing(is_near=False).ask() == ""
-    assert borrowing().ask() == this_host()
+    assert local_reads(is_on_this_host=False).ask() == ""
+    assert local_reads().ask() == this_host()
 
 
 def test_what_was_lent_and_what_was_sent_stay_with_their_partitions(tmp_path: Path) -> None:
-    first, second = lent(tmp_path / LOG, b"first"), lent(tmp_path / OTHER, b"second")
-    one = borrowing()
+    first, second = local_read(tmp_path / LOG, b"first"), local_read(tmp_path / OTHER, b"second")
+    one = local_reads()
     one.ask()
     parts = [
-        fetched_part(0, place=first),
+        fetched_part(0, file_range=first),
         fetched_part(1, records=b"sent"),
-        fetched_part(2, place=second),
+        fetched_part(2, file_range=second),
         fetched_part(3),
     ]
     found = one.filled(parts)
     assert [bytes(each.records) for each in found] == [b"first", b"sent", b"second", b""]
     assert [each.partition for each in found] == [0, 1, 2, 3]
-    assert all(each.place is None for each in found)
+    assert all(each.file_range is None for each in found)
 
 
 def test_after_a_failure_all_is_sent_for_a_while(
@@ -61,30 +61,30 @@ def test_after_a_failure_all_is_sent_for_a_while(
 ) -> None:
     now = 1_000.0
     monkeypatch.setattr("respool.client.kafka.local_reads.time.monotonic", lambda: now)
-    gone = lent(tmp_path / LOG, b"first")
+    gone = local_read(tmp_path / LOG, b"first")
     (tmp_path / LOG).unlink()
-    one = borrowing()
+    one = local_reads()
     one.ask()
-    (found,) = one.filled([fetched_part(0, place=gone)])
-    assert (found.place, bytes(found.records)) == (gone, b"")
+    (found,) = one.filled([fetched_part(0, file_range=gone)])
+    assert (found.file_range, bytes(found.records)) == (gone, b"")
     # Neither now nor by the next read.
-    again = Borrowing(one._address, into=ReplyBuffer(), bytes_max=1_000)
+    again = LocalReads(one._address, into=ReplyBuffer(), bytes_max=1_000)
     assert one.ask() == again.ask() == ""
-    assert borrowing().ask() == this_host()
+    assert local_reads().ask() == this_host()
     now += AGAIN_AFTER_S
     assert one.ask() == this_host()
 
 
 def test_who_lends_unasked_or_too_much_is_no_broker(tmp_path: Path) -> None:
-    place = lent(tmp_path / LOG, b"x" * 1_001)
-    one = borrowing()
+    file_range = local_read(tmp_path / LOG, b"x" * 1_001)
+    one = local_reads()
     one.ask()
-    with pytest.raises(RequestMalformed, match="1001 bytes were lent; up to 1000"):
-        one.filled([fetched_part(0, place=place)])
-    far = borrowing(is_near=False)
+    with pytest.raises(RequestMalformed, match="1001 bytes in file ranges, limit 1000"):
+        one.filled([fetched_part(0, file_range=file_range)])
+    far = local_reads(is_on_this_host=False)
     far.ask()
-    with pytest.raises(RequestMalformed, match="were to be sent"):
-        far.filled([fetched_part(0, place=place)])
+    with pytest.raises(RequestMalformed, match="no local read was requested"):
+        far.filled([fetched_part(0, file_range=file_range)])
 
 
 def test_what_lay_unread_for_long_is_asked_for_again(
@@ -93,16 +93,16 @@ def test_what_lay_unread_for_long_is_asked_for_again(
     """Whoever takes the messages paused, with a reply in the socket: the file may be another that looks the same."""
     now = 1_000.0
     monkeypatch.setattr("respool.client.kafka.local_reads.time.monotonic", lambda: now)
-    place = lent(tmp_path / LOG, b"first")
-    one = borrowing()
+    file_range = local_read(tmp_path / LOG, b"first")
+    one = local_reads()
     one.ask()
-    now += PLACE_GOOD_MS / 1000 + 1
-    (found,) = one.filled([fetched_part(0, place=place)])
-    assert (found.place, bytes(found.records)) == (place, b"")
+    now += FILE_RANGE_VALID_MS / 1000 + 1
+    (found,) = one.filled([fetched_part(0, file_range=file_range)])
+    assert (found.file_range, bytes(found.records)) == (file_range, b"")
     # That is nobody's fault.
     assert one.ask() == this_host()
-    (found,) = one.filled([fetched_part(0, place=place)])
-    assert (found.place, bytes(found.records)) == (None, b"first")
+    (found,) = one.filled([fetched_part(0, file_range=file_range)])
+    assert (found.file_range, bytes(found.records)) == (None, b"first")
 
 
 # -- a whole read ------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class Lender(ScriptedBroker):
         super().__init__()
         self.path = path
         self.hosts: list[str] = []
-        self.lent = 0
+        self.local_read = 0
         self.always_lends = False
         for first, second in zip(ROWS[::2], ROWS[1::2], strict=True):
             self.append(first, second)
@@ -124,21 +124,21 @@ class Lender(ScriptedBroker):
     def good(self, request: Request) -> bytes:
         host = getattr(request.body, "reader_host", "")
         self.hosts.append(host)
-        is_lent = self.always_lends or host == this_host()
-        return self.fetched(request, self._lend if is_lent else self._read)
+        reads_locally = self.always_lends or host == this_host()
+        return self.fetched(request, self._lend if reads_locally else self._read)
 
     def _lend(self, one: Any) -> FetchedPartition:
         sent = self._read(one)
         if sent.error_code or not sent.records:
             return sent
         assert isinstance(sent.records, bytes)
-        self.lent += 1
+        self.local_read += 1
         position = b"".join(self.batches).index(sent.records)
         found = self.path.stat()
         size = min(len(sent.records), len(self.batches[0]) + 10)
         head = sent.records[:21]
-        place = FilePlace(str(self.path), found.st_dev, found.st_ino, position, size, head)
-        return sent._replace(records=b"", place=place)
+        file_range = FileRange(str(self.path), found.st_dev, found.st_ino, position, size, head)
+        return sent._replace(records=b"", file_range=file_range)
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def values(broker: ScriptedBroker, **wish: Any) -> list[bytes]:
 def test_a_read_takes_what_is_lent_batch_after_batch(lender: Lender) -> None:
     assert values(lender) == ROWS
     # Each place ends a few bytes into the next batch, which comes whole with the next.
-    assert lender.lent == len(lender.batches)
+    assert lender.local_read == len(lender.batches)
 
 
 def test_a_read_goes_on_with_what_is_sent_when_the_file_is_gone(
@@ -165,8 +165,10 @@ def test_a_read_goes_on_with_what_is_sent_when_the_file_is_gone(
 
     def lend_a_file_that_goes(one: Any) -> FetchedPartition:
         answer = lend(one)
-        if lender.lent == 2 and answer.place is not None:
-            return answer._replace(place=answer.place._replace(inode=answer.place.inode + 1))
+        if lender.local_read == 2 and answer.file_range is not None:
+            return answer._replace(
+                file_range=answer.file_range._replace(inode=answer.file_range.inode + 1)
+            )
         return answer
 
     monkeypatch.setattr(lender, "_lend", lend_a_file_that_goes)
@@ -185,6 +187,7 @@ def test_a_broker_that_lends_unasked_is_given_up(lender: Lender) -> None:
     lender.topic_id = None
     lender.always_lends = True
     with pytest.raises(
-        PartitionUnavailable, match="broker 1: records were lent that were to be sent"
+        PartitionUnavailable,
+        match="broker 1: the reply has file ranges, but no local read was requested",
     ):
         read_table(TOPIC, bootstrap=lender.address, retry_ms=300)

@@ -66,11 +66,11 @@ class FetchRun:
         self._reader = reader
         self._is_of_follower = is_of_follower
         self._is_of_consumer = reader.read_to is not ReadTo.END
-        neighbours = broker.world.neighbours
+        local_reader = broker.world.local_reader
         self._read = PartitionRead(
             reader,
             version=version,
-            lent_bytes_min=0 if neighbours is None else neighbours.lent_bytes_min,
+            local_read_bytes_min=0 if local_reader is None else local_reader.local_read_bytes_min,
         ).read
 
     @property
@@ -249,8 +249,8 @@ class FetchRun:
             topics.setdefault(target.topic, []).append(fetched)
             if fetched.record_bytes:
                 self._scope.on_served(target)
-            if fetched.place is not None:
-                self._broker.lent_bytes.inc(fetched.place.size)
+            if fetched.file_range is not None:
+                self._broker.local_read_bytes.inc(fetched.file_range.size)
         return encode_fetch_reply(
             self._correlation_id,
             self._version,

@@ -4,7 +4,7 @@ Read on the loop or in another thread; nothing here changes the partition.
 """
 
 from respool.broker.fetch.aborted_records import aborted_among
-from respool.broker.fetch.local_read import Lent, LentPlaces
+from respool.broker.fetch.local_read_ranges import LocalRead, LocalReadRanges
 from respool.broker.fetch.readers import Reader, diverging_epoch
 from respool.broker.fetch.sessions import FetchTarget
 from respool.broker.partitions.partition import Partition
@@ -19,9 +19,9 @@ ZSTD_FROM_FETCH_VERSION = 10
 
 
 class PartitionRead:
-    def __init__(self, reader: Reader, *, version: int, lent_bytes_min: int) -> None:
+    def __init__(self, reader: Reader, *, version: int, local_read_bytes_min: int) -> None:
         self._reader = reader
-        self._places = LentPlaces(reader, bytes_min=lent_bytes_min)
+        self._local_reads = LocalReadRanges(reader, bytes_min=local_read_bytes_min)
         self._version = version
         # Its reader takes nothing of a transaction that is open, and wants to know which were aborted.
         self._read_committed = reader.read_to is ReadTo.STABLE
@@ -61,7 +61,7 @@ class PartitionRead:
         diverging = diverging_epoch(log, target)
         records: bytes | memoryview | TailBatches = b""
         aborted: list[tuple[int, int]] | None = [] if self._read_committed else None
-        lent: Lent | None = None
+        local_read: LocalRead | None = None
         if diverging is None and not self._is_at_end(log, target):
             spec = ReadSpec(
                 offset=Offset(target.fetch_offset),
@@ -73,10 +73,10 @@ class PartitionRead:
                 cached_only=cached_only,
                 with_empty=self._reader.with_empty,
             )
-            lent = self._places.find(
+            local_read = self._local_reads.find(
                 log, spec, last_stable_offset=last_stable_offset, high_watermark=high_watermark
             )
-            if lent is None:
+            if local_read is None:
                 records = self._records(log, spec)
             if not cached_only:
                 # In another thread, while the loop goes on: a leader that is none any more cuts its log off, and what
@@ -93,9 +93,9 @@ class PartitionRead:
             last_stable_offset,
             log.log_start,
             records,
-            aborted if lent is None else lent.aborted,
+            aborted if local_read is None else local_read.aborted,
             diverging_epoch=diverging,
-            place=None if lent is None else lent.place,
+            file_range=None if local_read is None else local_read.file_range,
         )
 
     def _records(self, log: PartitionLog, spec: ReadSpec) -> bytes | memoryview | TailBatches:

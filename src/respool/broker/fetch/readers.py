@@ -20,7 +20,7 @@ from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.watermarks import ReadTo
 from respool.log.partition_log import PartitionLog
 from respool.model.errors import NotLeader, OffsetOutOfRange, RequestError, UnknownTopicId
-from respool.model.file_place import PLACE_GOOD_MS
+from respool.model.file_range import FILE_RANGE_VALID_MS
 from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
 from respool.wire.hot_replies import FetchedPartition
 
@@ -53,7 +53,7 @@ class Reader(Protocol):
     ) -> Offset:
         """Nothing from here on is read."""
 
-    def lent_end(
+    def local_read_end(
         self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
     ) -> Offset | None:
         """Up to where it may take large reads from the log's own files; None: it may not, or is elsewhere."""
@@ -73,7 +73,7 @@ class ConsumerReader:
         read_committed: bool,
         rack: str = "",
         is_mirror: bool = False,
-        is_lent: bool = False,
+        reads_locally: bool = False,
     ) -> None:
         self._broker = broker
         self._reads_from_followers = version >= FOLLOWERS_READ_FROM_VERSION
@@ -81,7 +81,7 @@ class ConsumerReader:
         self._rack = rack
         self.read_to = ReadTo.STABLE if read_committed else ReadTo.COMMITTED
         self.with_empty = is_mirror
-        self._is_lent = is_lent
+        self._reads_locally = reads_locally
 
     def find(self, target: FetchTarget) -> Partition:
         name = _topic_name(self._broker, target)
@@ -120,10 +120,10 @@ class ConsumerReader:
         del log
         return last_stable_offset if self._read_committed else high_watermark
 
-    def lent_end(
+    def local_read_end(
         self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
     ) -> Offset | None:
-        if not self._is_lent or not _stays(log):
+        if not self._reads_locally or not _stays(log):
             return None
         return self.end(log, last_stable_offset=last_stable_offset, high_watermark=high_watermark)
 
@@ -143,12 +143,12 @@ class FollowerReader:
     with_empty = True
 
     def __init__(
-        self, broker: Broker, *, follower: BrokerId, broker_epoch: int, is_lent: bool = False
+        self, broker: Broker, *, follower: BrokerId, broker_epoch: int, reads_locally: bool = False
     ) -> None:
         self._broker = broker
         self._follower = follower
         self._broker_epoch = broker_epoch
-        self._is_lent = is_lent
+        self._reads_locally = reads_locally
 
     @property
     def is_registered(self) -> bool:
@@ -205,7 +205,7 @@ class FollowerReader:
         del last_stable_offset, high_watermark
         return log.log_end
 
-    def lent_end(
+    def local_read_end(
         self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
     ) -> Offset | None:
         """Only what is committed: that is not cut off but by an unclean election.
@@ -214,7 +214,7 @@ class FollowerReader:
         there.   3. The follower reads some of the old and some of the new: a log that no leader ever had.
         """
         del last_stable_offset
-        return high_watermark if self._is_lent and _stays(log) else None
+        return high_watermark if self._reads_locally and _stays(log) else None
 
     def has_more(
         self, partition: Partition, target: FetchTarget, fetched: FetchedPartition
@@ -226,7 +226,7 @@ def _stays(log: PartitionLog) -> bool:
     """Whether what is committed is never cut off, and what is deleted or replaced not before a place of it is old."""
     config = log.config
     may_be_cut = config.unclean_leader_election_enable
-    return not may_be_cut and config.file_delete_delay_ms >= 2 * PLACE_GOOD_MS
+    return not may_be_cut and config.file_delete_delay_ms >= 2 * FILE_RANGE_VALID_MS
 
 
 def _durable_end(target: FetchTarget) -> Offset:

@@ -63,8 +63,10 @@ def _reader(request: Request, broker: Broker) -> Reader:
     body = request.body
     state = getattr(body, "replica_state", None)
     replica_id = state.replica_id if state is not None else body.replica_id
-    neighbours = broker.world.neighbours
-    is_lent = neighbours is not None and getattr(body, "reader_host", "") == neighbours.host
+    local_reader = broker.world.local_reader
+    reads_locally = (
+        local_reader is not None and getattr(body, "reader_host", "") == local_reader.host
+    )
     if replica_id < 0:
         return ConsumerReader(
             broker,
@@ -72,7 +74,7 @@ def _reader(request: Request, broker: Broker) -> Reader:
             read_committed=body.isolation_level == READ_COMMITTED,
             rack=getattr(body, "rack_id", ""),
             is_mirror=request.client_id == MIRROR_CLIENT_ID,
-            is_lent=is_lent,
+            reads_locally=reads_locally,
         )
     if broker.member is None or state is None:
         raise CloseConnection(f"fetch as replica {replica_id}: this broker has no such followers")
@@ -80,7 +82,7 @@ def _reader(request: Request, broker: Broker) -> Reader:
         broker,
         follower=BrokerId(replica_id),
         broker_epoch=state.replica_epoch,
-        is_lent=is_lent,
+        reads_locally=reads_locally,
     )
 
 

@@ -21,7 +21,7 @@ def count_served(partition: Partition, fetched: FetchedPartition, *, fetch_offse
     traffic.bytes_out += fetched.record_bytes
     if isinstance(records, TailBatches):
         traffic.messages_out += max(0, records.end - fetch_offset)
-    elif isinstance(records, bytes | memoryview) and fetched.place is None:
+    elif isinstance(records, bytes | memoryview) and fetched.file_range is None:
         traffic.messages_out += messages_in(records, fetch_offset)
     elif partition.is_online:
         # A reader on this machine takes them from the log's files, and nobody here has seen them.

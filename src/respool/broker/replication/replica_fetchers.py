@@ -6,8 +6,8 @@ from typing import Any
 
 from respool.broker.partitions.partition import Partition
 from respool.broker.peer_link import PeerLink
+from respool.broker.replication.follower_local_reads import FollowerLocalReads
 from respool.broker.replication.follower_log import FollowerLog
-from respool.broker.replication.local_reader import BorrowedRecords
 from respool.broker.replication.replica_fetcher import ReplicaFetcher
 from respool.broker.replication.replica_requests import ReplicaRequests
 from respool.broker.replication.replication_throttle import ReplicationThrottle
@@ -24,7 +24,7 @@ class ReplicaFetchers:
         work: FollowerLog,
         throttle: ReplicationThrottle,
         clock: Clock,
-        borrowed: Callable[[], BorrowedRecords],
+        local_reads: Callable[[], FollowerLocalReads],
         hurry_bytes: int,
         broker_epoch: Callable[[], int | None],
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
@@ -36,7 +36,7 @@ class ReplicaFetchers:
         self._throttle = throttle
         throttle.on_changed = self._wake_all
         self._clock = clock
-        self._borrowed = borrowed
+        self._local_reads = local_reads
         self._hurry_bytes = hurry_bytes
         self._broker_epoch = broker_epoch
         self._spawn = spawn
@@ -67,7 +67,7 @@ class ReplicaFetchers:
             fetcher = self._fetchers[leader] = ReplicaFetcher(
                 leader=leader,
                 requests=ReplicaRequests(
-                    self._link, me=self._me, leader=leader, borrowed=self._borrowed()
+                    self._link, me=self._me, leader=leader, local_reads=self._local_reads()
                 ),
                 work=self._work,
                 throttle=self._throttle,

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from respool.broker.partitions.partition import Partition
 from respool.broker.peer_link import PeerLink
-from respool.broker.replication.local_reader import BorrowedRecords
+from respool.broker.replication.follower_local_reads import FollowerLocalReads
 from respool.broker.replication.replica_session import ReplicaSession
 from respool.model.ids import BrokerId, LeaderEpoch, Offset
 from respool.ports.peers import PeerUnreachable
@@ -40,10 +40,10 @@ class ReplicaRequests:
     """Asks one leader."""
 
     def __init__(
-        self, link: PeerLink, *, me: BrokerId, leader: BrokerId, borrowed: BorrowedRecords
+        self, link: PeerLink, *, me: BrokerId, leader: BrokerId, local_reads: FollowerLocalReads
     ) -> None:
         self._link = link
-        self._borrowed = borrowed
+        self._local_reads = local_reads
         self._me = me
         self._leader = leader
         # One for each lane: requests of a session must come in its order.
@@ -69,7 +69,9 @@ class ReplicaRequests:
             return -1 if partition is None else asked[partition].leader_epoch
 
         session = self._sessions.setdefault(lane, ReplicaSession())
-        borrowing = self._borrowed.ask(is_near=self._link.is_near(self._leader, lane=lane))
+        local_read = self._local_reads.ask(
+            is_on_this_host=self._link.is_on_this_host(self._leader, lane=lane)
+        )
         request = session.next_request(asked)
         try:
             reply = await self._link.fetch(
@@ -87,9 +89,9 @@ class ReplicaRequests:
                 topics=_topics(request.changed),
                 forgotten_topics_data=_forgotten(request.forgotten),
                 rack_id="",
-                reader_host=borrowing.host,
+                reader_host=local_read.host,
             )
-            parts = await self._borrowed.filled(reply.parts, asked=borrowing, epoch_of=epoch_of)
+            parts = await self._local_reads.filled(reply.parts, asked=local_read, epoch_of=epoch_of)
         except BaseException:
             session.reset()
             raise

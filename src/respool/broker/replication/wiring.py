@@ -12,21 +12,21 @@ from respool.broker.membership.offline_replicas import OfflineReplicas
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.partitions.partition import Partition, SyncRequests
 from respool.broker.peer_link import PeerLink
+from respool.broker.replication.follower_local_reads import FollowerLocalReads
 from respool.broker.replication.follower_log import FollowerLog
 from respool.broker.replication.isr_writer import IsrWriter
-from respool.broker.replication.local_reader import BorrowedRecords
 from respool.broker.replication.replica_fetchers import ReplicaFetchers
 from respool.broker.replication.roles import Roles
 from respool.log.folder.data_folder import DataFolder
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId
 from respool.ports.clock import Clock
+from respool.ports.local_reader import LocalReader
 from respool.ports.metadata_store import MetadataStore
-from respool.ports.neighbours import Neighbours
 from respool.ports.offload import Offload
 
 # As much as a peer may send at once; see `TcpPeers`.
-LENT_BYTES_MAX = 128 * 1024 * 1024
+LOCAL_READ_BYTES_MAX = 128 * 1024 * 1024
 
 
 class Replication:
@@ -44,7 +44,7 @@ class Replication:
         hurry_bytes: int,
         member: ClusterMember | None,
         link: PeerLink | None,
-        neighbours: Neighbours | None,
+        local_reader: LocalReader | None,
         may_act: Callable[[], bool],
         spawn: Callable[[Coroutine[Any, Any, Any]], Any],
     ) -> None:
@@ -61,8 +61,8 @@ class Replication:
                 work=FollowerLog(folder=folder, syncs=syncs, offload=offload, clock=clock),
                 throttle=member.throttle,
                 clock=clock,
-                borrowed=partial(
-                    BorrowedRecords, neighbours, clock=clock, bytes_max=LENT_BYTES_MAX
+                local_reads=partial(
+                    FollowerLocalReads, local_reader, clock=clock, bytes_max=LOCAL_READ_BYTES_MAX
                 ),
                 hurry_bytes=hurry_bytes,
                 broker_epoch=lambda: member.epoch,

@@ -74,9 +74,9 @@ class Connection:
         return self._link.address
 
     @property
-    def is_near(self) -> bool:
+    def is_on_this_host(self) -> bool:
         """Whether its other end has an address of this machine."""
-        return self._link.is_near
+        return self._link.is_on_this_host
 
     @property
     def is_open(self) -> bool:

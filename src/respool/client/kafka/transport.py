@@ -47,7 +47,7 @@ class Link:
         self._socket: socket.socket | TlsLine | None = None
         self._is_closed = False
         # Whether its other end has an address of this machine: the same as ours.
-        self.is_near = False
+        self.is_on_this_host = False
 
     @property
     def name(self) -> str:
@@ -98,7 +98,9 @@ class Link:
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._socket.settimeout(self._settings.connect_timeout_ms / 1000)
                 self._socket.connect(place)
-                self.is_near = self._socket.getsockname()[0] == self._socket.getpeername()[0]
+                self.is_on_this_host = (
+                    self._socket.getsockname()[0] == self._socket.getpeername()[0]
+                )
                 if (tls := self._settings.security.tls) is not None:
                     self._socket = sealed(self._socket, tls, self.address[0])
             except (OSError, BrokerUnreachable) as error:

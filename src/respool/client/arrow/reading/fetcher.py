@@ -39,13 +39,13 @@ from respool.client.kafka.list_offsets import (
     isolation_level,
     offsets_for,
 )
-from respool.client.kafka.local_reads import Borrowing
+from respool.client.kafka.local_reads import LocalReads
 from respool.client.kafka.reply_buffer import ReplyBuffer
 from respool.client.kafka.retries import Patience
 from respool.client.kafka.versions import FETCH_BY_NAME
 from respool.wire.api_table import Api
 from respool.wire.fetch_reply import TOPIC_IDS_FROM, FetchedPart, read_fetch_reply
-from respool.wire.lent_records import LENT_FETCH_VERSION
+from respool.wire.local_read import LOCAL_READ_FETCH_VERSION
 from respool.wire.protocol_errors import RequestMalformed
 
 WAIT_MAX_MS = 500
@@ -82,7 +82,7 @@ class _Line:
 
     connection: Connection
     version: int
-    borrowing: Borrowing
+    local_reads: LocalReads
     asked: Sequence[_Reading] = ()
     # The broker is given up if it has not answered by then.
     silent_until: float = 0.0
@@ -211,13 +211,13 @@ class Fetcher:
             except VersionUnsupported:
                 self._cluster.release(connection)
                 raise
-            borrowing = Borrowing(
-                connection.address if connection.is_near else None,
+            local_reads = LocalReads(
+                connection.address if connection.is_on_this_host else None,
                 into=self._lent_buffer,
                 bytes_max=connection.reply_bytes_max,
             )
             line = self._lines[broker] = _Line(
-                connection=connection, version=version, borrowing=borrowing
+                connection=connection, version=version, local_reads=local_reads
             )
         return line
 
@@ -242,7 +242,11 @@ class Fetcher:
             if line.version >= TOPIC_IDS_FROM
             else {"topic": self._sight.topic}
         )
-        lent = {"reader_host": line.borrowing.ask()} if line.version == LENT_FETCH_VERSION else {}
+        lent = (
+            {"reader_host": line.local_reads.ask()}
+            if line.version == LOCAL_READ_FETCH_VERSION
+            else {}
+        )
         return {
             **lent,
             "max_wait": WAIT_MAX_MS,
@@ -274,7 +278,7 @@ class Fetcher:
         try:
             frame = line.connection.receive(self._buffer)
             reply = read_fetch_reply(frame, line.version)
-            parts = line.borrowing.filled(reply.parts)
+            parts = line.local_reads.filled(reply.parts)
         except BrokerUnreachable as error:
             self._lose(broker, error)
             return
@@ -318,7 +322,7 @@ class Fetcher:
 
     def _on_answer(self, one: _Reading, part: FetchedPart, *, is_crowded: bool) -> bool:
         """Whether there are records to take. `is_crowded`: others have some in this reply."""
-        if part.place is not None and not part.error_code:
+        if part.file_range is not None and not part.error_code:
             # It could not be read from there, and the next request has it sent.
             return False
         if part.nearer is not None and not part.error_code:

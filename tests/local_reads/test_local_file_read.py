@@ -5,21 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from respool.model.file_place import FilePlace, NotLent
-from respool.neighbours.host import this_host
-from respool.neighbours.lent_file import read_lent
+from respool.local_reads.local_file_read import read_file_range, this_host
+from respool.model.file_range import FileRange, LocalReadFailed
 
 CONTENT = bytes(range(256)) * 1_000
 
 
-def place_in(path: Path, position: int = 0, size: int = 100) -> FilePlace:
+def place_in(path: Path, position: int = 0, size: int = 100) -> FileRange:
     found = path.stat()
-    return FilePlace(str(path), found.st_dev, found.st_ino, position, size)
+    return FileRange(str(path), found.st_dev, found.st_ino, position, size)
 
 
-def read(place: FilePlace) -> bytes:
-    target = bytearray(place.size)
-    read_lent(place, memoryview(target))
+def read(file_range: FileRange) -> bytes:
+    target = bytearray(file_range.size)
+    read_file_range(file_range, memoryview(target))
     return bytes(target)
 
 
@@ -46,26 +45,26 @@ def test_bytes_that_come_in_pieces_are_all_read(log: Path, monkeypatch: pytest.M
 
 
 def test_a_file_that_is_gone_is_not_lent(log: Path) -> None:
-    place = place_in(log)
+    file_range = place_in(log)
     log.unlink()
-    with pytest.raises(NotLent, match="No such file"):
-        read(place)
+    with pytest.raises(LocalReadFailed, match="No such file"):
+        read(file_range)
 
 
 def test_another_file_under_the_name_is_not_lent(log: Path, tmp_path: Path) -> None:
-    place = place_in(log)
+    file_range = place_in(log)
     other = tmp_path / "other"
     other.write_bytes(CONTENT)
     # Both are there for a moment, so they have two inodes.
     other.replace(log)
-    with pytest.raises(NotLent, match="another file by now"):
-        read(place)
+    with pytest.raises(LocalReadFailed, match="another file now"):
+        read(file_range)
 
 
 def test_a_file_that_ends_before_is_not_lent(log: Path) -> None:
-    place = place_in(log, len(CONTENT) - 50)
-    with pytest.raises(NotLent, match=f"ends at byte {len(CONTENT)}"):
-        read(place)
+    file_range = place_in(log, len(CONTENT) - 50)
+    with pytest.raises(LocalReadFailed, match=f"ends at byte {len(CONTENT)}"):
+        read(file_range)
 
 
 def test_what_is_no_file_is_not_lent_and_not_waited_for(tmp_path: Path) -> None:
@@ -73,7 +72,7 @@ def test_what_is_no_file_is_not_lent_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     folder.mkdir()
     for path in (pipe, folder):
-        with pytest.raises(NotLent, match="no segment of a log"):
+        with pytest.raises(LocalReadFailed, match="not a log segment"):
             read(place_in(path))
 
 
@@ -83,7 +82,7 @@ def test_only_segments_of_logs_are_ever_opened(
     secret = tmp_path / "id_ed25519"
     log.rename(secret)
     monkeypatch.setattr(os, "open", lambda *_: pytest.fail("it was opened"))
-    with pytest.raises(NotLent, match="no segment of a log"):
+    with pytest.raises(LocalReadFailed, match="not a log segment"):
         read(place_in(secret))
 
 
@@ -92,18 +91,18 @@ def test_another_log_that_got_the_name_and_the_inode_is_not_lent(log: Path) -> N
 
     3. The new file has the same name, and the inode of the one that was deleted.
     """
-    place = place_in(log, 0, 100)._replace(head=CONTENT[:21])
-    assert read(place) == CONTENT[:100]
+    file_range = place_in(log, 0, 100)._replace(head=CONTENT[:21])
+    assert read(file_range) == CONTENT[:100]
     with log.open("r+b") as file:
         file.write(b"another log")
-    with pytest.raises(NotLent, match="has other bytes at 0 by now"):
-        read(place)
+    with pytest.raises(LocalReadFailed, match="has other bytes at 0 now"):
+        read(file_range)
 
 
 def test_a_link_is_not_followed(log: Path, tmp_path: Path) -> None:
     link = tmp_path / f"{1:020d}.log"
     link.symlink_to(log)
-    with pytest.raises(NotLent):
+    with pytest.raises(LocalReadFailed):
         read(place_in(log)._replace(path=str(link)))
 
 
@@ -111,7 +110,7 @@ def test_a_link_is_not_followed(log: Path, tmp_path: Path) -> None:
 def test_what_takes_the_name_between_the_look_and_the_opening_is_not_read(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    place, looked = place_in(log), os.stat(log)
+    file_range, looked = place_in(log), os.stat(log)
     kept = tmp_path / "kept"
     log.rename(kept)
     match kind:
@@ -122,19 +121,19 @@ def test_what_takes_the_name_between_the_look_and_the_opening_is_not_read(
         case _:
             log.write_bytes(CONTENT)
     monkeypatch.setattr(os, "stat", lambda *_, **__: looked)
-    with pytest.raises(NotLent):
-        read(place)
+    with pytest.raises(LocalReadFailed):
+        read(file_range)
 
 
 def test_a_name_that_cannot_be_one_is_not_lent(log: Path) -> None:
-    with pytest.raises(NotLent):
+    with pytest.raises(LocalReadFailed):
         read(place_in(log)._replace(path=f"/a\0b/{0:020d}.log"))
 
 
 def test_no_file_stays_open(log: Path) -> None:
     before = os.listdir("/proc/self/fd")
     read(place_in(log))
-    with pytest.raises(NotLent):
+    with pytest.raises(LocalReadFailed):
         read(place_in(log, len(CONTENT)))
     assert os.listdir("/proc/self/fd") == before
 

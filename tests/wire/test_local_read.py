@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.model.file_place import FilePlace
+from respool.model.file_range import FileRange
 from respool.wire.api_table import Api
 from respool.wire.client_codec import decode_reply, encode_request
 from respool.wire.codec import decode_request
 from respool.wire.fetch_reply import read_fetch_reply
 from respool.wire.hot_replies import FetchedPartition, FetchedTopic, encode_fetch_reply
-from respool.wire.lent_records import read_place
+from respool.wire.local_read import unpack_file_range
 from respool.wire.protocol_errors import RequestMalformed
 from respool.wire.schema import load_request_class
 from respool.wire.schema_extensions import REPLICA_FETCH_VERSION
@@ -24,7 +24,7 @@ PATHS = st.binary(max_size=80).map(
     lambda name: "/" + name.replace(b"\0", b"").decode("utf-8", "surrogateescape")
 )
 places = st.builds(
-    FilePlace,
+    FileRange,
     path=PATHS,
     device=NUMBER,
     inode=NUMBER,
@@ -32,7 +32,7 @@ places = st.builds(
     size=st.integers(21, 2**31 - 1),
     head=st.binary(min_size=21, max_size=21),
 )
-PLACE = FilePlace("/data/rides-0/00.log", 1, 2, 3, 400, bytes(range(21)))
+PLACE = FileRange("/data/rides-0/00.log", 1, 2, 3, 400, bytes(range(21)))
 
 
 def reply_with(*partitions: FetchedPartition, version: int = 13) -> memoryview:
@@ -60,24 +60,24 @@ def fetch(version: int, **fields: Any) -> bytes:
 
 
 @given(places)
-def test_a_place_is_read_as_it_was_told(place: FilePlace) -> None:
-    lent = FetchedPartition(3, 0, 9, 8, 1, b"", diverging_epoch=(1, 2), place=place)
+def test_a_place_is_read_as_it_was_told(file_range: FileRange) -> None:
+    local_read = FetchedPartition(3, 0, 9, 8, 1, b"", diverging_epoch=(1, 2), file_range=file_range)
     sent = FetchedPartition(4, 0, 9, 8, 1, b"records")
-    first, second = read_fetch_reply(reply_with(lent, sent), 13).parts
-    assert (first.place, bytes(first.records), first.diverging) == (place, b"", (1, 2))
-    assert (second.place, bytes(second.records)) == (None, b"records")
+    first, second = read_fetch_reply(reply_with(local_read, sent), 13).parts
+    assert (first.file_range, bytes(first.records), first.diverging) == (file_range, b"", (1, 2))
+    assert (second.file_range, bytes(second.records)) == (None, b"records")
 
 
 def test_who_does_not_know_of_it_finds_no_records() -> None:
-    lent = FetchedPartition(3, 0, 9, 8, 1, b"", place=PLACE)
-    reply = decode_reply(Api.FETCH, 13, bytes(reply_with(lent)))
+    local_read = FetchedPartition(3, 0, 9, 8, 1, b"", file_range=PLACE)
+    reply = decode_reply(Api.FETCH, 13, bytes(reply_with(local_read)))
     (partition,) = reply.responses[0].partitions
     assert (partition.partition_index, partition.high_watermark) == (3, 9)
     assert not partition.records
 
 
 def test_what_is_lent_counts_as_what_is_sent() -> None:
-    assert FetchedPartition(3, 0, 9, 8, 1, b"", place=PLACE).record_bytes == 400
+    assert FetchedPartition(3, 0, 9, 8, 1, b"", file_range=PLACE).record_bytes == 400
     assert FetchedPartition(3, 0, 9, 8, 1, b"sent").record_bytes == 4
 
 
@@ -92,19 +92,19 @@ def test_what_is_lent_counts_as_what_is_sent() -> None:
         PLACE._replace(size=20),
     ],
 )
-def test_what_is_no_place_is_refused(bad: FilePlace) -> None:
-    with pytest.raises(RequestMalformed, match="no place in a file"):
-        read_fetch_reply(reply_with(FetchedPartition(0, 0, 9, 9, 0, b"", place=bad)), 13)
+def test_what_is_no_place_is_refused(bad: FileRange) -> None:
+    with pytest.raises(RequestMalformed, match="not a file range"):
+        read_fetch_reply(reply_with(FetchedPartition(0, 0, 9, 9, 0, b"", file_range=bad)), 13)
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_place_or_refused(content: bytes) -> None:
     try:
-        place = read_place(memoryview(content))
+        file_range = unpack_file_range(memoryview(content))
     except ValueError:
         return
-    assert place.size > 0
-    assert place.path.startswith("/")
+    assert file_range.size > 0
+    assert file_range.path.startswith("/")
 
 
 @pytest.mark.parametrize("version", [13, REPLICA_FETCH_VERSION])

@@ -12,8 +12,8 @@ import respool
 from respool.client.kafka import local_reads
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.list_offsets import LATEST, Isolation, OffsetAt, offsets_for
-from respool.model.file_place import FilePlace
-from respool.neighbours.lent_file import read_lent
+from respool.local_reads.local_file_read import read_file_range
+from respool.model.file_range import FileRange
 from support.broker_process import BrokerProcess
 from support.confluent_client import TIMEOUT_S, ConfluentClient, producer
 from support.topics import Topics
@@ -25,15 +25,15 @@ READER = ConfluentClient()
 
 
 @pytest.fixture
-def lent(monkeypatch: pytest.MonkeyPatch) -> list[FilePlace]:
+def local_read(monkeypatch: pytest.MonkeyPatch) -> list[FileRange]:
     """All that was read from the broker's files."""
-    seen: list[FilePlace] = []
+    seen: list[FileRange] = []
 
-    def read(place: FilePlace, target: memoryview) -> None:
-        read_lent(place, target)
-        seen.append(place)
+    def read(file_range: FileRange, target: memoryview) -> None:
+        read_file_range(file_range, target)
+        seen.append(file_range)
 
-    monkeypatch.setattr(local_reads, "read_lent", read)
+    monkeypatch.setattr(local_reads, "read_file_range", read)
     # Nothing is known of brokers of other tests.
     monkeypatch.setattr(local_reads, "_NOT_BEFORE", {})
     return seen
@@ -57,7 +57,7 @@ def expected(broker: BrokerProcess, topic: str, *, partitions: int = 1) -> list[
     """As a client reads it that is always sent all."""
     places = [(topic, number) for number in range(partitions)]
     found = READER.read(broker.address, places)
-    return [message.value for place in places for message in found[place]]
+    return [message.value for file_range in places for message in found[file_range]]
 
 
 def end_of(
@@ -68,19 +68,19 @@ def end_of(
 
 
 def test_a_table_is_read_from_the_brokers_files(
-    broker: BrokerProcess, topics: Topics, lent: list[FilePlace]
+    broker: BrokerProcess, topics: Topics, local_read: list[FileRange]
 ) -> None:
     # Several segments, so that places end where these do.
     topic = topics.new("lent", partitions=2, segment_bytes=300_000)
     write(broker, topic, 4_000, partitions=2)
     table = respool.read_table(topic, bootstrap=broker.address)
     assert values(table) == expected(broker, topic, partitions=2)
-    assert len({place.inode for place in lent}) > 2
-    assert sum(place.size for place in lent) > 1_000_000
+    assert len({file_range.inode for file_range in local_read}) > 2
+    assert sum(file_range.size for file_range in local_read) > 1_000_000
 
 
 def test_what_was_aborted_is_left_out_of_what_is_lent(
-    broker: BrokerProcess, topics: Topics, lent: list[FilePlace]
+    broker: BrokerProcess, topics: Topics, local_read: list[FileRange]
 ) -> None:
     topic = topics.new("aborted", segment_bytes=400_000)
     rng = Random(5)
@@ -109,7 +109,7 @@ def test_what_was_aborted_is_left_out_of_what_is_lent(
     assert committed == expected(broker, topic)
     everything = respool.read_table(topic, bootstrap=broker.address, isolation="read_uncommitted")
     assert 0 < len(committed) < everything.num_rows == 12 * 2 * 150
-    assert sum(place.size for place in lent) > 2_000_000
+    assert sum(file_range.size for file_range in local_read) > 2_000_000
 
 
 def test_segments_that_are_deleted_meanwhile_are_no_trouble(
@@ -119,20 +119,20 @@ def test_segments_that_are_deleted_meanwhile_are_no_trouble(
     write(broker, topic, 3_000)
     moved: list[str] = []
 
-    def read(place: FilePlace, target: memoryview) -> None:
+    def read(file_range: FileRange, target: memoryview) -> None:
         # Out of use, as a broker renames it, between its word and our reading.
         if len(moved) == 1:
-            Path(place.path).rename(place.path + ".away")
+            Path(file_range.path).rename(file_range.path + ".away")
             try:
-                read_lent(place, target)
+                read_file_range(file_range, target)
             finally:
-                Path(place.path + ".away").rename(place.path)
-                moved.append(place.path)
+                Path(file_range.path + ".away").rename(file_range.path)
+                moved.append(file_range.path)
             return
-        moved.append(place.path)
-        read_lent(place, target)
+        moved.append(file_range.path)
+        read_file_range(file_range, target)
 
-    monkeypatch.setattr(local_reads, "read_lent", read)
+    monkeypatch.setattr(local_reads, "read_file_range", read)
     monkeypatch.setattr(local_reads, "_NOT_BEFORE", {})
     found = respool.read_table(topic, bootstrap=broker.address, fetch_bytes=200_000)
     assert values(found) == expected(broker, topic)
@@ -140,18 +140,18 @@ def test_segments_that_are_deleted_meanwhile_are_no_trouble(
     assert len(moved) == 2
 
 
-def test_a_broker_may_be_told_not_to_lend(tmp_path: Path, lent: list[FilePlace]) -> None:
+def test_a_broker_may_be_told_not_to_lend(tmp_path: Path, local_read: list[FileRange]) -> None:
     with BrokerProcess(tmp_path / "data", {"lend_files": "false"}) as broker:
         topic = Topics(broker.address).new("kept")
         write(broker, topic, 1_000)
         found = respool.read_table(topic, bootstrap=broker.address)
         assert values(found) == expected(broker, topic)
-    assert lent == []
+    assert local_read == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may open every file")
 def test_who_may_not_open_the_files_is_sent_all(
-    broker: BrokerProcess, topics: Topics, lent: list[FilePlace]
+    broker: BrokerProcess, topics: Topics, local_read: list[FileRange]
 ) -> None:
     topic = topics.new("closed")
     write(broker, topic, 1_000)
@@ -162,4 +162,4 @@ def test_who_may_not_open_the_files_is_sent_all(
     finally:
         first.chmod(0o640)
     assert values(found) == expected(broker, topic)
-    assert lent == []
+    assert local_read == []

@@ -1,0 +1,1 @@
+"""Local reads: processes on the broker's host read file ranges of its log."""

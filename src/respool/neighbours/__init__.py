@@ -1,1 +1,0 @@
-"""Processes on one machine: how they know that they are, and how one reads what another lends it of its files."""
