@@ -1,5 +1,6 @@
 """`respool replay` against a real broker: what is copied, and what becomes of it when everything is killed."""
 
+import json
 import os
 import random
 import signal
@@ -138,6 +139,28 @@ def test_a_span_of_time_and_some_keys(shell: Shell, tmp_path: Path) -> None:
         assert sorted(int(each["value"]) for each in shell.messages(topic)) == [
             number for number in range(20, 50) if number % 7 in {1, 4}
         ]
+
+
+def test_messages_with_a_header_are_copied_and_a_resumed_replay_selects_the_same(
+    shell: Shell,
+) -> None:
+    shell.run("topic", "create", "typed", "--set", "retention.ms=-1")
+    lines = [
+        json.dumps(
+            {"value": str(n), "headers": {"type": "refund" if n % 3 else "fare", "n": str(n)}}
+        )
+        for n in range(30)
+    ]
+    shell.run("produce", "typed", "--json-lines", stdin="\n".join(lines).encode())
+    arguments = ["replay", "typed", "--from", "earliest", "--into", "typed-copy"]
+    some = ["--header", "type=refund", "--header", "n=1", "--header", "n=5", "--header", "n=6"]
+    shell.run(*arguments, *some)
+    assert [each["value"] for each in shell.messages("typed-copy")] == ["1", "5"]
+    assert "has done this already" in shell.run(*arguments, *some).err
+    act = replay_of(shell, "typed-copy")
+    other = shell.run("replay", "--resume", act["id"], "--header", "type=fare")
+    assert "has done this already" in other.err
+    assert "2 messages" in shell.run(*arguments, *some, "--again").err
 
 
 def test_into_other_partitions_a_key_goes_where_clients_send_it(shell: Shell) -> None:

@@ -269,7 +269,7 @@ class RecordReader:
     def _decode(self, part: FetchedPart, begin: int, end: int) -> list[Record]:
         found: list[Record] = []
         try:
-            for batch in _data_batches(part, committed_only=self._isolation == "read_committed"):
+            for batch in data_batches(part, committed_only=self._isolation == "read_committed"):
                 if crc_of(batch.data) != batch.header.crc:
                     raise CorruptMessage(f"checksum of the batch at {batch.header.base_offset}")
                 found += [
@@ -342,7 +342,7 @@ class RecordReader:
             self._fail(one, error)
 
 
-def _data_batches(part: FetchedPart, *, committed_only: bool) -> Iterator[RecordBatch]:
+def data_batches(part: FetchedPart, *, committed_only: bool) -> Iterator[RecordBatch]:
     """The whole batches of a reply, without control batches and, with read_committed, without aborted ones."""
     pending = sorted(part.aborted, key=lambda one: one[1], reverse=True)
     aborted: set[int] = set()

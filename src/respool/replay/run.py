@@ -123,6 +123,8 @@ class CopyRun:
             self._advance_position((), done=set(self._spans))
             return
         job = self._job
+        # What earlier runs have done is not counted as this one's rate.
+        self._report_progress()
         reader = RecordReader(job.cluster, job.plan.topic, self._spans, on_note=job.on_note)
         writer = ReplayWriter(job.cluster, job.plan, codec=job.codec, on_note=job.on_note)
         try:
