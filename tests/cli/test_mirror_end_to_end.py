@@ -21,7 +21,8 @@ from cli.mirror_world import (
 )
 from cli.running import Run
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.groups import Committed, Place, fetch_offsets
+from respool.client.kafka.groups import Committed, fetch_offsets
+from respool.client.kafka.metadata import Place
 from respool.mirror.retry_log import StallTimeout
 from respool.model.operator_errors import OperatorError
 from support.waiting import wait_until

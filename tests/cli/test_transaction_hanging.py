@@ -6,7 +6,7 @@ from respool.cli.kafka_transactions import ONGOING, Transaction, TransactionInfo
 from respool.cli.open_writes import OpenWrite
 from respool.cli.transaction_abort import command_for
 from respool.cli.transaction_hanging import GRACE_MS, Hanging, Lookout, Why, judge
-from respool.client.kafka.groups import Place
+from respool.client.kafka.metadata import Place
 
 NOW_MS = 1_763_107_200_000
 TIMEOUT_MS = 60_000

@@ -31,7 +31,9 @@ class Brokers:
         brokers = [
             SimpleNamespace(node_id=one, host=h, port=p) for one, (h, p) in ADDRESSES.items()
         ]
-        self.link._learn_brokers(SimpleNamespace(brokers=brokers))
+        self.link._learn_brokers(
+            SimpleNamespace(brokers=brokers, controller_id=-1, cluster_id=None)
+        )
 
     async def _ask(self, number: int, *_: Any) -> Any:
         self.asked.append(number)
@@ -43,6 +45,8 @@ class Brokers:
                 SimpleNamespace(node_id=one, host=host, port=port)
                 for one, (host, port) in ADDRESSES.items()
             ],
+            controller_id=-1,
+            cluster_id=None,
             topics=[
                 SimpleNamespace(
                     name=name,
@@ -50,7 +54,13 @@ class Brokers:
                     error_code=0,
                     is_internal=False,
                     partitions=[
-                        SimpleNamespace(partition_index=index, leader_id=leader, leader_epoch=0)
+                        SimpleNamespace(
+                            partition_index=index,
+                            leader_id=leader,
+                            leader_epoch=0,
+                            replica_nodes=(),
+                            isr_nodes=(),
+                        )
                         for index, leader in enumerate([led] if isinstance(led, int) else led)
                     ],
                 )

@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from respool.cli.broker_socket import BrokerSocket, Question
-from respool.client.kafka.groups import Committed, Place, offset_fields
+from respool.client.kafka.groups import Committed, offset_fields
+from respool.client.kafka.metadata import Place
 from respool.model.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,

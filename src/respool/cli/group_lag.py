@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from respool.cli.kafka import OffsetRange
     from respool.cli.kafka_groups import Group
-    from respool.client.kafka.groups import Committed, Place
+    from respool.client.kafka.groups import Committed
+    from respool.client.kafka.metadata import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

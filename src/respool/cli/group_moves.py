@@ -19,7 +19,8 @@ from respool.model.times import format_ms
 
 if TYPE_CHECKING:
     from respool.cli.kafka import OffsetRange, TopicInfo
-    from respool.client.kafka.groups import Committed, Place
+    from respool.client.kafka.groups import Committed
+from respool.client.kafka.metadata import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ from respool.model.quantities import counted
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster
     from respool.cli.kafka_groups import Group, Groups
-    from respool.client.kafka.groups import Committed, Place
+    from respool.client.kafka.groups import Committed
+    from respool.client.kafka.metadata import Place
 
 EPILOG = (
     "Without --topic, every partition of the topics the group has committed in is moved, also where it has committed "

@@ -16,7 +16,7 @@ from respool.cli.broker_socket import BrokerSocket, Question
 from respool.cli.errors import BrokerUnreachable
 from respool.cli.kafka import Cluster
 from respool.cli.open_writes import OpenWrite, open_writes
-from respool.client.kafka.groups import Place
+from respool.client.kafka.metadata import Place
 from respool.model.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,

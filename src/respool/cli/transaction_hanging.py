@@ -17,7 +17,7 @@ from typing import Protocol
 
 from respool.cli.kafka_transactions import Transaction, TransactionInfo, by_producer
 from respool.cli.open_writes import OpenWrite
-from respool.client.kafka.groups import Place
+from respool.client.kafka.metadata import Place
 
 # A coordinator looks at its clock now and then, and ours may be another than its.
 GRACE_MS = 60_000

@@ -10,7 +10,7 @@ from respool.cli.open_writes import OpenWrite, open_writes
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import code_name
 from respool.client.kafka.errors import BadArgument, ClientError
-from respool.client.kafka.metadata import TopicMap, topic_map_of
+from respool.client.kafka.metadata import TopicMetadata, topic_metadata_of
 from respool.client.kafka.pipelined import PipelinedRequests
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.client.kafka.versions import FETCH_BY_NAME, TRANSACTIONS_V1, VersionRange
@@ -64,7 +64,7 @@ class ClusterLink:
             raise UsageError(str(error)) from None
         self._requests = PipelinedRequests(self.cluster)
         # Topics that are not the brokers' own.
-        self.topics: dict[str, TopicMap] = {}
+        self.topics: dict[str, TopicMetadata] = {}
         # The refresh under way; all who ask for one meanwhile wait for the same.
         self._refreshing: asyncio.Task[None] | None = None
         self._turn = -1
@@ -133,7 +133,7 @@ class ClusterLink:
         """
         failure: LinkError | None = None
         known = self.topics
-        first: dict[str, TopicMap] | None = None
+        first: dict[str, TopicMetadata] | None = None
         for broker in brokers:
             try:
                 reply = await self.ask(broker, Api.METADATA, _ALL_TOPICS)
@@ -320,7 +320,7 @@ def answers_of(reply: Any) -> list[tuple[Place, Any]]:
     ]
 
 
-def _doubtful(seen: Mapping[str, TopicMap], known: Mapping[str, TopicMap]) -> set[str]:
+def _doubtful(seen: Mapping[str, TopicMetadata], known: Mapping[str, TopicMetadata]) -> set[str]:
     """Known topics that are missing in `seen`, have another id there, or fewer partitions."""
     return {
         name
@@ -330,8 +330,10 @@ def _doubtful(seen: Mapping[str, TopicMap], known: Mapping[str, TopicMap]) -> se
 
 
 def _agreed(
-    first: Mapping[str, TopicMap], second: Mapping[str, TopicMap], known: Mapping[str, TopicMap]
-) -> dict[str, TopicMap]:
+    first: Mapping[str, TopicMetadata],
+    second: Mapping[str, TopicMetadata],
+    known: Mapping[str, TopicMetadata],
+) -> dict[str, TopicMetadata]:
     """What the first said; of topics doubtful there, what both said, or the second if they are not doubtful there."""
     agreed = dict(first)
     doubtful_in_second = _doubtful(second, known)
@@ -342,15 +344,15 @@ def _agreed(
     return agreed
 
 
-def _identity(topic: TopicMap | None) -> tuple[UUID | None, int] | None:
+def _identity(topic: TopicMetadata | None) -> tuple[UUID | None, int] | None:
     """What a change of leaders leaves as it is."""
     return None if topic is None else (topic.id, topic.partitions)
 
 
-def _topics_of(reply: Any) -> dict[str, TopicMap]:
+def _topics_of(reply: Any) -> dict[str, TopicMetadata]:
     """Of a Metadata reply, without internal topics."""
     return {
-        topic.name: topic_map_of(topic.name, topic)
+        topic.name: topic_metadata_of(topic.name, topic)
         for topic in reply.topics
         if not topic.error_code and not topic.is_internal
     }

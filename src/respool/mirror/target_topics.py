@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from respool.cli.errors import TopicExists
 from respool.cli.kafka import Cluster, Setting
-from respool.client.kafka.metadata import TopicMap
+from respool.client.kafka.metadata import TopicMetadata
 from respool.mirror.partition_copy import StopReason
 from respool.model.internal_topics import is_internal
 from respool.model.operator_errors import OperatorError, UsageError
@@ -143,7 +143,12 @@ def _value(settings: Iterable[Setting], name: str) -> str:
 
 
 def why_not_followed(
-    name: str, source: TopicMap | None, known: TopicMap, target: TopicMap | None, *, is_mirror: bool
+    name: str,
+    source: TopicMetadata | None,
+    known: TopicMetadata,
+    target: TopicMetadata | None,
+    *,
+    is_mirror: bool,
 ) -> tuple[StopReason, str] | None:
     """Why a topic that was being copied must be stopped; None if it need not."""
     if source is None:
@@ -156,5 +161,5 @@ def why_not_followed(
     return None
 
 
-def partition_counts(topics: Mapping[str, TopicMap], name: str) -> int:
+def partition_counts(topics: Mapping[str, TopicMetadata], name: str) -> int:
     return len(topics[name].leaders) if name in topics else 0

@@ -6,7 +6,7 @@ A topic that fails does not hold up the others; it is retried at the next sync.
 import asyncio
 
 from respool.cli.errors import BrokerUnreachable
-from respool.client.kafka.metadata import TopicMap
+from respool.client.kafka.metadata import TopicMetadata
 from respool.mirror.cluster_link import ClusterLink
 from respool.mirror.copier import PartitionCopier
 from respool.mirror.partition_copy import StopReason
@@ -44,7 +44,7 @@ class TopicSync:
         # One sync at a time.
         self._lock = asyncio.Lock()
         # The source's topics as they were when copying began.
-        self._followed: dict[str, TopicMap] = {}
+        self._followed: dict[str, TopicMetadata] = {}
         # Topic -> why it is not copied any longer.
         self.stopped: dict[str, str] = {}
         # Topics that could not be created or grown; retried at each sync.

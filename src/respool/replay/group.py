@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.groups import Committed, Place, commit_offsets, fetch_offsets
+from respool.client.kafka.groups import Committed, commit_offsets, fetch_offsets
+from respool.client.kafka.metadata import Place
 from respool.replay.audit import DONE, FAILED, AuditEntry, AuditLog
 from respool.replay.errors import GroupTaken, ReplayError, client_errors_translated
 from respool.replay.group_members import member_clients

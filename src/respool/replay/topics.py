@@ -7,10 +7,11 @@ from typing import Any
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code, refused
+from respool.client.kafka.configs import ConfigResource
 from respool.client.kafka.list_offsets import (
     EARLIEST,
     LATEST,
-    TOPIC_RESOURCE,
+    MAX_TIMESTAMP,
     Isolation,
     offsets_for,
 )
@@ -19,8 +20,6 @@ from respool.replay.plan import Span
 from respool.wire.api_table import Api
 
 CREATE_SECONDS = 10
-# ListOffsets: the message with the latest timestamp (KIP-734).
-_MAX_TIMESTAMP = -3
 # DescribeConfigs: the source of a value that was set for this topic.
 _DYNAMIC_TOPIC_CONFIG = 1
 
@@ -114,7 +113,7 @@ def offset_ranges(
 
 def newest_ms(cluster: Cluster, topic: DescribedTopic) -> int:
     """The latest timestamp of any message; -1 when there is none."""
-    found = offsets_for(cluster, topic.name, topic.partitions, _MAX_TIMESTAMP)
+    found = offsets_for(cluster, topic.name, topic.partitions, MAX_TIMESTAMP)
     return max((one.timestamp_ms for one in found.values() if one is not None), default=-1)
 
 
@@ -163,7 +162,11 @@ def create_topic(
 def _configs(cluster: Cluster, name: str) -> Any:
     fields = {
         "resources": [
-            {"resource_type": TOPIC_RESOURCE, "resource_name": name, "configuration_keys": None}
+            {
+                "resource_type": int(ConfigResource.TOPIC),
+                "resource_name": name,
+                "configuration_keys": None,
+            }
         ],
         "include_synonyms": False,
         "include_documentation": False,

@@ -151,7 +151,7 @@ def test_a_first_contact_is_retried_for_a_second_and_later_ones_for_as_long_as_w
     clock = CountingClock()
     with Cluster("127.0.0.1:1", retry_ms=60_000) as cluster:
         limits = [cluster.patience().limit_ms]
-        cluster._brokers = {1: ("127.0.0.1", 1)}
+        cluster._metadata.brokers = {1: ("127.0.0.1", 1)}
         limits.append(cluster.patience().limit_ms)
     assert limits == [FIRST_CONTACT_MS, 60_000]
     patience = clock.patience(FIRST_CONTACT_MS)

@@ -4,7 +4,7 @@ from threading import Thread
 
 import pytest
 
-from respool.client.arrow.reading.plan import Retention
+from respool.client.arrow.reading.retention import Retention, retention_of
 from respool.client.kafka.bootstrap import FIRST_CONTACT_MS
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import refused
@@ -17,8 +17,8 @@ from respool.client.kafka.errors import (
     UnknownTopic,
     VersionUnsupported,
 )
-from respool.client.kafka.list_offsets import EARLIEST, LATEST, OffsetAt, offsets_for, retention_of
-from respool.client.kafka.metadata import Leader, TopicMap, newer_of
+from respool.client.kafka.list_offsets import EARLIEST, LATEST, OffsetAt, offsets_for
+from respool.client.kafka.metadata import Leader, TopicMetadata, newer_of
 from respool.wire.api_table import Api
 from support.scripted_broker import HANG_UP, TOPIC, ScriptedBroker
 
@@ -74,12 +74,12 @@ def test_a_topic_that_only_some_brokers_know_yet_is_found() -> None:
 
 
 def test_a_broker_that_is_behind_does_not_bring_an_older_leader_back() -> None:
-    def seen(*epochs: int | None) -> TopicMap:
+    def seen(*epochs: int | None) -> TopicMetadata:
         leaders = {
             number: None if epoch is None else Leader(broker=epoch, epoch=epoch)
             for number, epoch in enumerate(epochs)
         }
-        return TopicMap(name="rides", id=None, leaders=leaders)
+        return TopicMetadata(name="rides", id=None, leaders=leaders)
 
     merged = newer_of(seen(5, 5, 5, 5), seen(4, 6, None))
     assert list(merged.leaders) == [0, 1, 2, 3]
@@ -208,5 +208,5 @@ def test_a_first_contact_is_given_up_sooner_than_brokers_that_were_there() -> No
     with Cluster("127.0.0.1:1", retry_ms=60_000) as cluster:
         assert cluster.patience().limit_ms == FIRST_CONTACT_MS
         assert cluster.patience(500).limit_ms == 500
-        cluster._brokers = {1: ("127.0.0.1", 1)}
+        cluster._metadata.brokers = {1: ("127.0.0.1", 1)}
         assert cluster.patience().limit_ms == 60_000

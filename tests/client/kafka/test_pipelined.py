@@ -188,7 +188,7 @@ def test_closing_fails_what_is_in_flight() -> None:
 
 def test_nobody_listens() -> None:
     async def story(broker: ScriptedBroker, requests: PipelinedRequests) -> None:
-        requests._cluster._brokers = {1: ("127.0.0.1", 1)}
+        requests._cluster._metadata.brokers = {1: ("127.0.0.1", 1)}
         with pytest.raises(BrokerUnreachable, match="refused"):
             await requests.request(1, Api.API_VERSIONS, NAMES)
         with pytest.raises(BrokerUnreachable, match="broker 7"):

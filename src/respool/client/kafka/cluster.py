@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from threading import Event, Lock
-from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 from respool.client.kafka.bootstrap import FIRST_CONTACT_MS, Bootstrap
@@ -25,7 +24,12 @@ from respool.client.kafka.errors import (
     ProtocolBroken,
     UnknownTopic,
 )
-from respool.client.kafka.metadata import TopicMap, newer_of, topic_map_of
+from respool.client.kafka.metadata import (
+    MetadataCache,
+    TopicMetadata,
+    metadata_fields,
+    topic_metadata_of,
+)
 from respool.client.kafka.retries import Patience
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.client.kafka.transport import FRAME_BYTES_MAX, LinkSettings
@@ -84,11 +88,10 @@ class Cluster:
             frame_bytes_max=frame_bytes_max,
             security=security,
         )
+        self._metadata = MetadataCache()
         self._closed = Event()
         # Guards the fields below. Never held while waiting for a broker.
         self._lock = Lock()
-        self._brokers: Mapping[int, tuple[str, int]] = {}
-        self._topics: dict[str, TopicMap] = {}
         # When those that answer no more failed to.
         self._silent_at: dict[tuple[str, int], float] = {}
         self._doors: dict[tuple[str, int], _Door] = {}
@@ -125,15 +128,23 @@ class Cluster:
             frame_bytes_max=links.frame_bytes_max,
             security=links.security,
         )
-        with self._lock:
-            other._brokers = self._brokers
-            other._topics = dict(self._topics)
+        other._metadata = self._metadata.copy()
         return other
 
     @property
     def brokers(self) -> Mapping[int, tuple[str, int]]:
-        """Broker number -> its address, as far as they are known."""
-        return MappingProxyType(dict(self._brokers))
+        """Broker id -> address, as far as they are known."""
+        return self._metadata.brokers
+
+    @property
+    def controller(self) -> int | None:
+        """The broker that metadata named as the controller last."""
+        return self._metadata.controller
+
+    @property
+    def id(self) -> str | None:
+        """The cluster's; None until metadata were asked for, and with brokers that do not have one."""
+        return self._metadata.cluster_id
 
     def interrupt(self) -> None:
         """Wake every thread that waits for a broker; it gets `ClientClosed`. `close` is still to be called."""
@@ -158,7 +169,7 @@ class Cluster:
     def patience(self, limit_ms: int | None = None) -> Patience:
         """For attempts that end when this is closed."""
         limit_ms = self.retry_ms if limit_ms is None else limit_ms
-        if not self._brokers:
+        if not self._metadata.brokers:
             limit_ms = min(limit_ms, self._first_contact_ms)
         return Patience(limit_ms, sleep=self.sleep)
 
@@ -185,8 +196,7 @@ class Cluster:
         self._drop(connection)
 
     def address_of(self, broker: int) -> tuple[str, int]:
-        with self._lock:
-            address = self._brokers.get(broker)
+        address = self._metadata.brokers.get(broker)
         if address is None:
             raise BrokerUnreachable(f"broker {broker} is not in the metadata; it may be down")
         return address
@@ -258,44 +268,42 @@ class Cluster:
         self, asked: Sequence[tuple[str, int]], failures: Sequence[BrokerUnreachable]
     ) -> BrokerUnreachable:
         """The error for a request that no address answered."""
-        if not self._brokers and all(isinstance(one.__cause__, OSError) for one in failures):
+        if not self._metadata.brokers and all(
+            isinstance(one.__cause__, OSError) for one in failures
+        ):
             return NoBroker(self._bootstrap, [str(one) for one in failures])
         named = ", ".join(f"{host}:{port}" for host, port in asked)
         return BrokerUnreachable(f"no broker answers at {named}; the last error: {failures[-1]}")
 
     def _next_address(self, asked: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
         with self._lock:
-            left = [one for one in (*self._brokers.values(), *self._first) if one not in asked]
+            left = [
+                one for one in (*self._metadata.brokers.values(), *self._first) if one not in asked
+            ]
             # Those that did not answer last time come last: one that is silent costs a whole timeout.
             return min(left, key=lambda one: self._silent_at.get(one, 0.0), default=None)
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 
-    def topic(self, name: str) -> TopicMap:
-        """The topic as it was seen last; asked for when it was never seen. Tried again for `retry_ms`.
+    def topic(self, name: str) -> TopicMetadata:
+        """The topic as it was seen last; if it was not seen yet, it is asked for, with retries for `retry_ms`.
 
         Raises:
-            UnknownTopic: there is none.
-            BrokerUnreachable: nobody answers.
+            UnknownTopic: it does not exist.
+            BrokerUnreachable: no broker answers.
         """
-        known = self._topics.get(name)
+        known = self._metadata.topic(name)
         return self.retrying(lambda: self.refresh(name)) if known is None else known
 
-    def refresh(self, name: str) -> TopicMap:
-        """Ask for a topic's metadata now, once. Topics are never made by asking.
+    def refresh(self, name: str) -> TopicMetadata:
+        """Ask for a topic's metadata now, once. Asking never creates a topic.
 
         Raises:
             UnknownTopic, BrokerRefused, BrokerUnreachable
         """
-        fields = {
-            "topics": [{"topic_id": None, "name": name}],
-            "allow_auto_topic_creation": False,
-            "include_cluster_authorized_operations": False,
-            "include_topic_authorized_operations": False,
-        }
-        # A topic that was just made is not known to every broker at once.
-        for reply in islice(self._replies(Api.METADATA, fields), _ASKED_MAX):
-            self.learn_brokers(reply)
+        # A topic that was just created is not known to every broker at once.
+        for reply in islice(self._replies(Api.METADATA, metadata_fields([name])), _ASKED_MAX):
+            self._metadata.learn_brokers(reply)
             if len(reply.topics) != 1:
                 raise ProtocolBroken(f"metadata of {len(reply.topics)} topics, asked for one")
             (answer,) = reply.topics
@@ -303,41 +311,40 @@ class Cluster:
                 break
         code = answer.error_code
         if code in {Code.unknown_topic_or_partition, Code.invalid_topic_exception}:
-            with self._lock:
-                self._topics.pop(name, None)
+            self._metadata.forget(name)
             raise UnknownTopic(name)
         if code and code != Code.leader_not_available:
             raise refused(f"metadata request for topic {name!r}", code)
-        seen = topic_map_of(name, answer)
-        with self._lock:
-            seen = newer_of(self._topics.get(name), seen)
-            self._topics[name] = seen
-        return seen
+        return self._metadata.learn_topic(topic_metadata_of(name, answer))
+
+    def refresh_all(self) -> dict[str, TopicMetadata]:
+        """Ask for the metadata of all topics now, once. Topics that have an error are left out.
+
+        Raises:
+            BrokerUnreachable: no broker answers.
+        """
+        reply = self.request_any(Api.METADATA, metadata_fields(None))
+        self._metadata.learn_brokers(reply)
+        return {
+            str(one.name): self._metadata.learn_topic(topic_metadata_of(str(one.name), one))
+            for one in reply.topics
+            if not one.error_code or one.error_code == Code.leader_not_available
+        }
 
     def refresh_brokers(self) -> Mapping[int, tuple[str, int]]:
-        """Ask which brokers there are now, once: number -> address.
+        """Ask which brokers there are now, once: broker id -> address.
 
         Raises:
             BrokerUnreachable: none answers, or it knows of none yet.
         """
-        fields = {
-            "topics": [],
-            "allow_auto_topic_creation": False,
-            "include_cluster_authorized_operations": False,
-            "include_topic_authorized_operations": False,
-        }
-        reply = self.request_any(Api.METADATA, fields)
+        reply = self.request_any(Api.METADATA, metadata_fields([]))
         if not self.learn_brokers(reply):
             raise BrokerUnreachable("the metadata name no broker; the cluster may be starting")
         return self.brokers
 
     def learn_brokers(self, reply: Any) -> bool:
         """Take the brokers' addresses from a Metadata reply; False if it names none, which changes nothing."""
-        brokers = {int(one.node_id): (str(one.host), int(one.port)) for one in reply.brokers}
-        if brokers:
-            with self._lock:
-                self._brokers = brokers
-        return bool(brokers)
+        return self._metadata.learn_brokers(reply)
 
     def by_leader(self, topic: str, partitions: Iterable[int]) -> dict[int, list[int]]:
         """Broker -> those of the partitions that it leads; those that nobody leads are left out."""
@@ -360,8 +367,7 @@ class Cluster:
         if answer.error_code:
             raise refused(f"looking up the coordinator of {key!r}", answer.error_code)
         broker = int(answer.node_id)
-        with self._lock:
-            self._brokers = {**self._brokers, broker: (str(answer.host), int(answer.port))}
+        self._metadata.learn_broker(broker, (str(answer.host), int(answer.port)))
         return broker
 
     def retrying(self, attempt: Callable[[], T], *, limit_ms: int | None = None) -> T:

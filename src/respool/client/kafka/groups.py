@@ -1,16 +1,15 @@
 """Offsets of a consumer group, read and committed from outside, by those who are no members of it."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import worst_of
 from respool.client.kafka.coordinator import Coordinator
+from respool.client.kafka.metadata import Place
 from respool.wire.api_table import Api
 
 NO_GENERATION = -1
-
-Place: TypeAlias = tuple[str, int]
 
 
 class Committed(NamedTuple):

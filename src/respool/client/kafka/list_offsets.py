@@ -1,18 +1,19 @@
-"""Questions about a topic's log: where partitions begin and end, which offset belongs to a time, how old ones go."""
+"""ListOffsets: where partitions begin and end, and which offset belongs to a time."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from respool.client.arrow.reading.plan import Retention
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.codes import refused
+from respool.client.kafka.codes import Code, refused
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable
+from respool.client.kafka.metadata import Place
+from respool.client.kafka.versions import LIST_OFFSETS_OF_MAX_TIMESTAMP
 from respool.wire.api_table import Api
 
-LATEST, EARLIEST = -1, -2
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 NO_OFFSET = -1
-TOPIC_RESOURCE = 2
+_LEADERLESS = frozenset({Code.not_leader_or_follower, Code.leader_not_available})
 
 Isolation: TypeAlias = Literal["read_committed", "read_uncommitted"]
 
@@ -22,6 +23,18 @@ class OffsetAt:
     offset: int
     # -1 for the log's ends.
     timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """A partition holds the offsets from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+
+    @property
+    def messages(self) -> int:
+        return max(0, self.end - self.start)
 
 
 def isolation_level(isolation: Isolation) -> int:
@@ -36,113 +49,150 @@ def offsets_for(
     *,
     isolation: Isolation = "read_committed",
 ) -> dict[int, OffsetAt | None]:
-    """The offset of each partition at EARLIEST, at LATEST or at a time in ms: the first message of then or later.
+    """The same as `list_offsets` for partitions of one topic, by their numbers."""
+    found = list_offsets(cluster, [(topic, one) for one in partitions], at, isolation=isolation)
+    return {partition: offset for (_, partition), offset in found.items()}
 
-    None where no message is that late. With read_committed the log ends before the first open transaction. Leaders that
-    change meanwhile are asked again, for as long as the cluster's `retry_ms`.
+
+def list_offsets(
+    cluster: Cluster,
+    places: Iterable[Place],
+    at: int,
+    *,
+    isolation: Isolation = "read_committed",
+    led_only: bool = False,
+) -> dict[Place, OffsetAt | None]:
+    """The offset of each partition at EARLIEST, LATEST, MAX_TIMESTAMP, or at a time in ms: the first message of then
+    or later.
+
+    None where no message is that late. With read_committed the log ends before the first open transaction. Leaders
+    that change meanwhile are asked again, for the cluster's `retry_ms`. With `led_only` partitions that have no leader,
+    or whose leader leads no more, are left out instead.
 
     Raises:
         UnknownTopic, UnknownPartition, BrokerRefused, BrokerUnreachable
     """
-    left = set(partitions)
-    found: dict[int, OffsetAt | None] = {}
-    seen = cluster.topic(topic)
-    for partition in sorted(left):
-        seen.leader_of(partition)
-    patience = cluster.patience()
+    left = set(places)
+    found: dict[Place, OffsetAt | None] = {}
+    for topic, partition in sorted(left):
+        cluster.topic(topic).leader_of(partition)
+    retry = cluster.patience()
     while left:
         trouble: BrokerRefused | BrokerUnreachable | None = None
-        led = cluster.by_leader(topic, sorted(left))
-        for broker, wanted in led.items():
+        led = leaders_of(cluster, left)
+        if led_only:
+            left = {place for asked in led.values() for place in asked}
+        for broker, asked in led.items():
             try:
-                answers = _ask(cluster, broker, topic, wanted, at=at, isolation=isolation)
+                answers = _ask(cluster, broker, asked, at=at, isolation=isolation)
             except BrokerUnreachable as error:
                 trouble = error
                 continue
-            for partition, answer in answers.items():
-                if isinstance(answer, BrokerRefused):
-                    if not answer.retriable:
-                        raise answer
-                    trouble = answer
+            for place, answer in answers.items():
+                if not isinstance(answer, BrokerRefused):
+                    found[place] = answer
+                    left.discard(place)
+                elif led_only and answer.code in _LEADERLESS:
+                    left.discard(place)
+                elif not answer.retriable:
+                    raise answer
                 else:
-                    found[partition] = answer
-                    left.discard(partition)
+                    trouble = answer
         if left:
-            patience.after(trouble or BrokerUnreachable(f"nobody leads {topic}/{min(left)} now"))
-            _refresh_quietly(cluster, topic)
+            retry.after(trouble or BrokerUnreachable(f"{_text_of(min(left))} has no leader"))
+            refresh_quietly(cluster, {topic for topic, _ in left})
     return found
 
 
-def retention_of(cluster: Cluster, topic: str) -> Retention | None:
-    """How the topic's messages are deleted; None where the broker does not tell."""
-    fields = {
-        "resources": [
-            {
-                "resource_type": TOPIC_RESOURCE,
-                "resource_name": topic,
-                "configuration_keys": ["retention.ms", "retention.bytes", "cleanup.policy"],
-            }
-        ],
-        "include_synonyms": False,
-        "include_documentation": False,
+def offset_ranges(
+    cluster: Cluster,
+    places: Iterable[Place],
+    *,
+    isolation: Isolation = "read_committed",
+    led_only: bool = False,
+) -> dict[Place, OffsetRange]:
+    """What each partition holds now, as a reader with this isolation sees it. Else as `list_offsets`."""
+    wanted = list(places)
+    starts = list_offsets(cluster, wanted, EARLIEST, isolation=isolation, led_only=led_only)
+    ends = list_offsets(cluster, wanted, LATEST, isolation=isolation, led_only=led_only)
+    return {
+        place: OffsetRange(start=start.offset, end=end.offset)
+        for place in wanted
+        if (start := starts.get(place)) is not None and (end := ends.get(place)) is not None
     }
-    reply = cluster.retrying(lambda: cluster.request_any(Api.DESCRIBE_CONFIGS, fields))
-    (answer,) = reply.results
-    if answer.error_code:
-        return None
-    settings: Mapping[str, str | None] = {one.name: one.value for one in answer.configs}
-    if "delete" not in (settings.get("cleanup.policy") or ""):
-        # Compaction removes messages that newer ones replace, and no others.
-        return Retention(ms=-1, bytes=-1)
-    try:
-        return Retention(
-            ms=int(settings["retention.ms"] or ""), bytes=int(settings["retention.bytes"] or "")
-        )
-    except (KeyError, ValueError):
-        return None
+
+
+def leaders_of(cluster: Cluster, places: Iterable[Place]) -> dict[int, list[Place]]:
+    """Broker -> those of the partitions that it leads; partitions without a leader are left out."""
+    found: dict[int, list[Place]] = {}
+    for topic, partition in sorted(places):
+        leader = cluster.topic(topic).leader_of(partition)
+        if leader is not None:
+            found.setdefault(leader.broker, []).append((topic, partition))
+    return found
+
+
+def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
+    """Topic -> its partitions among these, sorted."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in sorted(places):
+        grouped.setdefault(topic, []).append(partition)
+    return grouped
+
+
+def answers_by_place(topics: Iterable[Any]) -> list[tuple[Place, Any]]:
+    """Of a reply that has an answer for each partition of each topic."""
+    return [
+        ((str(topic.name), int(one.partition_index)), one)
+        for topic in topics
+        for one in topic.partitions
+    ]
+
+
+def refresh_quietly(cluster: Cluster, topics: Iterable[str]) -> None:
+    """For a retry. If it fails, the next attempt fails too, and the caller's retry limit counts."""
+    for topic in sorted(topics):
+        try:
+            cluster.refresh(topic)
+        except (BrokerUnreachable, BrokerRefused):
+            return
 
 
 def _ask(
-    cluster: Cluster,
-    broker: int,
-    topic: str,
-    partitions: list[int],
-    *,
-    at: int,
-    isolation: Isolation,
-) -> dict[int, OffsetAt | BrokerRefused | None]:
-    seen = cluster.topic(topic)
-    wanted = []
-    for partition in partitions:
-        leader = seen.leader_of(partition)
-        wanted.append(
-            {
-                "partition_index": partition,
-                "current_leader_epoch": -1 if leader is None else leader.epoch,
-                "timestamp": at,
-            }
-        )
+    cluster: Cluster, broker: int, places: list[Place], *, at: int, isolation: Isolation
+) -> Mapping[Place, OffsetAt | BrokerRefused | None]:
     fields = {
         "replica_id": -1,
         "isolation_level": isolation_level(isolation),
-        "topics": [{"name": topic, "partitions": wanted}],
+        "topics": [
+            {
+                "name": topic,
+                "partitions": [_partition_fields(cluster, topic, one, at) for one in partitions],
+            }
+            for topic, partitions in by_topic(places).items()
+        ],
     }
-    reply = cluster.request(broker, Api.LIST_OFFSETS, fields)
-    answers: dict[int, OffsetAt | BrokerRefused | None] = {}
-    for one in (part for answer in reply.topics for part in answer.partitions):
+    versions = LIST_OFFSETS_OF_MAX_TIMESTAMP if at == MAX_TIMESTAMP else None
+    reply = cluster.request(broker, Api.LIST_OFFSETS, fields, versions=versions)
+    answers: dict[Place, OffsetAt | BrokerRefused | None] = {}
+    for place, one in answers_by_place(reply.topics):
         if one.error_code:
-            doing = f"listing offsets of {topic}/{one.partition_index}"
-            answers[one.partition_index] = refused(doing, one.error_code)
+            answers[place] = refused(f"listing offsets of {_text_of(place)}", one.error_code)
         elif one.offset == NO_OFFSET:
-            answers[one.partition_index] = None
+            answers[place] = None
         else:
-            answers[one.partition_index] = OffsetAt(offset=one.offset, timestamp_ms=one.timestamp)
+            answers[place] = OffsetAt(offset=one.offset, timestamp_ms=one.timestamp)
     return answers
 
 
-def _refresh_quietly(cluster: Cluster, topic: str) -> None:
-    try:
-        cluster.refresh(topic)
-    except (BrokerUnreachable, BrokerRefused):
-        # The next question fails too, and the patience of its asker counts.
-        return
+def _partition_fields(cluster: Cluster, topic: str, partition: int, at: int) -> dict[str, Any]:
+    leader = cluster.topic(topic).leader_of(partition)
+    return {
+        "partition_index": partition,
+        "current_leader_epoch": -1 if leader is None else leader.epoch,
+        "timestamp": at,
+    }
+
+
+def _text_of(place: Place) -> str:
+    return f"{place[0]}/{place[1]}"

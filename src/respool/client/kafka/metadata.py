@@ -1,12 +1,17 @@
-"""A topic as brokers show it: its id, its partitions, and who leads them."""
+"""A topic as Metadata replies show it: its id, its partitions, their leaders and replicas."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from threading import Lock
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from respool.client.kafka.errors import UnknownPartition
+
+Address: TypeAlias = tuple[str, int]
+# Topic and partition.
+Place: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,14 +21,16 @@ class Leader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicMap:
-    """A topic as metadata show it."""
-
+class TopicMetadata:
     name: str
     # None with brokers that do not have ids.
     id: UUID | None
-    # Partition number -> who leads it; None while nobody does.
+    # Partition number -> its leader; None while it has none.
     leaders: Mapping[int, Leader | None]
+    # Partition number -> the brokers that hold it, and those of them that are in sync.
+    replicas: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    in_sync: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    is_internal: bool = False
 
     @property
     def partitions(self) -> int:
@@ -32,22 +39,87 @@ class TopicMap:
     def leader_of(self, partition: int) -> Leader | None:
         """
         Raises:
-            UnknownPartition: there is none of this number.
+            UnknownPartition: the topic has no such partition.
         """
         if partition not in self.leaders:
             raise UnknownPartition(self.name, partition, self.partitions)
         return self.leaders[partition]
 
 
-def topic_map_of(name: str, answer: Any) -> TopicMap:
-    """What a reply to Metadata says of one topic."""
+class MetadataCache:
+    """What the brokers said last: their addresses, the controller, and topics. Usable from many threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        # Replaced as a whole, never changed.
+        self.brokers: Mapping[int, Address] = MappingProxyType({})
+        self.controller: int | None = None
+        self.cluster_id: str | None = None
+        self._topics: dict[str, TopicMetadata] = {}
+
+    def copy(self) -> "MetadataCache":
+        made = MetadataCache()
+        with self._lock:
+            made.brokers, made.controller = self.brokers, self.controller
+            made.cluster_id = self.cluster_id
+            for seen in self._topics.values():
+                made.learn_topic(seen)
+        return made
+
+    def learn_brokers(self, reply: Any) -> bool:
+        """Of a Metadata reply; False if it names no broker, which changes nothing."""
+        brokers = {int(one.node_id): (str(one.host), int(one.port)) for one in reply.brokers}
+        with self._lock:
+            if brokers:
+                self.brokers = MappingProxyType(brokers)
+            self.controller = int(reply.controller_id) if reply.controller_id >= 0 else None
+            self.cluster_id = None if reply.cluster_id is None else str(reply.cluster_id)
+        return bool(brokers)
+
+    def learn_broker(self, broker: int, address: Address) -> None:
+        with self._lock:
+            self.brokers = MappingProxyType({**self.brokers, broker: address})
+
+    def topic(self, name: str) -> TopicMetadata | None:
+        return self._topics.get(name)
+
+    def learn_topic(self, seen: TopicMetadata) -> TopicMetadata:
+        """Keep what is newer, and return it."""
+        with self._lock:
+            newer = newer_of(self._topics.get(seen.name), seen)
+            self._topics[seen.name] = newer
+        return newer
+
+    def forget(self, name: str) -> None:
+        with self._lock:
+            self._topics.pop(name, None)
+
+
+def metadata_fields(names: Iterable[str] | None) -> dict[str, Any]:
+    """A Metadata request for these topics, or for all. It creates none."""
+    return {
+        "topics": None if names is None else [{"topic_id": None, "name": one} for one in names],
+        "allow_auto_topic_creation": False,
+        "include_cluster_authorized_operations": False,
+        "include_topic_authorized_operations": False,
+    }
+
+
+def topic_metadata_of(name: str, answer: Any) -> TopicMetadata:
+    """Of one topic of a Metadata reply."""
     partitions = sorted(answer.partitions, key=lambda one: int(one.partition_index))
-    leaders = {one.partition_index: _leader(one) for one in partitions}
-    return TopicMap(name=name, id=answer.topic_id, leaders=MappingProxyType(leaders))
+    return TopicMetadata(
+        name=name,
+        id=answer.topic_id,
+        leaders=MappingProxyType({one.partition_index: _leader(one) for one in partitions}),
+        replicas={one.partition_index: tuple(map(int, one.replica_nodes)) for one in partitions},
+        in_sync={one.partition_index: tuple(map(int, one.isr_nodes)) for one in partitions},
+        is_internal=bool(answer.is_internal),
+    )
 
 
-def newer_of(known: TopicMap | None, seen: TopicMap) -> TopicMap:
-    """What was just seen, but no leader older than one that is known: brokers learn of changes one after the other."""
+def newer_of(known: TopicMetadata | None, seen: TopicMetadata) -> TopicMetadata:
+    """`seen`, but with no leader older than the known one: brokers learn of changes one after the other."""
     if known is None or known.id != seen.id:
         return seen
     leaders = dict(seen.leaders)
@@ -55,12 +127,10 @@ def newer_of(known: TopicMap | None, seen: TopicMap) -> TopicMap:
         before = known.leaders.get(partition)
         if before is not None and leader is not None and leader.epoch < before.epoch:
             leaders[partition] = before
-    # A topic's partitions never become fewer; a broker that shows fewer has not heard yet.
+    # A topic never loses partitions; a broker that shows fewer has not heard of the new ones yet.
     for partition in known.leaders.keys() - seen.leaders.keys():
         leaders[partition] = known.leaders[partition]
-    return TopicMap(
-        name=seen.name, id=seen.id, leaders=MappingProxyType(dict(sorted(leaders.items())))
-    )
+    return replace(seen, leaders=MappingProxyType(dict(sorted(leaders.items()))))
 
 
 def _leader(partition: Any) -> Leader | None:

@@ -18,7 +18,6 @@ from respool.spark.options import BadOption
 from respool.spark.source.limits import Place
 from respool.spark.source.options import SourceOptions
 from respool.spark.source.points import EARLIEST, LATEST
-from respool.wire.api_table import Api
 
 # Of each partition, to learn how large its next messages are.
 SAMPLE_BYTES = 64 * 1024
@@ -123,18 +122,15 @@ class Brokers:
         return TopicSeen(id=seen.id, partitions=assigned[name])
 
     def _matching(self, pattern: re.Pattern[str]) -> list[str]:
-        fields = {
-            "topics": None,
-            "allow_auto_topic_creation": False,
-            "include_cluster_authorized_operations": False,
-            "include_topic_authorized_operations": False,
-        }
         try:
-            reply = self.cluster.retrying(lambda: self.cluster.request_any(Api.METADATA, fields))
+            topics = self.cluster.retrying(self.cluster.refresh_all)
         except BrokerUnreachable as error:
             raise self._away(error) from error
-        names = [str(one.name) for one in reply.topics if one.name and not one.is_internal]
-        return sorted(name for name in names if pattern.fullmatch(name))
+        return sorted(
+            one.name
+            for one in topics.values()
+            if not one.is_internal and pattern.fullmatch(one.name)
+        )
 
     def _away(self, error: BrokerUnreachable) -> BrokersAway:
         if isinstance(error, NoBroker):

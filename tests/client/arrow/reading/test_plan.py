@@ -15,12 +15,12 @@ from respool.client.arrow.reading.plan import (
     Found,
     PartitionRange,
     ReadPlan,
-    Retention,
     Wish,
     chosen_partitions,
     plan_range,
 )
 from respool.client.arrow.reading.points import AtOffset, AtTime, Earliest, Latest, Point
+from respool.client.arrow.reading.retention import Retention
 from respool.client.kafka.errors import BadArgument
 
 NOW_MS = 1_000_000

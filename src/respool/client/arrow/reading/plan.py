@@ -32,6 +32,7 @@ from respool.client.arrow.reading.points import (
     Point,
     format_ms,
 )
+from respool.client.arrow.reading.retention import Retention
 from respool.client.kafka.errors import BadArgument
 
 Missing: TypeAlias = Literal["error", "available"]
@@ -89,18 +90,6 @@ class Facts:
     since_at: Found | None = None
     # The first message at or after `until` plus lateness; None likewise.
     until_at: Found | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """How the topic's old messages are deleted. -1: without such a limit."""
-
-    ms: int
-    bytes: int
-
-    def may_have_deleted(self, since_ms: int, *, now_ms: int) -> bool:
-        """Whether messages of this time or later may be gone."""
-        return self.bytes >= 0 or (self.ms >= 0 and since_ms < now_ms - self.ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

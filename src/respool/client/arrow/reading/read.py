@@ -28,6 +28,7 @@ from respool.client.arrow.reading.points import (
     parse_point,
 )
 from respool.client.arrow.reading.projection import Projection
+from respool.client.arrow.reading.retention import retention_of
 from respool.client.arrow.reading.stream import BUFFER_BYTES, FETCH_BYTES, BatchStream, ReadSettings
 from respool.client.kafka.cluster import RETRY_MS, Cluster
 from respool.client.kafka.errors import BadArgument
@@ -37,7 +38,6 @@ from respool.client.kafka.list_offsets import (
     Isolation,
     OffsetAt,
     offsets_for,
-    retention_of,
 )
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.columnar.decode_columns import DECOMPRESSED_MAX

@@ -21,7 +21,7 @@ from respool.client.arrow.writing.write_result import Tally, WriteResult
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code
 from respool.client.kafka.errors import ClientClosed
-from respool.client.kafka.metadata import TopicMap
+from respool.client.kafka.metadata import TopicMetadata
 from respool.client.kafka.partition_queue import Failure, Identity, Lane, Parcel, Reaction
 from respool.client.kafka.produce_request import Answer
 from respool.client.kafka.versions import VERSIONS, VersionRange
@@ -259,7 +259,7 @@ class Delivery:
             )
             self._react(place, self.lanes[place].expire(now_ms, failure))
 
-    def on_metadata(self, topic: TopicMap) -> None:
+    def on_metadata(self, topic: TopicMetadata) -> None:
         self.stale.discard(topic.name)
         for partition, leader in topic.leaders.items():
             broker = None if leader is None else leader.broker

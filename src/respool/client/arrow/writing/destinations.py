@@ -12,8 +12,8 @@ from respool.client.arrow.writing.gathering import Routed
 from respool.client.arrow.writing.packing import row_sizes
 from respool.client.arrow.writing.routing import Partitioner, Router
 from respool.client.arrow.writing.write_columns import Columns
-from respool.client.kafka.admin import batch_bytes_max
 from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.configs import batch_bytes_max
 from respool.columnar.row_buffers import RowBuffers
 from respool.records.batch import HEADER_BYTES
 

@@ -1,0 +1,176 @@
+"""Replicas of partitions: their sizes in log folders, elections of leaders, reassignments."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import refused
+from respool.client.kafka.controller import REQUEST_MS, ask_controller, check_answer, refusal_of
+from respool.client.kafka.errors import BrokerRefused
+from respool.client.kafka.list_offsets import answers_by_place, by_topic
+from respool.client.kafka.metadata import Place
+from respool.wire.api_table import Api
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSize:
+    bytes: int
+    # How far it is behind the high watermark, in records.
+    lag: int
+    # It is being moved to this folder.
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDir:
+    path: str
+    replicas: Mapping[Place, ReplicaSize]
+    # Of the disk; None where the broker does not tell.
+    total_bytes: int | None
+    usable_bytes: int | None
+    # Why the folder is offline.
+    error: BrokerRefused | None
+
+
+def describe_log_dirs(
+    cluster: Cluster, broker: int, places: Iterable[Place] | None = None
+) -> list[LogDir]:
+    """The folders of one broker, with its replicas of these partitions, or of all.
+
+    Raises:
+        BrokerRefused, BrokerUnreachable
+    """
+    topics = (
+        None
+        if places is None
+        else [{"topic": topic, "partitions": ones} for topic, ones in by_topic(places).items()]
+    )
+    reply = cluster.request(broker, Api.DESCRIBE_LOG_DIRS, {"topics": topics})
+    check_answer(f"describing the log folders of broker {broker}", reply)
+    return [
+        LogDir(
+            path=str(one.log_dir),
+            replicas={
+                (str(topic.name), int(part.partition_index)): ReplicaSize(
+                    bytes=int(part.partition_size),
+                    lag=int(part.offset_lag),
+                    is_future=bool(part.is_future_key),
+                )
+                for topic in one.topics
+                for part in topic.partitions
+            },
+            total_bytes=_known(getattr(one, "total_bytes", -1)),
+            usable_bytes=_known(getattr(one, "usable_bytes", -1)),
+            error=refused(f"log folder {one.log_dir}", one.error_code) if one.error_code else None,
+        )
+        for one in reply.results
+    ]
+
+
+class Election(IntEnum):
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+def elect_leaders(
+    cluster: Cluster, places: Iterable[Place] | None, election: Election
+) -> dict[Place, BrokerRefused | None]:
+    """Elect leaders of these partitions, or of all; None for those that have one now.
+
+    Raises:
+        BrokerRefused, BrokerUnreachable
+    """
+    topics = (
+        None
+        if places is None
+        else [{"topic": topic, "partitions": ones} for topic, ones in by_topic(places).items()]
+    )
+    fields = {"election_type": int(election), "topic_partitions": topics, "timeout": REQUEST_MS}
+    reply = ask_controller(
+        cluster,
+        Api.ELECT_LEADERS,
+        fields,
+        doing="electing leaders",
+        answers_of=lambda reply: [reply],
+    )
+    return {
+        (str(topic.topic), int(one.partition_id)): refusal_of(
+            f"electing a leader of {topic.topic}/{one.partition_id}", one
+        )
+        for topic in reply.replica_election_results
+        for one in topic.partition_result
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reassignment:
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+def list_reassignments(
+    cluster: Cluster, places: Iterable[Place] | None = None
+) -> dict[Place, Reassignment]:
+    """The reassignments under way, of these partitions or of all.
+
+    Raises:
+        BrokerRefused, BrokerUnreachable
+    """
+    topics = (
+        None
+        if places is None
+        else [
+            {"name": topic, "partition_indexes": ones} for topic, ones in by_topic(places).items()
+        ]
+    )
+    reply = ask_controller(
+        cluster,
+        Api.LIST_PARTITION_REASSIGNMENTS,
+        {"timeout": REQUEST_MS, "topics": topics},
+        doing="listing reassignments",
+        answers_of=lambda reply: [reply],
+    )
+    return {
+        place: Reassignment(
+            replicas=tuple(map(int, one.replicas)),
+            adding=tuple(map(int, one.adding_replicas)),
+            removing=tuple(map(int, one.removing_replicas)),
+        )
+        for place, one in answers_by_place(reply.topics)
+    }
+
+
+def alter_reassignments(
+    cluster: Cluster, targets: Mapping[Place, Sequence[int] | None]
+) -> dict[Place, BrokerRefused | None]:
+    """Move each partition to these brokers; None cancels its reassignment. Returns why one was refused.
+
+    Raises:
+        BrokerRefused, BrokerUnreachable
+    """
+    topics = [
+        {
+            "name": topic,
+            "partitions": [
+                {"partition_index": one, "replicas": targets[topic, one]} for one in partitions
+            ],
+        }
+        for topic, partitions in by_topic(targets).items()
+    ]
+    reply = ask_controller(
+        cluster,
+        Api.ALTER_PARTITION_REASSIGNMENTS,
+        {"timeout": REQUEST_MS, "topics": topics},
+        doing="altering reassignments",
+        answers_of=lambda reply: [reply],
+    )
+    return {
+        place: refusal_of(f"reassigning {place[0]}/{place[1]}", one)
+        for place, one in answers_by_place(reply.responses)
+    }
+
+
+def _known(count: int) -> int | None:
+    return int(count) if count >= 0 else None
