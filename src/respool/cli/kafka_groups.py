@@ -14,8 +14,13 @@ from typing import Any
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_library import REQUEST_SECONDS, ConsumerGroupType
 from respool.cli.own_client import own_cluster, own_errors_translated
-from respool.client.kafka.group_list import ListedGroup, list_groups
-from respool.client.kafka.groups import Committed, commit_offsets, fetch_offsets
+from respool.client.kafka.groups import (
+    Committed,
+    ListedGroup,
+    commit_offsets,
+    fetch_offsets,
+    list_groups,
+)
 from respool.client.kafka.metadata import Place
 from respool.model.operator_errors import NotFound, OperatorError
 

@@ -14,8 +14,13 @@ from dataclasses import dataclass, field
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BrokerUnreachable, ClientError
-from respool.client.kafka.group_list import GroupList, list_groups
-from respool.client.kafka.groups import Committed, commit_offsets, fetch_offsets
+from respool.client.kafka.groups import (
+    Committed,
+    GroupList,
+    commit_offsets,
+    fetch_offsets,
+    list_groups,
+)
 from respool.mirror.cluster_link import Place
 from respool.model.operator_errors import OperatorError, Unreachable
 

@@ -170,6 +170,18 @@ class Connection:
         self.send(api, version, fields)
         return self.receive_reply(wait_ms=wait_ms)
 
+    def request_all(self, *requests: tuple[AnyApi, Mapping[str, Any]]) -> list[Any]:
+        """Send all of them before the first reply is awaited; return the replies.
+
+        The broker carries them out one after the other, with hardly any time in between for other clients.
+
+        Raises:
+            ConnectionLost: a reply did not come.
+        """
+        for api, fields in requests:
+            self.send(api, self.version(api), fields)
+        return [self.receive_reply() for _ in requests]
+
     def send(
         self,
         api: AnyApi,

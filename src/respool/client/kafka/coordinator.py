@@ -39,7 +39,7 @@ class Coordinator:
 
         def attempt() -> Any:
             try:
-                reply = self._cluster.request(self._found(), api, fields, versions=versions)
+                reply = self._cluster.request(self.find(), api, fields, versions=versions)
             except BrokerUnreachable:
                 self._broker = None
                 raise
@@ -63,7 +63,7 @@ class Coordinator:
 
         def attempt() -> bool:
             try:
-                features = self._cluster.features(self._found())
+                features = self._cluster.features(self.find())
             except BrokerUnreachable:
                 self._broker = None
                 raise
@@ -71,7 +71,12 @@ class Coordinator:
 
         return self._cluster.retrying(attempt)
 
-    def _found(self) -> int:
+    def find(self) -> int:
+        """The coordinating broker; looked up where it is not known, once.
+
+        Raises:
+            BrokerRefused, BrokerUnreachable
+        """
         if self._broker is None:
             try:
                 self._broker = self._cluster.coordinator(

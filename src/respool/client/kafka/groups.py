@@ -1,15 +1,176 @@
-"""Offsets of a consumer group, read and committed from outside, by those who are no members of it."""
+"""Consumer groups, administered: listed, described, deleted, their members removed, their offsets read and set.
 
-from collections.abc import Mapping
+Each group has a coordinator, which is asked about it; to list groups all brokers are asked. Offsets are committed here
+without being a member, which brokers allow while a group has none.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
 from typing import Any, NamedTuple
 
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.codes import worst_of
+from respool.client.kafka.codes import Code, refused, worst_of
 from respool.client.kafka.coordinator import Coordinator
-from respool.client.kafka.metadata import Place
+from respool.client.kafka.errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    UnknownTopic,
+    VersionUnsupported,
+)
+from respool.client.kafka.list_offsets import by_topic
+from respool.client.kafka.metadata import Address, Leader, Place
+from respool.model.internal_topics import CONSUMER_OFFSETS
 from respool.wire.api_table import Api
 
+# Which protocol a group speaks: the classic one, or the next-generation one of KIP-848.
+CLASSIC, CONSUMER = "classic", "consumer"
+# Protocol types of groups of consumers: Connect's workers, for one, have another. Groups that only committed from
+# outside have none.
+_CONSUMERS = {"consumer", ""}
+# The state of a group that does not exist.
+DEAD = "Dead"
+
 NO_GENERATION = -1
+# A member of the next-generation protocol leaves by a heartbeat with this epoch.
+LEAVE_EPOCH = -1
+_INT16, _INT32 = Struct(">h"), Struct(">i")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    name: str
+    # As Kafka spells it: Stable, Empty, PreparingRebalance, …
+    state: str
+    # 'classic' or 'consumer', the next-generation protocol.
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupList:
+    # By name.
+    groups: list[ListedGroup]
+    # Brokers that did not tell theirs, and why.
+    unheard: dict[int, str]
+    # Groups are shared out over the partitions of a topic. For so many of them nobody spoke: nobody leads them now, or
+    # another broker began to meanwhile.
+    unled: int = 0
+
+
+def list_groups(cluster: Cluster) -> GroupList:
+    """All groups of consumers, as far as brokers answer. Those that are there now are asked, each once.
+
+    Raises:
+        BrokerUnreachable: nobody answers.
+    """
+    found: dict[str, ListedGroup] = {}
+    unheard: dict[int, str] = {}
+    before, brokers = _coordinators(cluster), cluster.refresh_brokers()
+    for broker in sorted(brokers):
+        try:
+            listed = _groups_of(cluster, broker)
+        except (BrokerUnreachable, BrokerRefused) as error:
+            unheard[broker] = str(error)
+            continue
+        found |= {one.name: one for one in listed}
+    unled = sum(
+        leader is None or leader.broker not in brokers or before.get(number) != leader
+        for number, leader in _coordinators(cluster).items()
+    )
+    return GroupList(groups=[found[name] for name in sorted(found)], unheard=unheard, unled=unled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedMember:
+    member_id: str
+    # A static member's own name (group.instance.id).
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedGroup(ListedGroup):
+    # How partitions are assigned: range, cooperative-sticky, uniform, ... Empty while the group has no members.
+    assignor: str
+    members: tuple[DescribedMember, ...]
+    # Where its coordinator listens.
+    coordinator: Address
+
+
+def describe_group(cluster: Cluster, group: str, *, limit_ms: int | None = None) -> DescribedGroup:
+    """A group of either protocol. One that does not exist has the state `DEAD` and no members.
+
+    Raises:
+        BrokerRefused, BrokerUnreachable: it could not be done within `limit_ms`, or the cluster's `retry_ms`.
+    """
+    coordinator = Coordinator(cluster, group, is_transaction=False)
+    described = _describe_consumer(coordinator, group, limit_ms) or _describe_classic(
+        coordinator, group, limit_ms
+    )
+    return DescribedGroup(**described, coordinator=cluster.address_of(coordinator.find()))
+
+
+def delete_group(cluster: Cluster, group: str) -> None:
+    """
+    Raises:
+        BrokerRefused: it has members, or does not exist.
+        BrokerUnreachable
+    """
+    Coordinator(cluster, group, is_transaction=False).ask(
+        Api.DELETE_GROUPS,
+        {"groups_names": [group]},
+        doing=f"deleting group {group}",
+        code_of=lambda reply: reply.results[0].error_code,
+    )
+
+
+def leave_requests(
+    group: str, members: Sequence[DescribedMember], *, protocol: str, reason: str
+) -> list[tuple[Api, Mapping[str, Any]]]:
+    """Requests to the coordinator that remove members, for `Connection.request_all` or one by one."""
+    if not members:
+        return []
+    if protocol == CLASSIC:
+        leaving = [
+            {"member_id": one.member_id, "group_instance_id": one.instance_id, "reason": reason}
+            for one in members
+        ]
+        return [(Api.LEAVE_GROUP, {"group_id": group, "members": leaving})]
+    return [
+        (
+            Api.CONSUMER_GROUP_HEARTBEAT,
+            {
+                "group_id": group,
+                "member_id": one.member_id,
+                "member_epoch": LEAVE_EPOCH,
+                "instance_id": one.instance_id,
+                "rebalance_timeout": -1,
+                "subscribed_topic_names": None,
+                "server_assignor": None,
+                "topic_partitions": None,
+            },
+        )
+        for one in members
+    ]
+
+
+def remove_members(
+    cluster: Cluster, group: str, members: Sequence[DescribedMember], *, protocol: str, reason: str
+) -> None:
+    """Remove them. They may join again.
+
+    Raises:
+        BrokerRefused, BrokerUnreachable
+    """
+    coordinator = Coordinator(cluster, group, is_transaction=False)
+    for api, fields in leave_requests(group, members, protocol=protocol, reason=reason):
+        coordinator.ask(api, fields, doing=f"removing members of group {group}")
+
+
+# -- offsets -----------------------------------------------------------------------------------------------------------
 
 
 class Committed(NamedTuple):
@@ -22,27 +183,19 @@ class Committed(NamedTuple):
 def fetch_offsets(
     cluster: Cluster, group: str, *, limit_ms: int | None = None
 ) -> dict[Place, Committed]:
-    """Every place where the group has committed. One that nobody has heard of has committed nothing.
+    """Every partition that the group has committed an offset for; none for a group that does not exist.
 
     Raises:
         BrokerRefused, BrokerUnreachable: it could not be done within `limit_ms`, or the cluster's `retry_ms`.
     """
     reply = Coordinator(cluster, group, is_transaction=False).ask(
         Api.OFFSET_FETCH,
-        {"group_id": group, "topics": None, "require_stable": False},
+        fetch_fields(group, None),
         doing=f"fetching offsets of group {group}",
         code_of=lambda reply: reply.error_code or worst_code(reply),
         limit_ms=limit_ms,
     )
-    return {
-        (str(topic.name), int(one.partition_index)): Committed(
-            int(one.committed_offset), one.metadata or ""
-        )
-        for topic in reply.topics
-        for one in topic.partitions
-        # Kafka has a negative one for what was never committed.
-        if one.committed_offset >= 0
-    }
+    return committed_in(reply)
 
 
 def commit_offsets(
@@ -52,7 +205,7 @@ def commit_offsets(
     *,
     limit_ms: int | None = None,
 ) -> None:
-    """Say for a group which offset comes next in each partition. A group with members of its own refuses it.
+    """Set the offsets that the group reads next. Refused while the group has members.
 
     Raises:
         BrokerRefused, BrokerUnreachable: it could not be done within `limit_ms`, or the cluster's `retry_ms`.
@@ -61,17 +214,68 @@ def commit_offsets(
         return
     Coordinator(cluster, group, is_transaction=False).ask(
         Api.OFFSET_COMMIT,
-        {
-            "group_id": group,
-            "generation_id_or_member_epoch": NO_GENERATION,
-            "member_id": "",
-            "group_instance_id": None,
-            "topics": offset_fields(places),
-        },
+        commit_fields(group, places),
         doing=f"committing offsets of group {group}",
         code_of=worst_code,
         limit_ms=limit_ms,
     )
+
+
+def delete_offsets(cluster: Cluster, group: str, places: Iterable[Place]) -> None:
+    """Forget the offsets of these partitions.
+
+    Raises:
+        BrokerRefused: members are subscribed to one of the topics.
+        BrokerUnreachable
+    """
+    Coordinator(cluster, group, is_transaction=False).ask(
+        Api.OFFSET_DELETE,
+        {
+            "group_id": group,
+            "topics": [
+                {"name": topic, "partitions": [{"partition_index": one} for one in partitions]}
+                for topic, partitions in by_topic(places).items()
+            ],
+        },
+        doing=f"deleting offsets of group {group}",
+        code_of=lambda reply: reply.error_code or worst_code(reply),
+    )
+
+
+def commit_fields(group: str, places: Mapping[Place, Committed]) -> dict[str, Any]:
+    """An OffsetCommit of no member."""
+    return {
+        "group_id": group,
+        "generation_id_or_member_epoch": NO_GENERATION,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": offset_fields(places),
+    }
+
+
+def fetch_fields(group: str, places: Iterable[Place] | None) -> dict[str, Any]:
+    """An OffsetFetch of these partitions, or of all."""
+    topics = (
+        None
+        if places is None
+        else [
+            {"name": topic, "partition_indexes": ones} for topic, ones in by_topic(places).items()
+        ]
+    )
+    return {"group_id": group, "topics": topics, "require_stable": False}
+
+
+def committed_in(reply: Any) -> dict[Place, Committed]:
+    """Of an OffsetFetch reply."""
+    return {
+        (str(topic.name), int(one.partition_index)): Committed(
+            int(one.committed_offset), one.metadata or ""
+        )
+        for topic in reply.topics
+        for one in topic.partitions
+        # Kafka answers with a negative offset where none was committed.
+        if one.committed_offset >= 0
+    }
 
 
 def offset_fields(places: Mapping[Place, Committed]) -> list[dict[str, Any]]:
@@ -92,3 +296,128 @@ def offset_fields(places: Mapping[Place, Committed]) -> list[dict[str, Any]]:
 def worst_code(reply: Any) -> Any:
     """Of a reply that has one for each partition."""
     return worst_of(one.error_code for topic in reply.topics for one in topic.partitions)
+
+
+# -- inside ------------------------------------------------------------------------------------------------------------
+
+
+def _describe_consumer(
+    coordinator: Coordinator, group: str, limit_ms: int | None
+) -> dict[str, Any] | None:
+    """None where it is no group of the next-generation protocol, or the broker does not know that."""
+    try:
+        reply = coordinator.ask(
+            Api.CONSUMER_GROUP_DESCRIBE,
+            {"group_ids": [group], "include_authorized_operations": False},
+            doing=f"describing group {group}",
+            code_of=lambda reply: reply.groups[0].error_code,
+            limit_ms=limit_ms,
+        )
+    except VersionUnsupported:
+        return None
+    except BrokerRefused as error:
+        if error.code != Code.group_id_not_found:
+            raise
+        return None
+    (found,) = reply.groups
+    members = tuple(
+        DescribedMember(
+            member_id=str(one.member_id),
+            instance_id=one.instance_id or None,
+            client_id=str(one.client_id),
+            host=str(one.client_host).removeprefix("/"),
+            partitions=tuple(
+                sorted(
+                    (str(topic.topic_name), int(partition))
+                    for topic in one.assignment.topic_partitions
+                    for partition in topic.partitions
+                )
+            ),
+        )
+        for one in found.members
+    )
+    return {
+        "name": group,
+        "state": str(found.group_state),
+        "type": CONSUMER,
+        "assignor": str(found.assignor_name),
+        "members": members,
+    }
+
+
+def _describe_classic(coordinator: Coordinator, group: str, limit_ms: int | None) -> dict[str, Any]:
+    reply = coordinator.ask(
+        Api.DESCRIBE_GROUPS,
+        {"groups": [group], "include_authorized_operations": False},
+        doing=f"describing group {group}",
+        code_of=lambda reply: reply.groups[0].error_code,
+        limit_ms=limit_ms,
+    )
+    (found,) = reply.groups
+    members = tuple(
+        DescribedMember(
+            member_id=str(one.member_id),
+            instance_id=one.group_instance_id or None,
+            client_id=str(one.client_id),
+            host=str(one.client_host).removeprefix("/"),
+            partitions=assigned_partitions(bytes(one.member_assignment)),
+        )
+        for one in found.members
+    )
+    return {
+        "name": group,
+        "state": str(found.group_state),
+        "type": CLASSIC,
+        "assignor": str(found.protocol_data),
+        "members": members,
+    }
+
+
+def assigned_partitions(assignment: bytes) -> tuple[Place, ...]:
+    """What a member's assignment in the classic protocol says; none where it is not a consumer's.
+
+    version 2 | topics 4 | name length 2 | name | partitions 4 | partition 4 | ... | user data
+    """
+    found: list[Place] = []
+    at = _INT16.size
+    try:
+        (topics,) = _INT32.unpack_from(assignment, at)
+        at += _INT32.size
+        for _ in range(topics):
+            (length,) = _INT16.unpack_from(assignment, at)
+            at += _INT16.size
+            name = assignment[at : at + length].decode()
+            at += length
+            (count,) = _INT32.unpack_from(assignment, at)
+            at += _INT32.size
+            found += (
+                (name, int(one)) for (one,) in _INT32.iter_unpack(assignment[at : at + 4 * count])
+            )
+            at += 4 * count
+    except (struct.error, UnicodeDecodeError):
+        return ()
+    return tuple(sorted(found))
+
+
+def _coordinators(cluster: Cluster) -> Mapping[int, Leader | None]:
+    """Leaders of the partitions that groups are in; none where there was no group yet, or the client may not know."""
+    try:
+        return cluster.refresh(CONSUMER_OFFSETS).leaders
+    except (UnknownTopic, BrokerRefused):
+        return {}
+
+
+def _groups_of(cluster: Cluster, broker: int) -> list[ListedGroup]:
+    fields: dict[str, Any] = {"states_filter": [], "types_filter": []}
+    reply = cluster.request(broker, Api.LIST_GROUPS, fields)
+    if reply.error_code:
+        raise refused("listing groups", reply.error_code)
+    return [
+        ListedGroup(
+            name=one.group_id,
+            state=one.group_state,
+            type=getattr(one, "group_type", CLASSIC).lower(),
+        )
+        for one in reply.groups
+        if one.protocol_type in _CONSUMERS
+    ]

@@ -6,7 +6,7 @@ import pytest
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BrokerUnreachable
-from respool.client.kafka.group_list import ListedGroup, list_groups
+from respool.client.kafka.groups import ListedGroup, list_groups
 from respool.model.internal_topics import CONSUMER_OFFSETS
 from respool.wire.api_table import Api
 from respool.wire.codec import Request
