@@ -31,13 +31,13 @@ COLUMNS = (
 def run(scale: Scale, report: Report) -> None:
     table = Table("new broker", "Cluster: a fourth broker gets its part", COLUMNS)
     for is_lent in (True, False):
-        with ClusterProcess(settings={"lend_files": str(is_lent).lower()}) as cluster:
+        with ClusterProcess(settings={"local_reads": str(is_lent).lower()}) as cluster:
             _measure(scale, report, table, cluster, is_lent=is_lent)
     table.notes += [
         "`respool cluster balance`, without what the command itself takes to plan.",
         "All brokers are on one disk here, which is read and written, and share the cores.",
         "The disk's: one process that writes as much and syncs it, beside the same producer; the median of three.",
-        "Lent: read from the leader's files, as on one machine. Sent: as between machines (lend_files=false).",
+        "Lent: read from the leader's files, as on one machine. Sent: as between machines (local_reads=false).",
     ]
     report.add(table)
 

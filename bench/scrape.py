@@ -103,7 +103,9 @@ class _Served:
     """A broker of this process, while the context lasts."""
 
     def __init__(self, folder: str) -> None:
-        self._settings = Settings(data=folder, listen="127.0.0.1:0", metrics_listen="127.0.0.1:0")
+        self._settings = Settings.from_flat(
+            data=folder, listen="127.0.0.1:0", metrics_listen="127.0.0.1:0"
+        )
         self._asked_to_stop = asyncio.Event()
         self.url = ""
 

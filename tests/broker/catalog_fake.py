@@ -10,9 +10,10 @@ from broker.replica_bench import ME, brokers_of
 from respool.broker.metadata.catalog import Catalog
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.view import ClusterSettings, ClusterView
+from respool.cluster.view import ClusterView
 from respool.model.broker_config import BrokerConfig, overrides_for
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import BrokerId, TopicId
 from respool.model.topic_config import TopicConfig
 from respool.ports.metadata_store import MetadataStore, StoredValue
@@ -97,12 +98,12 @@ class FakeCatalog:
         self.image = replace(self.image, broker_overrides=overrides)
 
     def view(
-        self, *, settings: ClusterSettings | None = None, with_strays: bool = True
+        self, *, settings: ControllerSettings | None = None, with_strays: bool = True
     ) -> ClusterView:
         del with_strays
         self.views += 1
         return ClusterView(
-            image=self.image, controller_revision=1, settings=settings or ClusterSettings()
+            image=self.image, controller_revision=1, settings=settings or ControllerSettings()
         )
 
 

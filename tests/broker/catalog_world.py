@@ -27,7 +27,7 @@ class Node:
         self.endpoint = BrokerEndpoint(id=broker, host=f"host-{broker}", port=9092)
         self.catalog = Catalog(
             store=store,
-            settings=Settings(broker_id=broker, **settings),
+            settings=Settings.from_flat(broker_id=broker, **settings),
             rng=SimRandomSource(broker),
         )
         self.writes = TopicChanges(self.catalog)

@@ -175,7 +175,7 @@ class Node:
         self.offload = InlineOffload()
         self.store = self._cluster.store.client(Random(self.id))
         self.broker = Broker(
-            Settings(
+            Settings.from_flat(
                 broker_id=self.id,
                 listen=f"127.0.0.{self.id}:9092",
                 # Nobody connects there; it says that the store is not this broker's own.

@@ -23,7 +23,7 @@ def start_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[St
     with asyncio.Runner() as runner:
 
         def start(**settings: Any) -> RunningBroker:
-            started.append(RunningBroker(runner, Settings(**settings)))
+            started.append(RunningBroker(runner, Settings.from_flat(**settings)))
             return started[-1]
 
         yield start

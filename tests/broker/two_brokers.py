@@ -131,7 +131,7 @@ class OneOfTwo(RunningBroker):
         self.store = world.store
         self.broker = runner.run(
             self._start(
-                Settings(
+                Settings.from_flat(
                     broker_id=number,
                     offsets_topic_partitions=2,
                     transactions_topic_partitions=2,

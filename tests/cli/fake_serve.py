@@ -24,7 +24,7 @@ async def serve(settings: Settings, trouble: str) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, (lambda: None) if trouble == "deaf" else asked.set)
     os.makedirs(settings.data, exist_ok=True)
-    host, port = settings.listen_address
+    host, port = settings.network.listen_address
     server = await asyncio.start_server(lambda *_: None, host, port)
     store = await connect_to_etcd(settings)
     me = BrokerId(settings.broker_id)

@@ -289,7 +289,7 @@ def test_plain_http_to_another_machine_is_refused_unless_it_is_allowed(
     tried = []
 
     async def connect(settings: Settings) -> MetadataStore:
-        tried.append(settings.etcd)
+        tried.append(settings.metadata_store.addresses)
         raise StoreUnavailable("nobody is there")
 
     monkeypatch.setattr(cluster_store, "connect_to_etcd", connect)

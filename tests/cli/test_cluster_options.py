@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_what_is_to_be_typed_finds_the_same_cluster(file: Path) -> None:
     found = address(config=file, pairs=["session_ttl_ms=9000"])
-    assert found.settings.etcd == "10.0.0.1:2379"
+    assert found.settings.metadata_store.addresses == "10.0.0.1:2379"
     assert found.command("drain", 3) == (
         f"respool cluster drain 3 --config '{file}' --cluster rides --set session_ttl_ms=9000"
     )
@@ -35,7 +35,7 @@ def test_what_is_to_be_typed_finds_the_same_cluster(file: Path) -> None:
 def test_a_password_is_not_shown_to_who_reads_what_is_to_be_typed() -> None:
     pairs = ["etcd_user=ops", "etcd_password=hunter2"]
     found = address(etcd="127.0.0.1:2379", pairs=pairs)
-    assert found.settings.etcd_password == "hunter2"
+    assert found.settings.metadata_store.password == "hunter2"
     assert "hunter2" not in found.command("status")
     assert "--set etcd_user=ops --set etcd_password=..." in found.command("status")
 

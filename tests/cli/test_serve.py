@@ -27,7 +27,7 @@ class FakeNode:
         self.asked = {"file": file, "environ": environ, "flags": dict(flags)}
         if "nonsense" in flags:
             raise SettingsError("there is no setting 'nonsense'")
-        return Settings(listen=str(flags.get("listen", "127.0.0.1:9092")))
+        return Settings.from_flat(listen=str(flags.get("listen", "127.0.0.1:9092")))
 
     def run(self, settings: Settings) -> int:
         self.ran.append(settings)

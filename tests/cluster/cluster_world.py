@@ -17,7 +17,7 @@ from respool.cluster.liveness import Absences
 from respool.cluster.offline import given_up, taken_back
 from respool.cluster.restart import step_back_everywhere
 from respool.cluster.topics import create_topic
-from respool.cluster.view import ClusterSettings, ClusterView, read_view
+from respool.cluster.view import ClusterView, read_view
 from respool.model.cluster import (
     BrokerEndpoint,
     ClusterImage,
@@ -26,6 +26,7 @@ from respool.model.cluster import (
     TopicImage,
     TopicRules,
 )
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from respool.model.topic_config import Flush, TopicConfig
 from respool.ports.metadata_store import StoredValue
@@ -76,7 +77,7 @@ def view_of(
     drained: Sequence[int] = (),
     missing_since_ms: Mapping[BrokerId, int] | None = None,
     now_ms: int = 0,
-    settings: ClusterSettings | None = None,
+    settings: ControllerSettings | None = None,
 ) -> ClusterView:
     """One topic `t` with these partitions, on brokers 1 to 6 of which some run."""
     racks: Mapping[BrokerId, str | None] = (
@@ -102,7 +103,7 @@ def view_of(
         controller_revision=1,
         missing_since_ms=missing_since_ms or {},
         now_ms=now_ms,
-        settings=settings or ClusterSettings(),
+        settings=settings or ControllerSettings(),
     )
 
 
@@ -118,12 +119,12 @@ def written(writes: Sequence[GuardedWrite]) -> dict[int, PartitionImage]:
 
 class ClusterWorld:
     def __init__(
-        self, racks: Mapping[BrokerId, str | None], *, settings: ClusterSettings | None = None
+        self, racks: Mapping[BrokerId, str | None], *, settings: ControllerSettings | None = None
     ) -> None:
         self.values: dict[str, StoredValue] = {}
         self.revision = 0
         self.now_ms = 0
-        self.settings = settings or ClusterSettings()
+        self.settings = settings or ControllerSettings()
         self.racks = dict(racks)
         # Who has everything that was committed.
         self.complete: dict[TopicPartition, set[BrokerId]] = {}

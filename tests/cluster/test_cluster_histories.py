@@ -28,8 +28,8 @@ from respool.cluster.leader_requests import ElectionKind, elect_leaders
 from respool.cluster.reassignment_requests import reassign, reassignments
 from respool.cluster.throttle import copies_now
 from respool.cluster.topics import delete_topic, grow_topic
-from respool.cluster.view import ClusterSettings
 from respool.model.cluster import PartitionImage
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.errors import InvalidReplicationFactor, InvalidRequest
 from respool.model.ids import BrokerId, TopicPartition
 
@@ -46,7 +46,7 @@ class ClusterHistory(RuleBasedStateMachine):
     def start(self, is_about_moves: bool, racks: list[str | None]) -> None:
         self.world = ClusterWorld(
             {one: racks[one % len(racks)] for one in BROKERS},
-            settings=ClusterSettings(
+            settings=ControllerSettings(
                 dead_after_ms=60_000, unclean_wait_ms=10_000, copies_per_broker_max=2
             ),
         )

@@ -8,7 +8,7 @@ from respool.cluster.controller import decide
 from respool.cluster.guarded_write import OPERATIONS_MAX, GuardedWrite, KeyChange, in_writes
 from respool.cluster.liveness import Absences
 from respool.cluster.restart import step_back_everywhere
-from respool.cluster.view import ClusterSettings
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import TopicPartition
 from respool.ports.metadata_store import Guard
 
@@ -109,7 +109,7 @@ def test_a_broker_is_missing_since_the_controller_first_missed_it() -> None:
 
 def test_the_controller_knows_when_time_alone_makes_something_due() -> None:
     absences = Absences()
-    settings = ClusterSettings(dead_after_ms=1_000, unclean_wait_ms=100)
+    settings = ControllerSettings(dead_after_ms=1_000, unclean_wait_ms=100)
     assert absences.next_due_ms(settings, now_ms=0) is None
     absences.on_view(known=(ONE, TWO), live=(ONE,), now_ms=50)
     assert absences.next_due_ms(settings, now_ms=50) == 150

@@ -7,8 +7,9 @@ import pytest
 
 from cluster.cluster_world import FOUR, ONE, THREE, TWO, image_of, view_of
 from respool.cluster.election import elect, is_unclean, settle, step_back
-from respool.cluster.view import ClusterSettings, ClusterView
+from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage, RegistryEntry, TopicRules
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import BrokerId
 
 OLD, NEW = UUID(int=1), UUID(int=2)
@@ -85,7 +86,7 @@ def test_unclean_election_is_only_where_the_topic_allows_it(is_allowed: bool) ->
 def test_unclean_election_waits_for_those_who_have_everything() -> None:
     rules = TopicRules(is_unclean_allowed=True)
     lost = image_of(1, 2, isr=[], elr=(ONE,), last_leader=ONE)
-    settings = ClusterSettings(unclean_wait_ms=10_000)
+    settings = ControllerSettings(unclean_wait_ms=10_000)
     for now_ms, leader in [(9_999, None), (10_000, TWO)]:
         view = view_of(live=(2,), missing_since_ms={ONE: 0}, now_ms=now_ms, settings=settings)
         assert settle(lost, rules, view).leader == leader

@@ -8,8 +8,9 @@ import pytest
 from cluster.cluster_world import FOUR, ONE, THREE, TWO, image_of, view_of, written
 from respool.cluster.broker_requests import drain, homeless
 from respool.cluster.controller import decide
-from respool.cluster.view import ClusterSettings, ClusterView
+from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.errors import InvalidReplicationFactor
 from respool.model.internal_topics import CONSUMER_OFFSETS
 
@@ -24,7 +25,7 @@ def internal(view: ClusterView) -> ClusterView:
 
 
 def enlarged(
-    *images: PartitionImage, settings: ClusterSettings | None = None
+    *images: PartitionImage, settings: ControllerSettings | None = None
 ) -> dict[int, PartitionImage]:
     return written(decide(internal(view_of(*images, settings=settings))))
 
@@ -42,7 +43,9 @@ def test_other_topics_stay_as_they_were_made() -> None:
 
 def test_a_topic_that_has_its_replicas_is_left_alone() -> None:
     assert enlarged(image_of(1, 2, 3)) == {}
-    assert enlarged(image_of(1), settings=ClusterSettings(offsets_topic_replication_factor=1)) == {}
+    assert (
+        enlarged(image_of(1), settings=ControllerSettings(offsets_topic_replication_factor=1)) == {}
+    )
 
 
 def test_no_more_are_added_than_there_are_brokers() -> None:
@@ -52,7 +55,7 @@ def test_no_more_are_added_than_there_are_brokers() -> None:
 
 def test_they_go_to_other_racks() -> None:
     racks = {ONE: "a", TWO: "a", THREE: "b", FOUR: "a"}
-    two = ClusterSettings(offsets_topic_replication_factor=2)
+    two = ControllerSettings(offsets_topic_replication_factor=2)
     view = internal(view_of(image_of(1), live=racks, settings=two))
     assert written(decide(view))[0].adding == (THREE,)
 
@@ -64,7 +67,7 @@ def test_what_is_being_moved_or_led_by_nobody_waits() -> None:
 
 
 def test_a_few_are_copied_at_a_time() -> None:
-    few = ClusterSettings(copies_per_broker_max=2)
+    few = ControllerSettings(copies_per_broker_max=2)
     assert set(enlarged(*[image_of(1)] * 5, settings=few)) == {0, 1}
 
 

@@ -16,11 +16,11 @@ from cluster.cluster_world import (
 from respool.cluster.broker_requests import drain, holdings
 from respool.cluster.controller import decide
 from respool.cluster.throttle import copies_now
-from respool.cluster.view import ClusterSettings
 from respool.model.cluster import PartitionImage
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import BrokerId, TopicPartition
 
-DEAD_AFTER = ClusterSettings(dead_after_ms=60_000)
+DEAD_AFTER = ControllerSettings(dead_after_ms=60_000)
 
 
 def test_a_broker_that_stays_dead_is_replaced_after_its_time() -> None:
@@ -100,7 +100,7 @@ def test_only_so_many_partitions_are_copied_at_a_time() -> None:
         live=(1, 4),
         missing_since_ms={TWO: 0},
         now_ms=600_000,
-        settings=ClusterSettings(copies_per_broker_max=3),
+        settings=ControllerSettings(copies_per_broker_max=3),
     )
     assert len(written(decide(view))) == 3
 
@@ -108,20 +108,20 @@ def test_only_so_many_partitions_are_copied_at_a_time() -> None:
 def test_each_broker_knows_which_copies_have_their_turn() -> None:
     moving = image_of(1, 4, isr=[1], adding=(FOUR,))
     view = view_of(
-        moving, moving, moving, live=(1, 4), settings=ClusterSettings(copies_per_broker_max=2)
+        moving, moving, moving, live=(1, 4), settings=ControllerSettings(copies_per_broker_max=2)
     )
     assert copies_now(view) == {FOUR: (TopicPartition("t", 0), TopicPartition("t", 1))}
 
 
 def test_copies_to_brokers_that_do_not_run_keep_nobody_from_copying() -> None:
     dead, live = image_of(1, 4, isr=[1], adding=(FOUR,)), image_of(1, 3, isr=[1], adding=(THREE,))
-    view = view_of(dead, live, live=(1, 3), settings=ClusterSettings(copies_per_broker_max=1))
+    view = view_of(dead, live, live=(1, 3), settings=ControllerSettings(copies_per_broker_max=1))
     assert copies_now(view) == {THREE: (TopicPartition("t", 1),)}
 
 
 def test_a_drained_broker_ends_up_with_nothing_and_nobody_else_is_moved() -> None:
     world = ClusterWorld(
-        dict.fromkeys((ONE, TWO, THREE, FOUR)), settings=ClusterSettings(copies_per_broker_max=2)
+        dict.fromkeys((ONE, TWO, THREE, FOUR)), settings=ControllerSettings(copies_per_broker_max=2)
     )
     world.create("t", partitions=12, factor=3, overrides={"min.insync.replicas": "2", **SYNCED})
     world.decide()

@@ -34,7 +34,7 @@ from respool.coordination.groups.group_requests import (
     TopicToCommit,
     TopicToFetch,
 )
-from respool.coordination.groups.group_settings import GroupSettings
+from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import RequestError
 from respool.model.ids import Offset
 

@@ -32,7 +32,7 @@ from respool.coordination.transactions.transaction_requests import (
     VerifyPartitions,
     WriteMarkers,
 )
-from respool.coordination.transactions.transaction_settings import TransactionSettings
+from respool.model.coordinator_settings import TransactionSettings
 from respool.model.errors import RequestError
 from respool.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 

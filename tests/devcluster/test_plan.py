@@ -35,7 +35,9 @@ def test_brokers_that_listen_everywhere_advertise_one_host_and_their_own_ports(
     assert [one.own_flags["listen"] for one in plan.brokers][:2] == ["0.0.0.0:9092", "0.0.0.0:9093"]
     assert {one.own_flags["advertised"] for one in plan.brokers} == {"desk.example:0"}
     plan.write_file()
-    assert load_settings(file=plan.file, environ={}, flags={}).advertised == "desk.example:0"
+    assert (
+        load_settings(file=plan.file, environ={}, flags={}).network.advertised == "desk.example:0"
+    )
     assert all("advertised" not in one.own_flags for one in planned(tmp_path).brokers)
 
 
@@ -57,14 +59,14 @@ def test_three_copies_of_which_one_may_be_missing_are_the_default(
 ) -> None:
     settings = planned(tmp_path, brokers=brokers).settings
     assert settings.topic_defaults.min_insync_replicas == min_isr
-    assert settings.default_replication_factor == min(3, brokers)
+    assert settings.topics.default_replication_factor == min(3, brokers)
 
 
 def test_what_is_set_wins_over_what_suits_a_cluster(tmp_path: Path) -> None:
     given = {"topic.min.insync.replicas": "1", "num_partitions": "6"}
     settings = planned(tmp_path, given=given).settings
     assert settings.topic_defaults.min_insync_replicas == 1
-    assert settings.num_partitions == 6
+    assert settings.topics.num_partitions == 6
 
 
 def test_without_one_of_three_brokers_there_are_two_copies(tmp_path: Path) -> None:
@@ -73,10 +75,13 @@ def test_without_one_of_three_brokers_there_are_two_copies(tmp_path: Path) -> No
         (1, "127.0.0.1:9092"),
         (3, "127.0.0.1:9094"),
     ]
-    assert plan.settings.default_replication_factor == 2
+    assert plan.settings.topics.default_replication_factor == 2
     assert plan.settings.topic_defaults.min_insync_replicas == 1
-    assert (plan.settings.etcd, plan.settings.num_partitions) == ("127.0.0.1:7", 6)
-    assert plan.settings.etcd_allow_old_versions
+    assert (plan.settings.metadata_store.addresses, plan.settings.topics.num_partitions) == (
+        "127.0.0.1:7",
+        6,
+    )
+    assert plan.settings.metadata_store.allow_old_versions
 
 
 def test_the_file_it_writes_leads_other_commands_to_the_cluster(
@@ -92,16 +97,16 @@ def test_the_file_it_writes_leads_other_commands_to_the_cluster(
     assert plan.environ["RESPOOL_ETCD_PASSWORD"] == "secret"
     assert "RESPOOL_ETCD" not in plan.environ
     read = load_settings(file=plan.file, environ={"RESPOOL_ETCD_PASSWORD": "secret"}, flags={})
-    assert read.etcd_endpoints == ("http://127.0.0.1:7",)
-    assert read.etcd_allow_old_versions
+    assert read.metadata_store.endpoints == ("http://127.0.0.1:7",)
+    assert read.metadata_store.allow_old_versions
     assert read.topic_defaults.min_insync_replicas == 2
     assert read.data == "./respool-data"
 
 
 def test_an_etcd_that_is_given_must_be_of_a_good_version(tmp_path: Path) -> None:
     settings = planned(tmp_path, etcd="127.0.0.1:5").settings
-    assert settings.etcd == "127.0.0.1:5"
-    assert not settings.etcd_allow_old_versions
+    assert settings.metadata_store.addresses == "127.0.0.1:5"
+    assert not settings.metadata_store.allow_old_versions
 
 
 def test_brokers_that_have_data_and_are_not_asked_for_are_left_out(tmp_path: Path) -> None:

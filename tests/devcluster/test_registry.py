@@ -23,7 +23,7 @@ class World:
     def __init__(self, etcd: EtcdCluster) -> None:
         self.stored = StoredCluster(etcd, "respool")
         self.guests = GuestBrokers()
-        self._settings = Settings(etcd=etcd.endpoints[0], etcd_allow_old_versions=True)
+        self._settings = Settings.from_flat(etcd=etcd.endpoints[0], etcd_allow_old_versions=True)
 
     def has_guests(self, *own: int) -> bool:
         return asyncio.run(self.guests.are_there(self._settings, own=own))
@@ -70,5 +70,5 @@ def test_one_that_has_stopped_cleanly_is_gone(world: World) -> None:
 
 
 def test_where_etcd_does_not_answer_nothing_is_known_of_a_broker() -> None:
-    settings = Settings(etcd="127.0.0.1:1", session_ttl_ms=2_000)
+    settings = Settings.from_flat(etcd="127.0.0.1:1", session_ttl_ms=2_000)
     assert asyncio.run(read_entry(settings, 1)) == RegistryEntry()

@@ -149,7 +149,7 @@ def test_a_changed_password_file_is_read_again(guarded: EtcdCluster, tmp_path: P
     async def story() -> None:
         file = tmp_path / "password"
         file.write_text(PASSWORD)
-        settings = Settings(
+        settings = Settings.from_flat(
             etcd=guarded.endpoints[0], etcd_user="renewed", etcd_password_file=str(file)
         )
         options = replace(

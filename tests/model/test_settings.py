@@ -1,53 +1,59 @@
-import dataclasses
 from typing import Any
 
 import pytest
 
 from respool.model.addresses import parse_address
 from respool.model.errors import SettingsError
-from respool.model.settings import Settings
+from respool.model.setting_fields import ALIASES, KAFKA_NAMES, OLD_NAMES, TOPIC_DEFAULT_NAMES
+from respool.model.settings import SETTINGS, Settings
+from respool.model.topic_config import CONFIG_RULES
 
 
 def test_by_default_only_this_machine_is_listened_to() -> None:
-    assert Settings().listen_address == ("127.0.0.1", 9092)
+    assert Settings().network.listen_address == ("127.0.0.1", 9092)
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:9092", "[::]:9092", "192.0.2.7:9092", "example.com:1"])
 def test_other_machines_are_let_in_only_when_told_so(listen: str) -> None:
     with pytest.raises(SettingsError, match="--insecure"):
-        Settings(listen=listen)
-    allowed = Settings(listen=listen, insecure=True, advertised="broker.example:9092")
-    assert allowed.listen_address[1] > 0
+        Settings.from_flat(listen=listen)
+    allowed = Settings.from_flat(listen=listen, insecure=True, advertised="broker.example:9092")
+    assert allowed.network.listen_address[1] > 0
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "[0:0::0]", "[::ffff:0.0.0.0]", "0"])
 def test_a_wildcard_address_is_never_advertised(host: str) -> None:
     """A broker on 0.0.0.0 advertised 0.0.0.0, which clients take for their own machine."""
     with pytest.raises(SettingsError, match=r"every interface.*--advertised"):
-        Settings(listen=f"{host}:9092", insecure=True)
+        Settings.from_flat(listen=f"{host}:9092", insecure=True)
     with pytest.raises(
         SettingsError, match=r"advertised = .* not an address that clients can connect"
     ):
-        Settings(advertised=f"{host}:9092")
-    settings = Settings(listen=f"{host}:9092", insecure=True, advertised="broker.example:19092")
-    assert settings.advertised_for("0.0.0.0", 9092) == ("broker.example", 19092)
+        Settings.from_flat(advertised=f"{host}:9092")
+    settings = Settings.from_flat(
+        listen=f"{host}:9092", insecure=True, advertised="broker.example:19092"
+    )
+    assert settings.network.advertised_for("0.0.0.0", 9092) == ("broker.example", 19092)
 
 
 def test_port_0_of_the_advertised_address_is_the_port_listened_on() -> None:
-    settings = Settings(listen="127.0.0.1:0", advertised="broker.example:0")
-    assert settings.advertised_for("127.0.0.1", 40123) == ("broker.example", 40123)
-    assert Settings().advertised_for("127.0.0.1", 40123) == ("127.0.0.1", 40123)
+    settings = Settings.from_flat(listen="127.0.0.1:0", advertised="broker.example:0")
+    assert settings.network.advertised_for("127.0.0.1", 40123) == ("broker.example", 40123)
+    assert Settings().network.advertised_for("127.0.0.1", 40123) == ("127.0.0.1", 40123)
 
 
 @pytest.mark.parametrize("listen", ["localhost:0", "127.0.0.5:80", "[::1]:9092"])
 def test_loopback_addresses_are_fine(listen: str) -> None:
-    assert Settings(listen=listen)
+    assert Settings.from_flat(listen=listen)
 
 
 def test_metrics_are_kept_to_this_machine_too() -> None:
     with pytest.raises(SettingsError, match="metrics_listen"):
-        Settings(metrics_listen="0.0.0.0:9100")
-    assert Settings(metrics_listen="127.0.0.1:9100").metrics_address == ("127.0.0.1", 9100)
+        Settings.from_flat(metrics_listen="0.0.0.0:9100")
+    assert Settings.from_flat(metrics_listen="127.0.0.1:9100").metrics.address == (
+        "127.0.0.1",
+        9100,
+    )
 
 
 @pytest.mark.parametrize("text", ["", "9092", "host:", ":9092", "host:99999", "host:-1", "host:x"])
@@ -72,31 +78,63 @@ def test_an_address_needs_host_and_port(text: str) -> None:
 )
 def test_a_setting_that_cannot_work_stops_the_start(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingsError):
-        Settings(**wrong)
+        Settings.from_flat(**wrong)
 
 
 def test_every_setting_says_what_it_is_for() -> None:
-    for item in dataclasses.fields(Settings):
-        assert item.metadata["doc"].endswith("."), item.name
+    for item in SETTINGS.values():
+        assert item.doc.endswith("."), item.name
+
+
+def test_settings_are_the_same_flat_and_in_groups() -> None:
+    flat: dict[str, Any] = {
+        "num_partitions": 6,
+        "etcd": "localhost:1",
+        "etcd_password_file": "f",
+        "etcd_user": "u",
+    }
+    settings = Settings.from_flat(**flat)
+    assert settings.topics.num_partitions == 6
+    assert settings.metadata_store.addresses == "localhost:1"
+    changed = {
+        name: value for name, value in settings.flat().items() if value != SETTINGS[name].default
+    }
+    assert changed == flat
+    assert Settings.from_flat(**settings.flat()) == settings
+    assert settings.with_flat(num_partitions=1) == Settings.from_flat(
+        **flat | {"num_partitions": 1}
+    )
+
+
+def test_every_alias_is_another_name_of_one_setting() -> None:
+    assert set(OLD_NAMES.values()) <= set(SETTINGS)
+    assert set(KAFKA_NAMES) <= set(SETTINGS)
+    assert set(TOPIC_DEFAULT_NAMES) <= set(CONFIG_RULES)
+    assert len(ALIASES) == len(OLD_NAMES) + len(KAFKA_NAMES) + len(TOPIC_DEFAULT_NAMES)
+    assert not set(ALIASES) & set(SETTINGS)
 
 
 # -- etcd --------------------------------------------------------------------------------------------------------------
 
 
 def test_without_etcd_there_is_a_single_broker() -> None:
-    assert Settings().etcd_endpoints == ()
+    assert Settings().metadata_store.endpoints == ()
 
 
 def test_files_for_tls_mean_https_where_nothing_else_is_said() -> None:
-    assert Settings(etcd="a:1", etcd_ca_file="ca.pem").etcd_endpoints == ("https://a:1",)
-    assert Settings(etcd="localhost:1").etcd_endpoints == ("http://localhost:1",)
+    assert Settings.from_flat(etcd="a:1", etcd_ca_file="ca.pem").metadata_store.endpoints == (
+        "https://a:1",
+    )
+    assert Settings.from_flat(etcd="localhost:1").metadata_store.endpoints == (
+        "http://localhost:1",
+    )
 
 
 def test_etcd_on_another_machine_needs_https_or_a_word() -> None:
     with pytest.raises(SettingsError, match=r"(?s)http://10\.0\.0\.1:2379.*--insecure"):
-        Settings(etcd="localhost,10.0.0.1")
-    assert Settings(etcd="10.0.0.1", insecure=True).etcd_endpoints
-    assert Settings(etcd="https://10.0.0.1").etcd_endpoints
+        Settings.from_flat(etcd="localhost,10.0.0.1")
+    assert Settings.from_flat(etcd="10.0.0.1", insecure=True).metadata_store.endpoints
+    assert Settings.from_flat(etcd="https://10.0.0.1").metadata_store.endpoints
 
 
 @pytest.mark.parametrize(
@@ -117,7 +155,7 @@ def test_etcd_on_another_machine_needs_https_or_a_word() -> None:
 )
 def test_what_cannot_work_with_etcd_stops_the_start(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=next(iter(wrong))):
-        Settings(**{"etcd": "localhost:2379", **wrong})
+        Settings.from_flat(**{"etcd": "localhost:2379", **wrong})
 
 
 @pytest.mark.parametrize(
@@ -131,10 +169,10 @@ def test_what_cannot_work_with_etcd_stops_the_start(wrong: dict[str, Any]) -> No
 )
 def test_what_is_of_use_only_with_etcd_is_not_taken_without(useless: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match="of no use without etcd"):
-        Settings(**useless)
+        Settings.from_flat(**useless)
 
 
 def test_a_password_is_in_no_text_made_of_the_settings() -> None:
-    settings = Settings(etcd="localhost", etcd_user="u", etcd_password="hunter2")
+    settings = Settings.from_flat(etcd="localhost", etcd_user="u", etcd_password="hunter2")
     assert "hunter2" not in repr(settings)
     assert "hunter2" not in str(settings)

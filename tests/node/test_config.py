@@ -1,6 +1,5 @@
 """Settings from file, environment and command line: who wins, what is understood, and how errors are told."""
 
-import dataclasses
 import os
 import tomllib
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from respool.model.errors import SettingsError
-from respool.model.settings import Settings
+from respool.model.settings import SETTINGS, Settings
 from respool.model.topic_config import CONFIG_RULES
 from respool.node.config import load_settings, unknown_variables, write_example
 
@@ -63,14 +62,18 @@ def test_the_environment_wins_over_the_file_and_flags_over_both(file: Path) -> N
         },
         flags={"num_partitions": 3, "topic.retention.bytes": "3"},
     )
-    assert (loaded.broker_id, loaded.io_threads, loaded.num_partitions) == (1, 2, 3)
-    assert loaded.topic == {"retention.ms": "1", "segment.ms": "2", "retention.bytes": "3"}
+    assert (loaded.broker_id, loaded.storage.io_threads, loaded.topics.num_partitions) == (1, 2, 3)
+    assert loaded.topics.overrides == {
+        "retention.ms": "1",
+        "segment.ms": "2",
+        "retention.bytes": "3",
+    }
     assert loaded.topic_defaults.retention_bytes == 3
 
 
 def test_a_flag_that_is_none_was_not_given() -> None:
     loaded = load(environ={"RESPOOL_LISTEN": "127.0.0.1:1"}, flags={"listen": None})
-    assert loaded.listen == "127.0.0.1:1"
+    assert loaded.network.listen == "127.0.0.1:1"
 
 
 def test_variables_of_others_are_left_alone() -> None:
@@ -81,7 +84,7 @@ def test_variables_of_others_are_left_alone() -> None:
 def test_an_unknown_variable_is_a_warning_that_names_the_closest_setting() -> None:
     """A broker in a container did not start for variables that somebody else had set."""
     environ = {"RESPOOL_LISTENS": "x", "RESPOOL_TOPIC_RETENTION": "1", "RESPOOL_IO_THREADS": "2"}
-    assert load(environ=environ) == Settings(io_threads=2)
+    assert load(environ=environ) == Settings.from_flat(io_threads=2)
     assert unknown_variables(environ) == [
         "environment variable RESPOOL_LISTENS is ignored: there is no such setting; did you mean RESPOOL_LISTEN?",
         (
@@ -121,24 +124,21 @@ def test_a_variable_with_a_name_but_not_a_value_of_kubernetes_is_a_warning() -> 
 
 def test_every_setting_can_come_from_each_place(file: Path) -> None:
     default = Settings()
-    for item in dataclasses.fields(Settings):
-        value = getattr(default, item.name)
-        if item.name == "topic":
-            continue
-        variable = f"RESPOOL_{item.name.upper()}"
+    for name, value in default.flat().items():
+        variable = f"RESPOOL_{name.upper()}"
         text = value if isinstance(value, str) else str(value).lower()
         toml = f'"{value}"' if isinstance(value, str) else text
-        assert load(file, f"{item.name} = {toml}") == default
+        assert load(file, f"{name} = {toml}") == default
         assert load(environ={variable: text}) == default
-        assert load(flags={item.name: value}) == load(flags={item.name: text}) == default
+        assert load(flags={name: value}) == load(flags={name: text}) == default
     for name, text in default.topic_defaults.as_text.items():
         variable = f"RESPOOL_TOPIC_{name.upper().replace('.', '_')}"
         expected = {name: text}
-        assert load(file, f'[topic]\n"{name}" = "{text}"').topic == expected
-        assert load(file, f'[topic]\n{name} = "{text}"').topic == expected
-        assert load(environ={variable: text}).topic == expected
-        assert load(flags={f"topic.{name}": text}).topic == expected
-        assert load(flags={"topic": {name: text}}).topic == expected
+        assert load(file, f'[topic]\n"{name}" = "{text}"').topics.overrides == expected
+        assert load(file, f'[topic]\n{name} = "{text}"').topics.overrides == expected
+        assert load(environ={variable: text}).topics.overrides == expected
+        assert load(flags={f"topic.{name}": text}).topics.overrides == expected
+        assert load(flags={"topic": {name: text}}).topics.overrides == expected
 
 
 # -- what is understood ------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_topic_names_may_be_quoted_or_nested(file: Path) -> None:
         [topic.respool.flush]
         interval.ms = 5000
     """
-    assert load(file, content).topic == {
+    assert load(file, content).topics.overrides == {
         "retention.ms": "1000",
         "segment.bytes": "2000",
         "segment.index.bytes": "3000",
@@ -177,15 +177,15 @@ def test_topic_names_may_be_quoted_or_nested(file: Path) -> None:
     ],
 )
 def test_sizes_may_have_a_unit(file: Path, text: str, number: int) -> None:
-    assert load(file, f'frame_bytes_max = "{text}"').frame_bytes_max == number
-    assert load(environ={"RESPOOL_FETCH_BYTES_MAX": text}).fetch_bytes_max == number
+    assert load(file, f'frame_bytes_max = "{text}"').network.frame_bytes_max == number
+    assert load(environ={"RESPOOL_FETCH_BYTES_MAX": text}).fetch.fetch_bytes_max == number
     assert load(flags={"topic.segment.bytes": text}).topic_defaults.segment_bytes == number
 
 
 def test_large_sizes_reach_their_names() -> None:
     loaded = load(flags={"topic.retention.bytes": "3TiB", "memory_bytes_max": "2g"})
     assert loaded.topic_defaults.retention_bytes == 3 * 2**40
-    assert loaded.memory_bytes_max == 2 * 2**30
+    assert loaded.network.memory_bytes_max == 2 * 2**30
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_large_sizes_reach_their_names() -> None:
     ],
 )
 def test_times_may_have_a_unit(text: str, number: int) -> None:
-    assert load(environ={"RESPOOL_CONNECTION_IDLE_MS": text}).connection_idle_ms == number
+    assert load(environ={"RESPOOL_CONNECTION_IDLE_MS": text}).network.connection_idle_ms == number
     assert load(flags={"topic.retention.ms": text}).topic_defaults.retention_ms == number
 
 
@@ -213,12 +213,12 @@ def test_without_limit_is_minus_one() -> None:
 
 @pytest.mark.parametrize("text", ["true", "1", "yes", "True", " YES "])
 def test_yes_has_many_words(text: str) -> None:
-    assert load(environ={"RESPOOL_INSECURE": text}).insecure
+    assert load(environ={"RESPOOL_INSECURE": text}).network.insecure
 
 
 @pytest.mark.parametrize("text", ["false", "0", "no", "FALSE"])
 def test_no_has_many_words(text: str) -> None:
-    assert not load(environ={"RESPOOL_AUTO_CREATE_TOPICS": text}).auto_create_topics
+    assert not load(environ={"RESPOOL_AUTO_CREATE_TOPICS": text}).topics.auto_create_topics
 
 
 # -- how errors are told -----------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def test_no_has_many_words(text: str) -> None:
     [
         ("num_partition = 1", "num_partition: there is no such setting; did you mean num_partitions?"),
         ("xyzzy = 1", "xyzzy: there is no such setting"),
-        ("[broker]\nid = 1", "broker: there is no such setting; did you mean broker_id?"),
+        ("[broker]\nid = 1", "broker.id: there is no such setting; did you mean broker_id?"),
         ("[topic]\nretentoin.ms = 1", "retentoin.ms: there is no such topic setting; did you mean topic.retention.ms?"),
         ("topic = 1", "topic: is a table of settings, not 1"),
         ("num_partitions = true", "num_partitions: True is not a whole number"),
@@ -342,9 +342,9 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 def test_the_example_of_the_defaults_sets_nothing_and_tells_everything() -> None:
     text = write_example(Settings())
     assert tomllib.loads(text) == {"topic": {}}
-    for item in dataclasses.fields(Settings):
-        assert item.metadata["doc"] in text
-        assert item.name == "topic" or f"\n# {item.name} = " in text
+    for item in SETTINGS.values():
+        assert item.doc in text
+        assert f"\n# {item.name} = " in text
     for name, rule in CONFIG_RULES.items():
         assert rule.doc in text
         assert f'\n# "{name}" = ' in text
@@ -354,19 +354,19 @@ def test_the_example_is_right_when_its_comments_are_taken_off(file: Path) -> Non
     lines = write_example(Settings()).splitlines()
     active = [line.removeprefix("# ") if " = " in line else line for line in lines]
     loaded = load(file, "\n".join(active))
-    assert dataclasses.replace(loaded, topic={}) == Settings()
+    assert loaded.with_flat(topic={}) == Settings()
     assert loaded.topic_defaults == Settings().topic_defaults
 
 
 def test_what_differs_is_written_with_its_default_beside_it() -> None:
-    text = write_example(Settings(num_partitions=6, topic={"retention.ms": "-1"}))
+    text = write_example(Settings.from_flat(num_partitions=6, topic={"retention.ms": "-1"}))
     assert "Default: 1\nnum_partitions = 6\n" in text
     assert 'Default: "604800000"\n"retention.ms" = "-1"\n' in text
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 ANY_SETTINGS = st.builds(
-    Settings,
+    Settings.from_flat,
     data=TEXT,
     rack=TEXT,
     num_partitions=st.integers(1, 100),
@@ -393,8 +393,60 @@ def test_secrets_are_read_from_everywhere_and_written_nowhere(file: Path) -> Non
     given = load(
         file, 'etcd = "localhost"\netcd_user = "u"', environ={"RESPOOL_ETCD_PASSWORD": "hunter2"}
     )
-    assert given.etcd_password == "hunter2"
+    assert given.metadata_store.password == "hunter2"
     assert "hunter2" not in write_example(given)
     with pytest.raises(SettingsError, match="etcd_password") as raised:
         load(file, "etcd_password = 42424242")
     assert "42424242" not in str(raised.value)
+
+
+# -- other names -----------------------------------------------------------------------------------------------------
+
+
+def test_a_settings_old_name_is_accepted_with_a_warning(file: Path) -> None:
+    variable = "RESPOOL_REPLICA_HURRY_BYTES"
+    goes = "the old name goes with the next release"
+    loaded = load(
+        file,
+        "lend_files = false",
+        environ={variable: "7"},
+        flags={"etcd": "localhost"},
+    )
+    assert not loaded.fetch.local_reads
+    assert loaded.replication.replica_fetch_ahead_bytes == 7
+    assert loaded.renamed == (
+        f"{file}: lend_files: is called local_reads now; {goes}",
+        f"environment variable {variable}: is called replica_fetch_ahead_bytes now; {goes}",
+    )
+    assert load(file, "local_reads = false").renamed == ()
+
+
+def test_kafkas_names_of_broker_settings_are_accepted(file: Path) -> None:
+    text = """
+        num.partitions = 6
+        "log.dirs" = "/var/lib/respool"
+        listeners = "PLAINTEXT://127.0.0.1:19092"
+        log.retention.ms = "7d"
+    """
+    loaded = load(file, text, flags={"group.max.size": "5"})
+    assert (loaded.topics.num_partitions, loaded.data) == (6, "/var/lib/respool")
+    assert loaded.network.listen_address == ("127.0.0.1", 19092)
+    assert loaded.topics.overrides == {"retention.ms": "604800000"}
+    assert loaded.groups.group_max_size == 5
+    assert loaded.renamed == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "num_partitions = 1\nnum.partitions = 2",
+        "lend_files = true\nlocal_reads = true",
+        "log.retention.ms = 1\n[topic]\nretention.ms = 2",
+    ],
+)
+def test_a_setting_under_two_names_in_one_place_is_refused(file: Path, text: str) -> None:
+    with pytest.raises(SettingsError, match="is the same setting as"):
+        load(file, text)
+    assert (
+        load(file, "num_partitions = 1", flags={"num.partitions": "2"}).topics.num_partitions == 2
+    )

@@ -13,7 +13,7 @@ from respool.ports.metadata_store import StoreUnavailable
 
 
 def test_settings_become_options_that_fit_into_a_session() -> None:
-    settings = Settings(
+    settings = Settings.from_flat(
         etcd="a.example,b.example:1",
         cluster="mine",
         etcd_user="u",
@@ -35,7 +35,7 @@ def test_settings_become_options_that_fit_into_a_session() -> None:
 def test_a_password_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(" secret \n")
-    settings = Settings(etcd="localhost", etcd_user="u", etcd_password_file=str(file))
+    settings = Settings.from_flat(etcd="localhost", etcd_user="u", etcd_password_file=str(file))
     assert etcd_options(settings).password == " secret "
 
 
@@ -44,7 +44,7 @@ def test_a_password_file_of_no_use_is_told(tmp_path: Path, content: bytes | None
     file = tmp_path / "password"
     if content is not None:
         file.write_bytes(content)
-    settings = Settings(etcd="localhost", etcd_user="u", etcd_password_file=str(file))
+    settings = Settings.from_flat(etcd="localhost", etcd_user="u", etcd_password_file=str(file))
     with pytest.raises(SettingsError, match="etcd_password_file"):
         etcd_options(settings)
 
@@ -52,9 +52,9 @@ def test_a_password_file_of_no_use_is_told(tmp_path: Path, content: bytes | None
 def test_without_the_library_one_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "respool.drivers.etcd_store", None)
     with pytest.raises(SettingsError, match=r"pip install 'respool\[cluster\]'"):
-        asyncio.run(connect_to_etcd(Settings(etcd="localhost:1")))
+        asyncio.run(connect_to_etcd(Settings.from_flat(etcd="localhost:1")))
 
 
 def test_nobody_at_the_address_is_told() -> None:
     with pytest.raises(StoreUnavailable, match=r"http://127\.0\.0\.1:1"):
-        asyncio.run(connect_to_etcd(Settings(etcd="127.0.0.1:1", session_ttl_ms=2_000)))
+        asyncio.run(connect_to_etcd(Settings.from_flat(etcd="127.0.0.1:1", session_ttl_ms=2_000)))

@@ -34,7 +34,9 @@ def test_the_folder_of_a_clusters_broker_is_not_served_alone(
     """It asked for a metadata.sqlite that there never was; or, where nothing was held, made one."""
     if partition is not None:
         (folder / partition).mkdir()
-    assert run(Settings(data=str(folder), listen="127.0.0.1:0", broker_id=BrokerId(3))) == 1
+    assert (
+        run(Settings.from_flat(data=str(folder), listen="127.0.0.1:0", broker_id=BrokerId(3))) == 1
+    )
     error = capsys.readouterr().err
     assert "the data folder is that of broker 3 of a cluster" in error
     assert "--etcd and --cluster" in error

@@ -22,7 +22,9 @@ def test_a_broker_that_is_to_join_a_cluster_does_not_serve_alone_instead(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"
-    settings = Settings(data=str(data), listen="127.0.0.1:0", etcd="127.0.0.1:9", etcd_wait_ms=0)
+    settings = Settings.from_flat(
+        data=str(data), listen="127.0.0.1:0", etcd="127.0.0.1:9", etcd_wait_ms=0
+    )
 
     assert run(settings) == EXIT_UNREACHABLE
 
@@ -39,7 +41,7 @@ def test_an_etcd_that_answers_and_refuses_is_not_taken_for_one_that_is_away(
         raise EtcdRefused("etcd is version 3.5.1")
 
     monkeypatch.setattr("respool.node.node.connect_to_etcd", refuse)
-    settings = Settings(data=str(tmp_path), listen="127.0.0.1:0", etcd="127.0.0.1:9")
+    settings = Settings.from_flat(data=str(tmp_path), listen="127.0.0.1:0", etcd="127.0.0.1:9")
     assert run(settings) == 1
     assert "etcd is version 3.5.1" in capsys.readouterr().err
 
@@ -80,7 +82,7 @@ def test_a_refused_start_is_a_json_line_where_the_log_is_json(
 ) -> None:
     monkeypatch.setattr("respool.node.node.set_up_logging", lambda **_: None)
     (tmp_path / "file").touch()
-    settings = Settings(
+    settings = Settings.from_flat(
         data=str(tmp_path / "file"), listen="127.0.0.1:0", log_format="json", log_level="info"
     )
     assert run(settings) == 1
@@ -98,7 +100,7 @@ def test_a_start_that_is_refused_does_not_make_a_crash_of_a_clean_stop(tmp_path:
         before = (tmp_path / "data" / CLEAN_MARKER).read_bytes()
         with socket.create_server(("127.0.0.1", 0)) as taken:
             listen = f"127.0.0.1:{taken.getsockname()[1]}"
-            assert run(Settings(data=str(tmp_path / "data"), listen=listen)) == 1
+            assert run(Settings.from_flat(data=str(tmp_path / "data"), listen=listen)) == 1
         assert (tmp_path / "data" / CLEAN_MARKER).read_bytes() == before
         broker.start()
         broker.wait_for_log("opened after a clean stop")
@@ -118,7 +120,7 @@ def test_partitions_without_the_metadata_that_names_their_topics_are_left_alone(
         SqliteFile(str(tmp_path / "data" / "metadata.sqlite")).close()
     before = sorted(tmp_path.rglob("*"))
 
-    assert run(Settings(data=str(tmp_path / "data"), listen="127.0.0.1:0")) == 1
+    assert run(Settings.from_flat(data=str(tmp_path / "data"), listen="127.0.0.1:0")) == 1
 
     error = capsys.readouterr().err
     assert f"holds partitions, such as rides-0, but {left} metadata.sqlite" in error
@@ -140,7 +142,7 @@ def test_what_cannot_be_listened_on_or_written_to_is_named(
 ) -> None:
     """A number and three words of the system's were all that was told."""
     (tmp_path / "file").touch()
-    assert run(Settings(data=str(tmp_path / data), listen=listen, insecure=True)) == 1
+    assert run(Settings.from_flat(data=str(tmp_path / data), listen=listen, insecure=True)) == 1
     error = capsys.readouterr().err
     assert words in error
     assert "choose another with --" in error
@@ -154,7 +156,7 @@ def test_an_address_that_is_not_allowed_is_not_taken_for_the_folder(
         raise PermissionError(errno.EACCES, "error while attempting to bind on ('127.0.0.1', 80)")
 
     monkeypatch.setattr("respool.node.node._serve_until_stopped", refused)
-    assert run(Settings(data=str(tmp_path / "data"), listen="127.0.0.1:80")) == 1
+    assert run(Settings.from_flat(data=str(tmp_path / "data"), listen="127.0.0.1:80")) == 1
     error = capsys.readouterr().err
     assert "attempting to bind" in error
     assert "--data" not in error

@@ -29,7 +29,7 @@ JOIN_VERSION = 3
 def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningBroker]:
     """A broker in which whoever joins waits for minutes: the first one, for more to come."""
     monkeypatch.chdir(tmp_path)
-    settings = Settings(
+    settings = Settings.from_flat(
         listen="127.0.0.1:0",
         offsets_topic_partitions=2,
         group_initial_rebalance_delay_ms=600_000,

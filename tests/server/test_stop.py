@@ -14,7 +14,7 @@ from respool.sim.simulated_metrics import SimMetrics
 def listener(stopped: list[str], *, grace_ms: int = 1_000) -> Listener:
     """One that nobody is connected to any more, but whose requests may still be under way."""
     broker: Any = SimpleNamespace(
-        settings=Settings(stop_grace_ms=grace_ms),
+        settings=Settings.from_flat(stop_grace_ms=grace_ms),
         world=SimpleNamespace(metrics=SimMetrics()),
         stop_coordinators=lambda: stopped.append("coordinators"),
     )

@@ -14,8 +14,8 @@ from respool.coordination.transactions.transaction_requests import (
     MarkersWritten,
     TransactionRequest,
 )
-from respool.coordination.transactions.transaction_settings import TransactionSettings
 from respool.log.producers.producer_state import ProducerState
+from respool.model.coordinator_settings import TransactionSettings
 from respool.model.ids import ProducerId, TopicPartition
 from respool.sim.history import History
 from respool.sim.invariants import Inside, Replica, compare, transactions_under_way

@@ -28,7 +28,7 @@ def new_machine(loop: SimLoop, seed: int = 1) -> Machine:
         loop=loop,
         network=network,
         store=SimStore(clock=NodeClock(loop)),
-        settings=Settings(broker_id=1, listen="127.0.0.1:9092"),
+        settings=Settings.from_flat(broker_id=1, listen="127.0.0.1:9092"),
         seed=seed,
     )
 

@@ -38,7 +38,7 @@ class World:
                 loop=loop,
                 network=network,
                 store=self.store,
-                settings=Settings(broker_id=number, listen=f"127.0.0.{number}:9092"),
+                settings=Settings.from_flat(broker_id=number, listen=f"127.0.0.{number}:9092"),
                 seed=number,
             )
             for number in (1, 2)

@@ -28,9 +28,7 @@ from respool.broker.partitions.housekeeping import Housekeeping
 from respool.broker.partitions.registry import Partitions
 from respool.broker.peer_link import PeerLink
 from respool.broker.replication.wiring import Replication
-from respool.broker.room_settings import settings_for
 from respool.broker.steady_clock import SteadyClock
-from respool.cluster.view import ClusterSettings
 from respool.log.folder.data_folder import DataFolder, cluster_id_text
 from respool.model.cluster import BrokerEndpoint, ClusterImage
 from respool.model.ids import BrokerId
@@ -77,7 +75,9 @@ class Broker:
         self.steady_clock = SteadyClock(world.clock)
         self.offload = world.offload
         self.id = BrokerId(settings.broker_id)
-        self.memory = MemoryBudget(settings.memory_bytes_max, has_followers=world.peers is not None)
+        self.memory = MemoryBudget(
+            settings.network.memory_bytes_max, has_followers=world.peers is not None
+        )
         self.catalog = Catalog(
             store=world.store, settings=settings, rng=world.rng, is_alone=world.peers is None
         )
@@ -92,11 +92,13 @@ class Broker:
         )
         self.admin_log = AdminLog()
         self.metrics = BrokerMetrics(settings, world.metrics)
-        self.fetch_sessions = FetchSessions(sessions_max=settings.fetch_sessions_max, rng=world.rng)
+        self.fetch_sessions = FetchSessions(
+            sessions_max=settings.fetch.fetch_sessions_max, rng=world.rng
+        )
         # One thread stays free for cold reads while all else syncs.
         self.flusher = Flusher(
             world.offload,
-            workers_max=max(1, settings.io_threads - 1),
+            workers_max=max(1, settings.storage.io_threads - 1),
             on_failure=self.fail,
             stopwatch=world.clock.stopwatch_s,
             on_synced=self.metrics.sync_seconds.observe,
@@ -121,7 +123,7 @@ class Broker:
                 rng=world.rng,
                 offload=world.offload,
                 catalog=self.catalog,
-                rules=settings_for(ClusterSettings, settings),
+                rules=settings.controller,
                 spawn=self.spawn,
             )
 
@@ -157,9 +159,9 @@ class Broker:
                 broker_id=self.id,
                 new_cluster_id=new_cluster_id,
                 cluster_id=cluster_id,
-                producer_expiration_ms=self.settings.producer_id_expiration_ms,
+                producer_expiration_ms=self.settings.storage.producer_id_expiration_ms,
                 guard=self.offload.lock(),
-                tail_bytes_max=self.settings.tail_bytes_max,
+                tail_bytes_max=self.settings.fetch.tail_bytes_max,
             )
         )
         replication = self._new_replication()
@@ -212,11 +214,11 @@ class Broker:
                 clock=self.clock,
                 rng=self.world.rng,
                 scanner=self.world.scanner,
-                memory_bytes_max=self.settings.compaction_memory_bytes_max,
+                memory_bytes_max=self.settings.storage.compaction_memory_bytes_max,
             ),
         )
         # The port is known once the socket is bound.
-        self._me = self._endpoint(*self.settings.listen_address)
+        self._me = self._endpoint(*self.settings.network.listen_address)
         await self.catalog.load(cluster_id=self.folder.cluster_id, me=self._me)
         if self.member is None and not self.folder.was_clean:
             await self.catalog.bump_leader_epochs()
@@ -341,8 +343,8 @@ class Broker:
             syncs=self.flusher,
             offload=self.offload,
             clock=self.clock,
-            lag_ms_max=self.settings.replica_lag_max_ms,
-            hurry_bytes=self.settings.replica_hurry_bytes,
+            lag_ms_max=self.settings.replication.replica_lag_max_ms,
+            hurry_bytes=self.settings.replication.replica_fetch_ahead_bytes,
             member=self.member,
             link=self.link,
             local_reader=self.world.local_reader,
@@ -369,7 +371,7 @@ class Broker:
 
     def _endpoint(self, host: str, port: int) -> BrokerEndpoint:
         """The advertised endpoint of this broker, which listens on this address."""
-        host, port = self.settings.advertised_for(host, port)
+        host, port = self.settings.network.advertised_for(host, port)
         return BrokerEndpoint(id=self.id, host=host, port=port, rack=self.settings.rack or None)
 
     def _new_uuid(self) -> UUID:

@@ -65,7 +65,7 @@ def cluster_address(
     except SettingsError as error:
         raise UsageError(str(error)) from error
     output.note_some(unknown_variables(os.environ))
-    if not loaded.etcd:
+    if not loaded.metadata_store.addresses:
         raise UsageError(
             "which cluster? The address of its etcd is not given",
             hint="give --etcd HOST:PORT, or --config with a broker's settings file, or set RESPOOL_ETCD",

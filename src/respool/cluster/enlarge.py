@@ -12,7 +12,8 @@ from respool.cluster.draft import Draft
 from respool.cluster.placement import rack_crowding
 from respool.cluster.reassignment import is_moving, retarget
 from respool.cluster.throttle import CopyCount
-from respool.cluster.view import ClusterSettings, ClusterView
+from respool.cluster.view import ClusterView
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import BrokerId
 from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
@@ -75,7 +76,7 @@ def _with_more(
     return replicas
 
 
-def _wanted(settings: ClusterSettings) -> dict[str, int]:
+def _wanted(settings: ControllerSettings) -> dict[str, int]:
     return {
         CONSUMER_OFFSETS: settings.offsets_topic_replication_factor,
         TRANSACTION_STATE: settings.transaction_state_topic_replication_factor,

@@ -6,7 +6,7 @@ controller that has just begun does not know how long it took to become one.
 
 from collections.abc import Collection, Mapping
 
-from respool.cluster.view import ClusterSettings
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import BrokerId
 
 
@@ -23,7 +23,7 @@ class Absences:
         }
         return dict(self._since_ms)
 
-    def next_due_ms(self, settings: ClusterSettings, *, now_ms: int) -> int | None:
+    def next_due_ms(self, settings: ControllerSettings, *, now_ms: int) -> int | None:
         """When to decide again although nothing has changed: somebody has then been missing for too long."""
         due = (
             since + wait

@@ -16,26 +16,10 @@ from respool.model.cluster import (
     RegistryEntry,
     TopicImage,
 )
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import BrokerId, TopicId, TopicPartition
 from respool.model.topic_config import Flush, TopicConfig
 from respool.ports.metadata_store import Guard, StoredValue
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSettings:
-    # A broker missing for so long is taken for dead for good: its replicas are made anew elsewhere.
-    dead_after_ms: int = 10 * 60_000
-    # So many partitions are copied to one broker, and so many from one, at a time.
-    copies_per_broker_max: int = 8
-    # More than this part of the partitions that should be led by a broker is led by others: leaders go back.
-    leader_imbalance_max: float = 0.10
-    # Replicas of the brokers' own topics.
-    offsets_topic_replication_factor: int = 3
-    transaction_state_topic_replication_factor: int = 3
-    # Where unclean election is allowed: so long those who have everything may take to come back.
-    unclean_wait_ms: int = 30_000
-    # Partitions that no topic counts for so long are left of a creation that was broken off.
-    stray_after_ms: int = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +34,7 @@ class ClusterView:
     creating: frozenset[TopicId] = frozenset()
     missing_since_ms: Mapping[BrokerId, int] = field(default_factory=dict)
     now_ms: int = 0
-    settings: ClusterSettings = ClusterSettings()
+    settings: ControllerSettings = field(default_factory=ControllerSettings)
     # Leadership returns to preferred leaders only at intervals, not at every change.
     is_leader_check_due: bool = True
 
@@ -154,7 +138,7 @@ def read_view(
     creating: frozenset[TopicId] = frozenset(),
     missing_since_ms: Mapping[BrokerId, int] | None = None,
     now_ms: int = 0,
-    settings: ClusterSettings | None = None,
+    settings: ControllerSettings | None = None,
     is_leader_check_due: bool = True,
 ) -> ClusterView:
     """A view of all keys of the store, as they were together. `defaults` hold for what topics do not set.
@@ -172,6 +156,6 @@ def read_view(
         creating=creating,
         missing_since_ms=missing_since_ms or {},
         now_ms=now_ms,
-        settings=settings or ClusterSettings(),
+        settings=settings or ControllerSettings(),
         is_leader_check_due=is_leader_check_due,
     )

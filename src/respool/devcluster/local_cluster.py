@@ -331,7 +331,9 @@ class LocalCluster:
     async def _stop(self) -> None:
         """Stop one broker after the other, so that the rest take over its partitions; etcd last."""
         settings = self._plan.settings
-        seconds = (settings.stop_grace_ms + settings.handover_max_ms) / 1000 + STOP_GRACE_S
+        seconds = (
+            settings.stop_grace_ms + settings.membership.handover_max_ms
+        ) / 1000 + STOP_GRACE_S
         try:
             await self._report_guests()
         finally:

@@ -66,16 +66,15 @@ class ClusterPlan:
 
     def with_etcd(self, address: str) -> "ClusterPlan":
         """On an etcd of our own, for which the version does not matter: nothing of value is kept there."""
-        settings = replace(self.settings, etcd=address, etcd_allow_old_versions=True)
+        settings = self.settings.with_flat(etcd=address, etcd_allow_old_versions=True)
         return replace(self, settings=settings)
 
     def without(self, numbers: Collection[int]) -> "ClusterPlan":
         """As if these had not been asked for; the others keep their numbers and addresses."""
         brokers = tuple(one for one in self.brokers if one.id not in numbers)
-        settings = replace(
-            self.settings_for(len(brokers)),
-            etcd=self.settings.etcd,
-            etcd_allow_old_versions=self.settings.etcd_allow_old_versions,
+        settings = self.settings_for(len(brokers)).with_flat(
+            etcd=self.settings.metadata_store.addresses,
+            etcd_allow_old_versions=self.settings.metadata_store.allow_old_versions,
         )
         return replace(self, brokers=brokers, settings=settings)
 
@@ -96,8 +95,8 @@ class ClusterPlan:
     def environ(self) -> dict[str, str]:
         """The brokers' environment: settings come from the file, but for what must not be written there."""
         environ = {name: value for name, value in os.environ.items() if name[:8] != PREFIX}
-        if self.settings.etcd_password:
-            environ[PASSWORD_VARIABLE] = self.settings.etcd_password
+        if self.settings.metadata_store.password:
+            environ[PASSWORD_VARIABLE] = self.settings.metadata_store.password
         return environ
 
 
@@ -127,7 +126,7 @@ def plan_cluster(
         _common_settings, listen=listen, advertised=advertised, etcd=etcd, given=given
     )
     settings = settings_for(broker_count)
-    host, port = settings.listen_address
+    host, port = settings.network.listen_address
     if port + broker_count - 1 > PORT_MAX:
         raise UsageError(f"--listen {listen}: there are not {broker_count} ports from there on")
     return ClusterPlan(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from respool.model.settings import Settings
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.topic_config import MIB
 
 CONSUMER_OFFSETS = "__consumer_offsets"
@@ -28,7 +28,7 @@ def is_internal(name: str) -> bool:
     return name in INTERNAL_TOPICS
 
 
-def internal_replication_factor(name: str, settings: Settings) -> int:
+def internal_replication_factor(name: str, settings: ControllerSettings) -> int:
     """How many replicas it is to have, where there are so many brokers."""
     if name == TRANSACTION_STATE:
         return settings.transaction_state_topic_replication_factor

@@ -12,17 +12,19 @@ segment.bytes = 1073741824           # TOML makes nested tables of this; it mean
 A later source wins over an earlier one, setting by setting. Every error names the place it came from.
 """
 
+import dataclasses
 import difflib
 import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
-from typing import Any, get_type_hints
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+from respool.model.coordinator_settings import TOPIC_DOC
 from respool.model.errors import InvalidConfig, SettingsError
-from respool.model.settings import Settings, is_secret
+from respool.model.setting_fields import ALIASES, OLD_NAMES
+from respool.model.settings import SETTINGS, Settings, is_secret
 from respool.model.topic_config import CONFIG_RULES, TopicConfig
 
 PREFIX = "RESPOOL_"
@@ -42,13 +44,13 @@ _OF_KUBERNETES = re.compile(
     re.VERBOSE,
 )
 
-_TYPES: Mapping[str, Any] = get_type_hints(Settings)
-_NAMES = [item.name for item in fields(Settings) if item.name != "topic"]
 _VARIABLES = {
-    **{PREFIX + name.upper(): name for name in _NAMES},
+    **{PREFIX + name.upper(): name for name in [*SETTINGS, *OLD_NAMES]},
     **{f"{PREFIX}TOPIC_{name.upper().replace('.', '_')}": f"topic.{name}" for name in CONFIG_RULES},
 }
 
+# Addresses that have a protocol in front in Kafka's settings.
+_ADDRESSES_OF_KAFKA = ("listeners", "advertised.listeners")
 _TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
 _TIME_UNITS_MS = {
     "ms": 1,
@@ -73,8 +75,9 @@ def load_settings(
 ) -> Settings:
     """Read all three places and return the settings they make together.
 
-    A flag is named like a setting, or `topic.<Kafka's name>`; None means that it was not given. `flags_from` is what
-    whoever gave them knows them by.
+    A flag is named like a setting, or `topic.<Kafka's name>`; None means that it was not given. `flags_from` names the
+    source of the flags in messages. Files and flags may use Kafka's names of broker settings, too, and every place a
+    setting's old name: see `ALIASES`.
 
     Raises:
         SettingsError: a name in the file or a flag is unknown, a value cannot be, or values contradict each other.
@@ -82,20 +85,19 @@ def load_settings(
     values: dict[str, Any] = {}
     topic: dict[str, str] = {}
     sources: dict[str, str] = {}
-    for name, value, source in [
-        *_from_file(file),
-        *_from_environ(environ),
-        *_from_flags(flags, flags_from),
-    ]:
-        if name.startswith("topic."):
-            topic[name.removeprefix("topic.")] = _topic_value(name, value, source)
-        elif name in _NAMES:
-            values[name] = _value(name, value, source)
-        else:
-            raise SettingsError(f"{source}: there is no such setting{_closest(name)}")
-        sources[name] = source
+    renamed: list[str] = []
+    for place in (_from_file(file), _from_environ(environ), _from_flags(flags, flags_from)):
+        for name, (value, source) in _without_aliases(place, renamed).items():
+            if name.startswith("topic."):
+                topic[name.removeprefix("topic.")] = _topic_value(name, value, source)
+            elif name in SETTINGS:
+                values[name] = _value(name, value, source)
+            else:
+                raise SettingsError(f"{source}: there is no such setting{_closest(name)}")
+            sources[name] = source
     try:
-        return Settings(**values, topic=topic)
+        settings = Settings.from_flat(**values, topic=topic)
+        return dataclasses.replace(settings, renamed=tuple(renamed))
     except SettingsError as error:
         # Each value is right by itself, so the message names the settings that do not go together.
         words = set(re.findall(r"\w+", str(error)))
@@ -128,22 +130,18 @@ def write_example(settings: Settings) -> str:
         "# Respool's settings. What is commented out has its default.",
         f"# Each may also be given as {PREFIX}<NAME> in the environment, or on the command line.",
     ]
-    for item in fields(Settings):
-        if item.name != "topic":
-            value, default = getattr(settings, item.name), item.default
-            if is_secret(item.name):
-                # A printed secret ends up in a log, a ticket or a chat.
-                value = default
-            lines += _entry(
-                item.name, value, default, doc=item.metadata["doc"], given=value != default
-            )
-    lines += ["", f"# {Settings.__dataclass_fields__['topic'].metadata['doc']}", "[topic]"]
+    values = settings.flat()
+    for item in SETTINGS.values():
+        # A printed secret ends up in a log, a ticket or a chat.
+        value = item.default if item.is_secret else values[item.name]
+        lines += _entry(item.name, value, item.default, doc=item.doc, given=value != item.default)
+    lines += ["", f"# {TOPIC_DOC}", "[topic]"]
     defaults = TopicConfig().as_text
     for name, rule in CONFIG_RULES.items():
         default = defaults[name]
-        value = settings.topic.get(name, default)
+        value = settings.topics.overrides.get(name, default)
         lines += _entry(
-            json.dumps(name), value, default, doc=rule.doc, given=name in settings.topic
+            json.dumps(name), value, default, doc=rule.doc, given=name in settings.topics.overrides
         )
     return "\n".join(lines) + "\n"
 
@@ -172,7 +170,8 @@ def _from_file(file: str | os.PathLike[str] | None) -> Iterator[Found]:
     topic = content.pop("topic", {})
     if not isinstance(topic, dict):
         raise SettingsError(f"{path}: topic: is a table of settings, not {topic!r}")
-    for name, value in content.items():
+    # Kafka's names have dots, of which TOML makes tables.
+    for name, value in _flatten(content):
         yield name, value, f"{path}: {name}"
     seen: set[str] = set()
     for name, value in _flatten(topic):
@@ -181,6 +180,26 @@ def _from_file(file: str | os.PathLike[str] | None) -> Iterator[Found]:
             raise SettingsError(f"{source}: is given twice, with and without quotes")
         seen.add(name)
         yield f"topic.{name}", value, source
+
+
+def _without_aliases(place: Iterable[Found], renamed: list[str]) -> dict[str, tuple[object, str]]:
+    """What one place says, by the names that settings have now. Old names are noted in `renamed`.
+
+    Raises:
+        SettingsError: a setting is given under two names.
+    """
+    found: dict[str, tuple[object, str]] = {}
+    for alias, value, source in place:
+        name = ALIASES.get(alias, alias)
+        if name in found:
+            raise SettingsError(f"{source}: is the same setting as {found[name][1]}")
+        if alias in OLD_NAMES:
+            renamed.append(
+                f"{source}: is called {name} now; the old name goes with the next release"
+            )
+        is_address = alias in _ADDRESSES_OF_KAFKA and isinstance(value, str)
+        found[name] = str(value).removeprefix("PLAINTEXT://") if is_address else value, source
+    return found
 
 
 def _from_environ(environ: Mapping[str, str]) -> Iterator[Found]:
@@ -210,7 +229,7 @@ def _flatten(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str
 
 
 def _closest(name: str, known: Mapping[str, object] | None = None) -> str:
-    names = list(known or [*_NAMES, *(f"topic.{each}" for each in CONFIG_RULES)])
+    names = list(known or [*SETTINGS, *(f"topic.{each}" for each in CONFIG_RULES)])
     found = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {found[0]}?" if found else ""
 
@@ -219,7 +238,7 @@ def _closest(name: str, known: Mapping[str, object] | None = None) -> str:
 
 
 def _value(name: str, value: object, source: str) -> object:
-    kind = _TYPES[name]
+    kind = SETTINGS[name].kind
     if kind is str and isinstance(value, str):
         return value
     if kind is bool:

@@ -27,21 +27,23 @@ def etcd_options(settings: Settings) -> EtcdOptions:
     Raises:
         SettingsError: that file cannot be read, or holds no password.
     """
-    assert settings.etcd_endpoints
+    assert settings.metadata_store.endpoints
     # A session must survive one member that does not answer: asking it and then another has to fit into its time.
     return EtcdOptions(
-        endpoints=settings.etcd_endpoints,
-        cluster=settings.cluster,
-        user=settings.etcd_user,
+        endpoints=settings.metadata_store.endpoints,
+        cluster=settings.metadata_store.cluster,
+        user=settings.metadata_store.user,
         password=_password(settings),
-        read_password=partial(_password, settings) if settings.etcd_password_file else None,
-        ca_file=settings.etcd_ca_file,
-        cert_file=settings.etcd_cert_file,
-        key_file=settings.etcd_key_file,
-        allow_old_versions=settings.etcd_allow_old_versions,
-        attempt_timeout_ms=min(ATTEMPT_MS_MAX, settings.session_ttl_ms // 6),
-        request_timeout_ms=min(REQUEST_MS_MAX, settings.session_ttl_ms // 2),
-        watch_ping_ms=min(REQUEST_MS_MAX, settings.session_ttl_ms // 3),
+        read_password=partial(_password, settings)
+        if settings.metadata_store.password_file
+        else None,
+        ca_file=settings.metadata_store.ca_file,
+        cert_file=settings.metadata_store.cert_file,
+        key_file=settings.metadata_store.key_file,
+        allow_old_versions=settings.metadata_store.allow_old_versions,
+        attempt_timeout_ms=min(ATTEMPT_MS_MAX, settings.membership.session_ttl_ms // 6),
+        request_timeout_ms=min(REQUEST_MS_MAX, settings.membership.session_ttl_ms // 2),
+        watch_ping_ms=min(REQUEST_MS_MAX, settings.membership.session_ttl_ms // 3),
     )
 
 
@@ -58,7 +60,8 @@ async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "Metad
         from respool.drivers.etcd_store import EtcdStore
     except ModuleNotFoundError as error:
         raise SettingsError(
-            f"etcd = {settings.etcd!r} needs the library {error.name}: pip install 'respool[cluster]'"
+            f"etcd = {settings.metadata_store.addresses!r} needs the library {error.name}: "
+            "pip install 'respool[cluster]'"
         ) from error
     loop = asyncio.get_running_loop()
     has_told = False
@@ -86,9 +89,9 @@ def is_refusal(error: StoreUnavailable) -> bool:
 
 
 def _password(settings: Settings) -> str:
-    path = settings.etcd_password_file
+    path = settings.metadata_store.password_file
     if not path:
-        return settings.etcd_password
+        return settings.metadata_store.password
     try:
         password = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:

@@ -91,8 +91,8 @@ class Drivers:
 
 def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; return the process's exit code."""
-    set_up_logging(level=settings.log_level, log_format=settings.log_format)
-    for warning in unknown_variables(os.environ):
+    set_up_logging(level=settings.log_output.level, log_format=settings.log_output.format)
+    for warning in (*settings.renamed, *unknown_variables(os.environ)):
         logger.warning("%s", warning)
     raise_file_limit()
     keep_freed_memory()
@@ -101,13 +101,15 @@ def run(settings: Settings) -> int:
         exit_code: int = uvloop.run(_serve(settings))
     except (RespoolError, StoreUnavailable, OSError) as error:
         _report_failed_start(_in_words(error, settings), settings)
-        return EXIT_UNREACHABLE if settings.etcd and _is_unreachable(error) else 1
+        return (
+            EXIT_UNREACHABLE if settings.metadata_store.addresses and _is_unreachable(error) else 1
+        )
     return exit_code
 
 
 def _report_failed_start(reason: str, settings: Settings) -> None:
     """A sentence for people, as every command ends; a log line where programs read standard error."""
-    if settings.log_format == "json":
+    if settings.log_output.format == "json":
         logger.critical("%s", reason)
     else:
         print(f"respool: {reason}", file=sys.stderr)  # noqa: T201
@@ -149,7 +151,7 @@ async def serve(
         store = await _unless_stopped(opening, asked_to_stop)
         if store is None:
             return 0
-        offload = drivers.offload(settings.io_threads)
+        offload = drivers.offload(settings.storage.io_threads)
         stack.callback(offload.close)
         world = World(
             clock=drivers.clock,
@@ -159,11 +161,11 @@ async def serve(
             metrics=metrics,
             rng=SystemRandomSource(),
             scanner=ScannerOnDemand(),
-            peers=TcpPeers() if settings.etcd else None,
+            peers=TcpPeers() if settings.metadata_store.addresses else None,
             local_reader=_local_reader(settings, stack),
         )
         try:
-            if not settings.etcd and not (await store.snapshot("")).revision:
+            if not settings.metadata_store.addresses and not (await store.snapshot("")).revision:
                 refuse_partitions_of_no_topic(disk, "a new and empty")
             broker = Broker(settings, world)
             listener = Listener(broker, handle=drivers.handle)
@@ -182,7 +184,7 @@ async def _serve_metrics(
     stack: ExitStack,
 ) -> None:
     """From the very start until the end: a probe is told what a broker that is not ready does."""
-    if settings.metrics_address is None:
+    if settings.metrics.address is None:
         return
     endpoint = HttpEndpoint(
         {
@@ -192,16 +194,16 @@ async def _serve_metrics(
         }
     )
     stack.callback(endpoint.close)
-    drivers.on_metrics_listening(*await endpoint.start(*settings.metrics_address))
+    drivers.on_metrics_listening(*await endpoint.start(*settings.metrics.address))
 
 
 async def _open_store(
     settings: Settings, disk: Disk, drivers: Drivers, stack: ExitStack
 ) -> MetadataStore:
     """The cluster's metadata store, or one for this broker alone."""
-    if settings.etcd:
+    if settings.metadata_store.addresses:
         refuse_folder_of_a_broker_alone(disk)
-        return await connect_to_etcd(settings, patience_ms=settings.etcd_wait_ms)
+        return await connect_to_etcd(settings, patience_ms=settings.metadata_store.wait_ms)
     # Before it is made: an operator who brings the old one back must find nothing in its place.
     refuse_folder_of_a_cluster(disk)
     if not disk.exists(METADATA_FILE):
@@ -221,7 +223,7 @@ async def _serve_until_stopped(
 ) -> int:
     health.on_starting(broker)
     await broker.start()
-    if broker.settings.metrics_address is not None:
+    if broker.settings.metrics.address is not None:
         broker.spawn(broker.metrics.keep_refreshing())
         broker.spawn(LoopDelay(broker.world.metrics).run())
     try:
@@ -268,7 +270,7 @@ def _say_that_it_serves(broker: Broker, host: str, port: int) -> None:
         broker.settings.data,
         _when_opened(broker.folder),
     )
-    if (advertised := broker.settings.advertised_for(host, port)) != (host, port):
+    if (advertised := broker.settings.network.advertised_for(host, port)) != (host, port):
         logger.info("advertised to clients as %s:%d", *advertised)
     # Scripts and tests wait for this line; it is the only one on standard output.
     print(f"respool listening on {host}:{port}", flush=True)  # noqa: T201
@@ -282,7 +284,7 @@ def _when_opened(folder: DataFolder) -> str:
 
 def _local_reader(settings: Settings, stack: ExitStack) -> ThreadedLocalReader | None:
     host = this_host()
-    if not host or not settings.lend_files:
+    if not host or not settings.fetch.local_reads:
         return None
     local_reader = ThreadedLocalReader(host)
     stack.callback(local_reader.close)
@@ -307,13 +309,13 @@ async def _unless_stopped(
 def _in_words(error: Exception, settings: Settings) -> str:
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EADDRINUSE:
-        return (
-            f"something listens on {settings.listen} already; choose another address with --listen"
-        )
+        return f"something listens on {settings.network.listen} already; choose another address with --listen"
     if isinstance(error, socket.gaierror):
-        return f"{settings.listen} cannot be listened on: {error.strerror}; choose another with --listen"
+        return f"{settings.network.listen} cannot be listened on: {error.strerror}; choose another with --listen"
     if number == errno.EADDRNOTAVAIL:
-        return f"{settings.listen} is no address of this machine; choose another with --listen"
+        return (
+            f"{settings.network.listen} is no address of this machine; choose another with --listen"
+        )
     if number in (errno.EEXIST, errno.ENOTDIR):
         return f"the data folder {settings.data} is not a folder; choose another with --data"
     # That of a socket has no file.

@@ -45,7 +45,10 @@ class ClusterAddress:
         settings, flags = self.settings, list(self.flags)
         if "--config" not in flags:
             # The address may come from this shell's environment, which the broker will not have.
-            for name, value in {"cluster": settings.cluster, "etcd": settings.etcd}.items():
+            for name, value in {
+                "cluster": settings.metadata_store.cluster,
+                "etcd": settings.metadata_store.addresses,
+            }.items():
                 if f"--{name}" not in flags and not any(
                     one.startswith(f"{name}=") for one in flags
                 ):
@@ -54,7 +57,7 @@ class ClusterAddress:
 
     def etcd_origin(self, environ: Mapping[str, str]) -> str:
         """The flag, variable or file that set the address of etcd, in order of precedence."""
-        etcd = self.settings.etcd
+        etcd = self.settings.metadata_store.addresses
         if "--etcd" in self.flags or any(one.startswith("etcd=") for one in self.flags):
             return f"--etcd {etcd}"
         if "RESPOOL_ETCD" in environ:
@@ -105,7 +108,7 @@ class ClusterStore:
         view = read_view(values, defaults=defaults)
         has_controller = view.image.controller != NO_CONTROLLER
         return ClusterSnapshot(
-            cluster=self.address.settings.cluster,
+            cluster=self.address.settings.metadata_store.cluster,
             controller=view.image.controller if has_controller else None,
             view=view,
         )

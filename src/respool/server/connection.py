@@ -76,9 +76,9 @@ class Connection(asyncio.BufferedProtocol):
         self._handler = handler
         self._traffic = owner.traffic
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader(frame_bytes_max=broker.settings.frame_bytes_max)
+        self._reader = FrameReader(frame_bytes_max=broker.settings.network.frame_bytes_max)
         self._session = Session()
-        self._pipelined_max = broker.settings.requests_pipelined_max
+        self._pipelined_max = broker.settings.network.requests_pipelined_max
         self._current: asyncio.Task[Reply] | None = None
         self._is_writing_paused = False
         self._is_reading_paused = False
@@ -264,7 +264,7 @@ class Connection(asyncio.BufferedProtocol):
         foreign = None
         if isinstance(error, FrameTooLarge) and not self._bytes_taken:
             foreign = foreign_client(
-                error.size, metrics_listen=self._broker.settings.metrics_listen
+                error.size, metrics_listen=self._broker.settings.metrics.listen
             )
         if foreign is None:
             self.close(str(error), kind=type(error).__name__)

@@ -61,7 +61,7 @@ class Listener:
 
     async def start(self) -> tuple[str, int]:
         """Listen, and return the address that was bound. After `stop_accepting`: listen there again."""
-        host, port = self._address if self._is_sweeping else self._settings.listen_address
+        host, port = self._address if self._is_sweeping else self._settings.network.listen_address
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: Connection(broker=self._broker, owner=self, handler=self._handle),
@@ -139,9 +139,9 @@ class Listener:
         task.add_done_callback(lambda _: self._tasks.pop(task, None))
 
     def _limit_reached(self, address: str) -> str | None:
-        if len(self._connections) > self._settings.connections_max:
-            return f"connections_max = {self._settings.connections_max}"
-        limit = self._settings.connections_per_address_max
+        if len(self._connections) > self._settings.network.connections_max:
+            return f"connections_max = {self._settings.network.connections_max}"
+        limit = self._settings.network.connections_per_address_max
         if self._per_address[address] > limit:
             return f"connections_per_address_max = {limit}"
         return None
@@ -156,9 +156,9 @@ class Listener:
 
     def sweep(self, now: float) -> None:
         """Close what has been idle, half-way through a frame or not taking its replies for too long."""
-        idle_s = self._settings.connection_idle_ms / 1000
-        arrival_s = self._settings.frame_arrival_ms / 1000
-        stall_s = self._settings.reply_stall_ms / 1000
+        idle_s = self._settings.network.connection_idle_ms / 1000
+        arrival_s = self._settings.network.frame_arrival_ms / 1000
+        stall_s = self._settings.network.reply_stall_ms / 1000
         memory = self._broker.memory
         silence_s = arrival_s
         # Others may wait for the memory of those who take nothing, or send nothing.
@@ -166,7 +166,7 @@ class Listener:
             stall_s = min(stall_s, STALL_IN_NEED_S)
         if memory.is_short_for_requests:
             silence_s = min(silence_s, STALL_IN_NEED_S)
-        memory.relieve(overdraft=self._settings.frame_bytes_max)
+        memory.relieve(overdraft=self._settings.network.frame_bytes_max)
         self.traffic.report()
         self.refusals.flush(now)
         for connection in tuple(self._connections):

@@ -80,7 +80,7 @@ class Machine:
 
     @property
     def address(self) -> tuple[str, int]:
-        return self.settings.listen_address
+        return self.settings.network.listen_address
 
     @property
     def is_up(self) -> bool:
@@ -187,7 +187,9 @@ class Machine:
     async def _serve_until_stopped(self) -> None:
         store = self._store.client(rng_of(f"store {self.starts}", self._seed))
         store.manners = self.store_manners
-        offload = DelayedOffload(self._rng, threads=self.settings.io_threads, pace=self.pace)
+        offload = DelayedOffload(
+            self._rng, threads=self.settings.storage.io_threads, pace=self.pace
+        )
         peers = None
         if self._is_in_cluster:
             peers = TcpPeers(

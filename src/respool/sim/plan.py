@@ -25,7 +25,7 @@ class Plan:
     flush: str | None = None
     session_ttl_ms: int = 9_000
     replica_lag_max_ms: int = 10_000
-    replica_hurry_bytes: int = 256 * 1024
+    replica_fetch_ahead_bytes: int = 256 * 1024
     tail_bytes_max: int = 0
     # Whether brokers read from each other's files what the leader lends them.
     lends_files: bool = False
@@ -63,7 +63,7 @@ def draw_plan(seed: int, *, broker_count: int | None = None) -> Plan:
         flush=flush,
         session_ttl_ms=rng.choice((2_000, 3_000, 6_000)),
         replica_lag_max_ms=rng.choice((500, 2_000, 6_000)),
-        replica_hurry_bytes=rng.choice((1, 500, 256 * 1024)),
+        replica_fetch_ahead_bytes=rng.choice((1, 500, 256 * 1024)),
         tail_bytes_max=_tail_bytes(seed),
         lends_files=rng_of("lending", seed).random() < LENDING_ODDS,
         changes_disks=rng_of("disks", seed).random() < DISK_ODDS,

@@ -83,14 +83,14 @@ class Stage:
 
     def _new_machine(self, number: int, rng: Random) -> Machine:
         plan = self.plan
-        settings = Settings(
+        settings = Settings.from_flat(
             broker_id=number,
             listen=f"127.0.0.{number}:9092",
             # Nobody connects there; it says that the store is not this broker's own.
             etcd="127.0.0.99:2379" if plan.is_cluster else "",
             session_ttl_ms=plan.session_ttl_ms,
             replica_lag_max_ms=plan.replica_lag_max_ms,
-            replica_hurry_bytes=plan.replica_hurry_bytes,
+            replica_fetch_ahead_bytes=plan.replica_fetch_ahead_bytes,
             tail_bytes_max=plan.tail_bytes_max,
             rack=plan.racks[number - 1],
             offsets_topic_partitions=2,

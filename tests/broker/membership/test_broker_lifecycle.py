@@ -39,7 +39,9 @@ class Run:
         me = BrokerEndpoint(id=ME, host="host", port=9092, rack="a")
         self.stops = self.agains = 0
         rng = SimRandomSource(next(world.seeds))
-        self.catalog = Catalog(store=world.store, settings=Settings(broker_id=ME), rng=rng)
+        self.catalog = Catalog(
+            store=world.store, settings=Settings.from_flat(broker_id=ME), rng=rng
+        )
         self._loading = self.catalog.load(cluster_id="c", me=me)
         self.lifecycle = BrokerLifecycle(
             me=ME,

@@ -12,9 +12,10 @@ from respool.broker.membership.controller_election import ControllerElection
 from respool.broker.metadata.catalog import Catalog
 from respool.cluster import keys
 from respool.cluster.session import Session, SessionSettings
-from respool.cluster.view import ClusterSettings, ClusterView
+from respool.cluster.view import ClusterView
 from respool.drivers.sqlite_store import SqliteStore
 from respool.model.cluster import BrokerEndpoint, PartitionImage
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import GuardFailed, LeaseExpired
@@ -37,7 +38,9 @@ class Node:
         self.id = broker
         endpoint = BrokerEndpoint(id=broker, host=f"host-{broker}", port=9092)
         rng = SimRandomSource(broker)
-        self.catalog = Catalog(store=world.store, settings=Settings(broker_id=broker), rng=rng)
+        self.catalog = Catalog(
+            store=world.store, settings=Settings.from_flat(broker_id=broker), rng=rng
+        )
         self._loading = self.catalog.load(cluster_id="c", me=endpoint)
         self.lifecycle = BrokerLifecycle(
             me=broker,
@@ -56,7 +59,7 @@ class Node:
             catalog=self.catalog,
             lifecycle=self.lifecycle,
             clock=world.clock,
-            settings=ClusterSettings(dead_after_ms=60_000),
+            settings=ControllerSettings(dead_after_ms=60_000),
         )
 
     async def join(self) -> None:

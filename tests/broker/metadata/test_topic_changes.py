@@ -404,7 +404,7 @@ def test_a_broker_alone_collects_what_is_left_of_a_broken_off_creation_when_it_s
         await world.store.transact(puts={stray: left})
         alone = Catalog(
             store=world.store,
-            settings=Settings(broker_id=ONE),
+            settings=Settings.from_flat(broker_id=ONE),
             rng=SimRandomSource(1),
             is_alone=True,
         )

@@ -4,8 +4,8 @@ from broker.catalog_fake import FakeCatalog, with_adding
 from broker.replica_bench import ME, THREE, TWO, Bench, brokers_of, image_of, play
 from respool.broker.partitions.partition import Partition
 from respool.broker.replication.replication_throttle import WAIT_MS_MAX, ReplicationThrottle
-from respool.cluster.view import ClusterSettings
 from respool.model.cluster import PartitionImage
+from respool.model.cluster_settings import ControllerSettings
 
 BUSY = with_adding(image_of(TWO, leader=TWO), [THREE])
 COPIED_HERE = with_adding(image_of(TWO, leader=TWO), [ME])
@@ -22,7 +22,7 @@ class World:
             me=ME,
             catalog=self.catalog.as_catalog,
             clock=bench.clock,
-            settings=ClusterSettings(copies_per_broker_max=limit),
+            settings=ControllerSettings(copies_per_broker_max=limit),
         )
         self.told = 0
         self.throttle.on_changed = self._on_changed

@@ -26,7 +26,7 @@ from respool.coordination.transactions.transaction_requests import (
     ProducerIdNeeded,
     TransactionState,
 )
-from respool.coordination.transactions.transaction_settings import TransactionSettings
+from respool.model.coordinator_settings import TransactionSettings
 from respool.model.errors import CoordinatorNotAvailable, TransactionalIdNotFound
 from respool.model.ids import ProducerId
 

@@ -16,14 +16,11 @@ from respool.broker.metadata.topics import Topics
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.registry import Partitions
 from respool.broker.peer_link import PeerLink
-from respool.broker.room_settings import settings_for
 from respool.broker.steady_clock import SteadyClock
 from respool.coordination.groups.group_coordinator_shard import GroupCoordinatorShard
-from respool.coordination.groups.group_settings import GroupSettings
 from respool.coordination.transactions.transaction_coordinator_shard import (
     TransactionCoordinatorShard,
 )
-from respool.coordination.transactions.transaction_settings import TransactionSettings
 from respool.model.ids import BrokerId
 from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from respool.model.settings import Settings
@@ -58,15 +55,13 @@ class Coordinators:
         self._offload = offload
         self._spawn = spawn
         self._is_clustered = is_clustered
-        group_settings = settings_for(GroupSettings, settings)
-        transaction_settings = settings_for(TransactionSettings, settings)
         self.groups = Groups(
             new_runtimes=partial(
-                self._new_runtimes, CONSUMER_OFFSETS, settings.offsets_topic_partitions
+                self._new_runtimes, CONSUMER_OFFSETS, settings.topics.offsets_topic_partitions
             ),
             catalog=catalog,
             clock=steady_clock,
-            new_group_machine=lambda: GroupCoordinatorShard(group_settings, rng=rng),
+            new_group_machine=lambda: GroupCoordinatorShard(settings.groups, rng=rng),
         )
         self.markers = MarkerWriter(
             partitions=partitions,
@@ -78,11 +73,11 @@ class Coordinators:
         )
         self.transactions = Transactions(
             new_runtimes=partial(
-                self._new_runtimes, TRANSACTION_STATE, settings.transactions_topic_partitions
+                self._new_runtimes, TRANSACTION_STATE, settings.topics.transactions_topic_partitions
             ),
             markers=self.markers,
             producer_ids=producer_ids,
-            new_transaction_machine=lambda: TransactionCoordinatorShard(transaction_settings),
+            new_transaction_machine=lambda: TransactionCoordinatorShard(settings.transactions),
             me=me,
             remote=None if link is None else RemoteCoordinators(link, spawn=spawn),
         )

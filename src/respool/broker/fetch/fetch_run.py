@@ -59,7 +59,7 @@ class FetchRun:
         self._scope = scope
         self._version = version
         self._correlation_id = correlation_id
-        self._bytes_max = min(bytes_max, broker.settings.fetch_bytes_max)
+        self._bytes_max = min(bytes_max, broker.settings.fetch.fetch_bytes_max)
         # Who asks for more than fits does not wait for what cannot come.
         self._bytes_min = min(bytes_min, self._bytes_max)
         self._wait_max_s = wait_max_s

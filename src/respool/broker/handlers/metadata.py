@@ -57,7 +57,7 @@ def metadata(request: Request, broker: Broker) -> Outcome:
     if body.topics is None or (request.version == 0 and not body.topics):
         return _reply(request, broker, [(one.name, one) for one in broker.image.topics.values()])
     asked = list(dict.fromkeys(_asked(one, request.version) for one in body.topics))
-    may_create = broker.settings.auto_create_topics and getattr(
+    may_create = broker.settings.topics.auto_create_topics and getattr(
         body, "allow_auto_topic_creation", True
     )
     if may_create and any(isinstance(one, str) and one not in broker.image.topics for one in asked):

@@ -25,9 +25,9 @@ from respool.broker.partitions.registry import Partitions
 from respool.broker.replication.replication_throttle import ReplicationThrottle
 from respool.broker.replication.roles import Roles
 from respool.cluster.session import Session, SessionSettings
-from respool.cluster.view import ClusterSettings
 from respool.log.folder.data_folder import DataFolder
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.errors import StorageError
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
@@ -59,7 +59,7 @@ class ClusterMember:
         rng: RandomSource,
         offload: Offload,
         catalog: Catalog,
-        rules: ClusterSettings,
+        rules: ControllerSettings,
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
     ) -> None:
         self._me = me
@@ -82,7 +82,7 @@ class ClusterMember:
         self._election: ControllerElection | None = None
         self._failure_detector = FailureDetector(
             me=me,
-            dead_after_ms=settings.dead_after_refused_ms,
+            dead_after_ms=settings.membership.dead_after_refused_ms,
             store=store,
             peers=peers,
             clock=clock,
@@ -140,7 +140,7 @@ class ClusterMember:
             me=self._me,
             session=Session(
                 endpoint,
-                settings=SessionSettings(lease_ttl_ms=self._settings.session_ttl_ms),
+                settings=SessionSettings(lease_ttl_ms=self._settings.membership.session_ttl_ms),
                 clean_run=folder.clean_run,
                 last_run=folder.last_run,
                 folder=await self._id_of(folder),
@@ -180,7 +180,7 @@ class ClusterMember:
             return
         await self._lifecycle.announce_stop()
         try:
-            async with asyncio.timeout(self._settings.handover_max_ms / 1000):
+            async with asyncio.timeout(self._settings.membership.handover_max_ms / 1000):
                 while self._could_hand_over(self._catalog.image):
                     self._image_changed.clear()
                     await self._image_changed.wait()
@@ -252,7 +252,9 @@ class ClusterMember:
 
     async def _tick(self) -> NoReturn:
         while True:
-            await asyncio.sleep(self._settings.replica_lag_max_ms / TICKS_WITHIN_LAG / 1000)
+            await asyncio.sleep(
+                self._settings.replication.replica_lag_max_ms / TICKS_WITHIN_LAG / 1000
+            )
             self._roles.tick(list(self._partitions))
 
     async def _id_of(self, folder: DataFolder) -> UUID:

@@ -14,7 +14,8 @@ from respool.broker.metadata.catalog import Catalog
 from respool.cluster import controller
 from respool.cluster.liveness import Absences
 from respool.cluster.strays import StrayAges
-from respool.cluster.view import ClusterSettings, ClusterView
+from respool.cluster.view import ClusterView
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import BrokerId
 from respool.ports.clock import Clock
 from respool.ports.metadata_store import GuardFailed, LeaseExpired, StoreUnavailable
@@ -35,13 +36,13 @@ class ControllerElection:
         catalog: Catalog,
         lifecycle: BrokerLifecycle,
         clock: Clock,
-        settings: ClusterSettings | None = None,
+        settings: ControllerSettings | None = None,
     ) -> None:
         self._me = me
         self._catalog = catalog
         self._lifecycle = lifecycle
         self._clock = clock
-        self._settings = settings or ClusterSettings()
+        self._settings = settings or ControllerSettings()
         self._absences = Absences()
         self._stray_ages = StrayAges()
         self._leaders_checked_at_ms: int | None = None

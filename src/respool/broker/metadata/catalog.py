@@ -11,11 +11,10 @@ from dataclasses import replace
 from typing import NoReturn
 
 from respool.broker.metadata.catalog_feed import CatalogFeed
-from respool.broker.room_settings import broker_config_of
 from respool.cluster import keys, strays
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.image_reader import ImageReader, stray_partitions
-from respool.cluster.view import ClusterSettings, ClusterView
+from respool.cluster.view import ClusterView
 from respool.model.broker_config import BrokerConfig, overrides_for
 from respool.model.cluster import (
     BrokerEndpoint,
@@ -24,6 +23,7 @@ from respool.model.cluster import (
     RegistryEntry,
     TopicImage,
 )
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.errors import UnknownTopicOrPartition
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
@@ -108,7 +108,7 @@ class Catalog:
         *,
         controller_revision: int | None = None,
         now_ms: int = 0,
-        settings: ClusterSettings | None = None,
+        settings: ControllerSettings | None = None,
         is_leader_check_due: bool = True,
         with_strays: bool = True,
     ) -> ClusterView:
@@ -129,7 +129,7 @@ class Catalog:
             ),
             creating=frozenset(self.creating),
             now_ms=now_ms,
-            settings=settings or ClusterSettings(),
+            settings=settings or ControllerSettings(),
             is_leader_check_due=is_leader_check_due,
         )
 
@@ -160,7 +160,7 @@ class Catalog:
         """What holds for this broker now; what was never set is as in its settings file."""
         return BrokerConfig.parse(
             overrides_for(self.me, self.image.broker_overrides),
-            base=broker_config_of(self.settings),
+            base=self.settings.broker_defaults,
         )
 
     @property

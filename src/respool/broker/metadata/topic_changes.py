@@ -48,13 +48,15 @@ class TopicChanges:
         topic_id = TopicId(self._catalog.rng.uuid())
         assigned = None if not wanted.assignment else _brokers_of(wanted.assignment)
         if count == USE_DEFAULT:
-            count = self._settings.num_partitions
+            count = self._settings.topics.num_partitions
 
         def decide(view: ClusterView) -> list[GuardedWrite]:
             factor = wanted.replication_factor
             if factor == USE_DEFAULT:
                 # Who asks for no number gets what there is.
-                factor = min(self._settings.default_replication_factor, max(1, len(view.takers())))
+                factor = min(
+                    self._settings.topics.default_replication_factor, max(1, len(view.takers()))
+                )
             if name not in view.topics:
                 self._check_room(view, len(assigned) if assigned else count, factor=factor)
             return topics.create_topic(
@@ -168,11 +170,11 @@ class TopicChanges:
         takers = max(1, len(view.takers()))
         have = sum(len(one.target) for topic in view.topics.values() for one in topic.partitions)
         after = have + added * max(1, min(factor, takers))
-        limit = self._settings.partitions_max * takers
+        limit = self._settings.topics.partitions_max * takers
         if after > limit:
             raise InvalidPartitions(
                 f"{added} more partitions would make {after} replicas on {takers} broker(s), limit {limit} "
-                f"(partitions_max = {self._settings.partitions_max} on each)"
+                f"(partitions_max = {self._settings.topics.partitions_max} on each)"
             )
 
 

@@ -86,7 +86,7 @@ class Topics:
 
     async def _create_internal(self, name: str, partition_count: int) -> None:
         view = await self._catalog.sure_view()
-        factor = internal_replication_factor(name, self._catalog.settings)
+        factor = internal_replication_factor(name, self._catalog.settings.controller)
         try:
             await self._writes.create(
                 NewTopic(

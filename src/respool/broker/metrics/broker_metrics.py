@@ -26,13 +26,13 @@ SYNC_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 
 class BrokerMetrics:
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._interval_s = settings.metrics_lag_interval_ms / 1000
-        self._budget = SeriesBudget(settings.metrics_series_max)
+        self._interval_s = settings.metrics.lag_interval_ms / 1000
+        self._budget = SeriesBudget(settings.metrics.series_max)
         self._topic_names = NameFilter(
-            allow=settings.metrics_topics_allow, deny=settings.metrics_topics_deny
+            allow=settings.metrics.topics_allow, deny=settings.metrics.topics_deny
         )
         self._group_names = NameFilter(
-            allow=settings.metrics_groups_allow, deny=settings.metrics_groups_deny
+            allow=settings.metrics.groups_allow, deny=settings.metrics.groups_deny
         )
         self.sync_seconds = metrics.histogram(
             "respool_sync_seconds",

@@ -39,7 +39,7 @@ class Housekeeping:
 
     async def run_retention(self) -> NoReturn:
         while True:
-            await asyncio.sleep(self._settings.retention_check_ms / 1000)
+            await asyncio.sleep(self._settings.storage.retention_check_ms / 1000)
             for partition in self._partitions:
                 self.clean(partition)
                 # Rolling and renaming take a little time each; requests go in between.
@@ -47,7 +47,7 @@ class Housekeeping:
 
     async def run_compaction(self) -> NoReturn:
         while True:
-            await asyncio.sleep(self._settings.compaction_check_ms / 1000)
+            await asyncio.sleep(self._settings.storage.compaction_check_ms / 1000)
             await self._compactor.prepare()
             while await self._compactor.compact_dirtiest():
                 # The next one, which may have become due meanwhile.
@@ -55,7 +55,7 @@ class Housekeeping:
 
     async def run_checkpoints(self) -> NoReturn:
         while True:
-            await asyncio.sleep(self._settings.checkpoint_ms / 1000)
+            await asyncio.sleep(self._settings.storage.checkpoint_ms / 1000)
             await self.checkpoint()
 
     def clean(self, partition: Partition) -> None:

@@ -10,8 +10,8 @@ from respool.broker.metadata.catalog import Catalog
 from respool.broker.partitions.partition import Partition
 from respool.cluster.leader_shares import leader_shares, limited_leaders
 from respool.cluster.throttle import copies_now
-from respool.cluster.view import ClusterSettings
 from respool.model.cluster import ClusterImage, PartitionImage
+from respool.model.cluster_settings import ControllerSettings
 from respool.model.config_rules import LONG_MAX
 from respool.model.ids import BrokerId, TopicPartition
 from respool.pacing.token_bucket import NO_LIMIT, TokenBucket
@@ -23,7 +23,7 @@ WAIT_MS_MAX = 1000
 
 class ReplicationThrottle:
     def __init__(
-        self, *, me: BrokerId, catalog: Catalog, clock: Clock, settings: ClusterSettings
+        self, *, me: BrokerId, catalog: Catalog, clock: Clock, settings: ControllerSettings
     ) -> None:
         self._me = me
         self._catalog = catalog

@@ -39,8 +39,8 @@ from respool.coordination.groups.group_requests import (
     SyncGroup,
     TxnOffsetCommit,
 )
-from respool.coordination.groups.group_settings import GroupSettings
 from respool.coordination.groups.offset_requests import OffsetRequests
+from respool.model.coordinator_settings import GroupSettings
 from respool.model.ids import NO_PRODUCER_ID, ProducerId
 from respool.ports.random_source import RandomSource
 

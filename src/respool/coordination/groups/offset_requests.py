@@ -24,8 +24,8 @@ from respool.coordination.groups.group_requests import (
     TopicResult,
     TxnOffsetCommit,
 )
-from respool.coordination.groups.group_settings import GroupSettings
 from respool.coordination.record_bytes import fits_a_string
+from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import (
     GroupIdNotFound,
     IllegalGeneration,

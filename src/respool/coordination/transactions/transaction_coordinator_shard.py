@@ -43,13 +43,13 @@ from respool.coordination.transactions.transaction_requests import (
     VerifyPartitions,
     WriteMarkers,
 )
-from respool.coordination.transactions.transaction_settings import TransactionSettings
 from respool.coordination.transactions.transaction_step import WAIT, Step
 from respool.coordination.transactions.waiting_requests import (
     WAITING_TIMER,
     WaitingRequest,
     WaitingRequests,
 )
+from respool.model.coordinator_settings import TransactionSettings
 from respool.model.errors import CoordinatorNotAvailable
 from respool.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 

@@ -141,7 +141,7 @@ def test_segments_that_are_deleted_meanwhile_are_no_trouble(
 
 
 def test_a_broker_may_be_told_not_to_lend(tmp_path: Path, local_read: list[FileRange]) -> None:
-    with BrokerProcess(tmp_path / "data", {"lend_files": "false"}) as broker:
+    with BrokerProcess(tmp_path / "data", {"local_reads": "false"}) as broker:
         topic = Topics(broker.address).new("kept")
         write(broker, topic, 1_000)
         found = respool.read_table(topic, bootstrap=broker.address)

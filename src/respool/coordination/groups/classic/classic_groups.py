@@ -23,8 +23,8 @@ from respool.coordination.groups.group_requests import (
     SyncGroupReply,
     TxnOffsetCommit,
 )
-from respool.coordination.groups.group_settings import GroupSettings
 from respool.coordination.record_bytes import fits_a_string
+from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import InvalidGroupId, RequestError, UnknownMemberId
 from respool.ports.random_source import RandomSource
 

@@ -21,7 +21,7 @@ from respool.coordination.groups.group_requests import (
     JoinGroupReply,
     SyncGroupReply,
 )
-from respool.coordination.groups.group_settings import GroupSettings
+from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import RebalanceInProgress, RequestError, UnknownMemberId
 
 # Names and reasons come from clients: %r keeps a line break in one of them from making up a line of ours.

@@ -48,7 +48,7 @@ from respool.coordination.groups.group_requests import (
     SyncGroup,
     SyncGroupReply,
 )
-from respool.coordination.groups.group_settings import GroupSettings
+from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import (
     FencedInstanceId,
     GroupIdNotFound,

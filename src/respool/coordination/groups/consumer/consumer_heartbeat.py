@@ -19,8 +19,8 @@ from respool.coordination.groups.consumer.consumer_requests import (
     ConsumerGroupHeartbeatReply,
 )
 from respool.coordination.groups.consumer.partition_sets import NO_PARTITIONS, is_within
-from respool.coordination.groups.group_settings import GroupSettings
 from respool.coordination.record_bytes import fits_a_string
+from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import (
     FencedMemberEpoch,
     GroupMaxSizeReached,

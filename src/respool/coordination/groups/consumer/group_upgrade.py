@@ -40,7 +40,7 @@ from respool.coordination.groups.group_records import (
     write_group_value,
 )
 from respool.coordination.groups.group_requests import GroupState
-from respool.coordination.groups.group_settings import GroupSettings
+from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import GroupIdNotFound, InconsistentGroupProtocol
 
 _UPGRADES = frozenset({"upgrade", "bidirectional"})

@@ -1,0 +1,161 @@
+"""How settings are declared: fields of nested groups, each with one flat name for files, environment and flags."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_type_hints
+
+from respool.model.errors import SettingsError
+
+
+def setting(
+    default: Any,
+    doc: str,
+    *,
+    name: str | None = None,
+    low: int | None = None,
+    needs_etcd: bool = False,
+    is_secret: bool = False,
+) -> Any:
+    """A field that the operator sets. A field of a group without this is a constant that tests change.
+
+    `name`: the flat name, if it is not the field's; `low`: the smallest valid number; `needs_etcd`: refused for a
+    single broker; `is_secret`: never in any text made of the settings.
+    """
+    metadata = {
+        "doc": doc,
+        "name": name,
+        "low": low,
+        "needs_etcd": needs_etcd,
+        "is_secret": is_secret,
+    }
+    return field(default=default, repr=not is_secret, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingField:
+    """One setting: where it is in `Settings`, and everything that a reader of its flat form needs."""
+
+    name: str
+    # None: a field of `Settings` itself.
+    group: str | None
+    attribute: str
+    kind: type
+    default: object
+    doc: str
+    low: int | None
+    needs_etcd: bool
+    is_secret: bool
+
+
+def fields_of(group: type[Any], name: str | None = None) -> list[SettingField]:
+    kinds = get_type_hints(group)
+    return [
+        SettingField(
+            name=item.metadata["name"] or item.name,
+            group=name,
+            attribute=item.name,
+            kind=kinds[item.name],
+            default=item.default,
+            doc=item.metadata["doc"],
+            low=item.metadata["low"],
+            needs_etcd=item.metadata["needs_etcd"],
+            is_secret=item.metadata["is_secret"],
+        )
+        for item in dataclasses.fields(group)
+        if "doc" in item.metadata
+    ]
+
+
+def check_lows(group: Any) -> None:
+    """
+    Raises:
+        SettingsError: a number is below its lowest valid value.
+    """
+    for item in dataclasses.fields(group):
+        low, value = item.metadata.get("low"), getattr(group, item.name)
+        if low is not None and value < low:
+            raise SettingsError(f"{item.metadata['name'] or item.name} = {value} is below {low}")
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """
+    Raises:
+        SettingsError: the value is not one of the choices.
+    """
+    if value not in choices:
+        raise SettingsError(f"{name} = {value!r} is not one of {', '.join(choices)}")
+
+
+# -- aliases ---------------------------------------------------------------------------------------------------------
+
+# Names that settings had before; accepted with a warning until the next release.
+OLD_NAMES: Mapping[str, str] = {
+    "lend_files": "local_reads",
+    "replica_hurry_bytes": "replica_fetch_ahead_bytes",
+}
+
+# Settings that mean what one of Kafka's broker settings means, and its name. Files and `--set` may use either. Kafka's
+# tools see these names, and `respool.<name>` for all other settings.
+KAFKA_NAMES: Mapping[str, str] = {
+    "data": "log.dirs",
+    "listen": "listeners",
+    "advertised": "advertised.listeners",
+    "broker_id": "node.id",
+    "rack": "broker.rack",
+    "auto_create_topics": "auto.create.topics.enable",
+    "num_partitions": "num.partitions",
+    "default_replication_factor": "default.replication.factor",
+    "connections_max": "max.connections",
+    "connections_per_address_max": "max.connections.per.ip",
+    "connection_idle_ms": "connections.max.idle.ms",
+    "frame_bytes_max": "socket.request.max.bytes",
+    "fetch_bytes_max": "fetch.max.bytes",
+    "fetch_sessions_max": "max.incremental.fetch.session.cache.slots",
+    "retention_check_ms": "log.retention.check.interval.ms",
+    "checkpoint_ms": "log.flush.offset.checkpoint.interval.ms",
+    "compaction_check_ms": "log.cleaner.backoff.ms",
+    "compaction_memory_bytes_max": "log.cleaner.dedupe.buffer.size",
+    "producer_id_expiration_ms": "producer.id.expiration.ms",
+    "offsets_topic_partitions": "offsets.topic.num.partitions",
+    "offsets_topic_replication_factor": "offsets.topic.replication.factor",
+    "transaction_state_topic_replication_factor": "transaction.state.log.replication.factor",
+    "group_min_session_timeout_ms": "group.min.session.timeout.ms",
+    "group_max_session_timeout_ms": "group.max.session.timeout.ms",
+    "group_initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms",
+    "group_max_size": "group.max.size",
+    "group_consumer_session_timeout_ms": "group.consumer.session.timeout.ms",
+    "group_consumer_heartbeat_interval_ms": "group.consumer.heartbeat.interval.ms",
+    "group_consumer_max_size": "group.consumer.max.size",
+    "group_consumer_migration_policy": "group.consumer.migration.policy",
+    "offset_metadata_max_bytes": "offset.metadata.max.bytes",
+    "offsets_retention_minutes": "offsets.retention.minutes",
+    "offsets_retention_check_interval_ms": "offsets.retention.check.interval.ms",
+}
+
+# Kafka's broker settings that are the defaults of topic settings, where the names differ.
+TOPIC_DEFAULT_NAMES: Mapping[str, str] = {
+    "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": "log.roll.ms",
+}
+
+ALIASES: Mapping[str, str] = {
+    **OLD_NAMES,
+    **{kafka: name for name, kafka in KAFKA_NAMES.items()},
+    **{kafka: f"topic.{name}" for name, kafka in TOPIC_DEFAULT_NAMES.items()},
+}
