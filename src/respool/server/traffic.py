@@ -14,7 +14,7 @@ Each request is counted in plain numbers, which costs about a microsecond, and r
 
 from bisect import bisect_left
 from collections import Counter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from respool.broker.outcome import Reply
 from respool.ports.metrics import Histogram, Metrics
@@ -41,6 +41,16 @@ class RequestTimes(NamedTuple):
     queue_s: float
     local_s: float
     remote_s: float
+
+
+class TrafficCounter(Protocol):
+    """Counts requests and replies."""
+
+    def on_request(self, request: Request) -> None: ...
+
+    def on_reply(self, api: ApiSpec, reply: Reply, times: RequestTimes) -> None: ...
+
+    def on_sent(self, api: ApiSpec, seconds: float) -> None: ...
 
 
 class Traffic:

@@ -1,0 +1,134 @@
+"""Flow control of one connection: when it may read, and the memory that it holds of the broker's budget.
+
+- The receive buffer grows for a large request once the budget grants the memory; until then reading is paused, and TCP
+  tells the client.
+- Replies that the client has not taken are charged to the budget until it takes them.
+"""
+
+import asyncio
+
+from respool.broker.memory import MemoryBudget
+from respool.wire.frames import FrameReader
+
+
+class FlowControl:
+    # Set when the connection is made.
+    transport: asyncio.Transport
+
+    def __init__(
+        self, *, reader: FrameReader, memory: MemoryBudget, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._reader = reader
+        self._memory = memory
+        self._loop = loop
+        self._is_reading_paused = False
+        # Set by the connection: reading is not resumed.
+        self.is_closing = False
+        # Memory held: the growth of the receive buffer, and the replies that the client has not taken.
+        self._bytes_grown = 0
+        self._bytes_unsent = 0
+        # Whether those replies are charged as a follower's; and whether the last request was a follower's.
+        self._is_unsent_of_follower = False
+        self.is_of_follower = False
+        # Requested and not granted yet, and the turn of the request that needs it.
+        self._bytes_wanted = 0
+        self._turn: int | None = None
+        # The unsent bytes when last looked at, and since when they have not decreased.
+        self._unsent_seen = 0
+        self._stalled_since = self.last_grown = loop.time()
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_waiting_for_memory(self) -> bool:
+        return self._bytes_wanted > 0
+
+    def on_requests_taken(self) -> None:
+        self._turn = None
+        if self._memory.is_short_for_requests:
+            # Other connections wait for the memory of the last request; the next one waits in turn.
+            self._give_received(self._reader.release())
+
+    def adjust_reading(self) -> None:
+        """Pause or resume reading, after requests were taken or memory was granted."""
+        if self.is_closing:
+            return
+        growth = self._reader.growth_wanted
+        if (growth and not self._grow_buffer(growth)) or self._reader.is_full:
+            self.pause_reading()
+        elif self._is_reading_paused:
+            self._is_reading_paused = False
+            self.transport.resume_reading()
+
+    def pause_reading(self) -> None:
+        if not self._is_reading_paused:
+            self._is_reading_paused = True
+            self.transport.pause_reading()
+
+    def shrink(self) -> None:
+        """Give back the memory of an earlier large request."""
+        self._give_received(self._reader.maybe_shrink())
+
+    def _grow_buffer(self, growth: int) -> bool:
+        if self._bytes_wanted:
+            return False
+        if self._turn is None:
+            self._turn = self._memory.next_turn()
+        self._bytes_wanted = growth
+        if not self._memory.receive(growth, turn=self._turn, on_granted=self._on_memory):
+            return False
+        self._grow()
+        return True
+
+    def _grow(self) -> None:
+        self._bytes_grown += self._bytes_wanted
+        self._bytes_wanted = 0
+        self.last_grown = self._loop.time()
+        self._reader.grow()
+
+    def _on_memory(self) -> None:
+        self._grow()
+        self.adjust_reading()
+
+    def _give_received(self, amount: int) -> None:
+        if amount:
+            self._bytes_grown -= amount
+            assert self._bytes_grown >= 0, self._bytes_grown
+            self._memory.give_received(amount)
+
+    # -- replies -----------------------------------------------------------------------------------------------------
+
+    def on_writing_paused(self) -> None:
+        self._stalled_since = self._loop.time()
+        self.charge_unsent()
+
+    def charge_unsent(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if unsent > self._bytes_unsent:
+            if not self._bytes_unsent:
+                # Until everything is taken: later replies are small, and are given back together with this one.
+                self._is_unsent_of_follower = self.is_of_follower
+            self._memory.take(
+                unsent - self._bytes_unsent, is_to_follower=self._is_unsent_of_follower
+            )
+            self._bytes_unsent = unsent
+
+    def give_unsent(self) -> None:
+        amount, self._bytes_unsent = self._bytes_unsent, 0
+        self._memory.give(amount, is_to_follower=self._is_unsent_of_follower)
+
+    def stalled_s(self, now: float) -> float:
+        """Return for how long the client has taken nothing; called periodically while writing is paused."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent < self._unsent_seen:
+            self._stalled_since = now
+        self._unsent_seen = unsent
+        return now - self._stalled_since
+
+    def close(self) -> None:
+        """Give all memory back."""
+        if self._turn is not None:
+            self._memory.forget_receiver(self._turn)
+        self._memory.give_received(self._bytes_grown)
+        self.give_unsent()
+        self._bytes_grown = self._bytes_wanted = 0
