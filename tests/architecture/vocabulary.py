@@ -109,7 +109,7 @@ def _words(line: str) -> str:
 
 
 RETIRED = [
-    Retired(pattern=r"rng|dices", instead="random source", pending=442),
+    Retired(pattern=r"dices?", instead="random source"),
     Retired(pattern=r"holdings|let go", instead="hosted replicas; closed", pending=39),
     Retired(pattern=r"seats?|seated", instead="controller lease, election", pending=7),
     Retired(pattern=r"(death|dead) watch", instead="failure detector"),

@@ -27,13 +27,16 @@ def both_say_the_same(data: bytes, section: Section) -> None:
         )
         offsets = scanner.key_offsets(bytes_max=1 << 20, keys_max=100, secret=SECRET)
         full_at = offsets.add(data, [section], begin=section.base_offset + 1)
-        sifted = offsets.sift(data, [section], end=section.base_offset + 3)
+        filtered = offsets.filter_records(data, [section], end=section.base_offset + 3)
         kept = (
-            [bytes(sifted.kept_records(0, timestamp_shift=shift)) for shift in (0, 5, -(2**62))]
-            if sifted.verdicts[0].kept >= 0
+            [
+                bytes(filtered.retained_records(0, timestamp_shift=shift))
+                for shift in (0, 5, -(2**62))
+            ]
+            if filtered.summaries[0].retained >= 0
             else None
         )
-        told.append((keyless, full_at, sifted.verdicts, kept))
+        told.append((keyless, full_at, filtered.summaries, kept))
     assert told[0] == told[1]
 
 
@@ -80,7 +83,7 @@ def test_an_announced_number_of_records_takes_no_memory(announced: int) -> None:
     section = section._replace(record_count=announced, last_offset_delta=2**31 - 1)
     offsets = SCANNER.key_offsets(bytes_max=1 << 20, keys_max=100, secret=SECRET)
     assert offsets.add(data, [section], begin=0) is None
-    assert offsets.sift(data, [section], end=1).verdicts[0].kept == -1
+    assert offsets.filter_records(data, [section], end=1).summaries[0].retained == -1
     assert len(offsets._table.rows) < 100
 
 

@@ -250,7 +250,7 @@ def test_a_header_that_does_not_fit_its_records_is_an_error(
 
 
 def test_offsets_that_go_backwards_are_an_error() -> None:
-    with pytest.raises(CorruptBatch, match="comes after 5"):
+    with pytest.raises(CorruptBatch, match="follows 5"):
         decode(value_batch(5, b"a") + value_batch(5, b"b"), begin=0)
 
 
@@ -267,7 +267,7 @@ def test_another_format_is_an_error_also_where_it_is_cut_off(magic: int) -> None
     data = bytearray(value_batch(0, b"a"))
     data[16] = magic
     for end in (17, len(data)):
-        with pytest.raises(BatchFormatUnknown, match=f"its format is {magic}"):
+        with pytest.raises(BatchFormatUnknown, match=f"its format is v{magic}"):
             decode(data[:end], begin=0)
 
 

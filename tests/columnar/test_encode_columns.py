@@ -155,7 +155,7 @@ def test_a_row_that_is_not_there_is_an_error(row: int) -> None:
 
 
 def test_no_rows_make_no_batch() -> None:
-    with pytest.raises(BatchNotEncodable, match="none"):
+    with pytest.raises(BatchNotEncodable, match="at least one row"):
         encoded(columns_of(THREE), slice(0, 0))
     assert len(encoded_size(columns_of(THREE), slice(0, 0))) == 0
 

@@ -229,11 +229,11 @@ class CompactionWorld:
                 self.run()
             self.finish()
 
-    def give_up(self) -> None:
+    def fail_compaction(self) -> None:
         """What the broker does when a slice fails."""
         compaction, self.compaction = self.compaction, None
         assert compaction is not None
-        self.log.give_up_compaction(compaction)
+        self.log.fail_compaction(compaction)
 
     def delete_removed(self) -> None:
         while self.removed:

@@ -130,19 +130,19 @@ def test_who_reads_while_a_log_is_begun_anew_can_tell_it_from_a_failure(
 
     def delete_and_read(disk: Any, folder: str, segment: Any) -> None:
         nonlocal missed
-        cuts = log.cuts
+        truncations = log.truncations
         delete_segment(disk, folder, segment)
         try:
             log.read(ReadSpec(segment.base_offset, max_offset=log.log_end, bytes_max=1))
         except DiskFailed:
-            assert log.was_cut_since(cuts)
+            assert log.was_truncated_since(truncations)
             missed += 1
 
     monkeypatch.setattr("respool.log.log_truncation.delete_segment", delete_and_read)
-    before = log.cuts
+    before = log.truncations
     world.truncate_fully(Offset(1_000))
     assert missed > 0
-    assert log.was_cut_since(before)
-    assert not log.was_cut_since(log.cuts)
+    assert log.was_truncated_since(before)
+    assert not log.was_truncated_since(log.truncations)
     with pytest.raises(OffsetOutOfRange):
         log.read(ReadSpec(Offset(0), max_offset=log.log_end, bytes_max=1))

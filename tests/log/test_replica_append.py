@@ -332,7 +332,7 @@ def test_a_damaged_batch_is_refused_and_those_before_it_too(byte: int) -> None:
     copy.log.append_fetched(replies(leader, 0, 2), now_ms=NOW)
     data = bytearray(replies(leader, 2, 6))
     data[len(replies(leader, 2, 4)) + byte] ^= 0x80
-    copy.is_unchanged_by(bytes(data), CorruptMessage, "no sound batch")
+    copy.is_unchanged_by(bytes(data), CorruptMessage, "is corrupt at byte")
 
 
 def test_a_batch_across_the_logs_end_is_refused() -> None:
@@ -427,7 +427,9 @@ def test_a_log_with_gaps_is_cut_off_where_its_batches_end(offset: int) -> None:
     copy.log.append_fetched(b"".join(one.data for one in left), now_ms=NOW)
     kept = [one for one in left if one.last_offset < offset]
     end = kept[-1].header.next_offset if kept else 0
-    assert copy.log.end_after_cut(Offset(offset)) == (copy.log.log_end if kept == left else end)
+    assert copy.log.end_after_truncation(Offset(offset)) == (
+        copy.log.log_end if kept == left else end
+    )
     copy.log.truncate_to(Offset(offset))
     assert copy.log.log_end == end
     assert copy.stored() == b"".join(one.data for one in kept)

@@ -70,7 +70,7 @@ class Copy:
             self.log.finish_sync(pending)
 
     def truncate(self, offset: int) -> None:
-        end = self.log.end_after_cut(Offset(offset))
+        end = self.log.end_after_truncation(Offset(offset))
         self.recovery_point = min(self.recovery_point, end)
         self.log.truncate_to(Offset(offset))
         assert self.log.log_end == end

@@ -128,7 +128,7 @@ def test_a_recovery_keeps_in_mind_only_what_is_open(world: TransactionWorld) -> 
     world.open(clean=False)
     # A segment may hold millions of ends: not even until the broker says that they are committed.
     transactions = world.log._parts.producers.transactions
-    assert transactions.ended_before(world.log.log_end) == []
+    assert transactions.markers_before(world.log.log_end) == []
     assert transactions.first_unstable == 100
 
 
@@ -488,7 +488,7 @@ def test_a_reader_whose_segment_is_removed_before_it_asks_what_was_aborted_is_se
     assert aborted_among(world.log, Offset(0), records, cached_only=False) == [(ADA, 0)]
     world.apply_retention()
     assert world.log.log_start == 2
-    with pytest.raises(OffsetOutOfRange, match="offset 0, the log begins at 2 by now"):
+    with pytest.raises(OffsetOutOfRange, match="offset 0, the log starts at 2 by now"):
         aborted_among(world.log, Offset(0), records, cached_only=False)
     with pytest.raises(OffsetOutOfRange):
         world.log.aborted_in(Offset(0), Offset(2))

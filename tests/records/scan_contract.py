@@ -14,7 +14,7 @@ from respool.ports.record_scan import (
     KeyOffsets,
     RecordScanner,
     Section,
-    Verdict,
+    SectionSummary,
 )
 from respool.records.batch import MAGIC, BatchHeader, RecordBatch, seal
 from respool.records.build import NewRecord, append_record
@@ -108,12 +108,12 @@ class ScannerContract:
         offsets = self.offsets()
         assert offsets.add(data, sections, begin=0) is None
 
-        sifted = offsets.sift(data, sections, end=5)
+        filtered = offsets.filter_records(data, sections, end=5)
 
-        assert [one.kept for one in sifted.verdicts] == [1, 2]
-        kept = records_in(sifted.kept_records(0, timestamp_shift=0), sections[0], count=1)
+        assert [one.retained for one in filtered.summaries] == [1, 2]
+        kept = records_in(filtered.retained_records(0, timestamp_shift=0), sections[0], count=1)
         assert [(one.offset, one.value) for one in kept] == [(2, b"3")]
-        assert bytes(sifted.kept_records(1, timestamp_shift=0)) == second[0]
+        assert bytes(filtered.retained_records(1, timestamp_shift=0)) == second[0]
 
     def test_what_was_sorted_out_before_gives_way_to_newer_records_only(self) -> None:
         old, section = section_of([keyed(b"a", b"1"), keyed(b"b", b"2")])
@@ -122,10 +122,10 @@ class ScannerContract:
         assert offsets.add(old, [section], begin=2) is None
         assert offsets.add(new, [new_section], begin=2) is None
 
-        sifted = offsets.sift(old, [section], end=3)
+        filtered = offsets.filter_records(old, [section], end=3)
 
-        assert sifted.verdicts == [Verdict(1, 0, 0)]
-        kept = records_in(sifted.kept_records(0, timestamp_shift=0), section, count=1)
+        assert filtered.summaries == [SectionSummary(1, 0, 0)]
+        kept = records_in(filtered.retained_records(0, timestamp_shift=0), section, count=1)
         assert kept[0].key == b"a"
 
     def test_records_beyond_the_end_stay_whatever_they_are(self) -> None:
@@ -133,25 +133,30 @@ class ScannerContract:
         data, section = section_of(records, drop_tombstones=True)
         offsets = self.offsets()
         offsets.add(data, [section], begin=0)
-        assert offsets.sift(data, [section], end=3).verdicts[0].kept == 2
-        assert offsets.sift(data, [section], end=2).verdicts[0].kept == 3
-        assert offsets.sift(data, [section], end=0).verdicts[0].kept == 5
+        assert offsets.filter_records(data, [section], end=3).summaries[0].retained == 2
+        assert offsets.filter_records(data, [section], end=2).summaries[0].retained == 3
+        assert offsets.filter_records(data, [section], end=0).summaries[0].retained == 5
 
     def test_records_without_a_key_go(self) -> None:
         data, section = section_of([keyed(None), keyed(b""), keyed(None, None)])
         offsets = self.offsets()
         offsets.add(data, [section], begin=0)
-        sifted = offsets.sift(data, [section], end=3)
-        assert sifted.verdicts == [Verdict(1, 0, 0)]
-        assert records_in(sifted.kept_records(0, timestamp_shift=0), section, count=1)[0].key == b""
+        filtered = offsets.filter_records(data, [section], end=3)
+        assert filtered.summaries == [SectionSummary(1, 0, 0)]
+        assert (
+            records_in(filtered.retained_records(0, timestamp_shift=0), section, count=1)[0].key
+            == b""
+        )
 
     def test_deletions_stay_until_they_are_to_be_dropped(self) -> None:
         data, section = section_of([keyed(b"a", b"1"), keyed(b"a", None), keyed(b"b", b"")])
         offsets = self.offsets()
         offsets.add(data, [section], begin=0)
-        assert offsets.sift(data, [section], end=3).verdicts == [Verdict(2, 1, 0)]
+        assert offsets.filter_records(data, [section], end=3).summaries == [SectionSummary(2, 1, 0)]
         dropping = section._replace(drop_tombstones=True)
-        assert offsets.sift(data, [dropping], end=3).verdicts == [Verdict(1, 0, 0)]
+        assert offsets.filter_records(data, [dropping], end=3).summaries == [
+            SectionSummary(1, 0, 0)
+        ]
 
     def test_the_largest_timestamp_of_those_that_stay_is_told(self) -> None:
         times = [NOON_MS, NOON_MS + 9, NOON_MS - 5, NOON_MS - 7]
@@ -161,13 +166,15 @@ class ScannerContract:
         newer, newer_section = section_of([keyed(records[1].key)], base_offset=4)
         offsets.add(data, [section], begin=0)
         offsets.add(newer, [newer_section], begin=0)
-        sifted = offsets.sift(data, [section], end=5)
+        filtered = offsets.filter_records(data, [section], end=5)
         kept = records_in(
-            sifted.kept_records(0, timestamp_shift=0), section, count=sifted.verdicts[0].kept
+            filtered.retained_records(0, timestamp_shift=0),
+            section,
+            count=filtered.summaries[0].retained,
         )
         largest = max(one.timestamp for one in kept)
         assert largest < NOON_MS, "the test wants a negative delta"
-        assert sifted.verdicts[0].timestamp_delta_max == largest - NOON_MS
+        assert filtered.summaries[0].timestamp_delta_max == largest - NOON_MS
 
     @pytest.mark.parametrize("horizon", [NOON_MS + 86_400_000, NOON_MS - 1, 0, 2**62])
     def test_records_keep_their_times_when_their_base_is_moved(self, horizon: int) -> None:
@@ -176,8 +183,8 @@ class ScannerContract:
         data, section = section_of(records)
         offsets = self.offsets()
         offsets.add(data, [section], begin=0)
-        sifted = offsets.sift(data, [section], end=6)
-        moved = sifted.kept_records(0, timestamp_shift=NOON_MS - horizon)
+        filtered = offsets.filter_records(data, [section], end=6)
+        moved = filtered.retained_records(0, timestamp_shift=NOON_MS - horizon)
         before = records_in(data, section, count=6)
         assert records_in(moved, section, count=6, base_timestamp=horizon) == before
 
@@ -191,8 +198,8 @@ class ScannerContract:
         assert full_at is not None
         assert full_at % 2 == 0
         assert full_at > 0
-        verdict = offsets.sift(data, [section], end=full_at).verdicts[0]
-        assert verdict.kept == 400 - full_at // 2
+        summary = offsets.filter_records(data, [section], end=full_at).summaries[0]
+        assert summary.retained == 400 - full_at // 2
 
     def test_a_known_key_finds_room_in_a_full_map(self) -> None:
         offsets = self.scanner.key_offsets(bytes_max=0, keys_max=1000, secret=SECRET)
@@ -208,33 +215,35 @@ class ScannerContract:
         data, sections = joined(good, bad, (good[0], good[1]._replace(base_offset=4)))
         offsets = self.offsets()
         assert offsets.add(data, sections, begin=0) is None
-        assert [one.kept for one in offsets.sift(data, sections[:2], end=4).verdicts] == [0, -1]
-        sifted = offsets.sift(data, sections, end=6)
-        assert [one.kept for one in sifted.verdicts] == [0, -1, 1]
+        assert [
+            one.retained for one in offsets.filter_records(data, sections[:2], end=4).summaries
+        ] == [0, -1]
+        filtered = offsets.filter_records(data, sections, end=6)
+        assert [one.retained for one in filtered.summaries] == [0, -1, 1]
         # What lies before and behind it is judged as ever.
-        kept = records_in(sifted.kept_records(2, timestamp_shift=0), sections[2], count=1)
+        kept = records_in(filtered.retained_records(2, timestamp_shift=0), sections[2], count=1)
         assert kept[0].offset == 5
 
     def test_an_empty_section_has_nothing_to_keep(self) -> None:
         offsets = self.offsets()
         section = Section(0, 0, 0, 10, 3)
         assert offsets.add(b"", [section], begin=0) is None
-        sifted = offsets.sift(b"", [section], end=20)
-        assert sifted.verdicts == [Verdict(0, 0, 0)]
-        assert bytes(sifted.kept_records(0, timestamp_shift=5)) == b""
-        assert offsets.sift(b"", [], end=20).verdicts == []
+        filtered = offsets.filter_records(b"", [section], end=20)
+        assert filtered.summaries == [SectionSummary(0, 0, 0)]
+        assert bytes(filtered.retained_records(0, timestamp_shift=5)) == b""
+        assert offsets.filter_records(b"", [], end=20).summaries == []
 
     def test_huge_keys_and_many_are_told_apart(self) -> None:
         big = b"k" * 300_000
         data, section = section_of([keyed(big), keyed(big + b"!"), keyed(big)])
         offsets = self.offsets()
         assert offsets.add(data, [section], begin=0) is None
-        assert offsets.sift(data, [section], end=3).verdicts[0].kept == 2
+        assert offsets.filter_records(data, [section], end=3).summaries[0].retained == 2
 
         many, section = section_of([keyed(b"%x" % number, b"") for number in range(20_000)])
         offsets = self.scanner.key_offsets(bytes_max=10 * MIB, keys_max=20_000, secret=SECRET)
         assert offsets.add(many, [section], begin=0) is None
-        assert offsets.sift(many, [section], end=20_000).verdicts[0].kept == 20_000
+        assert offsets.filter_records(many, [section], end=20_000).summaries[0].retained == 20_000
 
     # One contract, two scanners: that is what "differing executors" means here.
     @settings(suppress_health_check=[HealthCheck.differing_executors])
@@ -267,14 +276,14 @@ class ScannerContract:
                     base_offset=section.base_offset,
                 )
                 assert offsets.add(body, [cut], begin=0) is None
-        sifted = offsets.sift(data, sections, end=end)
+        filtered = offsets.filter_records(data, sections, end=end)
         kept = [
             record
             for index, section in enumerate(sections)
             for record in records_in(
-                sifted.kept_records(index, timestamp_shift=0),
+                filtered.retained_records(index, timestamp_shift=0),
                 section,
-                count=sifted.verdicts[index].kept,
+                count=filtered.summaries[index].retained,
             )
         ]
         assert [one.offset for one in kept] == sorted(stay)

@@ -231,7 +231,7 @@ def test_codec_bits_name_their_codec(codec: Codec) -> None:
     ("blocks", "words"),
     [
         (xerial()[:12], "header of 12 bytes"),
-        (xerial() + b"\x00\x00", "length is cut off"),
+        (xerial() + b"\x00\x00", "length is incomplete"),
         (xerial() + struct.pack(">i", -1), "block of -1 bytes"),
         (xerial() + struct.pack(">i", 2**31 - 1) + b"abc", "where 3 are left"),
         (xerial() + struct.pack(">i", 0), "broken"),

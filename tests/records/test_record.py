@@ -164,9 +164,9 @@ def test_a_count_that_is_not_the_number_of_records_is_corrupt(codec: Codec, coun
     ("fields", "words"),
     [
         ((b"\x00", 0), "1 records in 3 bytes"),
-        ((b"\x00", b"\x80" * 6), "cut off"),
-        ((b"\x00", 0, 0, 3, b"key"), "cut off"),
-        ((b"\x00", 0, 0, -1, 3, b"abc"), "cut off"),
+        ((b"\x00", b"\x80" * 6), "incomplete"),
+        ((b"\x00", 0, 0, 3, b"key"), "incomplete"),
+        ((b"\x00", 0, 0, -1, 3, b"abc"), "incomplete"),
         ((b"\x00", 0, 0, 5, b"abcd"), "5 bytes at byte"),
         ((b"\x00", 0, 0, -2, -1, 0), "-2 bytes at byte"),
         ((b"\x00", 0, 0, -1, 2**31 - 1, 0), "bytes at byte"),

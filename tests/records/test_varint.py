@@ -60,9 +60,9 @@ def test_a_number_beyond_64_bits_is_a_mistake_of_ours(value: int) -> None:
 
 def test_a_number_may_not_reach_beyond_the_end_it_is_given() -> None:
     data = written(300)
-    with pytest.raises(CorruptMessage, match="cut off at byte 1"):
+    with pytest.raises(CorruptMessage, match="incomplete at byte 1"):
         read_varint(data, 0, end=1)
-    with pytest.raises(CorruptMessage, match="cut off at byte 2"):
+    with pytest.raises(CorruptMessage, match="incomplete at byte 2"):
         read_varint(data, 2, end=2)
 
 

@@ -14,7 +14,7 @@ class MemoryLog:
         self.durable_end = Offset(0)
         self.epochs = EpochCache()
         # Grows when something is cut off: syncs begun before come to nothing.
-        self.cuts = 0
+        self.truncations = 0
 
     @property
     def log_end(self) -> Offset:
@@ -51,13 +51,13 @@ class MemoryLog:
             return
         del self.entries[offset - self.log_start :]
         self.durable_end = self.log_end
-        self.cuts += 1
+        self.truncations += 1
 
-    def start_anew_at(self, offset: Offset) -> None:
+    def restart_at(self, offset: Offset) -> None:
         self.entries.clear()
         self.epochs.truncate_end(Offset(0))
         self.log_start = self.durable_end = offset
-        self.cuts += 1
+        self.truncations += 1
 
     def raise_log_start(self, offset: Offset) -> None:
         assert self.log_start <= offset <= self.log_end
@@ -72,4 +72,4 @@ class MemoryLog:
         del self.entries[kept_end - self.log_start :]
         self.epochs.truncate_end(Offset(kept_end + 1))
         self.durable_end = kept_end
-        self.cuts += 1
+        self.truncations += 1

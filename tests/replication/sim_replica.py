@@ -143,7 +143,7 @@ class Replica:
     def _drop(self) -> None:
         """This broker has no replica any more."""
         self.role = None
-        self.log.start_anew_at(Offset(0))
+        self.log.restart_at(Offset(0))
         self.high_watermark = self.high_watermark_checkpoint = Offset(0)
 
     def _lead(self, image: PartitionImage) -> None:
@@ -204,11 +204,11 @@ class Replica:
         if self._is_syncing or log.durable_end == log.log_end:
             return
         self._is_syncing = True
-        end, cuts = log.log_end, log.cuts
+        end, truncations = log.log_end, log.truncations
 
         def synced() -> None:
             self._is_syncing = False
-            if log.cuts == cuts:
+            if log.truncations == truncations:
                 log.durable_end = max(log.durable_end, end)
                 self._on_durable(log.durable_end)
             self._sync()
@@ -383,7 +383,7 @@ class Replica:
                 self._on_truncated(follower)
             elif isinstance(effect, StartAnewAt):
                 self._cut(effect.offset, is_anew=True)
-                log.start_anew_at(effect.offset)
+                log.restart_at(effect.offset)
                 self._on_truncated(follower)
             elif isinstance(effect, HighWatermarkMoved):
                 self._take_high_watermark(effect.high_watermark)

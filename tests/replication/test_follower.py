@@ -35,7 +35,7 @@ NEXT_IMAGE = replace(IMAGE, leader=THREE, leader_epoch=NEXT_EPOCH, revision=11)
 def log_of(*epochs: int, log_start: int = 0) -> MemoryLog:
     """A log with one record for each of these leader epochs, all of it durable."""
     log = MemoryLog()
-    log.start_anew_at(Offset(log_start))
+    log.restart_at(Offset(log_start))
     log.append([(epoch, 0) for epoch in epochs])
     log.durable_end = log.log_end
     return log

@@ -13,7 +13,7 @@ from respool.model.quantities import counted, human_bytes
 
 if TYPE_CHECKING:
     from respool.inspect.verify import VerifyReport
-    from respool.log.folder.accepted_loss import Loss
+    from respool.log.folder.accepted_loss import LogLoss
 
 app = typer.Typer(no_args_is_help=True, help="Look at and check a log's files, without a broker.")
 
@@ -108,7 +108,7 @@ def accept_loss(
     )
 
 
-def _confirm_loss(loss: "Loss", *, yes: bool) -> None:
+def _confirm_loss(loss: "LogLoss", *, yes: bool) -> None:
     for line in _described(loss):
         output.print_line(line)
     if loss.given_up and not yes:
@@ -119,7 +119,7 @@ def _confirm_loss(loss: "Loss", *, yes: bool) -> None:
         )
 
 
-def _described(loss: "Loss") -> list[str]:
+def _described(loss: "LogLoss") -> list[str]:
     if loss.sound_end is None:
         left = "nothing, its folder " + ("has no .log" if loss.has_folder else "is missing")
     elif loss.sound_end <= loss.log_start:

@@ -1,4 +1,4 @@
-"""Records as columns: their names, and the Arrow types they have when they come out of record batches."""
+"""The Arrow schema of decoded records: column names and types."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,7 +16,7 @@ KEY, VALUE, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS = ALL_COLUMNS = (
     "headers",
 )
 
-# What timestamp_type says: whose clock it was.
+# The values of timestamp_type: whose clock.
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
@@ -28,7 +28,7 @@ TYPES = {
     KEY: pa.binary(),
     VALUE: pa.binary(),
     OFFSET: pa.int64(),
-    # -1, the last millisecond of 1969, where the producer gave no time.
+    # -1, the last millisecond of 1969, if the producer gave no time.
     TIMESTAMP: pa.timestamp("ms", "UTC"),
     TIMESTAMP_TYPE: pa.int8(),
     HEADERS: pa.list_(pa.field("item", HEADER_TYPE, nullable=False)),
@@ -37,20 +37,20 @@ _NULLABLE = (KEY, VALUE)
 
 
 def schema_of(columns: Sequence[str]) -> pa.Schema:
-    """The schema of what `decode` returns for these columns, in this order.
+    """The schema of `decode` for these columns, in this order.
 
     Raises:
-        UnknownColumn: there is none of that name, or it is there twice.
+        UnknownColumn: there is no such column, or it appears twice.
     """
     return _schema_of(tuple(columns))
 
 
-# Asked for with every fetch.
+# Called for every fetch.
 @lru_cache(maxsize=64)
 def _schema_of(columns: tuple[str, ...]) -> pa.Schema:
     for name in columns:
         if name not in TYPES:
             raise UnknownColumn(f"no column {name!r}, there are {', '.join(ALL_COLUMNS)}")
     if len(set(columns)) < len(columns):
-        raise UnknownColumn(f"a column is asked for twice: {', '.join(columns)}")
+        raise UnknownColumn(f"a column is requested twice: {', '.join(columns)}")
     return pa.schema([pa.field(name, TYPES[name], nullable=name in _NULLABLE) for name in columns])

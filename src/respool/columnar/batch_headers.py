@@ -1,6 +1,6 @@
-"""The headers of many batches -> one table: a row per batch. `records/batch.py` draws them.
+"""Parses the headers of many batches into one table, a row per batch. `records/batch.py` shows the layout.
 
-Of a batch nothing but the header is read here, and only of batches that are whole.
+Only headers are read here, and only of whole batches.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from respool.records.batch import (
     MAGIC_AT,
 )
 
-# A row. What its records must fit comes first: `record_columns` reads that far, as it does of any section.
+# A row. The fields that its records must match come first: `record_columns` reads that part, as for any section.
 (
     BEGIN,
     END,
@@ -31,7 +31,7 @@ from respool.records.batch import (
 SECTION_COLUMNS = 8
 HEADER_COLUMNS = 11
 
-# Why a walk ended: the data did, or with a batch that is cut off, that is no batch, or whose offsets cannot be.
+# Why a walk ended: end of data, an incomplete batch, no batch, or implausible offsets.
 ENDED, CUT_OFF, OTHER_FORMAT, BAD_LENGTH, BAD_OFFSETS = range(5)
 
 _OFFSET_MAX = 2**63 - 1
@@ -39,7 +39,7 @@ _OFFSET_MAX = 2**63 - 1
 
 @kernel
 def read_int(data: Bytes, at: int, size: int) -> Word:
-    """The signed big-endian number of so many bytes."""
+    """Read a signed big-endian number of `size` bytes."""
     number = np.uint64(0)
     for place in range(size):
         number = (number << np.uint64(8)) | np.uint64(data[at + place])
@@ -49,9 +49,9 @@ def read_int(data: Bytes, at: int, size: int) -> Word:
 
 @kernel
 def walk_headers(data: Bytes, table: Numbers) -> tuple[int, Word, int]:
-    """Fill a row for each whole batch, as far as the table goes.
+    """Fill a row per whole batch, as long as the table has space.
 
-    Returns how many whole batches there are, where the first thing lies that is none, and why it is none.
+    Returns the number of whole batches, the position after them, and why the walk ended there.
     """
     at: Word = np.int64(0)
     count = 0
@@ -66,7 +66,7 @@ def walk_headers(data: Bytes, table: Numbers) -> tuple[int, Word, int]:
         if size > left:
             return count, at, CUT_OFF
         base_offset, last_delta = read_int(data, at, 8), read_int(data, at + 23, 4)
-        # No batch ends with the last offset of all: there must be one after it.
+        # No batch ends with the largest possible offset: the next offset must exist.
         if base_offset < offset_min or last_delta < 0 or base_offset >= _OFFSET_MAX - last_delta:
             return count, at, BAD_OFFSETS
         offset_min = base_offset + last_delta + 1

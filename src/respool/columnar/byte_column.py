@@ -1,4 +1,4 @@
-"""Any Arrow column of bytes or text -> where each row's bytes begin and how many they are."""
+"""Arrow columns of bytes or text -> begin and length of each row's bytes."""
 
 from typing import Any, NamedTuple
 
@@ -13,20 +13,20 @@ NULL = -1
 
 
 class ByteColumn(NamedTuple):
-    """What kernels read. All of it lies within `data`: Arrow has checked the outer bounds, and we those between."""
+    """The input of kernels. All ranges are within `data`: Arrow has checked the outer bounds, and we the inner ones."""
 
     data: Bytes
     begins: Numbers
-    # NULL where the row has none.
+    # NULL for null rows.
     lengths: Numbers
 
 
 def byte_column(array: pa.Array, name: str) -> ByteColumn:
-    """Its bytes are not copied, unless it is a view; a dictionary stays one.
+    """Convert without copying the bytes, except for views; a dictionary stays one.
 
     Raises:
-        ColumnTypeMismatch: it holds neither bytes nor text.
-        ColumnInvalid: its rows do not lie one after the other within its bytes.
+        ColumnTypeMismatch: it has neither bytes nor text.
+        ColumnInvalid: its rows are not consecutive within its bytes.
     """
     try:
         array.validate()
@@ -50,7 +50,7 @@ def byte_column(array: pa.Array, name: str) -> ByteColumn:
     offset_type = _OFFSET_TYPES.get(kind)
     if offset_type is None:
         raise ColumnTypeMismatch(
-            f"the column {name} is {kind}: cast it to binary or string, for a record has only bytes"
+            f"the column {name} is {kind}: cast it to binary or string, because records contain bytes"
         )
     _, places, data = array.buffers()
     ends: NDArray[Any] = np.frombuffer(places or bytes(8), dtype=offset_type)
@@ -60,14 +60,13 @@ def byte_column(array: pa.Array, name: str) -> ByteColumn:
 
 
 def rising(lengths: Numbers, name: str) -> Numbers:
-    """
-    Raises:
-        ColumnInvalid: one is negative, so that what kernels would read lies anywhere in memory.
+    """Raises:
+    ColumnInvalid: a length is negative, so kernels would read outside of the data.
     """
     if len(lengths) and lengths.min() < 0:
         row = int(lengths.argmin())
         raise ColumnInvalid(
-            f"the column {name}: row {row} ends {-lengths[row]} bytes before it begins"
+            f"the column {name}: row {row} ends {-lengths[row]} bytes before its start"
         )
     return lengths
 
@@ -86,7 +85,7 @@ def _from_dictionary(array: pa.Array, name: str) -> ByteColumn:
     if numbers.null_count:
         numbers = numbers.fill_null(0)
     if not len(words.lengths):
-        # Then all are null.
+        # Then all rows are null.
         return byte_column(pa.nulls(len(array)), name)
     chosen = numbers.cast(pa.int64()).to_numpy(zero_copy_only=False)
     # Numpy checks the bounds.
@@ -95,7 +94,7 @@ def _from_dictionary(array: pa.Array, name: str) -> ByteColumn:
 
 
 def _without_nulls(lengths: Numbers, array: pa.Array) -> Numbers:
-    """The lengths with NULL where Arrow's bitmap has a zero."""
+    """The lengths, with NULL for zeros in Arrow's bitmap."""
     if array.null_count:
         bitmap = np.frombuffer(array.buffers()[0], dtype=np.uint8)
         first = array.offset // 8
@@ -105,7 +104,7 @@ def _without_nulls(lengths: Numbers, array: pa.Array) -> Numbers:
 
 
 def _column(data: Any, begins: Numbers, lengths: Numbers) -> ByteColumn:
-    # One kind of array, so that kernels are compiled once.
+    # One array type, so that kernels are compiled once.
     begins, lengths = np.ascontiguousarray(begins), np.ascontiguousarray(lengths)
     begins.flags.writeable = lengths.flags.writeable = False
     return ByteColumn(readable(b"" if data is None else data), begins, lengths)

@@ -1,4 +1,4 @@
-"""Sections of records -> one Arrow batch: room for the kernels, and Arrow arrays made of what they filled."""
+"""Sections of records -> one Arrow batch: allocates memory for the kernels and wraps the result in Arrow arrays."""
 
 from typing import Any
 
@@ -39,11 +39,11 @@ _WANTED = dict(
 )
 _FAULTS = {
     kernels.FAULT_COUNT: "it announces more records than its bytes can hold",
-    kernels.FAULT_RECORD: "a record's fields do not fit its length",
-    kernels.FAULT_DELTA: "its records' offsets do not rise, or go beyond its last",
+    kernels.FAULT_RECORD: "a record's fields do not match its length",
+    kernels.FAULT_DELTA: "its records' offsets do not increase, or exceed its last offset",
     kernels.FAULT_TIME: "a record's timestamp does not fit 64 bits",
-    kernels.FAULT_HEADERS: "a record's headers do not fit its length",
-    kernels.FAULT_END: "its records do not end where it ends",
+    kernels.FAULT_HEADERS: "a record's headers do not match its length",
+    kernels.FAULT_END: "its records do not end with the batch",
 }
 
 
@@ -64,13 +64,13 @@ class ColumnBuilder:
         )
 
     def build(self, data: Bytes, sections: Numbers) -> tuple[pa.RecordBatch, int]:
-        """The rows of all these sections within bounds, and how many there are.
+        """Return the rows of all sections within bounds, and their number.
 
         Raises:
-            CorruptBatch: a batch's records are not what its header says.
+            CorruptBatch: a batch's records do not match its header.
         """
         sizes = sections[:, END] - sections[:, BEGIN]
-        # What a header announces is not to be trusted with memory.
+        # A header's record count must not determine the allocation.
         rows_max = (
             np.minimum(sections[:, RECORD_COUNT], sizes // RECORD_BYTES_MIN).clip(min=0).sum()
         )
@@ -85,7 +85,7 @@ class ColumnBuilder:
 
 
 class _Columns:
-    """Room for so many rows, in the columns that are wanted; the others have none."""
+    """Memory for `rows_max` rows in the wanted columns; the others have none."""
 
     def __init__(self, rows_max: int, wanted: int) -> None:
         def room(bit: int, dtype: type[Any], extra: int = 0) -> NDArray[Any]:
@@ -143,7 +143,7 @@ class _Columns:
 def binary_array(
     kind: pa.DataType, data: Bytes, begins: Numbers, ends: Places, rows: int
 ) -> pa.Array:
-    """The bytes that begin there, as a column in memory of its own."""
+    """Copy the bytes at these positions into a column of their own."""
     target: Bytes = np.empty(int(ends[rows]), dtype=np.uint8)
     if len(target):
         kernels.gather(data, begins, ends, rows, target)
@@ -159,9 +159,9 @@ def binary_array(
 
 def _as_text(keys: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
-        # It checks, and copies nothing.
+        # Validates without copying.
         return keys.cast(kind)
     except pa.ArrowInvalid:
-        # Java's client shows what is not UTF-8 this way too; it is no reason to lose the record.
+        # Java's client decodes invalid UTF-8 this way too; the record is still readable.
         text = [key.decode("utf-8", errors="replace") for key in keys.to_pylist()]
         return pa.array(text, type=kind)

@@ -1,17 +1,17 @@
-"""What can be wrong with bytes that should become columns, and with columns that should become bytes.
+"""Errors of converting between record batches and columns.
 
-The client's, not a broker's: each says what was found, where, and what to do about it.
+They are the client's: each says what was found, where, and what to do about it.
 """
 
 from respool.model.errors import RespoolError
 
 
 class ColumnarError(RespoolError):
-    """Record batches and columns could not be turned into each other. Nothing was returned."""
+    """Record batches and columns could not be converted. Nothing was returned."""
 
 
 class BatchUnreadable(ColumnarError):
-    """A record batch cannot be shown; skipping it would leave a gap that nobody sees."""
+    """A record batch cannot be decoded; skipping it would leave an unnoticed gap."""
 
     def __init__(self, *, offset: int, why: str, advice: str) -> None:
         super().__init__(f"the batch at offset {offset}: {why}; {advice}")
@@ -20,18 +20,18 @@ class BatchUnreadable(ColumnarError):
 
 
 class CorruptBatch(BatchUnreadable):
-    """A batch's bytes do not fit together, or not their checksum."""
+    """A batch is inconsistent, or its checksum does not match."""
 
     def __init__(self, *, offset: int, why: str) -> None:
         super().__init__(
             offset=offset,
             why=why,
-            advice="read it again, and if it stays so, check the broker's log (`respool log verify`)",
+            advice="read it again; if that fails too, check the broker's log (`respool log verify`)",
         )
 
 
 class BatchTooLarge(BatchUnreadable):
-    """A compressed batch holds more bytes than the caller allows."""
+    """A compressed batch contains more bytes than the caller allows."""
 
     def __init__(self, *, offset: int, limit: int) -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class BatchTooLarge(BatchUnreadable):
 
 
 class BatchFormatUnknown(BatchUnreadable):
-    """A batch of an old format, or with a codec that did not exist when this was written."""
+    """A batch in an old format, or with a codec that this version does not know."""
 
     def __init__(self, *, offset: int, why: str) -> None:
         super().__init__(
@@ -58,23 +58,23 @@ class UnknownColumn(ColumnarError):
 
 
 class ColumnTypeMismatch(ColumnarError):
-    """A column's type cannot become what it should be."""
+    """A column's type cannot be converted."""
 
 
 class ColumnInvalid(ColumnarError):
-    """A column contradicts itself, as one from a damaged file may; pyarrow's `validate(full=True)` says more."""
+    """A column is inconsistent, for instance from a damaged file; pyarrow's `validate(full=True)` says more."""
 
 
 class NullNotAllowed(ColumnarError):
-    """Something is null that a record must have."""
+    """A required value is null."""
 
 
 class TimestampInvalid(ColumnarError):
-    """A record's time lies before 1970, which brokers refuse."""
+    """A timestamp is before 1970, which brokers reject."""
 
 
 class RowOutOfRange(ColumnarError):
-    """A row was asked for that the batch does not have."""
+    """A row was requested that the batch does not have."""
 
 
 class BatchNotEncodable(ColumnarError):

@@ -1,7 +1,7 @@
-"""Compiling a kernel: a function over numpy arrays that runs as machine code, without holding up other threads.
+"""Compiles kernels: functions over numpy arrays that run as machine code, without the GIL.
 
-The first process to call a kernel compiles it, which takes seconds; the result is kept beside the source file, or in
-the user's cache folder, and later processes load it in a fraction of a second.
+The first process that calls a kernel compiles it, which takes seconds; the result is cached beside the source file, or
+in the user's cache folder, and loaded in a fraction of a second by later processes.
 """
 
 from collections.abc import Callable
@@ -12,54 +12,54 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-# numba asks for it at every call, and numpy loads it then: by two threads at once, that never ends.
+# numba imports it at every call; if two threads load it at the same time, they deadlock.
 import numpy.ma
 from numba import njit
 from numpy.typing import NDArray
 
 from respool.ports.record_scan import Buffer
 
-# What kernels work on.
+# The arrays of kernels.
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
-# Where things end in a column, as Arrow counts.
+# End positions in a column, in Arrow's type.
 Places = NDArray[np.int32]
 Words = NDArray[np.uint64]
-# A number of Python's or numpy's; in a kernel both are 64 bits of the machine's.
+# A Python or numpy number; 64 bits in a kernel.
 Word: TypeAlias = Any
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def kernel(function: F) -> F:
-    """Compile at the first call. Kernels see nothing but their arguments, so they give the interpreter free."""
+    """Compile at the first call. Kernels use only their arguments, so they release the GIL."""
     return _compiled(function)
 
 
 def part_of_kernels(function: F) -> F:
-    """The same for what is called for every number: it becomes a part of each kernel that calls it."""
+    """For functions called per element: inlined into each kernel that calls them."""
     return _compiled(function, forceinline=True)
 
 
 def _compiled(function: F, **more: bool) -> F:
-    # error_model: a division by zero need not become an exception, for kernels divide by nothing that may be one.
-    # _nrt: kernels make no arrays, and callers hold theirs; to count who uses them took half of the time.
+    # error_model: no exception for a division by zero, since kernels divide by constants only.
+    # _nrt: kernels allocate no arrays, and callers hold theirs; reference counting took half of the time.
     options = {"nogil": True, "error_model": "numpy", "_nrt": False, **more}
     try:
         compiled: F = njit(cache=True, **options)(function)
     except RuntimeError:
-        # There is nowhere to keep the result: no folder that we may write to.
+        # There is no writable cache folder.
         return cast("F", njit(**options)(function))
     _recompile_on_change(compiled)
     return compiled
 
 
 def _recompile_on_change(compiled: Any) -> None:
-    """Have a kept kernel compiled anew when any file of this room has changed.
+    """Recompile a cached kernel if any file of this package has changed.
 
-    Numba goes by the file that the kernel stands in; but what it calls is compiled into it, and stands in others.
+    Numba checks the file that defines the kernel; but functions of other files are compiled into it.
     """
-    # Numba has no door for this. Where one day it is not to be found, kernels are kept as numba does it.
+    # Numba has no public API for this. If it changes, kernels are cached in numba's way.
     with suppress(AttributeError):
         kept = compiled._cache._cache_file  # noqa: SLF001
         kept._source_stamp = (kept._source_stamp, package_stamp())  # noqa: SLF001
@@ -67,13 +67,15 @@ def _recompile_on_change(compiled: Any) -> None:
 
 @cache
 def package_stamp(folder: Path = Path(__file__).parent) -> tuple[tuple[str, int, int], ...]:
-    """Changes whenever one of the folder's source files does."""
+    """Changes with every source file of the folder."""
     found = [(path.name, path.stat()) for path in sorted(folder.glob("*.py"))]
     return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in found)
 
 
 def readable(data: Buffer) -> Bytes:
-    """The bytes for a kernel, not copied. Always read-only: else each kernel would be compiled for two kinds."""
+    """The bytes as an array for kernels, not copied. Always read-only: otherwise each kernel would be compiled
+    twice.
+    """
     array: Bytes = np.frombuffer(data, dtype=np.uint8)
     array.flags.writeable = False
     return array

@@ -1,6 +1,6 @@
-"""`ports.record_scan` in compiled kernels: about a tenth of a microsecond for a record.
+"""`ports.record_scan` in compiled kernels: about 0.1 us per record.
 
-A call takes any number of sections, so what Python adds is per call, not per record.
+A call takes any number of sections, so Python's overhead is per call, not per record.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 
 from respool.columnar.compiled import Bytes, Numbers, Words, kernel
-from respool.columnar.key_table import FILL_MAX, SLOT_BYTES, hash_keys, put_newest, sift_sections
+from respool.columnar.key_table import FILL_MAX, SLOT_BYTES, filter_sections, hash_keys, put_newest
 from respool.columnar.raw_memory import copy_bytes
 from respool.columnar.record_table import (
     DROP_TOMBSTONES,
@@ -25,26 +25,26 @@ from respool.columnar.record_table import (
     rows_needed,
 )
 from respool.columnar.varint_kernels import varint_bytes, write_varint
-from respool.ports.record_scan import NO_RECORDS, Buffer, Section, Verdict
+from respool.ports.record_scan import NO_RECORDS, Buffer, Section, SectionSummary
 
-# How much longer a record can get by another timestamp delta: that number, and its own length.
+# Maximum growth of a record by another timestamp delta: the delta, and the record's length.
 RECORD_GROWTH_MAX = 15
 
 
 @kernel
-def copy_kept(
-    data: Bytes, rows: Numbers, first: int, count: int, stays: Numbers, target: Bytes
+def copy_retained(
+    data: Bytes, rows: Numbers, first: int, count: int, retained: Numbers, target: Bytes
 ) -> int:
-    """Copy the rows that stay as they are; return how many bytes that makes."""
+    """Copy the retained rows unchanged; return the number of bytes."""
     at = 0
     number, last = first, first + count
     while number < last:
-        if not stays[number]:
+        if not retained[number]:
             number += 1
             continue
-        # LocalReader go together.
+        # Adjacent rows are copied together.
         begin = rows[number, ROW_BEGIN]
-        while number + 1 < last and stays[number + 1]:
+        while number + 1 < last and retained[number + 1]:
             number += 1
         at = copy_bytes(data, begin, rows[number, ROW_END], target, at)
         number += 1
@@ -52,13 +52,13 @@ def copy_kept(
 
 
 @kernel
-def copy_kept_shifted(
-    data: Bytes, rows: Numbers, first: int, count: int, stays: Numbers, shift: int, target: Bytes
+def copy_retained_shifted(
+    data: Bytes, rows: Numbers, first: int, count: int, retained: Numbers, shift: int, target: Bytes
 ) -> int:
-    """The same with `shift` added to each timestamp delta."""
+    """As `copy_retained`, with `shift` added to each timestamp delta."""
     at = 0
     for number in range(first, first + count):
-        if not stays[number]:
+        if not retained[number]:
             continue
         delta = np.int64(rows[number, TIMESTAMP_DELTA]) + np.int64(shift)
         body, tail, end = rows[number, ROW_BODY], rows[number, ROW_TAIL], rows[number, ROW_END]
@@ -74,19 +74,19 @@ _SLOTS_MIN = 16
 
 
 class CompiledScanner:
-    # Some thousand records, a tenth of a millisecond.
+    # A few thousand records, a tenth of a millisecond.
     quick_bytes_max = 256 * 1024
 
     def prepare(self) -> None:
-        """Compile what is needed, or load it; without this the first call does."""
+        """Compile or load the kernels; otherwise the first call does."""
         offsets = self.key_offsets(bytes_max=0, keys_max=1, secret=bytes(16))
         # One record: key and value of one byte each.
         data = b"\x10\x00\x00\x00\x02k\x02v\x00"
         section = Section(0, len(data), 1, 0, 0)
         offsets.add(data, [section], begin=0)
-        sifted = offsets.sift(data, [section], end=1)
+        filtered = offsets.filter_records(data, [section], end=1)
         for shift in (0, 1):
-            sifted.kept_records(0, timestamp_shift=shift)
+            filtered.retained_records(0, timestamp_shift=shift)
         assert self.find_keyless(data, record_count=1, last_offset_delta=0) is None
 
     def find_keyless(
@@ -106,7 +106,7 @@ class CompiledScanner:
 
 class CompiledKeyOffsets:
     def __init__(self, *, slots: int, secret: bytes) -> None:
-        # Pages that are never touched cost nothing.
+        # Untouched pages cost nothing.
         self._slots: Words = np.zeros((slots, 3), dtype=np.uint64)
         self._used = 0
         self._used_max = int(slots * FILL_MAX)
@@ -127,32 +127,34 @@ class CompiledKeyOffsets:
         )
         return int(table.rows[row, OFFSET]) if row < table.count else None
 
-    def sift(self, data: Buffer, sections: Sequence[Section], *, end: int) -> "CompiledSifting":
+    def filter_records(
+        self, data: Buffer, sections: Sequence[Section], *, end: int
+    ) -> "CompiledFilteredSections":
         table = self._table
         table.read(_bytes(data), sections, self._secret)
-        verdicts: Numbers = np.empty((len(sections), 3), dtype=np.int64)
-        sift_sections(
+        summaries: Numbers = np.empty((len(sections), 3), dtype=np.int64)
+        filter_sections(
             self._slots,
             table.rows,
             table.hashes,
             end,
             table.sections[:, DROP_TOMBSTONES],
             table.counts,
-            table.stays,
-            verdicts,
+            table.retained,
+            summaries,
         )
-        return CompiledSifting(table, [Verdict(*row) for row in verdicts.tolist()])
+        return CompiledFilteredSections(table, [SectionSummary(*row) for row in summaries.tolist()])
 
 
-class CompiledSifting:
-    def __init__(self, table: "RecordTable", verdicts: Sequence[Verdict]) -> None:
+class CompiledFilteredSections:
+    def __init__(self, table: "RecordTable", summaries: Sequence[SectionSummary]) -> None:
         self._table = table
-        self.verdicts = verdicts
+        self.summaries = summaries
 
-    def kept_records(self, index: int, *, timestamp_shift: int) -> memoryview:
+    def retained_records(self, index: int, *, timestamp_shift: int) -> memoryview:
         table = self._table
         count = int(table.counts[index])
-        assert count >= 0, "these are not records"
+        assert count >= 0, "the records are malformed"
         first = int(table.counts[:index].clip(min=0).sum())
         if not count:
             return memoryview(b"")
@@ -161,33 +163,33 @@ class CompiledSifting:
             size += count * RECORD_GROWTH_MAX
         target: Bytes = np.empty(size, dtype=np.uint8)
         if timestamp_shift:
-            # The kernel adds in 64 bits, and so do readers when they take it back.
+            # The kernel adds with 64-bit wraparound, and so do readers.
             shift = (timestamp_shift + 2**63) % 2**64 - 2**63
-            size = copy_kept_shifted(
-                table.data, table.rows, first, count, table.stays, shift, target
+            size = copy_retained_shifted(
+                table.data, table.rows, first, count, table.retained, shift, target
             )
         else:
-            size = copy_kept(table.data, table.rows, first, count, table.stays, target)
+            size = copy_retained(table.data, table.rows, first, count, table.retained, target)
         return target[:size].data
 
 
 class RecordTable:
-    """The sections of one call, their records' rows and hashes. The memory is used again for the next call."""
+    """The sections of one call, with rows and hashes of their records. The memory is reused."""
 
     def __init__(self) -> None:
         self.data: Bytes = _bytes(b"")
         self.sections: Numbers = np.empty((0, len(Section._fields)), dtype=np.int64)
-        # Rows of each section, -1 where it is not what its header says; and of all together.
+        # Number of rows of each section, -1 if it does not match its header; and in total.
         self.counts: Numbers = np.empty(0, dtype=np.int64)
         self.count = 0
         self.rows: Numbers = np.empty((0, ROW_COLUMNS), dtype=np.int64)
         self.hashes: Words = np.empty((0, 2), dtype=np.uint64)
-        # 1 for a row that stays.
-        self.stays: Numbers = np.empty(0, dtype=np.int64)
+        # 1 for a retained row.
+        self.retained: Numbers = np.empty(0, dtype=np.int64)
 
     def read(self, data: Bytes, sections: Sequence[Section], secret: Words) -> None:
         self.data = data
-        # A third of the time that numpy takes for a list of tuples.
+        # Takes a third of the time that numpy needs for a list of tuples.
         numbers = np.fromiter(chain.from_iterable(sections), dtype=np.int64)
         self.sections = numbers.reshape(-1, len(Section._fields))
         self.counts = np.empty(len(sections), dtype=np.int64)
@@ -200,7 +202,7 @@ class RecordTable:
             rows = max(rows, 2 * len(self.rows))
             self.rows = np.empty((rows, ROW_COLUMNS), dtype=np.int64)
             self.hashes = np.empty((rows, 2), dtype=np.uint64)
-            self.stays = np.empty(rows, dtype=np.int64)
+            self.retained = np.empty(rows, dtype=np.int64)
 
 
 def _bytes(data: Buffer) -> Bytes:

@@ -1,4 +1,4 @@
-"""Record batches -> Arrow: what a Fetch reply holds of one partition becomes columns, without an object per record."""
+"""Decodes record batches of a Fetch response into Arrow columns, without an object per record."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from respool.columnar.fetched_batches import AbortedTransactions, FetchedBatches
 from respool.ports.record_scan import Buffer
 
 DECOMPRESSED_MAX = 256 * 1024 * 1024
-# A column of bytes ends below 2 GiB, and a batch's records may take nearly that alone.
+# A column of bytes is limited to 2 GiB, and a batch's records may take nearly that.
 GROUP_BYTES_MAX = 2**31 - 1
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
@@ -22,15 +22,15 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    # None where no record is left; one, unless that would reach 2 GiB.
+    # None without records; one batch, unless it would reach 2 GiB.
     batches: Sequence[pa.RecordBatch]
-    # How many rows these have, also where no column was asked for.
+    # The number of rows, also if no column was requested.
     rows: int
-    # Where to fetch next. It goes beyond every whole batch that was looked at, whether its records are shown or not.
+    # The next fetch offset: after every whole batch, whether its records are returned or not.
     next_offset: int
-    # How many those are. With none, and data, the first batch is larger than what was fetched.
+    # The number of whole batches. If there is data but no whole batch, the first one is larger than the fetch.
     whole_batches: int
-    # The size of a batch that is cut off at the end, where it can be told: a fetch must be as large to get on.
+    # The size of an incomplete batch at the end, if known: the next fetch must be that large.
     cut_batch_bytes: int | None
 
 
@@ -46,17 +46,17 @@ def decode(
     decompressed_max: int = DECOMPRESSED_MAX,
     check_crc: bool = True,
 ) -> Decoded:
-    """The records with begin <= offset < end and since <= timestamp < until, in the order of their offsets.
+    """Return the records with begin <= offset < end and since <= timestamp < until, in offset order.
 
     Args:
-        data: The records field of one partition in a Fetch reply.
-        aborted: Producer id and first offset of each aborted transaction in that reply. Their records are left out.
-        decompressed_max: The most bytes that a compressed batch may hold. When this many have been decompressed, the
-            rest of the data is left for the next fetch, which `next_offset` tells.
+        data: The records field of one partition in a Fetch response.
+        aborted: Producer id and first offset of each aborted transaction in that response. Their records are left out.
+        decompressed_max: Maximum decompressed size of a batch. Once this many bytes were decompressed, the rest of the
+        data is left for the next fetch, at `next_offset`.
 
     Raises:
-        CorruptBatch: bytes do not fit together. There is no gap: nothing is returned.
-        BatchTooLarge: a batch holds more than `decompressed_max` bytes.
+        CorruptBatch: the data is inconsistent. Nothing is returned.
+        BatchTooLarge: a batch has more than `decompressed_max` bytes.
         BatchFormatUnknown: a batch is older than Kafka 0.11, or its codec is unknown.
         UnknownColumn: there is no such column.
     """
@@ -93,7 +93,7 @@ def decode(
 
 
 def _groups(fetched: FetchedBatches) -> Iterator[list[OpenBatch]]:
-    """As many batches together as fit one Arrow batch."""
+    """Group as many batches as fit one Arrow batch."""
     group: list[OpenBatch] = []
     group_bytes = 0
     for batch in fetched.opened():
@@ -107,7 +107,9 @@ def _groups(fetched: FetchedBatches) -> Iterator[list[OpenBatch]]:
 
 
 def _joined(fetched: FetchedBatches, group: Sequence[OpenBatch]) -> tuple[Bytes, Numbers]:
-    """The records of these batches in one piece, and where in it: what was fetched, if nothing was compressed."""
+    """The records of these batches in one buffer, and their sections: the fetched data itself if nothing was
+    compressed.
+    """
     sections = fetched.headers[[batch.row for batch in group], :SECTION_COLUMNS]
     if all(batch.opened is None for batch in group):
         return readable(fetched.data), sections

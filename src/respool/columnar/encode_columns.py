@@ -1,4 +1,4 @@
-"""Arrow -> record batches: rows of columns become the bytes a Produce request carries, without an object per row."""
+"""Encodes rows of Arrow columns into a record batch of a Produce request, without an object per row."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ from respool.records.batch import (
 )
 from respool.records.compress import compress
 
-# The length field has 31 bits, and so have those of what libraries hold in one piece.
+# The length field has 31 bits, and libraries' buffer sizes too.
 RECORDS_BYTES_MAX = 2**31 - 1 - HEADER_BYTES
 
 _DELTA_BYTES_MAX = 10
@@ -35,7 +35,7 @@ Rows = NDArray[np.int64] | slice | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerStamp:
-    """Whose batch it is, and which of theirs."""
+    """The producer fields of a batch: id, epoch, sequence."""
 
     producer_id: int
     epoch: int
@@ -55,13 +55,13 @@ def encode(
     timestamp_ms: int,
     stamp: ProducerStamp | None,
 ) -> bytes:
-    """These rows, in this order, as one record batch with base offset 0 and its checksum.
+    """Encode these rows, in this order, as one record batch with base offset 0 and a checksum.
 
     Args:
-        batch: With any of the columns key, value, timestamp, headers. `RowBuffers.of(batch)` saves time where rows of
-            one batch are encoded many times.
+        batch: With any of the columns key, value, timestamp, headers. `RowBuffers.of(batch)` saves time if rows of one
+        batch are encoded many times.
         rows: None for all.
-        level: On the codec's own scale; None for the usual one.
+        level: On the codec's own scale; None for the default.
         timestamp_ms: For rows without a timestamp.
 
     Raises:
@@ -72,7 +72,7 @@ def encode(
     source = _source(batch)
     numbers = _row_numbers(rows, source.rows)
     if not len(numbers):
-        raise BatchNotEncodable("a record batch has one row at least, these are none")
+        raise BatchNotEncodable("a record batch needs at least one row")
     first, earliest, latest = map(int, kernels.time_span(source.timestamps, numbers, timestamp_ms))
     room = int(_sizes(source, numbers, time_bytes=_delta_bytes(earliest, latest))[-1])
     if room > RECORDS_BYTES_MAX:
@@ -98,10 +98,10 @@ def encode(
 
 
 def encoded_size(batch: pa.RecordBatch | RowBuffers, rows: Rows) -> Numbers:
-    """How many bytes the records up to and with each row take at most, before compression and without the header.
+    """Upper bounds of the cumulated size of the records up to each row, before compression and without the header.
 
-    Rows from i to j, both included, make a batch of at most `sizes[j] - sizes[i - 1] + HEADER_BYTES`. It will be a
-    little less: deltas count from a batch's own first row.
+    Rows i to j, both included, make a batch of at most `sizes[j] - sizes[i - 1] + HEADER_BYTES`. It will be slightly
+    smaller, because deltas are relative to the batch's first row.
 
     Raises: as `encode`, but for sizes and for no rows.
     """
@@ -111,7 +111,7 @@ def encoded_size(batch: pa.RecordBatch | RowBuffers, rows: Rows) -> Numbers:
 
 
 def restamp(data: bytearray, stamp: ProducerStamp) -> None:
-    """Give an encoded batch to another producer id, epoch or sequence, in place; its checksum is made anew.
+    """Change producer id, epoch and sequence of an encoded batch in place, and its checksum.
 
     Raises:
         BatchNotEncodable: this is not one whole record batch.
@@ -130,7 +130,7 @@ def _source(batch: pa.RecordBatch | RowBuffers) -> RowBuffers:
 def _row_numbers(rows: Rows, row_count: int) -> Numbers:
     if rows is None or isinstance(rows, slice):
         return np.arange(*(rows or slice(None)).indices(row_count), dtype=np.int64)
-    assert rows.dtype.kind in "iu", f"rows are {rows.dtype}: numbers of rows are wanted, not a mask"
+    assert rows.dtype.kind in "iu", f"rows are {rows.dtype}: row numbers are expected, not a mask"
     numbers: Numbers = np.ascontiguousarray(rows, dtype=np.int64)
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < row_count:
         raise RowOutOfRange(
@@ -148,18 +148,18 @@ def _sizes(source: RowBuffers, numbers: Numbers, *, time_bytes: int) -> Numbers:
 
 
 def _delta_bytes(earliest: int, latest: int) -> int:
-    """What the largest difference between these times takes as a varint."""
+    """Varint size of the largest difference between these timestamps."""
     if latest - earliest > _INT64_MAX:
         raise TimestampInvalid(f"timestamps from {earliest} to {latest} in one batch")
     return max(1, ((2 * (latest - earliest)).bit_length() + 6) // 7)
 
 
 def _delta_bytes_max(timestamps: Numbers) -> int:
-    """The same for any rows of a column, whatever time those without one get."""
+    """As `_delta_bytes`, for any rows of a column, whatever timestamp the others get."""
     if not len(timestamps):
         return 1
     earliest, latest = int(timestamps.min()), int(timestamps.max())
-    # Where some have a time and some have not, their distance is yet to be told.
+    # If some rows have no timestamp, the differences are not known yet.
     return _DELTA_BYTES_MAX if earliest == kernels.TIME_TO_COME else _delta_bytes(earliest, latest)
 
 

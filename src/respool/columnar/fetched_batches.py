@@ -1,9 +1,9 @@
-"""A Fetch reply's records -> the batches whose records are to be shown, each opened, in the order of their offsets.
+"""Selects the batches of a Fetch response whose records are returned, and decompresses them, in offset order.
 
-Here is everything that is decided per batch: what is whole, what is damaged, what belongs to an aborted transaction,
-what lies outside the range. Records are looked at elsewhere, many batches at once.
+Everything decided per batch is here: incomplete, damaged, aborted or out of range. Records are decoded elsewhere, many
+batches at once.
 
-A reply may begin with a batch that holds `begin` in its middle, and end with a batch that is cut off.
+A response may start with a batch that contains `begin` in the middle, and end with an incomplete batch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,15 +52,15 @@ from respool.records.batch import (
 from respool.records.compress import codec_of, decompress
 from respool.records.markers import read_marker
 
-# From a batch's records back to where its checksum begins.
+# From a batch's records back to the start of its checksummed part.
 _CRC_COVERS_BEFORE = HEADER_BYTES - CRC_COVERS_FROM
 
 
 class OpenBatch(NamedTuple):
-    # Its row in the table of headers.
+    # Its row in the header table.
     row: int
     size: int
-    # The records, if they were compressed; else they lie where the table says.
+    # The decompressed records; None if they were not compressed and are in the data.
     opened: bytes | None
 
 
@@ -74,13 +74,13 @@ class FetchedBatches:
     check_crc: bool
     # The headers of all whole batches in the data.
     headers: Numbers = field(init=False)
-    # From here on nothing has been looked at.
+    # Nothing was read from this offset on.
     next_offset: int = field(init=False)
     whole_batches: int = 0
-    # The whole size of a batch that is cut off at the end, once that can be told.
+    # The full size of an incomplete last batch, once known.
     cut_batch_bytes: int | None = None
     _decompressed: int = 0
-    # What comes after the whole batches, and why it is none.
+    # What follows the whole batches, and why it is not a whole batch.
     _rest_at: int = field(init=False)
     _rest_why: int = field(init=False)
 
@@ -93,15 +93,15 @@ class FetchedBatches:
         self.next_offset = self.begin
 
     def opened(self) -> Iterator[OpenBatch]:
-        """Batch after batch, until the data or the range ends, or enough has been decompressed for once.
+        """Yield batches until the end of the data or range, or until enough was decompressed.
 
         Raises:
-            BatchUnreadable: one of its kinds; the fields above then tell of what comes before.
+            BatchUnreadable: one of its subclasses; the fields above then describe what comes before.
         """
         for row, header in enumerate(self.headers.tolist()):
             base_offset: int = header[BASE_OFFSET]
             if self.end is not None and base_offset >= self.end:
-                # There is nothing between the batch before and this one.
+                # Nothing between the previous batch and this one.
                 self.next_offset = max(self.next_offset, base_offset)
                 return
             attributes: int = header[ATTRIBUTES]
@@ -123,7 +123,7 @@ class FetchedBatches:
         if crc != header[CRC]:
             raise CorruptBatch(
                 offset=header[BASE_OFFSET],
-                why=f"its checksum is {crc:08x}, where {header[CRC]:08x} is written",
+                why=f"its checksum is {crc:08x}, its header says {header[CRC]:08x}",
             )
 
     def _is_shown(self, header: list[int], last_offset: int) -> bool:
@@ -142,7 +142,7 @@ class FetchedBatches:
 
     def _open(self, row: int, header: list[int]) -> OpenBatch:
         begin, end, codec = header[BEGIN], header[END], header[ATTRIBUTES] & CODEC_MASK
-        # Compaction may remove every record; it does not leave an empty compressed stream behind.
+        # Compaction may remove every record; it leaves no empty compressed stream.
         if not codec or (begin == end and header[RECORD_COUNT] == 0):
             return OpenBatch(row, end - begin, None)
         offset, limit = header[BASE_OFFSET], self.decompressed_max
@@ -158,7 +158,7 @@ class FetchedBatches:
         return OpenBatch(row, len(opened), opened)
 
     def _end(self) -> None:
-        """What comes after the whole batches may be the beginning of another; everything else is an error."""
+        """The data after the whole batches may be the start of another one; everything else is an error."""
         if self._rest_why == ENDED:
             return
         size = LENGTH_BYTES + int.from_bytes(self._rest(8, LENGTH_BYTES), signed=True)
@@ -170,12 +170,14 @@ class FetchedBatches:
         offset = int.from_bytes(self._rest(0, 8), signed=True)
         if self._rest_why == OTHER_FORMAT:
             magic = self._rest(MAGIC_AT, MAGIC_AT + 1)[0]
-            return BatchFormatUnknown(offset=offset, why=f"its format is {magic}, we know {MAGIC}")
+            return BatchFormatUnknown(
+                offset=offset, why=f"its format is v{magic}, only v{MAGIC} is supported"
+            )
         if self._rest_why == BAD_OFFSETS:
             last = read_header(self._rest(0, HEADER_BYTES)).last_offset
             ends = self.headers[:, BASE_OFFSET] + self.headers[:, LAST_OFFSET_DELTA]
             before = int(ends[-1]) if len(ends) else -1
-            return CorruptBatch(offset=offset, why=f"it ends at {last}, and comes after {before}")
+            return CorruptBatch(offset=offset, why=f"it ends at {last}, but follows {before}")
         return CorruptBatch(offset=offset, why=f"it is {size} bytes long")
 
     def _rest(self, begin: int, end: int) -> memoryview:
@@ -183,19 +185,19 @@ class FetchedBatches:
 
 
 class AbortedTransactions:
-    """Whose records are void at the offset we have come to.
+    """Tracks which producers' records are aborted at the current offset.
 
-    A producer's are from the first offset of an aborted transaction up to the marker that ends it. Markers of
-    transactions that are not in the list change nothing.
+    A producer's records are aborted from the first offset of an aborted transaction to the marker that ends it. Markers
+    of other transactions change nothing.
     """
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
-        self._to_come = sorted(aborted, key=lambda one: one[1], reverse=True)
+        self._upcoming = sorted(aborted, key=lambda one: one[1], reverse=True)
         self._begun: set[int] = set()
 
     def begin_up_to(self, offset: int) -> None:
-        while self._to_come and self._to_come[-1][1] <= offset:
-            self._begun.add(self._to_come.pop()[0])
+        while self._upcoming and self._upcoming[-1][1] <= offset:
+            self._begun.add(self._upcoming.pop()[0])
 
     def on_marker(self, producer_id: int) -> None:
         self._begun.discard(producer_id)

@@ -1,11 +1,15 @@
-"""Key hash -> newest offset: a table in one piece of memory, which never grows.
+"""A hash table of fixed size from key hash to newest offset, and the key hash.
 
 ```
  a slot, 24 bytes
  0        8        16           24
  | hash 0 | hash 1 | offset + 1 |       0 for offset + 1: the slot is free
 ```
-A hash's search begins at a slot that its first word tells and goes on to the next until it is found or a slot is free.
+Linear probing: a search starts at the slot given by the first word of the hash, and ends at the hash or at a free slot.
+
+The hash is SipHash-2-4 with 128 bits (Aumasson and Bernstein): without the secret nobody can construct collisions. A
+compaction treats two keys with the same hash as one key, and drops the older record. By chance this happens once in
+10^20 compactions of a billion keys; and with a random secret per compaction, not on purpose either.
 """
 
 import numpy as np
@@ -43,7 +47,7 @@ def _round(v0: Word, v1: Word, v2: Word, v3: Word) -> tuple[Word, Word, Word, Wo
 
 @kernel
 def hash_bytes(data: Bytes, begin: int, end: int, secret: Words) -> tuple[Word, Word]:
-    """The hash of data[begin:end], as two words."""
+    """The hash of data[begin:end] as two words."""
     v0 = secret[0] ^ _INIT_0
     v1 = secret[1] ^ _INIT_1 ^ _WIDE
     v2 = secret[0] ^ _INIT_2
@@ -58,7 +62,7 @@ def hash_bytes(data: Bytes, begin: int, end: int, secret: Words) -> tuple[Word, 
         v0, v1, v2, v3 = _round(v0, v1, v2, v3)
         v0 ^= word
         at += 8
-    # The last word: what is left, and the length's lowest byte on top.
+    # The last word: the remaining bytes, and the length's lowest byte on top.
     word = np.uint64((end - begin) & 0xFF) << np.uint64(56)
     for byte in range(end - at):
         word |= np.uint64(data[at + byte]) << np.uint64(8 * byte)
@@ -78,7 +82,7 @@ def hash_bytes(data: Bytes, begin: int, end: int, secret: Words) -> tuple[Word, 
 
 @kernel
 def hash_keys(data: Bytes, rows: Numbers, count: int, secret: Words, hashes: Words) -> None:
-    """The hash of each row's key; a row without one is left as it is."""
+    """Hash each row's key; rows without a key are skipped."""
     for number in range(count):
         if rows[number, KEY_BEGIN] >= 0:
             begin, end = rows[number, KEY_BEGIN], rows[number, KEY_END]
@@ -86,7 +90,7 @@ def hash_keys(data: Bytes, rows: Numbers, count: int, secret: Words, hashes: Wor
 
 
 SLOT_BYTES = 24
-# With more than three of four slots taken, searches become long.
+# Above three quarters, searches become long.
 FILL_MAX = 0.75
 
 _FREE = np.uint64(0)
@@ -94,7 +98,7 @@ _FREE = np.uint64(0)
 
 @kernel
 def find_slot(slots: Words, mask: int, hash_0: Word, hash_1: Word) -> Word:
-    """The slot of this hash, or the free one where it belongs. There is always a free one."""
+    """The slot of this hash, or the free slot for it. There is always a free one."""
     slot = np.int64(hash_0 & np.uint64(mask))
     while slots[slot, 2] != _FREE and (slots[slot, 0] != hash_0 or slots[slot, 1] != hash_1):
         slot = (slot + 1) & mask
@@ -105,9 +109,9 @@ def find_slot(slots: Words, mask: int, hash_0: Word, hash_1: Word) -> Word:
 def put_newest(
     slots: Words, used: int, used_max: int, rows: Numbers, count: int, hashes: Words, begin: int
 ) -> tuple[int, int]:
-    """Enter each row's offset, from the offset `begin` on; rows without a key do not count.
+    """Enter the offset of each row from the offset `begin` on; rows without a key are skipped.
 
-    Returns how many slots are taken then, and the first row that found no room, or `count`.
+    Returns the number of used slots, and the first row that did not fit, or `count`.
     """
     mask = slots.shape[0] - 1
     for number in range(count):
@@ -125,7 +129,7 @@ def put_newest(
 
 
 @kernel
-def sift_section(
+def filter_section(
     slots: Words,
     rows: Numbers,
     first: int,
@@ -133,49 +137,53 @@ def sift_section(
     hashes: Words,
     end: int,
     drop_tombstones: int,
-    stays: Numbers,
+    retained: Numbers,
 ) -> tuple[int, int, int]:
-    """Mark which rows stay; return how many, how many of them are deletions, and their largest timestamp delta."""
+    """Mark the retained rows; return their number, how many of them are tombstones, and their largest timestamp
+    delta.
+    """
     mask = slots.shape[0] - 1
-    kept, tombstones = 0, 0
+    retained_count, tombstones = 0, 0
     delta_max: Word = np.int64(0)
     for number in range(first, first + count):
-        stays[number] = 1
+        retained[number] = 1
         has_key = rows[number, KEY_BEGIN] >= 0
         if rows[number, OFFSET] < end:
             if not has_key or (drop_tombstones and not rows[number, HAS_VALUE]):
-                stays[number] = 0
+                retained[number] = 0
                 continue
             slot = find_slot(slots, mask, hashes[number, 0], hashes[number, 1])
             if slots[slot, 2] > np.uint64(rows[number, OFFSET] + 1):
-                stays[number] = 0
+                retained[number] = 0
                 continue
-        if kept == 0 or rows[number, TIMESTAMP_DELTA] > delta_max:
+        if retained_count == 0 or rows[number, TIMESTAMP_DELTA] > delta_max:
             delta_max = rows[number, TIMESTAMP_DELTA]
-        kept += 1
+        retained_count += 1
         if has_key and not rows[number, HAS_VALUE]:
             tombstones += 1
-    return kept, tombstones, delta_max
+    return retained_count, tombstones, delta_max
 
 
 @kernel
-def sift_sections(
+def filter_sections(
     slots: Words,
     rows: Numbers,
     hashes: Words,
     end: int,
     drop_tombstones: Numbers,
     counts: Numbers,
-    stays: Numbers,
-    verdicts: Numbers,
+    retained: Numbers,
+    summaries: Numbers,
 ) -> None:
-    """Fill a verdict for each section: kept (-1 where it has no rows to judge), tombstones, largest timestamp delta."""
+    """Fill a summary for each section: retained rows (-1 for a malformed section), tombstones, largest timestamp
+    delta.
+    """
     first = 0
     for index in range(counts.shape[0]):
         if counts[index] < 0:
-            verdicts[index, 0], verdicts[index, 1], verdicts[index, 2] = -1, 0, 0
+            summaries[index, 0], summaries[index, 1], summaries[index, 2] = -1, 0, 0
             continue
-        verdicts[index, 0], verdicts[index, 1], verdicts[index, 2] = sift_section(
-            slots, rows, first, counts[index], hashes, end, drop_tombstones[index], stays
+        summaries[index, 0], summaries[index, 1], summaries[index, 2] = filter_section(
+            slots, rows, first, counts[index], hashes, end, drop_tombstones[index], retained
         )
         first += counts[index]

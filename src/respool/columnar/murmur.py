@@ -1,6 +1,6 @@
-"""Which partition a key belongs to, as the Java client tells: murmur2 (Appleby) of its bytes, made positive, modulo.
+"""The partition of a key, as in the Java client: murmur2 (Appleby) of its bytes, made positive, modulo partitions.
 
-A key must come to the same partition whoever writes it, or its messages lose their order.
+Every client must choose the same partition for a key, or its messages lose their order.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from respool.columnar.byte_column import NULL, byte_column
 from respool.columnar.compiled import Bytes, Numbers, Word, kernel
 
-# What a row without a key gets: it may go anywhere.
+# For a row without a key: any partition will do.
 NO_PARTITION = -1
 
 _SEED = np.uint32(0x9747B28C)
@@ -19,7 +19,7 @@ _POSITIVE = np.uint32(0x7FFFFFFF)
 
 
 def murmur2_partitions(keys: pa.Array | pa.ChunkedArray, partitions: int) -> NDArray[np.int32]:
-    """The partition of each key, of so many; NO_PARTITION for null.
+    """The partition of each key; NO_PARTITION for null.
 
     Raises:
         ColumnTypeMismatch: the keys are neither bytes nor text.
@@ -48,7 +48,7 @@ def choose_partitions(
 
 @kernel
 def murmur2(data: Bytes, begin: int, length: int) -> Word:
-    """The hash of data[begin : begin + length], 32 bits."""
+    """The 32-bit hash of data[begin : begin + length]."""
     mixed = _SEED ^ np.uint32(length)
     at = begin
     for _ in range(length // 4):

@@ -1,6 +1,6 @@
-"""The machine's own ways to copy and read for kernels.
+"""Memory copies and word reads for kernels.
 
-A loop over bytes takes ten times as long, for each index might be negative. No bound is checked here.
+A loop over bytes takes ten times as long, because each index might be negative. Bounds are not checked here.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ def _load_word(_typing: Any, source: Any, _at: Any) -> Any:
         source = context.make_array(signature.args[0])(context, builder, source)
         place = builder.gep(source.data, [at])
         word = builder.load(builder.bitcast(place, cgutils.ir.IntType(64).as_pointer()))
-        # It may lie anywhere.
+        # Unaligned.
         word.align = 1
         return word
 
@@ -49,12 +49,12 @@ def _load_word(_typing: Any, source: Any, _at: Any) -> Any:
 
 @kernel
 def read_word(source: Bytes, at: int) -> Word:
-    """The eight bytes from there on as a number, in the machine's own order."""
+    """Read eight bytes as a number in the machine's byte order."""
     return _load_word(source, at)
 
 
 @kernel
 def copy_bytes(source: Bytes, begin: int, end: int, target: Bytes, at: int) -> int:
-    """Copy source[begin:end] to target[at:]; return where it ends. They may not overlap."""
+    """Copy source[begin:end] to target[at:]; return the end position. They must not overlap."""
     _memcpy(target, at, source, begin, end - begin)
     return at + end - begin

@@ -1,10 +1,10 @@
-"""Sections of records -> columns, in two steps: where everything lies, then the bytes of each column that is wanted.
+"""Sections of records -> columns, in two steps: locate all fields, then copy the bytes of each wanted column.
 
-The first step reads every record once and checks it; it fills what has a fixed width, and for keys and values where
-they begin, and where they will end in the column. So the second step knows exactly how much room it needs.
+The first step reads and validates every record once; it fills the fixed-width columns, and for keys and values their
+position and their end in the column. So the second step knows exactly how much memory it needs.
 
-Kernels check no bounds. What keeps them inside: a section lies within the data; `read_varint` stops at the end it is
-given; every length is compared with what is left before anything steps over it.
+Kernels check no bounds. They stay inside because a section is within the data, `read_varint` stops at the given end,
+and every length is compared with the remaining bytes before it is used.
 """
 
 from typing import NamedTuple
@@ -26,26 +26,26 @@ from respool.columnar.raw_memory import copy_bytes
 from respool.columnar.record_table import RECORD_BYTES_MIN, read_record
 from respool.columnar.varint_kernels import INT_BITS, read_varint
 
-# Which records are wanted: offsets and times, both ends included.
+# The wanted records: offset and timestamp bounds, inclusive.
 OFFSET_FIRST, OFFSET_LAST, TIME_FIRST, TIME_LAST = range(4)
 
-# What is wanted of them, as bits.
+# The wanted columns, as bits.
 WANT_KEY, WANT_VALUE, WANT_OFFSET, WANT_TIMESTAMP, WANT_TIMESTAMP_TYPE, WANT_HEADERS = (
     1 << bit for bit in range(6)
 )
 
-# What can be wrong with a section.
+# Faults of a section.
 NO_FAULT, FAULT_COUNT, FAULT_RECORD, FAULT_DELTA, FAULT_TIME, FAULT_HEADERS, FAULT_END = range(7)
 
-# A header takes two bytes at least: the lengths of its key and value.
+# A header takes at least two bytes: the lengths of its key and value.
 _HEADER_BYTES_MIN = 2
 
 
 @kernel
 def read_header(data: Bytes, at: int, end: int) -> tuple[int, int, int, int]:
-    """One header at `at`: where its key begins and ends, where its value (-1 for none) begins and ends.
+    """Parse one header at `at`: begin and end of its key, begin and end of its value (begin -1 for null).
 
-    The value's end is -1 when this is no header.
+    The value's end is -1 if it is malformed.
     """
     broken = (0, 0, 0, -1)
     key_length, key_begin = read_varint(data, at, end, INT_BITS)
@@ -62,7 +62,7 @@ def read_header(data: Bytes, at: int, end: int) -> tuple[int, int, int, int]:
 
 @kernel
 def count_headers(data: Bytes, begin: int, end: int) -> int:
-    """How many headers lie in data[begin:end], their number first; -1 when they do not fill it exactly."""
+    """The number of headers in data[begin:end], which starts with their count; -1 if they do not fill it exactly."""
     count, at = read_varint(data, begin, end, INT_BITS)
     if at < 0 or count < 0 or count > (end - at) // _HEADER_BYTES_MIN:
         return -1
@@ -74,9 +74,9 @@ def count_headers(data: Bytes, begin: int, end: int) -> int:
 
 
 class ColumnRoom(NamedTuple):
-    """Where rows go. A column that is not wanted has no room.
+    """The target arrays. A column that is not wanted has none.
 
-    `*_begins` are places in the data, -1 for null; `*_ends` are places in the column, the first of them 0.
+    `*_begins` are positions in the data, -1 for null; `*_ends` are positions in the column, starting with 0.
     """
 
     offsets: Numbers
@@ -94,10 +94,10 @@ class ColumnRoom(NamedTuple):
 def locate(
     data: Bytes, sections: Numbers, bounds: Numbers, wanted: int, room: ColumnRoom
 ) -> tuple[int, int, int]:
-    """Read all records of all sections; fill a row for each one within bounds.
+    """Parse all records of all sections; fill a row for each one within bounds.
 
-    Returns how many rows, NO_FAULT and 0; or what is wrong with the first section that is not what its batch's header
-    says, and which that is.
+    Returns the number of rows, NO_FAULT and 0; or the fault of the first section that does not match its batch header,
+    and that section.
     """
     row = 0
     for index in range(sections.shape[0]):
@@ -111,8 +111,8 @@ def locate(
 def locate_section(
     data: Bytes, section: Numbers, bounds: Numbers, wanted: int, room: ColumnRoom, row: Word
 ) -> tuple[Word, int]:
-    """Fill rows from `row` on; return where they end, and the fault."""
-    # Once for all records: the arrays of a tuple are counted as used, and as given back, each time they are taken out.
+    """Fill rows from `row` on; return their end, and the fault."""
+    # Outside of the loop: taking an array out of a tuple costs reference counting each time.
     offsets, timestamps, timestamp_types = room.offsets, room.timestamps, room.timestamp_types
     key_begins, key_ends = room.key_begins, room.key_ends
     value_begins, value_ends = room.value_begins, room.value_ends
@@ -157,12 +157,12 @@ def locate_section(
 
 @kernel
 def time_of(section: Numbers, delta: Word) -> tuple[Word, bool]:
-    """A record's time, and whether it fits 64 bits."""
+    """A record's timestamp, and whether it fits 64 bits."""
     if section[IS_LOG_APPEND_TIME]:
         return section[MAX_TIMESTAMP], True
     base = section[BASE_TIMESTAMP]
     timestamp = base + delta
-    # It did not if the sum's sign differs from that of both.
+    # It overflowed if the sum's sign differs from that of both operands.
     return timestamp, ((base ^ timestamp) & (delta ^ timestamp)) >= 0
 
 
@@ -184,7 +184,7 @@ def put_number(is_wanted: int, column: Numbers | Bytes, row: int, number: int) -
 def put_place(
     is_wanted: int, begins: Numbers, ends: Places, row: int, begin: int, end: int
 ) -> None:
-    """Where this row's bytes lie, and where they will end in the column; null, at -1, has none."""
+    """Store the row's position, and its end in the column; a null row, at -1, is empty."""
     if is_wanted:
         begins[row] = begin
         ends[row + 1] = ends[row] + (end - begin if begin >= 0 else 0)
@@ -201,11 +201,11 @@ def locate_headers(
     value_begins: Numbers,
     value_ends: Places,
 ) -> None:
-    """The same for the headers of rows that `locate` has checked."""
+    """As `locate`, for the headers of rows that `locate` has validated."""
     for row in range(rows):
         if header_ends[row] == header_ends[row + 1]:
             continue
-        # Checked: the data's end cannot be reached.
+        # Validated before: the end of the data cannot be reached.
         _, at = read_varint(data, header_begins[row], len(data), INT_BITS)
         for header in range(header_ends[row], header_ends[row + 1]):
             key_begin, key_end, value_begin, at = read_header(data, at, len(data))
@@ -223,7 +223,7 @@ def gather(data: Bytes, begins: Numbers, ends: Places, rows: int, target: Bytes)
 
 @kernel
 def mark_valid(begins: Numbers, rows: int, bitmap: Bytes) -> None:
-    """Set the bit of each row that is not null; the bitmap comes with zeros."""
+    """Set the bit of each row that is not null; the bitmap starts as zeros."""
     for row in range(rows):
         if begins[row] >= 0:
             bitmap[row >> 3] |= np.uint8(1 << (row & 7))

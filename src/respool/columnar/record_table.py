@@ -1,7 +1,7 @@
-"""Records of many batches -> one table: a row per record, with where its parts lie. `records/record.py` draws them.
+"""Parses the records of many batches into one table, a row per record. `records/record.py` shows the layout.
 
-Only what compaction needs is looked at; headers are passed over unseen. A section that is not what its batch's header
-says gets no rows and is marked so. `read_record` serves `record_columns.py` too.
+Only what compaction needs is parsed; headers are skipped. A section that does not match its batch header gets no rows
+and is marked. `record_columns.py` uses `read_record` too.
 """
 
 import numpy as np
@@ -12,13 +12,14 @@ from respool.columnar.varint_kernels import BROKEN, INT_BITS, LONG_BITS, read_va
 # Columns of a section.
 BEGIN, END, RECORD_COUNT, BASE_OFFSET, LAST_OFFSET_DELTA, DROP_TOMBSTONES = range(6)
 
-# Columns of a row. The first two bound the record; the body begins after its length, the tail after its timestamp.
+# Columns of a row. The first two are the record's bounds; the body starts after its length, the tail after its
+# timestamp.
 ROW_BEGIN, ROW_END, ROW_BODY, ROW_TAIL, TIMESTAMP_DELTA, OFFSET, KEY_BEGIN, KEY_END, HAS_VALUE = (
     range(9)
 )
 ROW_COLUMNS = 9
 
-# Every field of a record takes a byte at least.
+# Every field of a record takes at least a byte.
 RECORD_BYTES_MIN = 7
 
 
@@ -26,9 +27,9 @@ RECORD_BYTES_MIN = 7
 def read_record(
     data: Bytes, begin: int, section_end: int
 ) -> tuple[int, int, int, int, int, int, int, int, int]:
-    """The record at `begin`: its end (BROKEN when there is none), then as in a row, with an offset delta.
+    """Parse the record at `begin`: its end (BROKEN if malformed), then the fields as in a row, with an offset delta.
 
-    Last come the value's bounds. Key and value begin at -1 where they are null; the headers follow the value's end.
+    The value's bounds come last. Key and value begin at -1 if they are null; the headers follow the value's end.
     """
     broken = (BROKEN, 0, 0, 0, 0, 0, 0, 0, 0)
     length, body = read_varint(data, begin, section_end, INT_BITS)
@@ -46,7 +47,7 @@ def read_record(
         return broken
     key_end = key_begin + max(key_length, 0)
     value_length, value_begin = read_varint(data, key_end, end, INT_BITS)
-    # The headers' number takes a byte behind it.
+    # The header count takes at least a byte.
     if value_begin < 0 or value_length < -1 or max(value_length, 0) >= end - value_begin:
         return broken
     value_end = value_begin + max(value_length, 0)
@@ -61,7 +62,7 @@ def read_record(
 
 @kernel
 def read_section(data: Bytes, sections: Numbers, index: int, rows: Numbers, first: int) -> int:
-    """Fill a row for each record of one section; return how many, or -1 when it is not what it should be."""
+    """Fill a row for each record of one section; return their number, or -1 if it is malformed."""
     begin, end = sections[index, BEGIN], sections[index, END]
     count = sections[index, RECORD_COUNT]
     if count < 0 or count > (end - begin) // RECORD_BYTES_MIN:
@@ -89,7 +90,7 @@ def read_section(data: Bytes, sections: Numbers, index: int, rows: Numbers, firs
 
 @kernel
 def first_keyless(data: Bytes, record_count: int, last_offset_delta: int) -> int:
-    """The number of the first record without a key; `record_count` when all have one, -1 when these are no records."""
+    """The number of the first record without a key; `record_count` if all have one, -1 if they are malformed."""
     at = 0
     found = record_count
     delta_last: Word = np.int64(-1)
@@ -107,7 +108,7 @@ def first_keyless(data: Bytes, record_count: int, last_offset_delta: int) -> int
 
 @kernel
 def read_sections(data: Bytes, sections: Numbers, rows: Numbers, counts: Numbers) -> int:
-    """Fill the rows of all sections one after the other, and how many each has, -1 for none; return how many in all."""
+    """Fill the rows of all sections, and the number of rows of each, -1 if malformed; return the total."""
     total = 0
     for index in range(sections.shape[0]):
         counts[index] = read_section(data, sections, index, rows, total)
@@ -117,7 +118,7 @@ def read_sections(data: Bytes, sections: Numbers, rows: Numbers, counts: Numbers
 
 @kernel
 def rows_needed(sections: Numbers) -> int:
-    """How many rows the sections may have together."""
+    """The maximum number of rows of all sections."""
     total = 0
     for index in range(sections.shape[0]):
         room = (sections[index, END] - sections[index, BEGIN]) // RECORD_BYTES_MIN

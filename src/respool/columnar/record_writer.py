@@ -1,7 +1,7 @@
-"""Rows -> the bytes of records, one after the other. `records/record.py` draws them.
+"""Writes rows as records, one after the other. `records/record.py` shows the layout.
 
-Kernels check no bounds. What keeps them inside: every row is one that the columns have, which the caller checks; and
-the room for `write_records` is what `add_sizes` has summed up, which gives every field the bytes it takes, or more.
+Kernels check no bounds. They stay inside because the caller has checked that every row exists, and the target of
+`write_records` has the size computed by `add_sizes`, which is at least the size of every field.
 """
 
 from typing import NamedTuple
@@ -13,14 +13,14 @@ from respool.columnar.compiled import Bytes, Numbers, Word, kernel
 from respool.columnar.raw_memory import copy_bytes
 from respool.columnar.varint_kernels import varint_bytes, write_varint
 
-# A row that is to have the time of encoding. No real time is that early.
+# Marks a row that gets the time of encoding. No real timestamp is that early.
 TIME_TO_COME = -(2**63)
 
 _ATTRIBUTES_BYTES = 1
 
 
 class HeaderColumns(NamedTuple):
-    # Where each row's headers end; its first is where the row before ends. Empty where there are none at all.
+    # The end of each row's headers, which start at the previous row's end. Empty without any headers.
     ends: Numbers
     keys: ByteColumn
     values: ByteColumn
@@ -28,13 +28,13 @@ class HeaderColumns(NamedTuple):
 
 @kernel
 def part_bytes(length: Word) -> Word:
-    """What a key or value takes with its length, which is -1 for null."""
+    """The encoded size of a key or value of this length, -1 for null."""
     return varint_bytes(length) + max(length, 0)
 
 
 @kernel
 def headers_bytes(headers: HeaderColumns, row: int) -> Word:
-    """What all headers of a row take, with their number."""
+    """The encoded size of all headers of a row, with their count."""
     begin, end = header_span(headers.ends, row)
     key_lengths, value_lengths = headers.keys.lengths, headers.values.lengths
     size = varint_bytes(end - begin)
@@ -45,7 +45,7 @@ def headers_bytes(headers: HeaderColumns, row: int) -> Word:
 
 @kernel
 def header_span(ends: Numbers, row: int) -> tuple[Word, Word]:
-    """Which headers are a row's."""
+    """The range of a row's headers."""
     return (ends[row - 1] if row else np.int64(0)), ends[row]
 
 
@@ -58,7 +58,7 @@ def add_sizes(
     time_bytes: int,
     sizes: Numbers,
 ) -> None:
-    """Fill how many bytes the records up to and with each row take, if every time delta takes `time_bytes`."""
+    """Fill the cumulated size of the records up to each row, with `time_bytes` for every timestamp delta."""
     has_headers = headers.ends.shape[0] > 0
     total: Word = 0
     for place in range(rows.shape[0]):
@@ -105,7 +105,7 @@ def write_records(
     timestamp_given: int,
     target: Bytes,
 ) -> Word:
-    """Write the records of these rows one after the other; return where they end."""
+    """Write the records of these rows; return their end."""
     at: Word = 0
     key_data, key_begins, key_lengths = keys.data, keys.begins, keys.lengths
     value_data, value_begins, value_lengths = values.data, values.begins, values.lengths
@@ -138,7 +138,7 @@ def write_records(
 
 @kernel
 def time_of_row(timestamps: Numbers, row: int, timestamp_given: int) -> Word:
-    """The row's own time, or the one given where it has none."""
+    """The row's own timestamp, or the given one if it has none."""
     if timestamps.shape[0] == 0:
         return timestamp_given
     timestamp = timestamps[row]
@@ -147,7 +147,7 @@ def time_of_row(timestamps: Numbers, row: int, timestamp_given: int) -> Word:
 
 @kernel
 def time_span(timestamps: Numbers, rows: Numbers, timestamp_given: int) -> tuple[Word, Word, Word]:
-    """The first row's time, the earliest and the latest. There is a row."""
+    """The first row's timestamp, the earliest and the latest. There is at least one row."""
     first = time_of_row(timestamps, rows[0], timestamp_given)
     earliest, latest = first, first
     if timestamps.shape[0]:

@@ -1,7 +1,7 @@
-"""An Arrow batch -> what kernels read: for every row, where its key, value, time and headers lie.
+"""An Arrow batch as input of the kernels: position and length of key, value, timestamp and headers of every row.
 
-Whatever type a column has, its bytes stay where they are; only places and lengths are written out. Made once, it
-serves any number of encodings of rows of the same batch.
+Bytes are not copied, whatever the column type; only positions and lengths are. Created once, it serves any number of
+encodings of rows of the batch.
 """
 
 from dataclasses import dataclass
@@ -27,19 +27,19 @@ class RowBuffers:
     rows: int
     key: ByteColumn
     value: ByteColumn
-    # Empty where all rows are to have the time of encoding.
+    # Empty if all rows get the time of encoding.
     timestamps: Numbers
     headers: HeaderColumns
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> "RowBuffers":
-        """From the columns key, value, timestamp and headers; those that are missing are null. Others do not matter.
+        """Use the columns key, value, timestamp and headers; missing ones are null. Others are ignored.
 
         Raises:
-            ColumnTypeMismatch: a column's type cannot be what it should.
-            ColumnInvalid: a column contradicts itself.
+            ColumnTypeMismatch: a column has the wrong type.
+            ColumnInvalid: a column is inconsistent.
             NullNotAllowed: a header, or a header's key, is null.
-            TimestampInvalid: a time lies before 1970.
+            TimestampInvalid: a timestamp is before 1970.
         """
         rows = batch.num_rows
 
@@ -62,7 +62,7 @@ def _timestamps(column: pa.Array) -> Numbers:
     kind = column.type
     try:
         if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-            # Finer times are cut to milliseconds.
+            # Finer timestamps are truncated to milliseconds.
             column = column.cast(pa.timestamp("ms", getattr(kind, "tz", None)), safe=False)
         elif not pa.types.is_integer(kind):
             raise ColumnTypeMismatch(
@@ -74,7 +74,7 @@ def _timestamps(column: pa.Array) -> Numbers:
     early = pc.min(numbers).as_py()
     if early is not None and early < NO_TIMESTAMP:
         raise TimestampInvalid(
-            f"a timestamp lies {-early} ms before 1970; brokers take none before that, "
+            f"a timestamp is {-early} ms before 1970, which brokers reject; "
             "leave it null for the time of writing"
         )
     if numbers.null_count:
@@ -104,7 +104,7 @@ def _header_columns(column: pa.Array) -> HeaderColumns:
         raise ColumnTypeMismatch(f"headers have the fields {pairs.type}, not key and value")
     keys = pairs.field("key")
     if keys.null_count:
-        raise NullNotAllowed(f"{keys.null_count} headers have no key: only their value may be null")
+        raise NullNotAllowed(f"{keys.null_count} headers have no key; only values may be null")
     return HeaderColumns(
         ends,
         byte_column(keys, "headers.key"),

@@ -1,4 +1,4 @@
-"""A sum over rows that tells whether two sets of rows are the same, in whatever order and batches they come."""
+"""An order-independent checksum over rows: tells whether two sets of rows are equal, in any order and batches."""
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,10 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def row_sum(keys: pa.Array, values: pa.Array) -> tuple[int, int]:
-    """The sum of the rows' hashes, 64 bits of it, and the bytes of all keys and values.
+    """The sum of the rows' hashes, modulo 2^64, and the total size of all keys and values.
 
     Raises:
-        ColumnTypeMismatch: a column holds neither bytes nor text.
+        ColumnTypeMismatch: a column has neither bytes nor text.
     """
     key, value = byte_column(keys, "key"), byte_column(values, "value")
     size = int(key.lengths.clip(min=0).sum() + value.lengths.clip(min=0).sum())
@@ -42,7 +42,7 @@ def sum_rows(
 
 @kernel
 def mix_bytes(mixed: Word, data: Bytes, begin: int, length: int) -> Word:
-    """Take the length, and then these bytes, into the hash, eight at a time; of null only that it is null."""
+    """Mix the length, and then these bytes, eight at a time, into the hash; for null, only that it is null."""
     mixed = stir(mixed, np.uint64(length + 2))
     at = begin
     for _ in range(length // _WORD_BYTES):
@@ -56,6 +56,6 @@ def mix_bytes(mixed: Word, data: Bytes, begin: int, length: int) -> Word:
 
 @kernel
 def stir(mixed: Word, word: Word) -> Word:
-    # Both halves must reach both halves: a product alone carries nothing downwards.
+    # Both halves must affect both halves: a product alone carries nothing downwards.
     mixed = (mixed ^ word) * _MIX
     return mixed ^ (mixed >> np.uint64(32))

@@ -1,4 +1,4 @@
-"""Numbers as records write them, for kernels; `records/varint.py` explains them."""
+"""Variable-length integers of records, for kernels; `records/varint.py` explains the format."""
 
 import numpy as np
 
@@ -15,9 +15,9 @@ _LOW = np.uint64(0x7F)
 
 @part_of_kernels
 def read_varint(data: Bytes, at: int, end: int, bits: int) -> tuple[Word, int]:
-    """The number at `at` and where the next thing begins; that is BROKEN when it is cut off or too large."""
-    # Nearly all take one byte, two or three, and without a loop these take a third of the time. An index without a sign
-    # needs no look whether it counts from the end.
+    """Return the number at `at` and the following position, which is BROKEN if it is incomplete or too large."""
+    # Nearly all take one to three bytes, and unrolled these take a third of the time. An unsigned index needs no check
+    # for negative positions.
     if end - at >= _SHORT_BYTES:
         first = np.uint64(data[np.uint64(at)])
         if first < _MORE:
@@ -34,14 +34,14 @@ def read_varint(data: Bytes, at: int, end: int, bits: int) -> tuple[Word, int]:
 
 @kernel
 def read_long_varint(data: Bytes, at: int, end: int, bits: int) -> tuple[Word, int]:
-    """The same for a number of any length."""
+    """As `read_varint`, for numbers of any length."""
     folded = np.uint64(0)
     shift = 0
     while at < end:
         byte = data[at]
         at += 1
         low = np.uint64(byte & 0x7F)
-        # What does not fit is either shifted out of 64 bits, or above the 32 that an int has.
+        # Excess bits are either shifted out of 64 bits, or above the 32 of an int.
         if shift == 63 and low > np.uint64(1):
             return np.int64(0), BROKEN
         folded |= low << np.uint64(shift)
@@ -57,7 +57,7 @@ def read_long_varint(data: Bytes, at: int, end: int, bits: int) -> tuple[Word, i
 
 @part_of_kernels
 def unfolded(folded: Word) -> Word:
-    """Even numbers stand for those from 0 up, odd ones for those from -1 down."""
+    """Zigzag decoding: even numbers are non-negative, odd ones negative."""
     return np.int64(folded >> np.uint64(1)) ^ -np.int64(folded & np.uint64(1))
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from respool.drivers.folder_lock import FolderLock
 from respool.drivers.local_disk import LocalDisk
-from respool.log.folder.accepted_loss import AcceptedLoss, Loss
+from respool.log.folder.accepted_loss import AcceptedLoss, LogLoss
 from respool.log.folder.folder_identity import IDENTITY_NAME
 from respool.log.partition_folder import parse_folder_name
 from respool.model.errors import CheckpointDamaged, DataFolderInUse, StorageError
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
 
-def accept_loss(data: Path, partition: str, confirm: Callable[[Loss], None]) -> Loss:
+def accept_loss(data: Path, partition: str, confirm: Callable[[LogLoss], None]) -> LogLoss:
     """Accept the loss, if there is any; `confirm` sees it first and raises to refuse.
 
     Raises:

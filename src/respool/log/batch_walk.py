@@ -1,7 +1,6 @@
-"""From header to header through a log file, without reading what lies between them.
+"""Iterate over the batch headers of a log file without reading the records between them.
 
-Callers begin at a position where a batch begins and end where one ends; a header that does not fit in between means
-that the position was wrong or the file is damaged.
+Callers start at a batch boundary and end at one; an implausible header means a wrong position or a damaged file.
 """
 
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from respool.model.errors import SegmentCorrupt
 from respool.ports.disk import LogFile
 from respool.records.batch import HEADER_BYTES, LENGTH_MIN, MAGIC, BatchHeader, read_header
 
-# One read shows all small batches in it; for large ones it costs little more than the header alone.
+# One read covers many small batches; for large ones it costs little more than a header alone.
 WINDOW_BYTES = 4096
 
 
@@ -27,10 +26,10 @@ class BatchAt(NamedTuple):
 def walk_headers(
     file: LogFile, position: int, end: int, *, cached_only: bool = False
 ) -> Iterator[BatchAt]:
-    """Each batch from `position` to `end`, in order.
+    """Yield each batch from `position` to `end`, in order.
 
     Raises:
-        SegmentCorrupt: there is no whole batch where one should begin.
+        SegmentCorrupt: there is no whole batch where one should start.
         NotCached: `cached_only`, and a header would have to come from the disk.
     """
     while position < end:

@@ -1,4 +1,4 @@
-"""The text of Kafka's checkpoint files: a version, a count, and that many lines of words.
+"""The text format of Kafka's checkpoint files: a version, a line count, and the lines.
 
 ```
 0
@@ -6,7 +6,7 @@
 orders 0 1234
 orders 1 17
 ```
-The files are replaced as a whole, so one that is cut short or has too much was damaged, not half written.
+The files are replaced atomically, so a wrong length means damage, not an incomplete write.
 """
 
 from collections.abc import Collection
@@ -19,10 +19,10 @@ def encode_lines(lines: Collection[str]) -> bytes:
 
 
 def decode_lines(data: bytes, *, words: int) -> list[list[str]]:
-    """Each line's words, of which there must be `words`.
+    """Return the words of each line; each must have `words` words.
 
     Raises:
-        ValueError: the text is not such a checkpoint; the message says why.
+        ValueError: it is no such checkpoint; the message says why.
     """
     try:
         text = data.decode("ascii")
@@ -33,7 +33,7 @@ def decode_lines(data: bytes, *, words: int) -> list[list[str]]:
     if version != VERSION:
         raise ValueError(f"version {version!r}, only {VERSION!r} is known")
     if rest and not rest.endswith("\n"):
-        raise ValueError("the last line is cut short")
+        raise ValueError("the last line is incomplete")
     lines = rest.split("\n")[:-1]
     if parse_number(count) != len(lines):
         raise ValueError(f"{count} lines announced, {len(lines)} found")
@@ -45,7 +45,7 @@ def decode_lines(data: bytes, *, words: int) -> list[list[str]]:
 
 
 def parse_number(text: str) -> int:
-    """A number as we and Kafka write it: digits only. `int` alone would also take '1_0', ' 1' and '+1'."""
+    """Parse a number as we and Kafka write it: digits only. `int` would also accept '1_0', ' 1' and '+1'."""
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(f"{text!r} is not a number")
     return int(text)

@@ -1,4 +1,4 @@
-"""The files of one partition's folder, under Kafka's names: twenty digits of an offset, then what it is.
+"""The files in a partition's folder, under Kafka's names: a 20-digit offset and a suffix.
 
 ```
 00000000000000000000.log         00000000000000000000.timeindex      leader-epoch-checkpoint
@@ -18,13 +18,13 @@ SNAPSHOT = ".snapshot"
 TRANSACTION_INDEX = ".txnindex"
 EPOCHS_NAME = "leader-epoch-checkpoint"
 
-# Renamed out of use, to be deleted later.
+# Renamed, to be deleted later.
 DELETED = ".deleted"
 FOLDER_DELETED = "-delete"
-# Written by a compaction, and then on their way to their places.
+# Written by a compaction, and then renamed into place.
 CLEANED = ".cleaned"
 SWAP = ".swap"
-# Left behind by work that a crash interrupted. Not `.swap` of a log: that counts.
+# Files of interrupted work. A `.swap` log is none of them: it is valid.
 LEFTOVERS = (DELETED, CLEANED, SWAP, ".tmp")
 
 FILE_NAME_BYTES_MAX = 255
@@ -37,14 +37,14 @@ def offset_name(offset: Offset, kind: str) -> str:
 
 
 def parse_offset_name(name: str) -> tuple[Offset, str] | None:
-    """The offset and the kind, or None for any other file."""
+    """Return offset and suffix; None for any other file name."""
     match = _OFFSET_NAME.fullmatch(name)
     return (Offset(int(match[1])), match[2]) if match else None
 
 
 def deleted_folder_name(name: str, *, attempt: int) -> str:
-    """Kafka's name for a partition's folder on its way out: `<name>.<32 hex digits>-delete`."""
-    # Kafka fills in a random UUID. Here is no random source; any free name will do.
+    """Kafka's name for a folder to be deleted: `<name>.<32 hex digits>-delete`."""
+    # Kafka uses a random UUID. The log has no random source; any unused name will do.
     unique = blake2b(f"{name} {attempt}".encode(), digest_size=16).hexdigest()
     ending = f".{unique}{FOLDER_DELETED}"
     return name[: FILE_NAME_BYTES_MAX - len(ending)] + ending

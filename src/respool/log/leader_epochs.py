@@ -1,7 +1,11 @@
-"""A log's leader epochs and the file that keeps them: `leader-epoch-checkpoint`, beside the segments.
+"""The leader epochs of a log: the first offset of each epoch that has data here, kept in `leader-epoch-checkpoint`.
 
-The file may be behind at its start, for what was deleted there is deleted again at the next opening. At its end it is
-never behind: an epoch is on the disk before it has data, and is gone from it when its data was cut off.
+Followers and consumers compare epochs, not high watermarks, to find where two logs diverge (KIP-101, KIP-279, KIP-320).
+So no entry may outlive its data: truncating the log truncates the epochs, also when no byte of the log is removed
+(KAFKA-10706), and a new leader enters its epoch before it has any data (KAFKA-7415).
+
+The file, in Kafka's text, may be behind at its start, because opening truncates there again. At its end it is never
+behind: an epoch is durable before its first batch, and removed before its data is.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,14 +26,18 @@ class EpochEntry(NamedTuple):
 
 
 class EpochCache:
+    """The entries, one per leadership change. Pure: the owner writes `encode()` durably whenever a call reports a
+    change.
+    """
+
     def __init__(self) -> None:
-        # Two lists of one length. Invariant: both strictly increase.
+        # Two lists of equal length. Invariant: both strictly increase.
         self._epochs: list[LeaderEpoch] = []
         self._starts: list[Offset] = []
 
     @property
     def latest(self) -> LeaderEpoch:
-        """The last leader known to have written here; -1 when there is none."""
+        """The last epoch that wrote here; -1 if there is none."""
         return self._epochs[-1] if self._epochs else NO_LEADER_EPOCH
 
     @property
@@ -37,15 +45,15 @@ class EpochCache:
         return list(map(EpochEntry, self._epochs, self._starts))
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """This epoch's data begins here; say whether that is news.
+        """The data of this epoch starts here; return whether that changed anything.
 
-        What contradicts it is removed: entries with the same or a later epoch, or at the same or a later offset.
+        Contradicting entries are removed: those with the same or a later epoch, or at the same or a later offset.
         """
         assert epoch >= 0, f"epoch {epoch}"
         assert start_offset >= 0, f"start offset {start_offset}"
         if self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]:
             return False
-        self._cut(
+        self._remove(
             min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset)),
             len(self._epochs),
         )
@@ -54,10 +62,10 @@ class EpochCache:
         return True
 
     def end_of(self, epoch: LeaderEpoch, *, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch here that is not after `epoch`, and where it ends: (-1, -1) when that is not known.
+        """Return the largest epoch here not after `epoch`, and its end offset: (-1, -1) if unknown.
 
-        An epoch older than all that is left has its own number answered, with the first offset still known: the
-        asker can at least go on from there.
+        For an epoch older than all entries, return that epoch and the first known offset: the requester can continue
+        there.
         """
         if epoch < 0 or epoch > self.latest:
             return NO_LEADER_EPOCH, NO_OFFSET
@@ -68,39 +76,39 @@ class EpochCache:
         return found, self._starts[following]
 
     def epoch_at(self, offset: Offset) -> LeaderEpoch:
-        """The leader epoch the offset was, or would be, written in; -1 before the first known."""
+        """The leader epoch in which the offset was or would be written; -1 before the first known one."""
         position = bisect_right(self._starts, offset)
         return self._epochs[position - 1] if position else NO_LEADER_EPOCH
 
     def truncate_end(self, offset: Offset) -> bool:
-        """The log ends at `offset` now: forget epochs that would begin there or later; say whether there were any.
+        """The log ends at `offset` now: remove epochs that start there or later; return whether there were any.
 
-        An epoch that begins exactly there has no data left, and may have been another leader's all along.
+        An epoch that starts exactly there has no data left, and may have belonged to another leader.
         """
-        return self._cut(bisect_left(self._starts, offset), len(self._starts))
+        return self._remove(bisect_left(self._starts, offset), len(self._starts))
 
     def truncate_start(self, offset: Offset) -> bool:
-        """The log starts at `offset` now: forget epochs that ended before it; say whether anything changed.
+        """The log starts at `offset` now: remove epochs that end before it; return whether anything changed.
 
-        The epoch `offset` lies in stays and begins there.
+        The epoch that contains `offset` stays and starts there.
         """
         position = bisect_right(self._starts, offset) - 1
         if position < 0 or (position == 0 and self._starts[0] == offset):
             return False
-        self._cut(0, position)
+        self._remove(0, position)
         self._starts[0] = offset
         return True
 
     def encode(self) -> bytes:
-        """The text of a `leader-epoch-checkpoint` file: a line "epoch start-offset" for each."""
+        """The text of a `leader-epoch-checkpoint` file: one line "epoch start-offset" per entry."""
         return encode_lines([f"{epoch} {start}" for epoch, start in self.entries])
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read what `encode` or Kafka wrote.
+        """Decode a file written by `encode` or by Kafka.
 
         Raises:
-            ValueError: it is damaged. The batches' headers hold the same knowledge.
+            ValueError: it is damaged. The batch headers contain the same information.
         """
         cache = cls()
         for epoch, start in decode_lines(data, words=2):
@@ -119,10 +127,10 @@ class EpochCache:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EpochCache) and self.entries == other.entries
 
-    # It changes, so it cannot be a key.
+    # Mutable, so not hashable.
     __hash__ = None  # type: ignore[assignment]
 
-    def _cut(self, first: int, end: int) -> bool:
+    def _remove(self, first: int, end: int) -> bool:
         del self._epochs[first:end]
         del self._starts[first:end]
         return first < end
@@ -136,7 +144,7 @@ class EpochFile:
 
     @classmethod
     def read(cls, disk: Disk, folder: str) -> EpochCache | None:
-        """What is written there; None when it is missing or damaged."""
+        """The stored epochs; None if the file is missing or damaged."""
         content = disk.read_file(f"{folder}/{EPOCHS_NAME}")
         try:
             return EpochCache.decode(content or b"")
@@ -158,10 +166,10 @@ class EpochFile:
         return self._epochs.epoch_at(offset)
 
     def begin(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """A leader begins at this offset, the log's end; on the disk when this returns.
+        """A leader with this epoch starts at this offset, the log end. Durable when this returns.
 
         Raises:
-            DiskFull, DiskFailed: it could not be written, and is not known here either.
+            DiskFull, DiskFailed: it was not written, and is not entered in memory either.
         """
         assert epoch >= self.latest, f"leader epoch {epoch} after {self.latest}"
         epochs = EpochCache.decode(self._epochs.encode())
@@ -174,7 +182,7 @@ class EpochFile:
         self._epochs.truncate_start(offset)
 
     def truncate_end(self, offset: Offset) -> None:
-        """The log ends here now; on the disk when this returns."""
+        """The log ends here now. Durable when this returns."""
         if self._epochs.truncate_end(offset):
             self.write()
 

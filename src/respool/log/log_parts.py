@@ -1,7 +1,7 @@
-"""What one log is made of, and the few things that whoever changes it needs: its door is `partition_log.py`.
+"""The state of one log and the operations that all its changes share; `partition_log.py` is the entry point.
 
-One thread owns the parts. Readers in other threads see `segments`, `end` and `synced` as they were at one moment each:
-every one is replaced as a whole, in an order that keeps older ones usable with newer ones.
+One thread owns the parts. Readers in other threads take `segments`, `end` and `synced` at one moment each: every one is
+replaced as a whole, in an order in which older values stay valid with newer ones.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from respool.records.batch import LENGTH_BYTES, STAMP_BYTES, BatchHeader, Record
 
 
 class RollRule:
-    """The limits of one segment: the topic's settings, less the segment's own jitter."""
+    """When to roll the active segment: the topic's limits, minus the segment's jitter."""
 
     __slots__ = ("_age_ms_max", "_bytes_max")
 
@@ -46,10 +46,10 @@ class RollRule:
         max_timestamp: int,
         now_ms: int,
     ) -> bool:
-        """Must a batch of that size, last offset and timestamp go into a new segment?
+        """True if a batch of that size, last offset and timestamp must go into a new segment.
 
-        Age is the span of the records' own timestamps, as in Kafka. By the clock, a backfill of old records would get
-        a segment for each batch.
+        Age is the span of the records' timestamps, as in Kafka. Measured by the clock, a backfill of old records would
+        create a segment per batch.
         """
         if not segment.size:
             return False
@@ -64,10 +64,10 @@ class RollRule:
         return age_ms > self._age_ms_max
 
     def is_due_at(self, segment: Segment, now_ms: int) -> bool:
-        """Has a segment that nobody appends to just now become too old?
+        """True if an idle segment has become too old.
 
-        By the clock, from the first record's timestamp, but not from before the segment was begun. One that was not
-        written to since the start is left alone: it need not be opened for this, and retention rolls it in time.
+        Age counts from the first record's timestamp, at the earliest from the segment's creation. A segment not written
+        to since the start is left alone: checking it would open it, and retention rolls it in time.
         """
         if not segment.size or not segment.is_writable:
             return False
@@ -77,7 +77,6 @@ class RollRule:
 class LogParts:
     __slots__ = (
         "config",
-        "cuts",
         "disk",
         "end",
         "epochs",
@@ -92,6 +91,7 @@ class LogParts:
         "snapshots",
         "synced",
         "tail",
+        "truncations",
     )
 
     def __init__(
@@ -108,9 +108,9 @@ class LogParts:
         self.folder = folder
         self.segments = loaded.segments
         self.end = LogPoint(loaded.log_end, self.segments.active, self.segments.active.size)
-        # Everything before it is on the disk.
+        # Everything before it is durable.
         self.synced = self.end
-        # The first offset that exists. Invariant: not beyond the end, and never going down except by truncation.
+        # The first existing offset. Invariant: at most the log end; only a truncation lowers it.
         self.log_start = loaded.log_start
         self.producers = loaded.producers
         self.producer_expiration_ms = producer_expiration_ms
@@ -118,18 +118,18 @@ class LogParts:
         self.snapshots = loaded.snapshots
         self.ledger = SyncLedger(disk, folder, self.snapshots)
         self.tail = LogTail(tails)
-        # How often its end began to be cut off, and how often that was done: odd while it is going on.
-        self.cuts = 0
+        # Incremented when a truncation begins and when it ends: odd while one is running.
+        self.truncations = 0
         self.take_config(config)
 
     def take_config(self, config: TopicConfig) -> None:
-        """The active segment keeps the indexes it has."""
+        """The active segment keeps its indexes."""
         self.config = config
         self.index_settings = IndexSettings.of(config)
         self.take_roll_rule()
 
     def take_roll_rule(self) -> None:
-        """Another segment is written to, or the settings have changed."""
+        """The active segment or the settings have changed."""
         self.roll_rule = RollRule(
             self.config, folder=self.folder, base_offset=self.segments.active.base_offset
         )
@@ -141,10 +141,10 @@ class LogParts:
         now_ms: int,
         aborted: AbortedTransaction | None = None,
     ) -> tuple[Offset, Offset]:
-        """Write a batch at the end, and the transaction that it aborts; return its first and its last offset.
+        """Append a batch, and the transaction that it aborts; return its first and last offset.
 
         Raises:
-            DiskFull, DiskFailed: it could not be written; the log is as it was.
+            DiskFull, DiskFailed: the write failed; the log is unchanged.
         """
         if self.ledger.failure is not None:
             self.ledger.check()
@@ -176,7 +176,7 @@ class LogParts:
         if type(batch.data) is bytes:
             self.tail.add(head, rest, base_offset=base_offset, next_offset=next_offset, size=size)
         else:
-            # A view of bytes that their owner may use again.
+            # The producer's buffer may be reused.
             self.tail.clear()
         return base_offset, last_offset
 
@@ -187,10 +187,11 @@ class LogParts:
         now_ms: int,
         aborted: AbortedTransaction | None = None,
     ) -> None:
-        """Write batches as they are, to the active segment, which is writable; one alone may abort a transaction.
+        """Append batches unchanged to the active segment, which is writable; only a single batch may abort a
+        transaction.
 
         Raises:
-            DiskFull, DiskFailed: none of them was written; the log is as it was.
+            DiskFull, DiskFailed: nothing was written; the log is unchanged.
         """
         segment = self.segments.active
         last = headers[-1]
@@ -209,25 +210,25 @@ class LogParts:
         self.end = LogPoint(last.next_offset, segment, segment.size)
 
     def make_writable(self, segment: Segment) -> None:
-        """Let the active segment be appended to, if it is not yet."""
+        """Prepare the active segment for appends."""
         if not segment.is_writable:
             segment.make_writable(log_end=self.end.offset)
 
     @property
     def last_epoch(self) -> LeaderEpoch:
-        """The epoch of the last record: one that a leader began here and wrote nothing in does not count."""
+        """The epoch of the last record. An epoch that started here without writing does not count."""
         return self.epochs.epoch_at(Offset(self.end.offset - 1))
 
     def roll(self, now_ms: int) -> Segment:
-        """Begin a new segment. The old one is completed and put on the disk with the next sync."""
+        """Roll to a new segment. The next sync completes the old one and makes it durable."""
         old, base_offset = self.segments.active, self.end.offset
-        # In this order: a new segment that is begun must be used, or its empty file would lie there as if the log had a
-        # gap. An old one that is finished and then goes on, because there is no room for a new one, does no harm.
+        # In this order: a created segment must be used, or its empty file would look like a gap in the log. If creating
+        # one fails, appending to the finished old one does no harm.
         old.finish()
         new = Segment.create(
             self.disk, self.folder, base_offset, self.index_settings, now_ms=now_ms
         )
-        # The snapshot should know who is silent by now.
+        # The snapshot omits expired producers.
         self.producers.expire(now_ms)
         self.ledger.on_finished(old, end=base_offset, snapshot=self.producers.encode_snapshot())
         self.ledger.on_names_changed()
@@ -237,8 +238,8 @@ class LogParts:
         return new
 
     def finish_sync(self, done: PendingSync) -> None:
-        """That work has run: everything before its end is on the disk."""
-        # One begun before a truncation says nothing about what was appended after it.
+        """The sync has run: everything before its end is durable."""
+        # A sync that began before a truncation says nothing about later appends.
         if not done.belongs_to(self.ledger):
             return
         self.ledger.finish(done)
@@ -246,17 +247,17 @@ class LogParts:
             self.synced = done.end
 
     def sync_now(self, pending: PendingSync) -> None:
-        """What another thread would do, for the rare moments that cannot wait for it."""
+        """Run a sync in this thread, for the rare cases that cannot wait."""
         pending.run()
         self.finish_sync(pending)
 
     def raise_log_start(self, offset: Offset) -> None:
-        """Forget the records before `offset`."""
+        """Delete the records before `offset`."""
         assert offset <= self.end.offset, f"log start {offset} beyond {self.end.offset}"
         if offset <= self.log_start:
             return
         self.log_start = offset
-        # Their file may keep the old ones: they are cut at the next opening too.
+        # The epoch file may keep older entries: opening truncates them again.
         self.epochs.truncate_start(offset)
         self.producers.forget_before(offset)
 
@@ -264,5 +265,5 @@ class LogParts:
         first_unstable = self.producers.transactions.first_unstable
         if first_unstable is None or first_unstable >= high_watermark:
             return high_watermark
-        # What was deleted is undecided no more.
+        # Deleted transactions are no longer open.
         return max(first_unstable, self.log_start)

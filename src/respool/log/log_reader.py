@@ -1,4 +1,4 @@
-"""What may be asked of a log from any thread while its owner writes on: records by offset and by time, and its ends."""
+"""Reads of a log from any thread while its owner appends: records by offset and by time, and its bounds."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from respool.model.topic_config import TopicConfig
 
 class Located(NamedTuple):
     file_range: FileRange
-    # No batch there ends behind this offset; the last one may end before.
+    # No batch in it ends after this offset; the last one may end before it.
     end: Offset
 
 
@@ -31,12 +31,12 @@ class LogReader:
 
     @property
     def log_end(self) -> Offset:
-        """The offset the next record gets."""
+        """The offset of the next record."""
         return self._parts.end.offset
 
     @property
     def synced_end(self) -> Offset:
-        """Everything before this offset is on the disk."""
+        """Everything before this offset is durable."""
         return self._parts.synced.offset
 
     @property
@@ -49,7 +49,7 @@ class LogReader:
 
     @property
     def first_base_offset(self) -> Offset:
-        """Where the first segment begins: some of it may be deleted already."""
+        """The first segment's base offset; its first records may be deleted."""
         return self._parts.segments.first.base_offset
 
     @property
@@ -58,17 +58,17 @@ class LogReader:
 
     @property
     def log_start(self) -> Offset:
-        """The first offset that exists."""
+        """The first existing offset."""
         return self._parts.log_start
 
     @property
-    def cuts(self) -> int:
-        """To be looked at before reading, for `was_cut_since`."""
-        return self._parts.cuts
+    def truncations(self) -> int:
+        """Take it before a read, for `was_truncated_since`."""
+        return self._parts.truncations
 
-    def was_cut_since(self, cuts: int) -> bool:
-        """Whether the log has been cut off since, or was being so: what a reader missed is no failure of the disk."""
-        return cuts % 2 == 1 or self._parts.cuts != cuts
+    def was_truncated_since(self, truncations: int) -> bool:
+        """True if the log was truncated since, or is being truncated: a failed read is then no disk failure."""
+        return truncations % 2 == 1 or self._parts.truncations != truncations
 
     def read(self, spec: ReadSpec) -> bytes | memoryview:
         """Return batches as they are stored.
@@ -122,10 +122,10 @@ class LogReader:
         return parts.tail.read(spec)
 
     def has_aborted_from(self, offset: Offset) -> bool:
-        """Whether any transaction was aborted at `offset` or later; cheap, and may err on the side of yes.
+        """True if a transaction may have been aborted at or after `offset`. Cheap; false positives are possible.
 
         Raises:
-            OffsetOutOfRange: the log does not reach there any more.
+            OffsetOutOfRange: the log starts after it by now.
         """
         return self._segments_from(offset).has_aborted(offset)
 
@@ -137,13 +137,13 @@ class LogReader:
         cached_only: bool = False,
         at_most: int | None = None,
     ) -> list[AbortedTransaction]:
-        """The aborted transactions that reach into [offset, end), by their first offsets.
+        """Aborted transactions that overlap [offset, end), ordered by first offset.
 
-        `end` is not beyond the last stable offset. With `at_most` there may be more than the so many it returns.
+        `end` is at most the last stable offset. `at_most` limits the number returned; there may be more.
 
         Raises:
-            OffsetOutOfRange: the log does not reach there any more.
-            NotCached: `cached_only`, and something would have to come from the disk.
+            OffsetOutOfRange: the log starts after `offset` by now.
+            NotCached: `cached_only`, and an index would have to come from the disk.
             SegmentCorrupt, DiskFailed: the disk does not have what it should.
         """
         return self._segments_from(offset).aborted_in(
@@ -151,25 +151,25 @@ class LogReader:
         )
 
     def _segments_from(self, offset: Offset) -> Segments:
-        """The segments, where `offset` is still among them.
+        """The segments, checked to still contain `offset`.
 
-        1. A reader takes records from the first segment.   2. The owner removes it, with its index.
-        3. The reader asks which of the records were aborted: nobody knows any more, and "none" would show them.
+        1. A reader takes records from the first segment.   2. The owner removes that segment and its index.
+        3. The reader looks up aborted transactions: finding none would expose aborted records.
         """
         segments = self._parts.segments
         if offset < segments.first.base_offset:
             raise OffsetOutOfRange(
-                f"offset {offset}, the log begins at {segments.first.base_offset} by now"
+                f"offset {offset}, the log starts at {segments.first.base_offset} by now"
             )
         return segments
 
     def first_at_or_after(
         self, timestamp_ms: int, *, max_offset: Offset, quickly: bool = False
     ) -> TimestampedOffset | None:
-        """The first record before `max_offset` whose time is that or later.
+        """Return the first record before `max_offset` with this timestamp or a later one.
 
         Raises:
-            NotCached: `quickly`, and something would have to come from the disk, or it would take long.
+            NotCached: `quickly`, and it would have to read the disk or take long.
         """
         return find_first_at_or_after(
             self._parts.segments,
@@ -180,13 +180,13 @@ class LogReader:
         )
 
     def time_at(self, offset: Offset) -> int | None:
-        """When the first record at or after `offset` was made, to within its batch; None when there is none."""
+        """The timestamp of the first record at or after `offset`, to within its batch; None if there is no record."""
         parts = self._parts
         end = parts.end.offset
         return find_time_at(parts.segments, max(offset, parts.log_start), log_end=end)
 
     def latest_timestamp(self, *, max_offset: Offset) -> TimestampedOffset | None:
-        """Of the records before `max_offset`, the first with the largest time."""
+        """Return the first record with the largest timestamp before `max_offset`."""
         return find_latest(
             self._parts.segments, log_start=self.log_start, max_offset=min(max_offset, self.log_end)
         )

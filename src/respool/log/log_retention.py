@@ -1,4 +1,4 @@
-"""Taking old segments out of a log, in an order that leaves no gap whenever the power goes."""
+"""Retention: remove old segments in an order that never leaves a gap, even if the power fails."""
 
 from respool.log.log_parts import LogParts
 from respool.log.removal import RemovedSegment, remove_segment
@@ -14,7 +14,7 @@ class LogRetention:
         self._parts = parts
 
     def apply(self, *, now_ms: int, bound: Offset) -> list[RemovedSegment]:
-        """Take out what need not be kept and lies below `bound`."""
+        """Remove the expired segments below `bound`."""
         parts = self._parts
         self._release_idle()
         expired = count_expired(
@@ -32,12 +32,12 @@ class LogRetention:
         segments = parts.segments.without_first(expired)
         log_start = segments.first.base_offset
         if parts.synced.offset < log_start or segments.first is parts.segments.active:
-            # Only what is on the disk is removed, and only when its successor is: whatever of this a
-            # power cut undoes, the log has no gap and does not end before the synced end. Snapshots
-            # are left to the next sync: one that is running now may be writing the same.
+            # Only durable segments are removed, and only when their successor is durable: whatever part of this a power
+            # cut reverts, the log has no gap and does not end before the synced end. Snapshots are left to the next
+            # sync: a running one may be writing the same.
             parts.sync_now(parts.ledger.begin(parts.end, with_snapshots=False))
         if parts.synced.offset == log_start:
-            # Not to hold on to a file that is to be deleted.
+            # Do not keep a file open that will be deleted.
             parts.synced = LogPoint(log_start, segments.first, 0)
         return self._remove_first(expired)
 
@@ -48,7 +48,7 @@ class LogRetention:
                 segment.release_if_idle()
 
     def _remove_first(self, count: int) -> list[RemovedSegment]:
-        """Remove so many segments, or those before the first for which the system has no handle left."""
+        """Remove `count` segments, or fewer if the process runs out of file descriptors."""
         parts = self._parts
         removed: list[RemovedSegment] = []
         try:
@@ -64,7 +64,7 @@ class LogRetention:
 
     def _remove(self, segment: Segment) -> RemovedSegment:
         parts = self._parts
-        # Segments lose their names one after the other, for sure: else a power cut could leave a gap.
+        # Each rename is durable before the next: otherwise a power cut could leave a gap.
         parts.ledger.sync_names()
         removed = remove_segment(parts.disk, parts.folder, segment, parts.snapshots)
         parts.ledger.on_names_changed()
@@ -80,12 +80,12 @@ def count_expired(
     bound: Offset,
     now_ms: int,
 ) -> int:
-    """How many segments, from the oldest on, may go. When it is all of them, begin a new one first.
+    """Return how many segments, from the oldest on, can be removed. If it is all of them, roll first.
 
-    A segment goes when it lies below the log's start. If the topic is not only compacted, it also goes when its latest
-    record is older than `retention.ms`, or when what is left without it still has `retention.bytes`. None goes that is
-    not wholly below `bound`: it is not committed, or part of an open transaction, and somebody may still need it. A
-    timestamp in the future keeps its segment, and with it all that come after.
+    A segment is removed if it is below the log start; unless the policy is compact only, also if its latest record is
+    older than `retention.ms`, or if the rest still exceeds `retention.bytes`. Segments not wholly below `bound` stay:
+    they hold uncommitted records or an open transaction. A timestamp in the future keeps its segment and all later
+    ones.
     """
     has_bytes_max = config.has_retention and config.retention_bytes >= 0
     bytes_over = segments.size_bytes - config.retention_bytes if has_bytes_max else -1
@@ -93,7 +93,7 @@ def count_expired(
     count = 0
     for index, segment in enumerate(segments.all):
         end = segments.end_of(index, log_end=log_end)
-        # An empty segment can only be the active one, and a new one would be no better.
+        # Only the active segment can be empty, and a new one would be no better.
         if not segment.size or end > bound:
             break
         if not (

@@ -1,14 +1,15 @@
-"""What was appended last, kept in memory: followers and readers at a log's end are sent the bytes that producers sent.
+"""The latest appended batches, kept in memory: fetches at the log end get the producers' bytes without a disk read.
 
 ```
  oldest                                           newest
- | a-0: 5..9 | b-3: 0..7 | a-0: 10..11 | b-3: 8..9 |         TailMemory: over all logs, at most `bytes_max`
-   a-0 holds 5..11, b-3 holds 0..9                           LogTail: one log's, without a gap, up to its end
+ | a-0: 5..9 | b-3: 0..7 | a-0: 10..11 | b-3: 8..9 |         TailMemory: all logs, at most `bytes_max`
+   a-0 holds 5..11, b-3 holds 0..9                           LogTail: one log, contiguous up to its end
 ```
-Nothing is copied: a batch is held as its stamp and the rest of the bytes that came, and handed out so. A tail says
-nothing but what the log would: whoever changes a log otherwise than by `LogParts.write` clears its tail.
+Nothing is copied: a batch is kept as the leader's first bytes and the producer's remaining ones. A tail never differs
+from its log: every change other than `LogParts.write` clears it.
 
-`add` and `read` are for the thread that owns the logs. `clear` may come from any: it replaces, and changes nothing.
+`add` and `read` belong to the thread that owns the logs. `clear` may be called from any thread: it replaces the
+batches.
 """
 
 from bisect import bisect_right
@@ -19,47 +20,47 @@ from typing import NamedTuple
 from respool.log.read_batches import ReadSpec
 from respool.model.ids import Offset
 
-# What holding a batch takes beside its bytes: else a million small ones would take far more than was allowed.
+# Memory overhead per batch; without it, a million small batches would exceed the limit many times.
 OVERHEAD_BYTES = 512
-# Batches smaller than this are put together: a copy of one costs less than two more buffers to send.
+# Batches smaller than this are joined: copying one costs less than sending two more buffers.
 BATCH_APART_BYTES_MIN = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class TailBatches:
-    """Whole batches, one behind the other, in buffers that lie apart."""
+    """Whole consecutive batches in separate buffers."""
 
     buffers: list[bytes | memoryview]
     size: int
-    # The offset after the last of them.
+    # The offset after the last batch.
     end: Offset
 
     def __len__(self) -> int:
-        """How many bytes."""
+        """Size in bytes."""
         return self.size
 
 
 class _Batch(NamedTuple):
     base_offset: Offset
     next_offset: Offset
-    # Its first bytes, as the leader writes them, and those that the producer sent behind them.
+    # Base offset to leader epoch, as the leader writes them, and the producer's bytes after them.
     stamp: bytes
     rest: memoryview
     size: int
 
 
 class TailMemory:
-    """The room that the tails of all logs share. The oldest batch goes first, whosever it is."""
+    """The memory shared by the tails of all logs. The oldest batch is evicted first."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes_held = 0
-        # Of which tail, in which of its generations, and at what cost. One whose tail was cleared since is gone, and
-        # counts until its turn comes.
+        # Tail, generation of the tail, and cost per batch. A batch of a cleared tail is gone, but counts until it is
+        # evicted.
         self._oldest: deque[tuple[LogTail, int, int]] = deque()
 
     def hold(self, tail: "LogTail", generation: int, size: int) -> None:
-        """The tail has one more batch; let others go for it, or this one, if it is too large for all of the room."""
+        """Account for a new batch of the tail; evict older ones, or this one if it alone exceeds the limit."""
         cost = size + OVERHEAD_BYTES
         self._oldest.append((tail, generation, cost))
         held = self._bytes_held + cost
@@ -75,13 +76,13 @@ class LogTail:
 
     def __init__(self, memory: TailMemory) -> None:
         self._memory = memory
-        # A new generation with each `clear`, and its batches. As one: other threads may clear.
+        # The generation, incremented by `clear`, and its batches. One tuple, because other threads may clear.
         self._run: tuple[int, deque[_Batch]] = 0, deque()
 
     def add(
         self, stamp: bytes, rest: memoryview, *, base_offset: Offset, next_offset: Offset, size: int
     ) -> None:
-        """The log has one more batch at its end, of bytes that nobody changes any more."""
+        """Add the batch just appended. Its bytes never change again."""
         generation, batches = self._run
         assert not batches or batches[-1].next_offset == base_offset
         batches.append(_Batch(base_offset, next_offset, stamp, rest, size))
@@ -115,7 +116,7 @@ class LogTail:
             batches.popleft()
 
     def clear(self) -> None:
-        """The log is, or will be, another than these batches say."""
+        """The log no longer matches these batches, or soon will not."""
         generation, batches = self._run
         if batches:
             self._run = generation + 1, deque()

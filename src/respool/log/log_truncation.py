@@ -1,4 +1,4 @@
-"""Cutting a log off at its end, and bringing all that hangs on it in line."""
+"""Truncation of a log at its end, and of all state derived from it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,57 +21,57 @@ class LogTruncation:
         self._parts = parts
         self._compaction = compaction
 
-    def end_after(self, offset: Offset) -> Offset:
-        """Where the log will end when it is cut there: at `offset`, or before it, where a batch holds it."""
+    def end_after_truncation(self, offset: Offset) -> Offset:
+        """The log end after a truncation to `offset`: that offset, or the base offset of the batch that contains it."""
         parts = self._parts
         if offset >= parts.end.offset:
             return parts.end.offset
         if offset < parts.segments.first.base_offset:
             return offset
-        return find_cut(parts.segments, offset)[1]
+        return find_truncation_point(parts.segments, offset)[1]
 
-    def cut_to(self, offset: Offset) -> None:
-        """Cut off the batch that holds `offset` and all after it; on the disk when this returns.
+    def truncate_to(self, offset: Offset) -> None:
+        """Remove the batch that contains `offset` and everything after it. Durable when this returns.
 
-        Before that the caller writes down a recovery point and a log start that are not beyond `offset`, for a log that
-        ends before them is taken for damaged. No sync may be running meanwhile; those begun come to nothing.
+        First the caller must checkpoint a recovery point and a log start not beyond `offset`; otherwise the log counts
+        as damaged. No sync may be running; syncs that began before have no effect.
         """
         parts = self._parts
         if offset < parts.segments.first.base_offset:
-            self.start_anew_at(offset)
+            self.restart_at(offset)
             return
         parts.tail.clear()
         if offset >= parts.end.offset:
-            # No byte goes, but an epoch may (KAFKA-10706).
+            # No bytes are removed, but an epoch may be (KAFKA-10706).
             parts.epochs.truncate_end(offset)
             return
-        with self._readers_told():
+        with self._announced():
             truncation = Truncation(parts.disk, parts.folder, parts.snapshots)
-            parts.segments, log_end = truncation.cut(parts.segments, offset)
-            self._start_over_at(log_end, log_start=min(parts.log_start, log_end))
+            parts.segments, log_end = truncation.truncate(parts.segments, offset)
+            self._finish_truncation(log_end, log_start=min(parts.log_start, log_end))
 
-    def start_anew_at(self, offset: Offset) -> None:
-        """Drop everything and go on at `offset`; on the disk when this returns. The rules are as for `cut_to`."""
+    def restart_at(self, offset: Offset) -> None:
+        """Remove everything and restart at `offset`. Durable when this returns. Same rules as `truncate_to`."""
         parts = self._parts
         parts.tail.clear()
-        with self._readers_told():
+        with self._announced():
             truncation = Truncation(parts.disk, parts.folder, parts.snapshots)
-            parts.segments = truncation.start_anew(parts.segments, offset, parts.index_settings)
+            parts.segments = truncation.restart(parts.segments, offset, parts.index_settings)
             parts.epochs.truncate_end(Offset(0))
-            self._start_over_at(offset, log_start=offset)
+            self._finish_truncation(offset, log_start=offset)
 
     @contextmanager
-    def _readers_told(self) -> Iterator[None]:
-        """Other threads go on reading by what they know of the log, whose files go away under them, one by one."""
+    def _announced(self) -> Iterator[None]:
+        """Mark a truncation as running: readers in other threads may find that the files change."""
         parts = self._parts
-        parts.cuts += 1
+        parts.truncations += 1
         try:
             yield
         finally:
-            parts.cuts += 1
+            parts.truncations += 1
 
-    def _start_over_at(self, log_end: Offset, *, log_start: Offset) -> None:
-        """Bring all else in line with the segments, which end here now, and put it on the disk."""
+    def _finish_truncation(self, log_end: Offset, *, log_start: Offset) -> None:
+        """Bring the derived state in line with the segments, and make it durable."""
         parts = self._parts
         parts.log_start = log_start
         self._compaction.on_truncated(log_end)
@@ -79,14 +79,14 @@ class LogTruncation:
         parts.end = LogPoint(log_end, active, active.size)
         parts.take_roll_rule()
         parts.epochs.truncate_end(log_end)
-        ended = parts.producers.transactions.ended_before(log_end)
+        ended = parts.producers.transactions.markers_before(log_end)
         replay_from, parts.producers = parts.snapshots.load(
             at_most=log_end, expiration_ms=parts.producer_expiration_ms
         )
         replay_producers(parts.producers, parts.segments, replay_from, log_end)
         parts.producers.forget_before(log_start)
-        parts.producers.transactions.keep_back_for(ended)
-        # Syncs begun before may be about bytes that are gone: they come to nothing, and what they were to do is done.
+        parts.producers.transactions.hold_back_for(ended)
+        # Syncs that began before may concern removed bytes: they have no effect, and their remaining work is done here.
         parts.ledger.is_abandoned = True
         for segment in parts.ledger.finished:
             if segment in parts.segments.all:
@@ -98,28 +98,32 @@ class LogTruncation:
 
 
 class Truncation:
+    """Truncates the files of segments, in an order that leaves a valid log whenever the power fails."""
+
     def __init__(self, disk: Disk, folder: str, snapshots: SnapshotFiles) -> None:
         self._disk = disk
         self._folder = folder
         self._snapshots = snapshots
 
-    def cut(self, segments: Segments, offset: Offset) -> tuple[Segments, Offset]:
-        """Cut off the batch that holds `offset` and all after it; return what is left, and where that ends."""
-        index, log_end = find_cut(segments, offset)
+    def truncate(self, segments: Segments, offset: Offset) -> tuple[Segments, Offset]:
+        """Remove the batch that contains `offset` and everything after it; return the remaining segments and their
+        end offset.
+        """
+        index, log_end = find_truncation_point(segments, offset)
         left = segments.up_to(index + 1)
-        # First, for a snapshot says that all before its offset is on the disk.
+        # First: a snapshot implies that everything before its offset is durable.
         self._snapshots.delete_beyond(log_end)
-        # The newest first, so that there is never a gap.
+        # Newest first, so that there is never a gap.
         for segment in reversed(segments.all[index + 1 :]):
             delete_segment(self._disk, self._folder, segment)
         left.active.truncate_to(log_end)
         return left, log_end
 
-    def start_anew(self, segments: Segments, offset: Offset, settings: IndexSettings) -> Segments:
-        """Drop all, and begin an empty segment at `offset`."""
+    def restart(self, segments: Segments, offset: Offset, settings: IndexSettings) -> Segments:
+        """Remove all segments and create an empty one at `offset`."""
         self._snapshots.delete_beyond(Offset(-1))
         kept = {segment.base_offset: segment for segment in segments.all}.get(offset)
-        # The new one has its name before the others lose theirs: without any, the log would begin who knows where.
+        # Create the new one before the others are deleted: without any segment, the log's start would be unknown.
         if kept is None:
             now_ms = segments.active.touched_ms
             kept = Segment.create(self._disk, self._folder, offset, settings, now_ms=now_ms)
@@ -131,8 +135,8 @@ class Truncation:
         return Segments([kept])
 
 
-def find_cut(segments: Segments, offset: Offset) -> tuple[int, Offset]:
-    """The last segment to stay when the log is cut at `offset`, and where it ends then."""
+def find_truncation_point(segments: Segments, offset: Offset) -> tuple[int, Offset]:
+    """Return the index of the last remaining segment when truncating to `offset`, and its end."""
     index = segments.index_of(offset)
     assert index >= 0, f"offset {offset} lies before the first segment"
     return index, segments.all[index].end_before(offset)

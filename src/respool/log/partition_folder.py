@@ -1,8 +1,8 @@
-"""A partition's folder seen from outside: its name, whose it is, and its name once it is out of use.
+"""A partition's folder: its name, the topic it belongs to, and its name once it is out of use.
 
-`<topic>-<partition>` holds a log; `partition.metadata` in it tells of which topic, since another topic may have had the
-name before. A folder out of use is renamed `<topic>-<partition>.<32 hex digits>-delete`, or `-stray` when nobody asked
-for its deletion: all as in Kafka.
+`<topic>-<partition>` holds a log; its `partition.metadata` has the topic's id, since an earlier topic may have had the
+same name. A folder out of use is renamed `<topic>-<partition>.<32 hex digits>-delete`, or `-stray` if its deletion was
+not requested. All as in Kafka.
 """
 
 import re
@@ -25,15 +25,17 @@ def folder_name(partition: TopicPartition) -> str:
 
 
 def what_to_do_about_loss(folder: str) -> str:
-    """For the end of an error that keeps the partition offline: accepted_loss.py has the second half."""
+    """The last part of errors that keep the partition offline: how to bring it back. See folder/accepted_loss.py."""
     return (
-        f"stop the broker and bring {folder} back from a backup, or give up what is missing with: "
+        f"stop the broker and restore {folder} from a backup, or accept the loss with: "
         f"respool log accept-loss DATA_FOLDER {folder}"
     )
 
 
 def parse_folder_name(name: str) -> TopicPartition | None:
-    """The partition, or None for any other name. A topic's name may have dashes and digits: the last dash splits."""
+    """Return the partition; None for any other name. Topic names may contain dashes and digits: the last dash
+    splits.
+    """
     match = _FOLDER.fullmatch(name)
     if match is None or int(match[2]) > _PARTITION_MAX:
         return None
@@ -45,17 +47,17 @@ def parse_folder_name(name: str) -> TopicPartition | None:
 
 
 def name_aside(name: str, *, tag: UUID, suffix: str) -> str:
-    """The folder's name out of use. What is too long for a file's name is cut from the topic's."""
+    """The folder's name once it is out of use. If it would be too long, the topic part is shortened."""
     ending = f".{tag.hex}{suffix}"
     return name[: FILE_NAME_BYTES_MAX - len(ending)] + ending
 
 
 def is_aside(aside: str, name: str) -> bool:
-    """Whether the first is a name that the folder may have out of use."""
+    """True if the first may be the out-of-use name of that folder."""
     match = _ASIDE.fullmatch(aside)
     if match is None:
         return False
-    # Only a name that was too long was cut.
+    # Only a name that was too long is shortened.
     return match[1] == name or (len(aside) == FILE_NAME_BYTES_MAX and name.startswith(match[1]))
 
 
@@ -64,7 +66,7 @@ def encode_metadata(topic_id: TopicId) -> bytes:
 
 
 def decode_metadata(data: bytes) -> TopicId:
-    """Read a `partition.metadata`.
+    """Decode a `partition.metadata` file.
 
     Raises:
         ValueError: it is damaged.
@@ -76,11 +78,12 @@ def decode_metadata(data: bytes) -> TopicId:
 
 
 def uuid_to_text(uuid: UUID) -> str:
+    """A UUID in Kafka's format: 22 characters of URL-safe base64 without padding."""
     return urlsafe_b64encode(uuid.bytes).decode("ascii").rstrip("=")
 
 
 def uuid_from_text(text: str) -> UUID:
-    """Read what `uuid_to_text` or Kafka wrote.
+    """Decode the output of `uuid_to_text` or of Kafka.
 
     Raises:
         ValueError: it is not such a text.
@@ -89,7 +92,7 @@ def uuid_from_text(text: str) -> UUID:
         uuid = UUID(bytes=b64decode(text + "==", altchars=b"-_", validate=True))
     except ValueError as error:
         raise ValueError(f"{text!r} is not a UUID in base64") from error
-    # Base64 leaves four bits over; another text with the same 128 bits is a damaged one.
+    # Base64 has four spare bits: another text for the same 128 bits is damaged.
     if uuid_to_text(uuid) != text:
         raise ValueError(f"{text!r} is not how {uuid} is written")
     return uuid

@@ -1,14 +1,14 @@
-"""One partition on one disk: batches go in at the end, and come out by offset and by time.
+"""The log of one partition on one disk: append batches at its end, read them by offset or by time.
 
 ```
 log_start                      synced_end        log_end
     |--- segment ---|--- segment ---|--- active segment ---|
 ```
-Below `synced_end` all is on the disk; between it and `log_end` a power cut may take it. A batch's bytes are stored as
-they came, with base offset and leader epoch written over its first bytes.
+Everything below `synced_end` is durable; a power cut may lose what lies between it and `log_end`. Batches are stored
+byte for byte as received, except base offset and leader epoch in their first bytes.
 
-One thread owns the log and calls everything here. Other threads may call what `LogReader` has, `PendingSync.run` and
-`Compaction.run` meanwhile: what they need is replaced as a whole and never changed in place.
+One thread owns the log and calls everything here. Other threads may call the methods of `LogReader`, `PendingSync.run`
+and `Compaction.run` at the same time: the state they use is replaced as a whole and never changed in place.
 """
 
 from collections.abc import Iterable
@@ -63,9 +63,9 @@ __all__ = [
 class Appended(NamedTuple):
     base_offset: Offset
     last_offset: Offset
-    # The producer had sent this batch before; the offsets are those it got then.
+    # A retry of an earlier batch; the offsets are the earlier ones.
     is_duplicate: bool
-    # The broker's time, where the topic keeps that; else -1.
+    # LogAppendTime if the topic uses it, else -1.
     log_append_time_ms: int
 
 
@@ -95,7 +95,7 @@ class PartitionLog(LogReader):
         self._compaction = LogCompaction(parts, cleaned_end=cleaned_end)
         self._truncation = LogTruncation(parts, self._compaction)
         self._fetched = ReplicaAppender(parts, self._truncation)
-        # What opening had to repair; None after a clean stop.
+        # What crash recovery repaired; None after a clean stop.
         self.recovery = loaded.recovery
 
     @classmethod
@@ -115,16 +115,16 @@ class PartitionLog(LogReader):
         is_replicated: bool = False,
         tails: TailMemory | None = None,
     ) -> "PartitionLog":
-        """Open the log in that folder, or begin one there at `log_start`.
+        """Open the log in this folder, or create one there that starts at `log_start`.
 
-        `recovery_point` is a `synced_end` written down earlier, and `clean` says that it was the last one: `close`
-        returned, and nothing was done since. After that nothing is read here; after a crash the log is checked from
-        the recovery point on. `cleaned_end` is how far it was compacted; None when it never was. `high_watermark` is
-        how far it is known to be committed; None when all that is here is. A log that `is_replicated` may hold what
-        `append_fetched` wrote. What is appended stays in `tails` for a while, if given.
+        `recovery_point` is a checkpointed `synced_end`. `clean` means that it is the last one: `close` returned and
+        nothing was done since; then no file is read. After a crash the log is checked from the recovery point on.
+        `cleaned_end` is where the last compaction ended; None if there was none. `high_watermark` is the checkpointed
+        one; None if everything here is committed. A log that `is_replicated` may contain batches of `append_fetched`.
+        `tails` keeps appended batches in memory.
 
         Raises:
-            SegmentCorrupt: something below the recovery point is damaged or missing. Nothing was cut.
+            SegmentCorrupt: data below the recovery point is damaged or missing. Nothing was truncated.
         """
         loader = LogLoader(
             disk=disk,
@@ -153,11 +153,11 @@ class PartitionLog(LogReader):
 
     @property
     def cleaned_end(self) -> Offset:
-        """How far it was compacted."""
+        """Everything before this offset was compacted."""
         return self._compaction.cleaned_end
 
     def update_config(self, config: TopicConfig) -> None:
-        """Take over changed settings. The active segment keeps the indexes it has."""
+        """Apply changed settings. The active segment keeps its indexes."""
         self._parts.take_config(config)
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -170,14 +170,14 @@ class PartitionLog(LogReader):
         now_ms: int,
         guard: VerificationGuard | None = None,
     ) -> Appended:
-        """Write a checked batch at the end, unless its producer has sent it before.
+        """Append a validated batch, unless it is a duplicate of its producer.
 
-        The first batch of a transaction needs the guard that `begin_verification` gave.
+        The first batch of a transaction needs a guard from `begin_verification`.
 
         Raises:
-            OutOfOrderSequence, InvalidProducerEpoch: it does not follow what its producer sent last.
-            InvalidTransactionState: its transaction is not known to be open, or it ought to be part of one.
-            DiskFull, DiskFailed: it could not be written. As with the others, the log is as it was.
+            OutOfOrderSequence, InvalidProducerEpoch: it does not follow the producer's last batch.
+            InvalidTransactionState: no transaction is open for it, or it must be part of the one that is.
+            DiskFull, DiskFailed: the write failed. As with the other errors, the log is unchanged.
         """
         parts = self._parts
         header = batch.header
@@ -187,7 +187,7 @@ class PartitionLog(LogReader):
             timestamp = duplicate.timestamp if is_ours else NO_TIMESTAMP
             return Appended(duplicate.base_offset, duplicate.last_offset, True, timestamp)
         base_offset, last_offset = parts.write(batch, leader_epoch, now_ms)
-        # It is written; nothing below can fail.
+        # The batch is written; nothing below can fail.
         if has_producer:
             parts.producers.update(header, base_offset=base_offset)
         timestamp = header.max_timestamp if header.is_log_append_time else NO_TIMESTAMP
@@ -201,14 +201,14 @@ class PartitionLog(LogReader):
         now_ms: int,
         needs_newer_epoch: bool = False,
     ) -> Appended:
-        """End a producer's transaction here, also where none is open.
+        """Append a transaction marker, whether or not the producer has an open transaction here.
 
-        With `needs_newer_epoch` the marker must have a newer epoch than the data (transactions of version 2): then one
-        that comes late cannot end the transaction after its own.
+        With `needs_newer_epoch` the marker's epoch must be newer than that of the data (transactions V2), so that a
+        late marker cannot end the following transaction.
 
         Raises:
-            InvalidProducerEpoch, TransactionCoordinatorFenced: a newer one has been here.
-            DiskFull, DiskFailed: it could not be written. As with the others, the log is as it was.
+            InvalidProducerEpoch, TransactionCoordinatorFenced: a newer one was here before.
+            DiskFull, DiskFailed: the write failed. As with the other errors, the log is unchanged.
         """
         producers = self._parts.producers
         producers.check_marker(marker, needs_newer_epoch=needs_newer_epoch)
@@ -229,47 +229,50 @@ class PartitionLog(LogReader):
         now_ms: int,
         leader_epoch: LeaderEpoch | None = None,
     ) -> AppendedFetched:
-        """Write what a Fetch reply brought from the leader, as it is: see replica_append.py.
+        """Append batches fetched from the leader, unchanged; see replica_append.py.
 
-        With `leader_epoch` the batches are of another cluster, and get this epoch in the place of theirs.
+        With `leader_epoch` the batches come from another cluster, and this epoch replaces theirs.
 
         Raises:
-            CorruptMessage: a batch is damaged. As with the next, the log is as it was.
-            ReplicationDiverged: it does not continue this log.
-            DiskFull, DiskFailed: it could not be written. Batches before may have been; the log ends after them.
+            CorruptMessage: a batch is damaged. As with the next error, the log is unchanged.
+            ReplicationDiverged: they do not continue this log.
+            DiskFull, DiskFailed: a write failed. Earlier batches may be written; the log ends after them.
         """
         return self._fetched.append(records, now_ms=now_ms, leader_epoch=leader_epoch)
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds no batch, not even a deleted one: then `append_fetched` takes one that begins before it."""
+        """True while the log holds no batch, not even a deleted one: `append_fetched` then accepts a batch that
+        starts before the log end.
+        """
         return self._fetched.is_empty
 
     @property
     def last_epoch(self) -> LeaderEpoch:
-        """The epoch of the last record here; -1 when none is known."""
+        """The leader epoch of the last record; -1 if unknown."""
         return self._parts.last_epoch
 
     def begin_verification(self, header: BatchHeader) -> VerificationGuard | None:
-        """What the batch needs to begin its transaction here, good until that ends; None where it is open.
+        """Return the guard that the first batch of a transaction needs; None if its transaction is open here.
 
-        Before the guard is used the coordinator has confirmed that the partition is part of the transaction.
+        The guard is valid until the transaction ends. Use it only after the coordinator has confirmed that the
+        partition is part of the transaction.
         """
         return self._parts.producers.begin_verification(header)
 
-    def give_back(self, guard: VerificationGuard) -> None:
-        """The coordinator refused: nobody will come with this guard, unless others asked for it too."""
-        self._parts.producers.give_back(guard)
+    def cancel_verification(self, guard: VerificationGuard) -> None:
+        """Discard a guard that the coordinator rejected, unless other requests share it."""
+        self._parts.producers.cancel_verification(guard)
 
     def knows_producer(self, producer_id: int) -> bool:
-        """Whether it remembers what this producer sent last: of others it takes any sequence."""
+        """True if there is state of this producer. From an unknown producer any sequence is accepted."""
         return producer_id in self._parts.producers
 
     def has_open_transaction(self, producer_id: int) -> bool:
         return producer_id in self._parts.producers.transactions
 
     def roll_if_due(self, now_ms: int) -> bool:
-        """Begin a new segment when the active one has become too old; say whether that was so."""
+        """Roll the active segment if it is too old; return whether it rolled."""
         parts = self._parts
         if not parts.roll_rule.is_due_at(parts.segments.active, now_ms):
             return False
@@ -277,20 +280,20 @@ class PartitionLog(LogReader):
         return True
 
     def on_leader_epoch(self, epoch: LeaderEpoch) -> None:
-        """A leader begins here with the next offset; on the disk when this returns, even if it never writes."""
+        """A leader with this epoch starts at the log end. Durable when this returns, even if it never writes."""
         self._parts.epochs.begin(epoch, self.log_end)
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
-        """Of the last leader that has begun here; -1 where none has."""
+        """The epoch of the last leader that started here; -1 if there was none."""
         return self._parts.epochs.latest
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch here not after `epoch`, and the offset where it ends."""
+        """Return the largest epoch here that is not after `epoch`, and its end offset."""
         return self._parts.epochs.end_of(epoch, log_end=self.log_end)
 
     def epoch_at(self, offset: Offset) -> LeaderEpoch:
-        """The epoch of the leader that wrote there, or will."""
+        """The epoch of the leader that wrote this offset, or will write it."""
         return self._parts.epochs.epoch_at(offset)
 
     def active_producers(self) -> Iterable[ProducerState]:
@@ -299,20 +302,20 @@ class PartitionLog(LogReader):
     def expire_producers(self, now_ms: int) -> None:
         self._parts.producers.expire(now_ms)
 
-    # -- what readers of committed records see -----------------------------------------------------------------------
+    # -- read_committed ----------------------------------------------------------------------------------------------
 
     def last_stable_offset(self, high_watermark: Offset) -> Offset:
-        """Where they stop: every transaction that began before is decided for good."""
+        """Every transaction that starts before it has a committed marker."""
         return self._parts.last_stable_offset(high_watermark)
 
     def on_high_watermark(self, high_watermark: Offset) -> None:
-        """All before it is committed, and so are the ends of transactions there."""
+        """Records and transaction markers before it are committed."""
         self._parts.producers.transactions.on_high_watermark(high_watermark)
 
-    # -- on the disk -------------------------------------------------------------------------------------------------
+    # -- sync and close ----------------------------------------------------------------------------------------------
 
     def begin_sync(self) -> PendingSync | None:
-        """What is to be put on the disk now; None when all is there.
+        """Return the sync to run next; None if everything is durable.
 
         Raises:
             DiskFailed: an earlier sync failed.
@@ -324,13 +327,13 @@ class PartitionLog(LogReader):
         return parts.ledger.begin(parts.end)
 
     def finish_sync(self, done: PendingSync) -> None:
-        """That work has run: everything before its end is on the disk."""
+        """The sync has run: everything before its end is durable."""
         self._parts.finish_sync(done)
 
     def close(self) -> None:
-        """Put all on the disk, such that the next start needs to read nothing, and let go of the files.
+        """Sync everything, so that the next start reads no file, and close the files.
 
-        Nobody may be reading, and no sync be running.
+        No reader and no sync may be active.
         """
         self._compaction.abandon()
         parts = self._parts
@@ -351,27 +354,27 @@ class PartitionLog(LogReader):
                 segment.release()
 
     def delete(self) -> RemovedLog:
-        """Rename the folder out of use. Readers that have the log go on reading; nobody else may use it again."""
+        """Rename the folder so that it can be deleted later. Active readers continue; any other use is over."""
         self._compaction.abandon()
         self._parts.tail.clear()
         return remove_log(self._parts.disk, self._parts.folder)
 
     def abandon(self) -> None:
-        """Nobody uses it any more, and its folder stays as it is, for whoever opens it again. Readers go on reading."""
+        """End the use of this object; the folder stays as it is and may be opened again. Active readers continue."""
         self._compaction.abandon()
         self._parts.tail.clear()
 
-    # -- cutting off at the start ------------------------------------------------------------------------------------
+    # -- deletion at the start ----------------------------------------------------------------------------------------
 
     def raise_log_start(self, offset: Offset) -> None:
-        """Forget the records before `offset`, which is committed. Retention removes their segments."""
+        """Delete the records before `offset`, which is committed. Retention removes their segments."""
         self._parts.raise_log_start(offset)
 
     def apply_retention(self, *, now_ms: int, high_watermark: Offset) -> list[RemovedSegment]:
-        """Take the segments out of the log that need not be kept; delete what is returned later, off the loop.
+        """Remove the segments that retention no longer needs; delete the returned files later, off the event loop.
 
-        Called now and then, it also lets go of the files of segments that nobody has read since. What an open
-        transaction began is not removed before it ends.
+        Segments with records of an open transaction stay. It also closes the files of segments that were not read since
+        the last call.
 
         Raises:
             DiskFull, HandlesExhausted: nothing was changed; try again later.
@@ -381,50 +384,50 @@ class PartitionLog(LogReader):
     # -- compaction: see compaction.py -------------------------------------------------------------------------------
 
     def compaction_span(self, *, now_ms: int, bound: Offset) -> CompactionSpan | None:
-        """What could be compacted; None when there is nothing new, or it is being done.
+        """Return the part that could be compacted; None if nothing is new, or a compaction is running.
 
-        `bound` is committed, and no transaction is open before it.
+        Everything below `bound` is committed and no transaction is open there.
         """
         return self._compaction.span(now_ms=now_ms, bound=bound)
 
     def begin_compaction(
         self, *, now_ms: int, bound: Offset, tools: CompactionTools
     ) -> Compaction | None:
-        """Plan a round of compaction; None when it is not time for one, or one is under way."""
+        """Plan a compaction; None if it is not due, or one is running."""
         return self._compaction.begin(now_ms=now_ms, bound=bound, tools=tools)
 
     def finish_compaction(self, compaction: Compaction) -> list[RemovedSegment]:
-        """A slice has run: put what it made in its place. Delete what is returned later, off the loop.
+        """Swap in the segments that the compaction made. Delete the returned ones later, off the event loop.
 
         Raises:
-            HandlesExhausted: nothing was done; give it up, or finish it later.
-            DiskFailed: the segments on the disk are in between; the next opening brings them to one of the ends.
+            HandlesExhausted: nothing was done; abandon it, or finish it later.
+            DiskFailed: the swap is incomplete on the disk; the next opening completes or reverts it.
         """
         return self._compaction.finish(compaction)
 
-    def give_up_compaction(self, compaction: Compaction) -> None:
-        """A slice has failed; the log is as it was."""
-        self._compaction.give_up(compaction)
+    def fail_compaction(self, compaction: Compaction) -> None:
+        """The compaction failed; the log is unchanged."""
+        self._compaction.fail(compaction)
 
-    # -- cutting off at the end --------------------------------------------------------------------------------------
+    # -- truncation ----------------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> None:
-        """Cut off the batch that holds `offset` and all after it; on the disk when this returns.
+        """Remove the batch that contains `offset` and everything after it. Durable when this returns.
 
-        Before that the caller writes down a recovery point and a log start that are not beyond `end_after_cut`, for a
-        log that ends before them is taken for damaged: `DataFolder.truncate_partition` does both. No sync may be
-        running meanwhile; those begun come to nothing.
+        First the caller must checkpoint a recovery point and a log start not beyond `end_after_truncation`; otherwise
+        the log counts as damaged. `DataFolder.truncate_partition` does both. No sync may be running; syncs that began
+        before have no effect.
         """
-        self._truncation.cut_to(offset)
+        self._truncation.truncate_to(offset)
 
-    def end_after_cut(self, offset: Offset) -> Offset:
-        """Where `truncate_to` would leave the log's end: not after `offset`."""
-        return self._truncation.end_after(offset)
+    def end_after_truncation(self, offset: Offset) -> Offset:
+        """The log end after `truncate_to(offset)`: at most `offset`."""
+        return self._truncation.end_after_truncation(offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Drop everything and go on at `offset`; on the disk when this returns.
+        """Remove everything and restart at `offset`. Durable when this returns.
 
-        Before that the caller writes down a recovery point that is not beyond `offset` nor `first_base_offset`:
-        `DataFolder.start_partition_anew` does. Else the rules are as for `truncate_to`.
+        First the caller must checkpoint a recovery point not beyond `offset` and `first_base_offset`;
+        `DataFolder.restart_partition` does. Otherwise as `truncate_to`.
         """
-        self._truncation.start_anew_at(offset)
+        self._truncation.restart_at(offset)

@@ -1,10 +1,10 @@
-"""What of a log is not on the disk yet, and the work that puts it there.
+"""What of a log is not durable yet, and the work that syncs it.
 
-    pending = log.begin_sync()       # in the owner's thread: what is to be synced, up to the log's end now
-    pending.run()                    # in any thread, while the log goes on appending
-    log.finish_sync(pending)         # in the owner's thread: it is on the disk
+    pending = log.begin_sync()       # in the owner's thread: what to sync, up to the current log end
+    pending.run()                    # in any thread, while the log appends
+    log.finish_sync(pending)         # in the owner's thread: it is durable
 
-`finish_sync` forgets only what that work covered, so a second one may begin before the first is finished; it then does
+`finish_sync` clears only what this sync covered. So a second sync may begin before the first is finished; it repeats
 what the first may not have done.
 """
 
@@ -19,7 +19,7 @@ from respool.ports.disk import Disk
 
 
 class PendingSync:
-    """One sync: made by `begin`, done by `run`, reported to `finish`."""
+    """One sync: created by `begin`, executed by `run`, reported to `finish`."""
 
     __slots__ = ("_ledger", "end", "finished", "is_done", "names_version", "snapshots", "written")
 
@@ -33,12 +33,12 @@ class PendingSync:
         names_version: int,
     ) -> None:
         self._ledger = ledger
-        # Everything before this is on the disk when the work is done.
+        # Everything before this is durable when the sync has run.
         self.end = end
         self.finished = finished
         self.snapshots = snapshots
         self.names_version = names_version
-        # Which of the snapshots were written.
+        # The offsets of the snapshots that were written.
         self.written: list[Offset] = []
         self.is_done = False
 
@@ -46,12 +46,12 @@ class PendingSync:
         return ledger is self._ledger
 
     def run(self) -> None:
-        """Return when all is on the disk. From any thread.
+        """Sync everything. Runs in any thread.
 
         Raises:
-            HandlesExhausted: it was not done, and nothing is lost by that: begin another one later.
-            StorageError: some of it may be lost. The log takes no more appends and no more syncs: the pages are gone,
-                and another sync that succeeds would prove nothing.
+            HandlesExhausted: nothing was done and nothing is lost; begin another sync later.
+            StorageError: data may be lost. The log accepts no more appends or syncs: the dirty pages are gone, so a
+                later successful sync would prove nothing.
         """
         try:
             self._ledger.put_on_disk(self)
@@ -64,22 +64,22 @@ class PendingSync:
 
 
 class SyncLedger:
-    """Keeps account of what is not on the disk yet, beside the bytes of the last segment."""
+    """Tracks what is not durable yet, apart from the bytes of the active segment."""
 
     def __init__(self, disk: Disk, folder: str, snapshots: SnapshotFiles) -> None:
         self._disk = disk
         self._folder = folder
         self._files = snapshots
-        # Segments that were completed since the last sync, oldest first: their files and indexes.
+        # Segments finished since the last sync, oldest first: their files and indexes.
         self._finished: list[Segment] = []
-        # What the producers were where those segments end, by that offset.
+        # Producer snapshots at the ends of those segments, by offset.
         self._snapshots: dict[Offset, bytes] = {}
-        # How often names in the folder changed, and how often when they were last synced.
+        # Counts renames and new files in the folder, and the count at the last folder sync.
         self._names_version = 0
         self._names_synced = 0
-        # Why nothing can be put on the disk any more.
+        # The error after which nothing can be synced any more.
         self.failure: StorageError | None = None
-        # The log was cut back since: what is still to be run of this would bring things back.
+        # The log was truncated since: a pending run must not restore anything.
         self.is_abandoned = False
 
     @property
@@ -98,14 +98,14 @@ class SyncLedger:
         self._names_version += 1
 
     def on_finished(self, segment: Segment, *, end: Offset, snapshot: bytes) -> None:
-        """A segment is complete; `snapshot` is what the producers are at its end."""
+        """A segment is finished; `snapshot` is the producer state at its end."""
         self._finished.append(segment)
         self._snapshots[end] = snapshot
-        # Its indexes' names.
+        # The indexes have new file names.
         self._names_version += 1
 
     def check(self) -> None:
-        """Refuse to go on after a failure.
+        """Raise the error of an earlier failed sync.
 
         Raises:
             DiskFailed: an earlier sync failed.
@@ -124,7 +124,7 @@ class SyncLedger:
         )
 
     def put_on_disk(self, pending: PendingSync) -> None:
-        """In this order: a snapshot says that all before its offset is on the disk, so it comes last."""
+        """In this order: a snapshot implies that everything before its offset is durable, so it is written last."""
         self.check()
         if self.is_abandoned:
             return
@@ -138,19 +138,19 @@ class SyncLedger:
             try:
                 self._files.write(offset, content)
             except (DiskFull, HandlesExhausted):
-                # It only saves reading headers again. The data is safe, so it must not fail for this.
+                # A snapshot only saves recovery work. The data is durable, so this must not fail.
                 return
             pending.written.append(offset)
 
     def sync_names(self) -> None:
-        """Make the folder's names durable now, where something else must not happen before."""
+        """Make file names durable now, for operations that depend on it."""
         if self.has_unsynced_names:
             self._disk.sync_folder(self._folder)
             self._names_synced = self._names_version
 
     def finish(self, pending: PendingSync) -> None:
-        """Forget what that work has put on the disk."""
-        assert pending.is_done, "a sync that did not run, or failed"
+        """Clear what this sync made durable."""
+        assert pending.is_done, "the sync did not run, or failed"
         self._finished = [one for one in self._finished if one not in pending.finished]
         for offset in pending.written:
             self._snapshots.pop(offset, None)

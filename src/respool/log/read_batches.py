@@ -1,4 +1,4 @@
-"""Offset -> stored bytes: which segment, from where, and where to stop. Runs in any thread."""
+"""Offset -> stored bytes: which segment, first and last position. Runs in any thread."""
 
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ def find_batches(
     segment = segments.all[index]
     first = segment.find(offset, cached_only=cached_only)
     if first is None:
-        # No batch of this segment reaches that far, so the next one begins with it.
+        # Every batch of this segment ends before the offset, so the next segment starts with the batch.
         index += 1
         segment = segments.all[min(index, len(segments) - 1)]
         first = segment.find(offset, cached_only=cached_only)
@@ -90,9 +90,9 @@ def find_batches(
 def _pass_empty(
     segments: Segments, index: int, first: BatchAt, max_offset: Offset, *, cached_only: bool
 ) -> tuple[int, BatchAt]:
-    """The next batch that has records, and its segment's index; `first` itself where none comes before `max_offset`.
+    """Return the next batch with records and its segment's index; `first` if there is none before `max_offset`.
 
-    Compaction leaves headers without records, for producers' sake. Readers need them only to get past them.
+    Compaction keeps headers without records for producer state. Consumers only skip them.
     """
     offset = first.header.next_offset
     for later in range(index, len(segments)):
@@ -106,7 +106,7 @@ def _pass_empty(
 
 
 def _stop_before(segment: Segment, max_offset: Offset, stop: int, *, cached_only: bool) -> int:
-    """Move `stop` back to where the batches before `max_offset` end, if it lies beyond."""
+    """Lower `stop` to the end of the batches before `max_offset`."""
     if stop <= segment.floor_position(max_offset):
         return stop
     beyond = segment.find(max_offset, cached_only=cached_only)

@@ -1,4 +1,4 @@
-"""Files on their way out: renamed at once, deleted later and off the event loop. Who has them open reads on."""
+"""Removal of segments and logs: renamed at once, deleted later off the event loop. Open files stay readable."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,20 +19,20 @@ class RemovedSegment:
     paths: Sequence[str]
     base_offset: Offset
     size: int
-    # The index of aborted transactions and the log that it belongs to. It keeps its name until that has lost its own
-    # for sure: a power cut may bring the log back, and without the index it would show what was aborted. None where
-    # another segment gets the names.
+    # The transaction index and the log file it belongs to. It keeps its name until the log's rename is durable: a power
+    # cut may restore the log, and without the index aborted records would be visible. None if another segment takes
+    # over the names.
     aborted_of: tuple[str, str] | None = None
 
     def delete(self) -> None:
-        """Delete the files for good. From any thread."""
-        # The renames first: otherwise a power cut could bring a file back whose neighbours are gone.
+        """Delete the files. From any thread."""
+        # Sync the renames first: otherwise a power cut could restore one file without the others.
         self.disk.sync_folder(self.folder)
         for path in self.paths:
             self.disk.delete(path)
         if self.aborted_of is not None:
             path, log_path = self.aborted_of
-            # A log that was started anew may have come to the same name.
+            # A restarted log may have reached the same name.
             if not self.disk.exists(log_path):
                 self.disk.delete(path)
 
@@ -46,7 +46,7 @@ class RemovedLog:
     path: str
 
     def delete(self) -> None:
-        """Delete the folder for good. From any thread."""
+        """Delete the folder. From any thread."""
         self.disk.sync_folder(parent_folder(self.path))
         self.disk.delete(self.path)
 
@@ -59,11 +59,11 @@ def remove_segment(
     *,
     is_replaced: bool = False,
 ) -> RemovedSegment:
-    """Rename a segment's files out of use, and the snapshot that belongs to it, unless that is to stay.
+    """Rename a segment's files, and its snapshot unless that is still needed, so that they can be deleted later.
 
-    Where it is replaced, another one gets the names.
+    If the segment is replaced, another one takes over the names.
     """
-    # For readers that come a moment too late.
+    # For readers that arrive late.
     segment.keep_open()
     names = [segment.path, *index_paths(folder, segment.base_offset)]
     if snapshots is not None and snapshots.forget(segment.base_offset):
@@ -84,7 +84,7 @@ def remove_segment(
 
 
 def remove_log(disk: Disk, folder: str) -> RemovedLog:
-    """Rename a log's folder out of use."""
+    """Rename a log's folder so that it can be deleted later."""
     parent, slash, name = folder.rpartition("/")
     for attempt in count():
         target = f"{parent}{slash}{deleted_folder_name(name, attempt=attempt)}"

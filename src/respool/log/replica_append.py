@@ -54,7 +54,7 @@ class ReplicaAppender:
     def append(
         self, records: bytes | memoryview, *, now_ms: int, leader_epoch: LeaderEpoch | None
     ) -> AppendedFetched:
-        """Append what is new. The errors are those of `PartitionLog.append_fetched`."""
+        """Append the new batches. Errors as in `PartitionLog.append_fetched`."""
         byte_count = self._append(memoryview(records), now_ms, leader_epoch)
         parts = self._parts
         return AppendedFetched(parts.end.offset, parts.last_epoch, byte_count)
@@ -72,7 +72,7 @@ class ReplicaAppender:
             parts.ledger.check()
         first = batches[0].header
         if first.leader_epoch < parts.epochs.latest:
-            # This broker began to lead and wrote nothing; then another one went on from an older leader's end.
+            # This broker became leader without writing; then another leader continued from an older epoch's end.
             parts.epochs.truncate_end(parts.end.offset)
         if first.base_offset < parts.end.offset:
             self._append_straddling(data, batches, now_ms)
@@ -82,20 +82,22 @@ class ReplicaAppender:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds no batch at all, not even a deleted one."""
+        """True if the log holds no batch, not even a deleted one."""
         segments = self._parts.segments
         return len(segments) == 1 and not segments.active.size
 
     def _append_straddling(self, data: memoryview, batches: list[BatchAt], now_ms: int) -> None:
-        """The leader's log starts inside a batch, and this one was to start there: it gets the whole batch too."""
+        """The leader's log starts inside a batch, and so must this one: append the whole batch, then raise the log
+        start.
+        """
         log_start = self._parts.end.offset
-        # What is written down stays true: a log that ends before its written start goes on there.
-        self._truncation.start_anew_at(batches[0].header.base_offset)
+        # The checkpoint stays valid: a log that ends before its checkpointed start continues there.
+        self._truncation.restart_at(batches[0].header.base_offset)
         try:
             self._write(data, batches, now_ms)
         except StorageError:
             if self.is_empty:
-                self._truncation.start_anew_at(log_start)
+                self._truncation.restart_at(log_start)
             else:
                 self._parts.raise_log_start(log_start)
             raise
@@ -109,11 +111,11 @@ class ReplicaAppender:
 
 
 class _Run:
-    """Batches on their way to one segment, one behind the other in `data`.
+    """Consecutive batches in `data` that are written to one segment with one call.
 
-    They are written before anything that must come after them: another segment, whose snapshot knows their producers;
-    an epoch, which is on the disk before its first batch; the end of a transaction that is aborted, which is looked up
-    among their producers.
+    They are written before anything that depends on them: a new segment, whose snapshot must include their producers; a
+    new epoch, which must be durable before its first batch; an abort marker, which is resolved through their producer
+    state.
     """
 
     __slots__ = ("_begin", "_data", "_end", "_headers", "_markers", "_now_ms", "_parts", "_room")
@@ -124,9 +126,9 @@ class _Run:
         self._now_ms = now_ms
         self._begin = self._end = 0
         self._headers: list[BatchHeader] = []
-        # The ends of transactions among them, by offset.
+        # Transaction markers among them, by offset.
         self._markers: dict[Offset, EndTransactionMarker] = {}
-        # How many batches it may have.
+        # How many batches the run may have.
         self._room = 0
 
     def add(self, position: int, header: BatchHeader) -> None:
@@ -144,8 +146,8 @@ class _Run:
             parts.roll(self._now_ms)
         if header.leader_epoch > parts.epochs.latest:
             self.flush()
-            # Not where the batch begins: what is missing before it was compacted away, and may have been of this epoch
-            # as well. Somebody else may have something there of an older one, that was never committed.
+            # Not the batch's base offset: compaction removed what is missing before it, which may have been of this
+            # epoch too. Another replica may have uncommitted records of an older epoch there.
             parts.epochs.begin(header.leader_epoch, parts.end.offset)
         if header.attributes & CONTROL_BIT and header.producer_id >= 0:
             batch = RecordBatch(header, self._data[position : position + size])
@@ -164,7 +166,7 @@ class _Run:
             self.flush()
 
     def flush(self) -> None:
-        """Write them, and let producers and transactions know.
+        """Write the batches, and update producers and transactions.
 
         Raises:
             DiskFull, DiskFailed: none of them was written.
@@ -190,11 +192,11 @@ class _Run:
         self._begin = self._end = 0
 
     def _make_ready(self) -> int:
-        """Let batches be written to the segment; return how many may be at once."""
+        """Make the segment writable; return how many batches one run may have."""
         parts = self._parts
         segment = parts.segments.active
         parts.make_writable(segment)
-        # The first one tells the segment's age, which the others are measured by.
+        # The first batch sets the segment's age, by which the others are checked.
         return segment.index_room if segment.size else 1
 
     def _write_abort(self, batch: RecordBatch, marker: EndTransactionMarker) -> None:
@@ -209,7 +211,7 @@ class _Run:
 
 
 def _sound_batches(data: memoryview, *, log_end: Offset, is_empty: bool) -> list[BatchAt]:
-    """The whole batches that are new here, each checked: in itself, and that it follows the one before."""
+    """Return the new whole batches, each validated by itself and against its predecessor."""
     batches: list[BatchAt] = []
     position, end, next_offset = 0, len(data), log_end
     while end - position >= HEADER_BYTES:
@@ -221,11 +223,11 @@ def _sound_batches(data: memoryview, *, log_end: Offset, is_empty: bool) -> list
             header, data[position : position + size]
         ):
             raise CorruptMessage(
-                f"what the leader sent for offset {log_end}: at byte {position} of {end} is no sound batch: "
+                f"the leader's reply for offset {log_end} is corrupt at byte {position} of {end}: "
                 f"magic {header.magic}, length {header.length}, base offset {header.base_offset}, "
                 f"{header.record_count} records up to {header.last_offset_delta}, crc {header.crc}"
             )
-        # A log that is yet to get its first batch may be told to start inside of that.
+        # An empty log may have to start inside its first batch.
         if header.base_offset >= next_offset or (
             is_empty and not batches and header.last_offset >= log_end
         ):
@@ -258,7 +260,7 @@ def _check_epochs(batches: list[BatchAt], *, last_epoch: LeaderEpoch) -> None:
 def _with_epoch(
     data: memoryview, batches: list[BatchAt], leader_epoch: LeaderEpoch
 ) -> tuple[memoryview, list[BatchAt]]:
-    """The same under another leader epoch, which the checksum does not cover. This costs a copy."""
+    """The same batches with another leader epoch, which the checksum does not cover. This copies them."""
     copy = bytearray(data)
     changed = []
     for position, header in batches:

@@ -1,11 +1,10 @@
-"""A piece of the log: one `.log` file with its two indexes, all named by its base offset.
+"""One segment of a log: a `.log` file with its two indexes, named by its base offset.
 
-Only the last segment of a log is written to; the others never change again until they are removed as a whole. Nothing
-is opened before it is needed, and what was not needed for a while is let go of: so neither a start nor the number of
-open files grows with what lies on the disk.
+Only a log's last segment is written; the others never change until they are removed as a whole. Files are opened when
+first needed and closed when idle: neither startup nor the number of open files grows with the data on the disk.
 
-The owner's thread writes; others may read meanwhile. They see `size` grow only after the bytes and the index entries
-are there.
+The owner's thread writes; others may read at the same time. They see `size` grow only after the bytes and index entries
+are written.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,45 +50,45 @@ class Segment:
         now_ms: int,
         aborted_bytes: int = 0,
     ) -> None:
-        """`size` and `aborted_bytes` are what the log file and the index of aborted transactions have."""
+        """`size` and `aborted_bytes` are the sizes of the log file and of the transaction index."""
         self._index_source = IndexSource(disk, folder, base_offset, settings)
         self._file = SharedFile(disk, f"{folder}/{offset_name(base_offset, LOG)}")
-        # The owner's, since it began to write; readers use them too.
+        # The owner's indexes, once it writes; readers use them too.
         self._indexes: SegmentIndexes | None = None
-        # What readers opened, while the owner had not.
+        # Opened by readers before the owner opened its own.
         self._read_indexes: SegmentIndexes | None = None
-        # Whether anything was looked up since `release_if_idle` asked last.
+        # Set by every lookup, cleared by `release_if_idle`.
         self._is_used = False
-        # The largest timestamp, where only that was asked for.
+        # The largest timestamp, if only that was read.
         self._largest: TimeEntry | None = None
-        # The aborted transactions whose markers lie here.
+        # Aborted transactions whose markers are in this segment.
         self.aborted = TransactionIndex(
             disk,
             f"{folder}/{offset_name(base_offset, TRANSACTION_INDEX)}",
             count=aborted_bytes // ENTRY_BYTES,
         )
         self.base_offset = base_offset
-        # Bytes of whole batches in the file. A reader takes it before it takes the file: then the
-        # file is at least that long.
+        # Size of the whole batches in the file. A reader takes it before it takes the file: then the file is at least
+        # that long.
         self.size = size
-        # Whether `append` may be called. Invariant: then the owner's indexes know every batch.
+        # True if `append` may be called. Invariant: the owner's indexes then cover every batch.
         self.is_writable = False
-        # The largest timestamp of the first batch: the segment's age counts from there. Known while
-        # the segment is writable; NO_TIMESTAMP when it is empty or that batch has none.
+        # The largest timestamp of the first batch; the segment's age counts from it. Known while the segment is
+        # writable; NO_TIMESTAMP if it is empty or that batch has none.
         self.first_timestamp = NO_TIMESTAMP
-        # When this process began the segment, or found it at its start.
+        # When this process created the segment, or found it at startup.
         self.created_ms = now_ms
-        # When it was last appended to; for what an earlier process appended, not before that.
+        # Time of the last append; for appends of an earlier process, not earlier than they were.
         self.touched_ms = now_ms
 
     @classmethod
     def create(
         cls, disk: Disk, folder: str, base_offset: Offset, settings: IndexSettings, *, now_ms: int
     ) -> "Segment":
-        """Begin an empty segment. Its name is durable when the folder is synced.
+        """Create an empty segment. Its name is durable once the folder is synced.
 
         Raises:
-            DiskFull: there is no room for it.
+            DiskFull: there is no space for it.
         """
         segment = cls(disk, folder, base_offset, settings, size=0, now_ms=now_ms)
         segment._own_file(create=True)
@@ -101,7 +100,7 @@ class Segment:
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds on to any file."""
+        """True if any of its files is open."""
         indexes = self._indexes or self._read_indexes
         return self._file.is_open or indexes is not None
 
@@ -116,7 +115,7 @@ class Segment:
         if indexes is not None:
             return indexes.largest
         if self._largest is None:
-            # Without keeping an index open: retention asks every partition for it.
+            # Without keeping an index open: retention reads this for every partition.
             if self.size:
                 self._largest = self._index_source.read_largest() or self.indexes().largest
             else:
@@ -125,10 +124,10 @@ class Segment:
 
     @property
     def retention_timestamp(self) -> int:
-        """What retention goes by: the largest timestamp of the records.
+        """The timestamp that retention uses: the largest of the records.
 
-        Where no record has one, Kafka goes by the file's time. We go by the last append we know of, which is never
-        before it: the segment is kept for longer after a restart, and never too short.
+        If no record has one, Kafka uses the file's modification time. We use the last known append, which is never
+        earlier: after a restart the segment may be kept longer, never shorter.
         """
         timestamp = self.largest.timestamp
         return timestamp if timestamp >= 0 else self.touched_ms
@@ -136,11 +135,11 @@ class Segment:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def make_writable(self, *, log_end: Offset) -> None:
-        """Get ready for appending behind `log_end`.
+        """Prepare for appends at `log_end`.
 
         Raises:
             SegmentCorrupt: the file does not end there.
-            DiskFull: the indexes cannot be given room.
+            DiskFull: there is no space for the indexes.
         """
         file = self._own_file()
         if self.size:
@@ -171,7 +170,7 @@ class Segment:
         now_ms: int,
         aborted: AbortedTransaction | None = None,
     ) -> None:
-        """Write one batch of `size` bytes at the end; it may be the marker of a transaction that is aborted.
+        """Append one batch of `size` bytes; it may be the marker of an aborted transaction.
 
         Raises:
             DiskFull, DiskFailed: nothing was written.
@@ -194,7 +193,7 @@ class Segment:
     def append_run(
         self, data: bytes | bytearray | memoryview, headers: Sequence[BatchHeader], *, now_ms: int
     ) -> None:
-        """Write batches at the end that lie one behind the other in `data`, at most `index_room` of them.
+        """Append consecutive batches from `data`, at most `index_room` of them.
 
         Raises:
             DiskFull, DiskFailed: nothing was written.
@@ -219,7 +218,7 @@ class Segment:
         buffers: Sequence[bytes | bytearray | memoryview],
         aborted: AbortedTransaction,
     ) -> None:
-        """The index first: a marker that it does not know of would let readers have what was aborted."""
+        """Write the index first: a marker missing in the index would expose aborted records to readers."""
         self.aborted.prepare(aborted)
         try:
             file.append(buffers)
@@ -234,30 +233,30 @@ class Segment:
 
     @property
     def index_room(self) -> int:
-        """How many batches may surely be appended before the index is full. It is writable."""
+        """How many batches are sure to fit before the index is full. The segment is writable."""
         assert self._indexes is not None
         return self._indexes.room
 
     def take_file(self) -> LogFile:
-        """The owner's file, to be scanned and cut; nobody is reading yet."""
+        """The owner's file, to be scanned and truncated; there are no readers yet."""
         return self._own_file()
 
     def adopt(self, indexes: SegmentIndexes, *, first_timestamp: int, size: int) -> None:
-        """Take over what a scan of the whole file has found; ready for appending."""
+        """Take over the result of a scan of the whole file; then the segment is ready for appends."""
         self._indexes = indexes
         self.first_timestamp = first_timestamp
         self.size = size
         self.is_writable = True
 
     def finish(self) -> None:
-        """Nothing more will be appended: complete the indexes and trim them."""
+        """No more appends follow: complete the indexes and trim them."""
         if self.is_writable:
             assert self._indexes is not None
             self._indexes.finish()
             self.is_writable = False
 
     def truncate_to(self, offset: Offset) -> None:
-        """Cut off the batch that holds `offset` and all behind it."""
+        """Remove the batch that contains `offset` and everything after it."""
         found = self.find(offset)
         if found is None:
             return
@@ -277,10 +276,12 @@ class Segment:
         self._indexes = None
         self.make_writable(log_end=log_end)
 
-    # -- looking: also from other threads ----------------------------------------------------------------------------
+    # -- lookups: from any thread ------------------------------------------------------------------------------------
 
     def find(self, offset: Offset, *, cached_only: bool = False) -> BatchAt | None:
-        """The first batch that ends with `offset` or later: the one that holds it, where one does."""
+        """Return the first batch whose last offset is at or after `offset`: the batch that contains it, if there is
+        one.
+        """
         for batch in self.walk_from(offset, cached_only=cached_only):
             header = batch[1]
             if header.base_offset + header.last_offset_delta >= offset:
@@ -288,9 +289,10 @@ class Segment:
         return None
 
     def end_before(self, offset: Offset) -> Offset:
-        """Where the batches end that hold nothing at `offset` or behind it.
+        """The end of the batches that are wholly before `offset`.
 
-        Not where the next one begins: in a log with gaps, that is more than the file would tell without it.
+        In a log with gaps this can be lower than the base offset of the next batch, which a truncated file no longer
+        shows.
         """
         end = self.base_offset
         for _, header in self.walk_from(Offset(offset - 1)):
@@ -300,18 +302,18 @@ class Segment:
         return end
 
     def floor_position(self, offset: Offset) -> int:
-        """A position with no batch before it that ends with `offset` or later; cheap, and at most an interval away."""
+        """A position before the batch that contains `offset`; cheap, at most one index interval away from it."""
         entry = self.indexes().offsets.lookup(offset) if self.size else None
         return entry.position if entry is not None else 0
 
     def walk_from(self, offset: Offset, *, cached_only: bool = False) -> Iterator[BatchAt]:
-        """Every batch from a little before `offset` to the end of the file.
+        """Yield every batch from shortly before `offset` to the end of the file.
 
-        An index is a hint: where it leads astray it is made anew from the log.
+        An index is a hint: if it is wrong, it is rebuilt from the log.
 
         Raises:
             SegmentCorrupt: the log file is damaged.
-            NotCached: `cached_only`, and something would have to come from the disk.
+            NotCached: `cached_only`, and bytes would have to come from the disk.
         """
         size = self.size
         if not size:
@@ -322,7 +324,7 @@ class Segment:
         if walk is not None:
             return walk
         if self.is_writable:
-            # The owner is adding to it: do without.
+            # The owner is writing to it: walk without an index.
             return walk_headers(file, 0, size, cached_only=cached_only)
         self._read_indexes = self._index_source.rebuild(file, size)
         self._indexes = None
@@ -331,17 +333,17 @@ class Segment:
         return walk
 
     def next_offset(self) -> Offset:
-        """The offset after the last batch, from the file itself."""
+        """The offset after the last batch, read from the file."""
         if not self.size:
             return self.base_offset
         return self._index_source.walk_tail(self.indexes(), self.file, self.size)[0]
 
     def read(self, position: int, size: int, *, cached_only: bool = False) -> bytes | memoryview:
-        """Exactly these bytes.
+        """Return exactly these bytes.
 
         Raises:
-            SegmentCorrupt: the file ends before.
-            NotCached: `cached_only`, and they would have to come from the disk.
+            SegmentCorrupt: the file is too short.
+            NotCached: `cached_only`, and bytes would have to come from the disk.
         """
         data = self.file.read(position, size, cached_only=cached_only)
         if len(data) != size:
@@ -355,10 +357,10 @@ class Segment:
 
     @property
     def file(self) -> LogFile:
-        """The log file, opened at the first need.
+        """The log file, opened on first use.
 
         Raises:
-            SegmentCorrupt: it is shorter than it was.
+            SegmentCorrupt: it is shorter than before.
         """
         self._is_used = True
         size = self.size
@@ -368,7 +370,7 @@ class Segment:
         return file
 
     def indexes(self, *, cached_only: bool = False) -> SegmentIndexes:
-        """Both indexes, opened at the first need. The segment is not empty."""
+        """Both indexes, opened on first use. The segment is not empty."""
         size = self.size
         indexes = self._indexes or self._read_indexes
         if indexes is None:
@@ -376,14 +378,14 @@ class Segment:
             self._read_indexes = indexes
         return indexes
 
-    # -- on the disk -------------------------------------------------------------------------------------------------
+    # -- sync and close ----------------------------------------------------------------------------------------------
 
     def sync_log(self) -> None:
-        """Return when every batch appended before is on the disk. From any thread."""
+        """Make every batch appended so far durable. From any thread."""
         self.file.sync()
 
     def sync_all(self) -> None:
-        """The same, and the indexes. From any thread."""
+        """As `sync_log`, and sync the indexes. From any thread."""
         self.file.sync()
         indexes = self._indexes
         if indexes is not None:
@@ -391,9 +393,9 @@ class Segment:
         self.aborted.sync()
 
     def keep_open(self, *, with_indexes: bool = False) -> None:
-        """Open the log file now, before it loses its name, for those who still have the segment and come to read.
+        """Open the log file before it is renamed, for readers that still hold this segment.
 
-        The indexes too, where their names go to others.
+        With the indexes, if their names are reused.
         """
         self._own_file()
         self.aborted.keep_open()
@@ -401,9 +403,9 @@ class Segment:
             self.indexes()
 
     def release_if_idle(self) -> None:
-        """Let go of the files if nobody has looked at them since this was asked last.
+        """Close the files if nobody used them since the last call.
 
-        Whoever reads from them right now goes on doing so. Everything must be on the disk.
+        Active readers continue. Everything must be durable.
         """
         if not self._is_used and not self.is_writable:
             self.save_indexes()
@@ -411,7 +413,7 @@ class Segment:
         self._is_used = False
 
     def release(self) -> None:
-        """Let go of all files; they are opened again when they are needed."""
+        """Close all files; they are opened again when needed."""
         indexes = self._indexes or self._read_indexes
         if indexes is not None:
             self._largest = indexes.largest
@@ -421,7 +423,7 @@ class Segment:
         self.is_writable = False
 
     def save_indexes(self) -> None:
-        """Write indexes that had to be made anew to their files."""
+        """Write rebuilt indexes to their files."""
         if self._read_indexes is not None:
             self._read_indexes.save()
 

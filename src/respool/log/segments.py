@@ -1,4 +1,4 @@
-"""A log's segments, oldest first, and never none. A change makes a new list: readers go on with the one they have."""
+"""A log's segments, oldest first; there is at least one. A change creates a new list: readers continue with theirs."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from respool.ports.disk import NotCached
 
 
 class LogPoint(NamedTuple):
-    """An offset at which a batch ends, and where that is: three things a reader must see together."""
+    """The end offset of a batch and its position; readers must see the three values together."""
 
     offset: Offset
     segment: Segment
@@ -22,12 +22,12 @@ class Segments:
     __slots__ = ("_bases", "_peaks", "all")
 
     def __init__(self, segments: Sequence[Segment], *, peaks: Sequence[int] = ()) -> None:
-        assert segments, "a log has at least the segment it writes to"
+        assert segments, "a log has at least its active segment"
         self.all = tuple(segments)
         self._bases = [segment.base_offset for segment in self.all]
-        # For each finished segment the largest timestamp in it and all before it, as far as asked
-        # for. So the first segment that reaches a timestamp is found by bisection, however the
-        # segments' own largest timestamps jump.
+        # For each finished segment, the largest timestamp in it and all earlier ones, as far as computed. Because it
+        # never decreases, the first segment that reaches a timestamp is found by bisection, even if the segments' own
+        # largest timestamps do.
         self._peaks = list(peaks)
 
     @property
@@ -36,7 +36,7 @@ class Segments:
 
     @property
     def active(self) -> Segment:
-        """The one that is written to."""
+        """The segment that is written to."""
         return self.all[-1]
 
     @property
@@ -47,15 +47,15 @@ class Segments:
         return len(self.all)
 
     def index_of(self, offset: Offset) -> int:
-        """Which segment holds the offset; -1 when it lies before them all."""
+        """Index of the segment that contains the offset; -1 if it is before all of them."""
         return bisect_right(self._bases, offset) - 1
 
     def end_of(self, index: int, *, log_end: Offset) -> Offset:
-        """The offset after the segment's last one."""
+        """The end offset of the segment."""
         return self._bases[index + 1] if index + 1 < len(self._bases) else log_end
 
     def first_reaching(self, timestamp_ms: int, *, cached_only: bool = False) -> int:
-        """The first segment with a record of that time or later; the active one when no other has any.
+        """Index of the first segment with a record at or after that time; that of the active one if there is no other.
 
         Raises:
             NotCached: `cached_only`, and indexes would have to be read.
@@ -68,7 +68,7 @@ class Segments:
             for segment in self.all[len(peaks) : -1]:
                 largest = segment.largest.timestamp
                 peaks.append(max(largest, peaks[-1]) if peaks else largest)
-            # As a whole: other threads may be here too.
+            # Replaced as a whole: other threads may be here too.
             self._peaks = peaks
         return bisect_left(peaks, timestamp_ms)
 
@@ -99,16 +99,16 @@ class Segments:
         return sorted(found, key=lambda one: one.first_offset)
 
     def _from(self, offset: Offset) -> Sequence[Segment]:
-        """The segments from the one that holds the offset on."""
+        """The segments from the one that contains the offset on."""
         return self.all[max(self.index_of(offset), 0) :]
 
     def with_new(self, segment: Segment) -> "Segments":
-        """The same, and a new one to write to."""
+        """Add a new active segment."""
         assert segment.base_offset > self._bases[-1]
         return Segments((*self.all, segment), peaks=self._peaks)
 
     def with_replaced(self, old: Sequence[Segment], new: Segment) -> "Segments | None":
-        """The same with one segment in the place of others; None when those are not all here any more."""
+        """Replace consecutive segments by one; None if some of them are gone."""
         first = self.index_of(old[0].base_offset)
         end = first + len(old)
         if (
@@ -124,5 +124,5 @@ class Segments:
         return Segments(self.all[count:])
 
     def up_to(self, count: int) -> "Segments":
-        """The first `count`; the last of them is the one to write to."""
+        """The first `count` segments; the last of them becomes the active one."""
         return Segments(self.all[:count], peaks=self._peaks[: count - 1])

@@ -1,7 +1,7 @@
-"""A log file that its owner writes while others read, opened at the first need, and read on when it has lost its name.
+"""A log file that its owner writes while others read: opened on first use, readable after a rename.
 
-What a reader opens it shares with other readers, never with the owner: the owner's file knows how long it is, and a
-second one beside it would not. The owner opens its own before it renames or deletes the file.
+Readers share a handle of their own, never the owner's second one: only the owner's handle tracks the file's size. The
+owner opens its handle before it renames or deletes the file.
 """
 
 from respool.model.errors import DiskFailed
@@ -14,9 +14,9 @@ class SharedFile:
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
-        # The owner's, once it needed it; readers use it too.
+        # The owner's handle, once opened; readers use it too.
         self.owned: LogFile | None = None
-        # What readers opened, while the owner had not.
+        # Opened by readers before the owner opened its own.
         self._read: LogFile | None = None
 
     @property
@@ -24,16 +24,16 @@ class SharedFile:
         return self.owned is not None or self._read is not None
 
     def own(self, *, create: bool = False) -> LogFile:
-        """The owner's file."""
+        """The owner's handle."""
         if self.owned is None:
             self.owned = self._disk.open_log(self.path, create=create)
         return self.owned
 
     def to_read(self) -> LogFile:
-        """Some open file. From any thread; the owner may be taking its name away this moment.
+        """Return an open handle. From any thread; the owner may be renaming the file at this moment.
 
-        1. A reader finds no file open here.   2. The owner opens it, and renames it out of use.
-        3. The reader finds nothing under the old name, or the file that has it now.
+        1. A reader finds no open handle.   2. The owner opens one, and renames the file.
+        3. The reader finds nothing under the old name, or another file.
         """
         file = self.owned or self._read
         if file is not None:
@@ -51,9 +51,9 @@ class SharedFile:
         return file
 
     def release_reader(self) -> None:
-        """What readers opened is not up to date any more."""
+        """The readers' handle is outdated."""
         self._read = None
 
     def release(self) -> None:
-        """Let go of it; whoever reads from it right now goes on doing so."""
+        """Close it; active readers continue."""
         self.owned = self._read = None

@@ -1,7 +1,7 @@
-"""From a time to an offset, exactly: the first record at or after it, the record with the latest.
+"""Exact lookups by timestamp: the first record at or after a time, the record with the largest time.
 
-Producers' timestamps jump, within a batch, between batches and between segments. The indexes and the headers' largest
-timestamps say where a record cannot be; the one batch where it must be is opened.
+Producers' timestamps are unordered within a batch, between batches and between segments. Indexes and header timestamps
+exclude most batches; the one batch that may contain the record is decompressed.
 """
 
 from typing import NamedTuple
@@ -16,9 +16,9 @@ from respool.ports.disk import NotCached
 from respool.records.batch import BatchHeader
 from respool.records.record import iterate_times
 
-# A batch that is larger than this when decompressed is not opened; the lookup then stops at its first record.
+# Larger batches (decompressed) are not opened; the lookup stops at their first record.
 DECOMPRESSED_BYTES_MAX = 128 * MIB
-# What is looked at where others must not be kept waiting: headers to pass by, and a batch to open.
+# Limits of a quick lookup: headers to skip, and the size of a batch to open.
 QUICK_HEADERS_MAX = 32
 QUICK_RECORDS_MAX = 200
 QUICK_BYTES_MAX = 64 * 1024
@@ -38,10 +38,10 @@ def find_first_at_or_after(
     max_offset: Offset,
     quickly: bool = False,
 ) -> TimestampedOffset | None:
-    """The first record in [log_start, max_offset) with that time or a later one; None when there is none.
+    """Return the first record in [log_start, max_offset) at or after that time; None if there is none.
 
     Raises:
-        NotCached: `quickly`, and something would have to come from the disk, or it would take long.
+        NotCached: `quickly`, and it would have to read the disk or take long.
     """
     passed = 0
     for segment in segments.all[segments.first_reaching(timestamp_ms, cached_only=quickly) :]:
@@ -68,10 +68,10 @@ def find_first_at_or_after(
 
 
 def find_time_at(segments: Segments, offset: Offset, *, log_end: Offset) -> int | None:
-    """When the first record at or after `offset` was made, as its batch's header tells; None when there is none.
+    """Return the timestamp of the first record at or after `offset`, from its batch's header; None if there is none.
 
-    Inside a batch it is interpolated between the first and the largest time of the batch, so it is off by no more than
-    those are apart. NO_TIMESTAMP where the record has no time.
+    Within a batch it is interpolated between the batch's first and largest timestamp, so the error is at most their
+    difference. NO_TIMESTAMP if the record has none.
     """
     first = max(0, segments.index_of(offset))
     for segment in segments.all[first:]:
@@ -86,7 +86,7 @@ def find_time_at(segments: Segments, offset: Offset, *, log_end: Offset) -> int 
 
 def _time_within(header: BatchHeader, offset: Offset) -> int:
     first, last, span = header.base_timestamp, header.max_timestamp, header.last_offset_delta
-    # Where compaction noted a delete horizon, the base timestamp is that.
+    # With a delete horizon, the base timestamp is the horizon.
     is_same = header.is_log_append_time or header.has_delete_horizon
     if is_same or not 0 <= first < last or not span:
         return last
@@ -96,7 +96,7 @@ def _time_within(header: BatchHeader, offset: Offset) -> int:
 def find_latest(
     segments: Segments, *, log_start: Offset, max_offset: Offset
 ) -> TimestampedOffset | None:
-    """The first of the records in [log_start, max_offset) with the largest time; None when none has a time."""
+    """Return the first record with the largest timestamp in [log_start, max_offset); None if none has a timestamp."""
     best: tuple[int, Segment, BatchAt] | None = None
     for segment in segments.all:
         if segment.base_offset >= max_offset or not segment.size:
@@ -115,10 +115,10 @@ def find_latest(
 def _latest_batch(
     segment: Segment, log_start: Offset, max_offset: Offset
 ) -> tuple[int, BatchAt] | None:
-    """The first batch with the segment's largest time, of what lies between the two offsets, and that time."""
+    """Return the largest timestamp between the two offsets and the first batch that has it."""
     if log_start <= segment.base_offset:
         return _latest_before(segment, max_offset)
-    # Records were deleted out of the segment's front, and the indexes still know them: look at every header.
+    # Records at the segment's start are deleted but still in the indexes: check every header.
     best: tuple[int, BatchAt] | None = None
     for batch in segment.walk_from(log_start):
         header = batch.header
@@ -135,9 +135,9 @@ def _latest_batch(
 
 
 def _latest_before(segment: Segment, offset: Offset) -> tuple[int, BatchAt] | None:
-    """Of the batches that end before `offset`, the first with the largest time, and that time."""
-    # Whenever a batch gets an offset entry, the time index is brought up to date with it. So what the time index
-    # does not know of comes after the last offset entry.
+    """Return the largest timestamp of the batches that end before `offset`, and the first batch that has it."""
+    # The time index is updated with every offset index entry. So what it does not cover comes after the last offset
+    # entry.
     timestamp, last_offset = segment.indexes().times.before(offset)
     batch = segment.find(last_offset) if timestamp >= 0 else None
     best = (timestamp, batch) if batch is not None else None
@@ -151,7 +151,7 @@ def _latest_before(segment: Segment, offset: Offset) -> tuple[int, BatchAt] | No
 
 
 def _latest_left(segment: Segment, batch: BatchAt, log_start: Offset) -> int:
-    """The largest time of the records from `log_start` on; NO_TIMESTAMP where compaction left none there."""
+    """The largest timestamp of the records from `log_start` on; NO_TIMESTAMP if compaction left none."""
     try:
         times = iterate_times(segment.read_batch(batch), limit=DECOMPRESSED_BYTES_MAX)
         return max((time for offset, time in times if offset >= log_start), default=NO_TIMESTAMP)
@@ -160,7 +160,7 @@ def _latest_left(segment: Segment, batch: BatchAt, log_start: Offset) -> int:
 
 
 def _is_small(header: BatchHeader) -> bool:
-    """Whether to open the batch takes a moment only."""
+    """True if opening the batch is quick."""
     return (
         header.record_count <= QUICK_RECORDS_MAX
         and header.size <= QUICK_BYTES_MAX
@@ -176,7 +176,7 @@ def _first_record(
     *,
     quickly: bool = False,
 ) -> TimestampedOffset | None:
-    """The batch's first record from `log_start` on with that time or a later one."""
+    """Return the batch's first record at or after `log_start` with that time or a later one."""
     header = batch.header
     if quickly and not _is_small(header):
         raise NotCached
@@ -186,12 +186,12 @@ def _first_record(
             if offset >= log_start and timestamp >= timestamp_ms:
                 return TimestampedOffset(offset, timestamp, header.leader_epoch)
         if header.base_offset < log_start:
-            # The record that is late enough has been deleted.
+            # The matching record was deleted.
             return None
     except RequestError:
         pass
-    # We store what producers send without opening it: it may be nonsense, or no record may have the time its header
-    # claims. That is no damage of ours. Where we cannot know better the header counts, and one such batch does not
-    # make us open all that follow.
+    # Stored batches are not validated inside: one may be garbage, or have no record with its header's timestamp. That
+    # is no corruption of ours. If the batch cannot be read, its header counts, so that one such batch does not make us
+    # open all later ones.
     offset = max(header.base_offset, log_start)
     return TimestampedOffset(offset, header.max_timestamp, header.leader_epoch)

@@ -514,7 +514,7 @@ class HandlesExhausted(StorageError):
     """The system has no file handle or memory to spare for opening a file. Nothing was changed, and it may pass."""
 
 
-class NothingCut(StorageError):
+class NothingTruncated(StorageError):
     """That a log is about to be cut off could not be written down, for want of room or a file handle. The log is whole
     and goes on; the cut may be tried again.
     """

@@ -1,28 +1,28 @@
-"""Time, as something handed in."""
+"""The clock, passed in."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Milliseconds since 1970: for timestamps people see. It may jump."""
+        """Milliseconds since 1970, for visible timestamps. It may jump."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some start: for waiting and expiry. It never goes back.
+        """Milliseconds since an arbitrary start, for waits and expiry. It never decreases.
 
-        It stands still while the machine sleeps, as the event loop's time does: whoever could not be heard of then
-        loses nothing.
+        It stops while the machine sleeps, as the event loop's time does: peers that could not reach us then do not
+        expire.
         """
         ...
 
     def stopwatch_s(self) -> float:
-        """Seconds since some start, fine enough for what takes microseconds: only differences of it mean anything."""
+        """Seconds since an arbitrary start, fine enough for microseconds: only differences are meaningful."""
         ...
 
     def boot_ms(self) -> int:
-        """As `monotonic_ms`, but it goes on while the machine sleeps: for what runs out elsewhere, as a lease.
+        """As `monotonic_ms`, but continues while the machine sleeps: for what expires elsewhere, such as leases.
 
-        The two begin at different times: neither is compared with the other.
+        The two have different starts: never compare one with the other.
         """
         ...

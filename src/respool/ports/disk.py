@@ -1,9 +1,9 @@
-"""Files, as the log needs them: append, read, map, replace, sync.
+"""The file operations of the log: append, read, map, replace, sync.
 
-Paths are plain strings with '/', relative to the data folder, which itself is "". What is
-promised: bytes are on the disk only after `sync`, names only after `sync_folder`. Every method may raise
-`DiskFailed`; those that take room may raise `DiskFull`, and then leave the file as long as it was; those that open a
-file, or sync a folder, may raise `HandlesExhausted`, and then have not done what they were asked for.
+Paths are plain strings with '/', relative to the data folder, which itself is "". Bytes are durable only after `sync`,
+names only after `sync_folder`. Every method may raise `DiskFailed`; those that need space may raise `DiskFull`, and
+then leave the file's size unchanged; those that open a file or sync a folder may raise `HandlesExhausted`, and then
+have done nothing.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from respool.model.file_range import FileRange
 
 
 def names_of(path: str) -> list[str]:
-    """The names on the way to a path, outermost first; none for the data folder. Nothing may lead outside of it."""
+    """The names along a path, outermost first; none for the data folder. A path must not leave the data folder."""
     names = path.split("/") if path else []
     for name in names:
         assert name not in {"", ".", ".."}, f"{path!r} is not a path inside the data folder"
@@ -22,31 +22,31 @@ def names_of(path: str) -> list[str]:
 
 
 class NotCached(Exception):
-    """The bytes are not in memory; reading them would block. Ask again with `cached_only=False`, off the loop."""
+    """The bytes are not in memory; reading them would block. Retry with `cached_only=False`, off the event loop."""
 
 
 class LogFile(Protocol):
-    """A file that grows at its end and is read anywhere. Reads and `sync` may come from other threads."""
+    """An append-only file that can be read anywhere. Reads and `sync` may come from other threads."""
 
     @property
     def path(self) -> str: ...
 
     @property
     def size(self) -> int:
-        """How long the file is, counting what is not synced yet."""
+        """The file's size, including unsynced data."""
         ...
 
     def append(self, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
         """Write all buffers at the end, or none of them.
 
         Raises:
-            DiskFull: no room; the file has the size it had.
-            DiskFailed: the write failed; the file is cut back to the size it had, or else the file is lost.
+            DiskFull: no space; the size is unchanged.
+            DiskFailed: the write failed; the file is truncated to its previous size, or else unusable.
         """
         ...
 
     def read(self, position: int, size: int, *, cached_only: bool = False) -> bytes | memoryview:
-        """Return up to `size` bytes; fewer only at the end of the file. Nobody changes them while they are looked at.
+        """Return up to `size` bytes; fewer only at the end of the file. The result never changes.
 
         Raises:
             NotCached: `cached_only`, and the bytes would have to come from the disk.
@@ -58,34 +58,34 @@ class LogFile(Protocol):
         ...
 
     def sync(self) -> None:
-        """Return when everything appended before this call is on the disk (fdatasync).
+        """Make everything appended before this call durable (fdatasync).
 
-        A failed sync is final: the pages are lost, and a later sync that succeeds proves nothing.
+        A failed sync is final: the pages are lost, and a later successful sync proves nothing.
         """
         ...
 
     def forget_cached(self) -> None:
-        """Let later reads show what is on the disk, after a `sync`, and not what memory holds of the file.
+        """After a `sync`, drop the page cache of the file, so that later reads come from the disk.
 
-        A sync that failed in an earlier process leaves pages in memory that look well and were never written.
+        A failed sync in an earlier process leaves pages in the cache that look valid and were never written.
         """
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file; `size` is at most what it is now. On the disk only after `sync`."""
+        """Truncate the file to `size`, at most its current size. Durable only after `sync`."""
         ...
 
     def close(self) -> None:
-        """Give the file back; a read under way in another thread still ends well. Later use raises DiskFailed."""
+        """Close the file; active reads in other threads still complete. Later use raises DiskFailed."""
         ...
 
 
 class MappedFile(Protocol):
-    """A fixed-size file seen as memory: the sparse indexes."""
+    """A fixed-size memory-mapped file: the sparse indexes."""
 
     @property
     def buffer(self) -> memoryview:
-        """Read and write the bytes here; the view is released by `resize` and `close`, and slices of it are stale."""
+        """The file's bytes, readable and writable. `resize` and `close` release the view; its slices are then stale."""
         ...
 
     def sync(self) -> None: ...
@@ -101,36 +101,36 @@ class Disk(Protocol):
     """One data folder."""
 
     def open_log(self, path: str, *, create: bool = True) -> LogFile:
-        """Open a log file. When it is not there it is created empty; without `create`, that is DiskFailed."""
+        """Open a log file. If it is missing it is created empty; without `create`, that raises DiskFailed."""
         ...
 
     def map_file(self, path: str, size: int | None) -> MappedFile:
-        """Map a file, creating or resizing it to `size` bytes (zero-filled).
+        """Map a file, after creating or resizing it to `size` bytes (zero-filled).
 
-        With None it must be there and stays as it is: for a reader beside whoever resizes it.
+        With None it must exist and is not resized: for readers of a file that another thread may resize.
         """
         ...
 
     def make_folder(self, path: str) -> None:
-        """Create the folder and those above it; it may exist already."""
+        """Create the folder and its parents, unless it exists."""
         ...
 
     def list_folder(self, path: str) -> list[str]:
-        """The names in a folder, sorted; empty when there is no such folder."""
+        """The names in a folder, sorted; empty if there is no such folder."""
         ...
 
     def exists(self, path: str) -> bool: ...
 
     def size(self, path: str) -> int:
-        """How long a file is; DiskFailed when there is none."""
+        """The size of a file; DiskFailed if it is missing."""
         ...
 
     def read_file(self, path: str) -> bytes | None:
-        """A small file's whole content, or None when it is not there."""
+        """The content of a small file; None if it is missing."""
         ...
 
     def replace_file(self, path: str, content: bytes) -> None:
-        """Put the whole content there, atomically and durably: temp file, sync, rename, sync folder."""
+        """Replace the file's content atomically and durably: temporary file, sync, rename, folder sync."""
         ...
 
     def rename(self, source: str, target: str) -> None:
@@ -138,11 +138,11 @@ class Disk(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all in it; nothing happens when it is not there."""
+        """Delete a file, or a folder with its content; no error if it is missing."""
         ...
 
     def sync_folder(self, path: str) -> None:
-        """Make creations, renames and deletions in this folder durable."""
+        """Make created, renamed and deleted names in this folder durable."""
         ...
 
     def free_bytes(self) -> int: ...

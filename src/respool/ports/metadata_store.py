@@ -1,15 +1,15 @@
-"""What the cluster agrees on: few small keys, every write guarded by revision.
+"""The cluster's metadata: few small keys, every write guarded by revision.
 
-The shape is etcd's, so that one node on SQLite and many on etcd are the same to the broker. A store has one revision
-that grows by one with each successful transaction that changes something; a key remembers the revision that last
-changed it. All changes of one transaction have its revision and are seen together.
+The interface follows etcd, so that a single node on SQLite and a cluster on etcd look the same to the broker. A store
+has one revision, incremented by each successful transaction that changes something; a key has the revision of its last
+change. All changes of one transaction have its revision and become visible together.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-# Larger ones are refused; etcd's own limit is 1.5 MiB for a whole request.
+# Larger values are rejected; etcd's own limit is 1.5 MiB per request.
 KEY_BYTES_MAX = 1024
 VALUE_BYTES_MAX = 1024 * 1024
 
@@ -23,7 +23,7 @@ class StoredValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """All keys under a prefix, as they were together at one revision."""
+    """All keys under a prefix at one revision."""
 
     revision: int
     values: Mapping[str, StoredValue]
@@ -31,7 +31,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """The write happens only if the key was last changed at this revision; 0 means: there is no such key."""
+    """A condition: the key was last changed at this revision; 0: the key does not exist."""
 
     key: str
     revision: int
@@ -46,28 +46,28 @@ class KeyChanged:
 
 
 class GuardFailed(Exception):
-    """A guarded key has another revision; nothing was written. Read again and decide again."""
+    """A guarded key has another revision; nothing was written. Read and decide again."""
 
 
 class LeaseExpired(Exception):
-    """There is no such lease any more; nothing was written, and what it held is gone."""
+    """The lease no longer exists; nothing was written, and its keys are gone."""
 
 
 class EntryTooLarge(Exception):
-    """A key or a value is larger than the store takes; nothing was written."""
+    """A key or value exceeds the store's limit; nothing was written."""
 
 
 class StoreUnavailable(Exception):
-    """The store did not answer. A transaction's outcome is then unknown: read before acting."""
+    """The store did not reply. A transaction's outcome is unknown: read before acting."""
 
 
 class CompactedRevision(Exception):
-    """The changes since that revision are no longer kept; read a snapshot and watch from there."""
+    """Changes since that revision are no longer kept; read a snapshot and watch from there."""
 
 
 class MetadataStore(Protocol):
     async def get(self, key: str) -> StoredValue | None:
-        """What the key holds, or None when there is no such key."""
+        """The key's value, or None if there is no such key."""
         ...
 
     async def snapshot(self, prefix: str) -> Snapshot: ...
@@ -80,15 +80,15 @@ class MetadataStore(Protocol):
         deletes: Sequence[str] = (),
         lease: int | None = None,
     ) -> int:
-        """Write all or nothing and return the revision of it; the current one when nothing had to change.
+        """Write all or nothing; return the new revision, or the current one if nothing had to change.
 
-        Keys put with a `lease` vanish when it expires; put without one, they no longer hang on any.
+        Keys put with a `lease` are deleted when it expires; a put without one detaches the key from its lease.
 
         Raises:
             GuardFailed: a guard does not hold.
-            LeaseExpired: the lease has run out.
+            LeaseExpired: the lease has expired.
             EntryTooLarge: a key or value is too large.
-            StoreUnavailable: no answer came.
+            StoreUnavailable: there was no reply.
         """
         ...
 
@@ -97,20 +97,20 @@ class MetadataStore(Protocol):
 
         Raises:
             CompactedRevision: changes in between are gone.
-            StoreUnavailable: the watch broke; resume it after the last revision seen.
+            StoreUnavailable: the watch broke; resume it after the last revision received.
         """
         ...
 
     async def grant_lease(self, ttl_ms: int) -> int:
-        """A new lease that expires when it is not renewed for so long."""
+        """Create a lease that expires after `ttl_ms` without renewal."""
         ...
 
     async def keep_alive(self, lease: int) -> bool:
-        """Renew the lease; False when it has expired already."""
+        """Renew the lease; False if it has expired."""
         ...
 
     async def revoke_lease(self, lease: int) -> None:
-        """End the lease now, and with it the keys that hang on it; nothing happens when it is gone."""
+        """End the lease now and delete its keys; no error if it is gone."""
         ...
 
     async def close(self) -> None: ...

@@ -1,9 +1,9 @@
-"""Numbers for the operator. Names follow Prometheus: base units, and `_total` at the end of counters.
+"""Metrics for the operator. Names follow Prometheus: base units, counters end with `_total`.
 
 There are two ways to publish a number:
 
-- What is counted as it happens has an instrument (`counter`, `gauge`, `histogram`).
-- What is known anyway, as plain numbers of some object, is read at each scrape: `add_collector`.
+- Events are counted by an instrument (`counter`, `gauge`, `histogram`).
+- State that exists anyway is read at each scrape: `add_collector`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,27 +22,27 @@ class Histogram(Protocol):
     def observe(self, value: float) -> None: ...
 
     def add(self, counts: Sequence[int], total: float) -> None:
-        """Many at once, counted elsewhere: how many fell into each bucket, and their sum.
+        """Add many observations counted elsewhere: a count per bucket, and their sum.
 
-        There is one more count than there are bounds: of those beyond the last. A value that equals a bound is in that
+        There is one more count than bounds, for values above the last bound. A value equal to a bound is in that
         bound's bucket.
         """
         ...
 
 
-# The values of the family's labels, in their order, and the value.
+# The label values, in the order of the family's labels, and the value.
 Sample: TypeAlias = tuple[tuple[str, ...], float]
 
 
 class Family(NamedTuple):
-    """All series of one name, as a collector yields them."""
+    """All series of one name, as yielded by a collector."""
 
     name: str
     kind: Literal["counter", "gauge"]
     help_text: str
     label_names: tuple[str, ...]
-    # Read once, a few at a time, before the next family is asked for. The loop turns in between, so a generator must
-    # not walk a dict that may change.
+    # Read once, a few at a time, before the next family is requested. The event loop runs in between, so a generator
+    # must not iterate over a dict that may change.
     samples: Iterable[Sample]
 
 
@@ -50,7 +50,7 @@ Collector: TypeAlias = Callable[[], Iterable[Family]]
 
 
 class Metrics(Protocol):
-    """Makes the instruments. Asking twice for one name and labels gives the same instrument, so keep it."""
+    """Creates instruments. The same name and labels give the same instrument, so keep it."""
 
     def counter(self, name: str, help_text: str, **labels: str) -> Counter: ...
 
@@ -61,8 +61,8 @@ class Metrics(Protocol):
     ) -> Histogram: ...
 
     def add_collector(self, collect: Collector) -> None:
-        """Call `collect` at each scrape, for series whose values live elsewhere.
+        """Call `collect` at each scrape, for series whose values are kept elsewhere.
 
-        It yields each of its families every time, also one without samples.
+        It yields each of its families every time, also those without samples.
         """
         ...

@@ -1,4 +1,4 @@
-"""Work that would block the event loop, done elsewhere."""
+"""Runs blocking work outside of the event loop."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -9,12 +9,12 @@ T = TypeVar("T")
 
 class Offload(Protocol):
     async def run(self, work: Callable[[], T]) -> T:
-        """Run `work` off the loop and return what it returns, or raise what it raises.
+        """Run `work` off the event loop; return its result or raise its exception.
 
-        The number of works under way is bounded; the rest wait their turn.
+        The number of concurrent works is bounded; the others wait in a queue.
         """
         ...
 
     def lock(self) -> AbstractContextManager[object]:
-        """A new lock, for what two works at the same time must not do both."""
+        """A new lock, for work that must not run concurrently."""
         ...

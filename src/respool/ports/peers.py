@@ -1,4 +1,4 @@
-"""Other brokers, reached by request and reply."""
+"""Requests to other brokers."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -7,16 +7,16 @@ from respool.model.ids import BrokerId
 
 
 class PeerUnreachable(Exception):
-    """The peer did not answer; whether it acted on the request is unknown."""
+    """The peer did not reply; whether it processed the request is unknown."""
 
 
 class PeerRefused(PeerUnreachable):
-    """Nothing listens at the peer's address, and its machine says so at once."""
+    """The peer's machine refused the connection: nothing listens at its address."""
 
 
 class Peers(Protocol):
     def move_to(self, addresses: Mapping[BrokerId, tuple[str, int]]) -> None:
-        """These are the brokers there are, and where. What is under way to other addresses fails."""
+        """Set the brokers and their addresses. Pending requests to other addresses fail."""
         ...
 
     async def request(self, broker: BrokerId, frame: bytes, *, lane: int = 0) -> bytes | memoryview:

@@ -10,5 +10,5 @@ class RandomSource(Protocol):
         ...
 
     def below(self, limit: int) -> int:
-        """A whole number from 0 up to but not including `limit`."""
+        """An integer from 0 up to, not including, `limit`."""
         ...

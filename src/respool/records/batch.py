@@ -1,4 +1,4 @@
-"""The record batch, format v2, seen from outside: a 61-byte header and bytes we do not open.
+"""The record batch, format v2: a 61-byte header, and records that stay opaque.
 
 ```
  0            8        12       16     17     21          23               27
@@ -6,8 +6,8 @@
  27              35             43            51               53              57      61
  | base timestamp | max timestamp | producer id | producer epoch | base sequence | count | records …
 ```
-`length` counts what follows it. The crc (CRC-32C) covers everything from the attributes on, so the leader may write
-base offset and leader epoch into a producer's batch without touching it.
+`length` counts the bytes after it. The crc (CRC-32C) covers everything from the attributes on, so the leader can write
+base offset and leader epoch into a producer's batch without changing it.
 """
 
 from enum import IntEnum
@@ -19,9 +19,9 @@ from crc32c import crc32c
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 
 HEADER_BYTES = 61
-# Base offset and length: what must be read to know how long a batch is.
+# Base offset and length: enough to find the end of a batch.
 LENGTH_BYTES = 12
-# What the leader overwrites: base offset, length, leader epoch.
+# Overwritten by the leader: base offset, length, leader epoch.
 STAMP_BYTES = 16
 MAGIC_AT = 16
 CRC_AT = 17
@@ -32,7 +32,7 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
-# Written by compaction alone: the base timestamp is when deletions in the batch may go (KIP-534).
+# Set by compaction only: the base timestamp is the delete horizon of tombstones (KIP-534).
 DELETE_HORIZON_BIT = 0x40
 
 SEQUENCE_MAX = 2**31 - 1
@@ -68,7 +68,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The whole batch's bytes, from base offset to the last record."""
+        """Size of the whole batch in bytes, header included."""
         return self.length + LENGTH_BYTES
 
     @property
@@ -101,7 +101,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def latest_timestamp(self) -> int:
-        """The records' largest time; NO_TIMESTAMP where compaction left none of them."""
+        """The records' largest timestamp; NO_TIMESTAMP if compaction left no records."""
         return self.max_timestamp if self.record_count else NO_TIMESTAMP
 
     @property
@@ -110,12 +110,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The last record's sequence; after 2^31-1 comes 0 again."""
+        """The last record's sequence; 0 follows 2^31-1."""
         return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
 
 
 def read_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
-    """Read the header at `position`; the buffer must hold at least `HEADER_BYTES` from there."""
+    """Parse the header at `position`; the buffer must contain at least `HEADER_BYTES` from there."""
     return BatchHeader._make(_HEADER.unpack_from(buffer, position))
 
 
@@ -124,33 +124,36 @@ def pack_header(header: BatchHeader) -> bytes:
 
 
 def stamp(header: BatchHeader, *, base_offset: Offset, leader_epoch: LeaderEpoch) -> bytes:
-    """The batch's first `STAMP_BYTES` as the leader writes them; the rest stays the producer's bytes."""
+    """The batch's first `STAMP_BYTES` as the leader writes them; the rest stays the producer's."""
     return _STAMP.pack(base_offset, header.length, leader_epoch)
 
 
 class RecordBatch(NamedTuple):
-    """A whole batch: its parsed header, and all its bytes including that header."""
+    """A whole batch: its parsed header, and all its bytes including the header."""
 
     header: BatchHeader
     data: bytes | memoryview
 
 
-# What the length field says of a batch without records: the header after that field.
+# The length field of a batch without records: the header after that field.
 LENGTH_MIN = HEADER_BYTES - LENGTH_BYTES
 
 
 def seal(header: BatchHeader, records: bytes | bytearray | memoryview) -> RecordBatch:
-    """Join them; `length` and `crc` of the header given do not matter."""
+    """Return a batch with correct length and checksum; those fields of `header` are ignored.
+
+    Every batch that is built or changed goes through here, so only this function knows what the checksum covers.
+    """
     crc = crc32c(records, crc32c(pack_header(header)[CRC_COVERS_FROM:]))
     header = header._replace(length=LENGTH_MIN + len(records), crc=crc)
     return RecordBatch(header, b"".join((pack_header(header), records)))
 
 
 def crc_of(data: bytes | bytearray | memoryview) -> int:
-    """The checksum a whole batch should carry. Does not copy."""
+    """The checksum that a whole batch should have. Does not copy."""
     return crc32c(memoryview(data)[CRC_COVERS_FROM:])
 
 
 def records_of(batch: RecordBatch) -> memoryview:
-    """What follows the header, compressed as it is. Does not copy."""
+    """The bytes after the header, still compressed. Does not copy."""
     return memoryview(batch.data)[HEADER_BYTES:]

@@ -1,4 +1,4 @@
-"""Batches from records, for tests, benches and tools. Simple rather than fast: producers build their own."""
+"""Builds batches from records, for tests, benchmarks and tools. Simple rather than fast: producers build their own."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ def build_batch(
     log_append_time: bool = False,
     max_timestamp: int | None = None,
 ) -> bytes:
-    """One whole batch; the largest of the records' times is its max timestamp, unless one is given."""
+    """Build one batch; its max timestamp is the records' largest, unless one is given."""
     assert records, "a batch has at least one record; only compaction leaves empty ones"
     base_timestamp = records[0].timestamp_ms
     if max_timestamp is None:
@@ -73,8 +73,8 @@ def build_batch(
 def append_record(
     out: bytearray, record: NewRecord, *, offset_delta: int, base_timestamp: int
 ) -> None:
-    """Write one record behind those in `out`; `record.py` draws the layout."""
-    # No attributes; and nearly always it is the first of its batch.
+    """Append one record to `out`; `record.py` shows the layout."""
+    # No attributes; nearly always the first record of its batch.
     timestamp_delta = record.timestamp_ms - base_timestamp
     if timestamp_delta or offset_delta:
         body = bytearray(1)

@@ -1,11 +1,10 @@
-"""The records of a batch, compressed as Kafka's clients do it, and opened again without trusting them.
+"""Compresses the records of a batch as Kafka's clients do, and decompresses untrusted data.
 
-Memory is bounded by the caller's `limit`, not by what the data announces: the codecs write into room we made and stop
-when it is full. What a header claims is at most used to refuse early.
+Memory is bounded by the caller's `limit`, not by sizes announced in the data: codecs write into a preallocated buffer
+and stop when it is full. Announced sizes are only used to reject early.
 
-Snappy comes in two shapes. Java's clients cut the data into blocks (the xerial framing, which we write too);
-librdkafka sends one raw block. No raw block begins like xerial's header: its first element would copy from
-before the start.
+Snappy has two formats. Java clients split the data into blocks (the xerial framing, which we write too); librdkafka
+sends one raw block. No raw block starts like xerial's header: its first element would copy from before the start.
 
 ```
  0                     8         12          16       20
@@ -24,7 +23,7 @@ import cramjam
 from respool.model.errors import CorruptMessage, MessageTooLarge, UnsupportedCompressionType
 from respool.records.batch import Codec
 
-# Kafka's own defaults, but LZ4's: who takes LZ4 wants its fast mode, and from 3 on levels mean the slow one.
+# Kafka's defaults, except for LZ4: its users want the fast mode, and levels from 3 on select the slow one.
 GZIP_LEVEL = 6
 LZ4_LEVEL = 1
 ZSTD_LEVEL = 3
@@ -33,9 +32,9 @@ GZIP_WINDOW_BITS = 31
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_VERSION = 1
 XERIAL_BLOCK_BYTES = 32 * 1024
-# A three-byte element makes 64 bytes at the most, so no honest block grows more than that.
+# A three-byte element expands to at most 64 bytes, so no valid block grows more than that.
 SNAPPY_GROWTH_MAX = 22
-# Most batches shrink less than this, and then are opened in one go.
+# Most batches compress less than this, and are decompressed in one step.
 GROWTH_USUAL = 8
 ROOM_BYTES_MIN = 64 * 1024
 
@@ -46,10 +45,10 @@ Data = bytes | bytearray | memoryview
 
 
 def codec_of(bits: int) -> Codec:
-    """The codec that a batch's attributes name.
+    """The codec given by a batch's attributes.
 
     Raises:
-        UnsupportedCompressionType: there is none for these bits.
+        UnsupportedCompressionType: there is none with these bits.
     """
     try:
         return Codec(bits)
@@ -60,7 +59,7 @@ def codec_of(bits: int) -> Codec:
 
 
 def compress(codec: Codec, data: Data, level: int | None = None) -> bytes:
-    """Compress as a producer would; `level` is on the codec's own scale, None is the usual one."""
+    """Compress as a producer would; `level` is on the codec's own scale, None for the default."""
     match codec_of(codec):
         case Codec.NONE:
             return bytes(data)
@@ -75,11 +74,11 @@ def compress(codec: Codec, data: Data, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Data, *, limit: int) -> bytes:
-    """Open what any Kafka client compressed.
+    """Decompress data of any Kafka client.
 
     Raises:
-        CorruptMessage: the data is not what the codec writes, is cut off or fails its own checksum.
-        MessageTooLarge: there are more than `limit` bytes inside.
+        CorruptMessage: the data is malformed, incomplete or fails its own checksum.
+        MessageTooLarge: it contains more than `limit` bytes.
         UnsupportedCompressionType: there is no such codec.
     """
     match codec_of(codec):
@@ -94,8 +93,8 @@ def decompress(codec: Codec, data: Data, *, limit: int) -> bytes:
         case Codec.LZ4:
             return _open_stream(cramjam.lz4.decompress_into, data, limit)
         case Codec.ZSTD:
-            # A frame may ask for a window of up to 128 MiB; beyond that libzstd refuses it. That is only address
-            # space: pages are touched as bytes are decoded, and decoding ends when our room is full.
+            # A frame may require a window of up to 128 MiB; libzstd rejects more. That is address space only: pages are
+            # used as bytes are decoded, and decoding ends when the buffer is full.
             return _open_stream(cramjam.zstd.decompress_into, data, limit)
 
 
@@ -108,7 +107,7 @@ def _compress_xerial(data: memoryview) -> bytes:
 
 
 def _compress_lz4(data: Data, level: int) -> bytes:
-    # Java's consumer refuses linked blocks. No checksum over the content: the batch has one.
+    # Java's consumer rejects linked blocks. No content checksum: the batch has one.
     frame = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     frame.compress(bytes(data))
     return bytes(frame.finish())
@@ -117,10 +116,10 @@ def _compress_lz4(data: Data, level: int) -> bytes:
 def _open_stream(
     decompress_into: Callable[[Data, memoryview], int], data: Data, limit: int
 ) -> bytes:
-    """Decode into room of the usual size, and if that fails, of `limit` bytes.
+    """Decode into a buffer of the usual size, and if that fails, into one of `limit` bytes.
 
-    A failure is a full room or broken data, and the library tells them apart only by words. So nothing but the choice
-    between our two errors hangs on the words.
+    A failure is a full buffer or broken data, and the library distinguishes them only in its message. So nothing but
+    the choice between our two errors depends on the message.
     """
     room_bytes = min(limit, max(ROOM_BYTES_MIN, GROWTH_USUAL * len(data)))
     while True:
@@ -135,7 +134,7 @@ def _open_stream(
 
 
 def _open_snappy(data: memoryview, limit: int) -> bytes:
-    # The blocks are walked twice and never listed: a list of tiny blocks would be far larger than the data.
+    # Two passes over the blocks instead of a list: a list of tiny blocks would be far larger than the data.
     def fill(room: memoryview) -> int:
         at = 0
         for block in _snappy_blocks(data):
@@ -163,7 +162,7 @@ def _snappy_blocks(data: memoryview) -> Iterator[memoryview]:
     while at < len(data):
         start = at + _XERIAL_LENGTH.size
         if start > len(data):
-            raise CorruptMessage(f"a snappy block's length is cut off at byte {len(data)}")
+            raise CorruptMessage(f"a snappy block's length is incomplete at byte {len(data)}")
         (length,) = _XERIAL_LENGTH.unpack_from(data, at)
         at = start + length
         if length < 0 or at > len(data):
@@ -181,10 +180,9 @@ def _snappy_block_size(block: memoryview) -> int:
 
 
 def _fill_room(room_bytes: int, fill: Callable[[memoryview], int]) -> bytes:
-    """Make room, let `fill` write and say how much; return that much without copying it.
+    """Allocate a buffer, let `fill` write to it and return the written size; return that much without a copy.
 
-    Large `bytes(n)` are pages the system has not touched yet, and BytesIO lets us write into them as long as nobody
-    else holds them.
+    Large `bytes(n)` are untouched pages, and BytesIO can write to them while it holds the only reference.
     """
     room = BytesIO(bytes(room_bytes))
     with room.getbuffer() as view:

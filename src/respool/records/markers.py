@@ -1,11 +1,11 @@
-"""The end of a transaction as it lies in a partition: a control batch of one record, 78 bytes, in Kafka's format.
+"""Transaction markers: a control batch of one record, 78 bytes, in Kafka's format.
 
 ```
  key     | version 2 | kind 2              kind: 0 abort, 1 commit
  value   | version 2 | coordinator epoch 4
 ```
-Producer id and epoch stand in the batch's header. Readers that want committed records only go by these; nobody shows
-them to an application. Other control records exist, and are none of ours.
+Producer id and epoch are in the batch header. Consumers with read_committed evaluate markers; none returns them to an
+application. Other kinds of control records are ignored here.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _NO_SEQUENCE = -1
 
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
-# The whole record, of 16 bytes after its length: attributes, two deltas, key and value with their lengths, no headers.
+# The whole record, 16 bytes after its length: attributes, two deltas, key and value with their lengths, no headers.
 _RECORD = Struct(">BBBBBhhBhiB")
 _ZIGZAG_16, _ZIGZAG_4, _ZIGZAG_6 = 32, 8, 12
 
@@ -40,15 +40,15 @@ _ZIGZAG_16, _ZIGZAG_4, _ZIGZAG_6 = 32, 8, 12
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransactionMarker:
     producer_id: int
-    # With transactions of version 2 one more than that of the data it ends.
+    # With transactions V2, one more than the epoch of its data.
     producer_epoch: int
-    # Of the coordinator that decided: an older one may not end what a newer one has begun.
+    # Epoch of the coordinator that decided: an older coordinator must not end what a newer one has begun.
     coordinator_epoch: int
     is_commit: bool
 
 
 def build_marker(marker: EndTransactionMarker, *, timestamp_ms: int) -> RecordBatch:
-    """The batch to be appended."""
+    """Build the batch to append."""
     kind = COMMIT if marker.is_commit else ABORT
     record = _RECORD.pack(
         _ZIGZAG_16, 0, 0, 0,
@@ -75,7 +75,7 @@ def build_marker(marker: EndTransactionMarker, *, timestamp_ms: int) -> RecordBa
 
 
 def read_marker(batch: RecordBatch) -> EndTransactionMarker | None:
-    """What a control batch says; None where it is no end of a transaction, or compaction left nothing of it."""
+    """Decode a control batch; None if it is no transaction marker, or compaction left only its header."""
     header = batch.header
     if not header.is_control or not header.record_count:
         return None

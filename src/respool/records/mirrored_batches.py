@@ -1,13 +1,13 @@
-"""Batches on their way from one cluster to another, offsets and all: what the mirror sends and the broker checks.
+"""Batches copied between clusters with their offsets: what the mirror sends and the broker validates.
 
 ```
  source     | batch 0..4 | batch 5..9 |  (compacted away)  | batch 14..20 |
  sent       | batch 0..4 | batch 5..9 | empty batch 10..13 | batch 14..20 |
 ```
-- The leader epoch of each is `MIRRORED`: the checksum does not cover it, the receiver writes its own over it, and no
-  producer sends it (they have -1, or 0). So the receiver knows what it gets.
-- Nothing is left out: an empty batch, as compaction leaves them, stands for offsets that the source has no records of.
-  So every batch begins where the one before it ends, and the receiver finds out when one went missing on the way.
+- The leader epoch of each is `MIRRORED`: the checksum does not cover it, the receiver overwrites it, and no producer
+  sends it (they send -1 or 0). So the receiver recognises mirrored batches.
+- There are no gaps: an empty batch, as compaction leaves them, covers offsets without records. So every batch starts
+  where the previous one ends, and the receiver detects a lost one.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ from respool.records.batch import (
 from respool.records.markers import EndTransactionMarker, build_marker
 
 MIRRORED = LeaderEpoch(-2)
-# What a mirror calls itself. Consumers are not shown batches that compaction left without records; it is.
+# The client id of a mirror. It also gets batches that compaction left without records; consumers do not.
 MIRROR_CLIENT_ID = "respool-mirror"
-# How many offsets one empty batch stands for at most: no segment spans more.
+# Maximum number of offsets of one empty batch: no segment spans more.
 FILLER_OFFSETS_MAX = 2**31 - 1
 
-# base offset and length; the leader epoch behind them; and the last offset delta.
+# Base offset and length; the leader epoch after them; and the last offset delta.
 _HEAD = Struct(">qi")
 _EPOCH = Struct(">i")
 _EPOCH_AT = 12
@@ -44,36 +44,36 @@ _DELTA_AT = 23
 
 
 class MirroredBatches(NamedTuple):
-    """Batches one behind the other, as a mirror sent them; their checksums are not checked yet."""
+    """Consecutive batches of a mirror, with checksums not verified yet."""
 
     base_offset: Offset
-    # Of the last of them.
+    # End offset of the last one.
     end: Offset
     data: bytes
-    # Where each begins: an offset that all before it may end with.
+    # The base offset of each: an offset that the previous ones may end with.
     bases: tuple[Offset, ...]
 
 
 class Prepared(NamedTuple):
-    # Ready to be sent; empty where no batch was whole.
+    # Ready to send; empty if no batch was whole.
     data: bytes
-    # Where the next one begins.
+    # The base offset of the next batch.
     end: Offset
-    # The source's leader epoch of the last batch; -1 where there is none.
+    # The last batch's leader epoch in the source; -1 if there is none.
     leader_epoch: LeaderEpoch
     batch_count: int
 
 
 class OldFormat(Exception):
-    """A message set from before Kafka 0.11, which has no such batches."""
+    """A message set from before Kafka 0.11, which has no batches."""
 
 
 def read_mirrored(data: bytes) -> MirroredBatches | None:
-    """What a mirror sent; None where it comes from somebody else.
+    """Parse what a mirror sent; None if it comes from another client.
 
     Raises:
-        CorruptMessage: it is cut off, or holds no batch.
-        InvalidRecord: one batch does not begin where the one before it ends.
+        CorruptMessage: it is incomplete, or contains no batch.
+        InvalidRecord: a batch does not start where the previous one ends.
     """
     size = len(data)
     position, end = 0, None
@@ -105,10 +105,10 @@ def _looks_mirrored(data: bytes) -> bool:
 
 
 def prepare(records: bytes, *, begin: Offset, is_empty: bool = False) -> Prepared:
-    """Make what a Fetch brought ready to be sent to a copy that ends at `begin`.
+    """Prepare fetched records to be sent to a copy that ends at `begin`.
 
-    A fetch inside a batch brings all of it, so batches before come first and are left out. The last one may be cut
-    off, and comes with the next fetch. A copy that `is_empty` may begin inside a batch, and gets that whole.
+    A fetch inside a batch returns the whole batch, so earlier batches come first and are dropped. An incomplete last
+    batch is dropped and fetched again. A copy that `is_empty` may start inside a batch, and gets all of it.
 
     Raises:
         OldFormat: there is a message set from before Kafka 0.11.
@@ -146,7 +146,7 @@ def prepare(records: bytes, *, begin: Offset, is_empty: bool = False) -> Prepare
 
 
 class Straddling(Exception):
-    """The copy ends inside a batch: it holds something else than the source."""
+    """The copy ends inside a batch: its content differs from the source."""
 
     def __init__(self, base_offset: int, last_offset: int, end: int) -> None:
         super().__init__(
@@ -165,7 +165,7 @@ def fillers(begin: Offset, end: Offset) -> bytes:
 
 
 def gap_with_ends(begin: Offset, end: Offset, ends: Sequence[EndTransactionMarker]) -> bytes:
-    """As `fillers`, with the ends of transactions, that lay there, at the end of it; no more than there are offsets."""
+    """As `fillers`, with the gap's transaction markers at its end; there are at most as many as offsets."""
     first = Offset(end - len(ends))
     markers = [_mirrored_marker(marker, Offset(first + at)) for at, marker in enumerate(ends)]
     return b"".join((fillers(begin, first), *markers))

@@ -1,11 +1,14 @@
-"""`ports.record_scan` in plain Python: for tests, for the simulator, and where numba is not installed."""
+"""`ports.record_scan` in plain Python: for tests, for the simulator, and without numba.
+
+`columnar/record_table.py` is the compiled form; `record.py` shows the layout.
+"""
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 from respool.model.errors import CorruptMessage
-from respool.ports.record_scan import NO_RECORDS, Buffer, Section, Verdict
+from respool.ports.record_scan import NO_RECORDS, Buffer, Section, SectionSummary
 from respool.records.varint import LONG_BITS, append_varint, read_varint
 
 
@@ -18,17 +21,17 @@ class RecordAt(NamedTuple):
     end: int
     timestamp_delta: int
     offset_delta: int
-    # Where the key lies; -1 when there is none.
+    # The key's position; -1 if there is none.
     key_begin: int
     key_end: int
     has_value: bool
 
 
 def walk_records(data: bytes, section: Section) -> Iterator[RecordAt]:
-    """Each record of the section, in order. Headers are passed over unseen.
+    """Yield each record of the section, reading only what filtering by key needs.
 
     Raises:
-        CorruptMessage: these are not `record_count` records that end where the section does.
+        CorruptMessage: these are not `record_count` records that end with the section.
     """
     if section.record_count < 0:
         raise CorruptMessage(f"{section.record_count} records")
@@ -51,7 +54,7 @@ def walk_records(data: bytes, section: Section) -> Iterator[RecordAt]:
 def _read(data: bytes, begin: int, section_end: int) -> RecordAt:
     length, body = read_varint(data, begin, end=section_end)
     end = body + length
-    # An attributes byte at the least.
+    # At least an attributes byte.
     if length < 1 or end > section_end:
         raise CorruptMessage(f"a record of {length} bytes at byte {begin} of {section_end}")
     timestamp_delta, tail = read_varint(data, body + 1, end=end, bits=LONG_BITS)
@@ -61,7 +64,7 @@ def _read(data: bytes, begin: int, section_end: int) -> RecordAt:
     if key_length < -1 or key_end > end:
         raise CorruptMessage(f"a key of {key_length} bytes at byte {key_begin} of {end}")
     value_length, at = read_varint(data, key_end, end=end)
-    # The headers' number takes a byte behind it.
+    # The header count takes at least a byte.
     if value_length < -1 or at + max(value_length, 0) >= end:
         raise CorruptMessage(f"a value of {value_length} bytes at byte {at} of {end}")
     return RecordAt(
@@ -78,18 +81,18 @@ def _read(data: bytes, begin: int, section_end: int) -> RecordAt:
 
 
 HASH_BYTES = 16
-# A hash and an offset as objects, and their places in a dict that has just doubled.
+# A hash and an offset as objects, and their slots in a dict that has just doubled.
 KEY_BYTES = 300
 
-_NOT_RECORDS = Verdict(-1, 0, 0)
+_NOT_RECORDS = SectionSummary(-1, 0, 0)
 
 
 class PlainScanner:
-    # Some ten records, a tenth of a millisecond.
+    # About ten records, a tenth of a millisecond.
     quick_bytes_max = 4 * 1024
 
     def prepare(self) -> None:
-        """It is as fast as it gets."""
+        """Nothing to prepare."""
 
     def find_keyless(
         self, records: Buffer, *, record_count: int, last_offset_delta: int
@@ -131,26 +134,28 @@ class PlainKeyOffsets:
                 self._offsets[key] = offset
         return None
 
-    def sift(self, data: Buffer, sections: Sequence[Section], *, end: int) -> "PlainSifting":
+    def filter_records(
+        self, data: Buffer, sections: Sequence[Section], *, end: int
+    ) -> "PlainFilteredSections":
         data = bytes(data)
-        kept: list[list[RecordAt]] = []
-        verdicts: list[Verdict] = []
+        retained: list[list[RecordAt]] = []
+        summaries: list[SectionSummary] = []
         for section in sections:
             records = _records(data, section)
             if records is None:
-                kept.append([])
-                verdicts.append(_NOT_RECORDS)
+                retained.append([])
+                summaries.append(_NOT_RECORDS)
                 continue
             stay = [one for one in records if self._stays(data, section, one, end)]
-            kept.append(stay)
-            verdicts.append(
-                Verdict(
+            retained.append(stay)
+            summaries.append(
+                SectionSummary(
                     len(stay),
                     sum(one.key_begin >= 0 and not one.has_value for one in stay),
                     max((one.timestamp_delta for one in stay), default=0),
                 )
             )
-        return PlainSifting(data, kept, verdicts)
+        return PlainFilteredSections(data, retained, summaries)
 
     def _stays(self, data: bytes, section: Section, record: RecordAt, end: int) -> bool:
         offset = section.base_offset + record.offset_delta
@@ -165,17 +170,17 @@ class PlainKeyOffsets:
         return blake2b(key, digest_size=HASH_BYTES, key=self._secret).digest()
 
 
-class PlainSifting:
+class PlainFilteredSections:
     def __init__(
-        self, data: bytes, kept: list[list[RecordAt]], verdicts: Sequence[Verdict]
+        self, data: bytes, retained: list[list[RecordAt]], summaries: Sequence[SectionSummary]
     ) -> None:
         self._data = data
-        self._kept = kept
-        self.verdicts = verdicts
+        self._retained = retained
+        self.summaries = summaries
 
-    def kept_records(self, index: int, *, timestamp_shift: int) -> bytes:
+    def retained_records(self, index: int, *, timestamp_shift: int) -> bytes:
         data, out = self._data, bytearray()
-        for record in self._kept[index]:
+        for record in self._retained[index]:
             if not timestamp_shift:
                 out += data[record.begin : record.end]
                 continue
@@ -188,7 +193,7 @@ class PlainSifting:
 
 
 def _records(data: bytes, section: Section) -> list[RecordAt] | None:
-    """All of the section's records, before anything is done with the first; None when they are none."""
+    """All records of the section, before the first one is used; None if they are malformed."""
     try:
         return list(walk_records(data, section))
     except CorruptMessage:
@@ -196,5 +201,5 @@ def _records(data: bytes, section: Section) -> list[RecordAt] | None:
 
 
 def _wrapped(number: int) -> int:
-    """In 64 bits, as readers add it up again: only a nonsensical timestamp does not fit."""
+    """Wrap to 64 bits, as readers' additions do: only an implausible timestamp overflows."""
     return (number + 2**63) % 2**64 - 2**63

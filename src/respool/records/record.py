@@ -1,4 +1,4 @@
-"""Single records: read out of a batch, strictly. For tools, time lookups and tests; nothing per message runs this.
+"""Parses single records of a batch, strictly. For tools, time lookups and tests; not on the produce or fetch path.
 
 ```
  | length | attributes | timestamp delta | offset delta | key | value | headers
@@ -16,7 +16,7 @@ from respool.records.batch import BatchHeader, RecordBatch, records_of
 from respool.records.compress import codec_of, decompress
 from respool.records.varint import LONG_BITS, read_varint
 
-# Every field of a record takes a byte at least: this many records cannot hide in fewer bytes.
+# Every field of a record takes at least a byte: fewer bytes cannot contain this many records.
 RECORD_BYTES_MIN = 7
 TIMESTAMP_MAX = 2**63 - 1
 
@@ -26,7 +26,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     offset: Offset
-    # -1 for none. In a batch with the broker's time, that time.
+    # -1 for none. With LogAppendTime, the broker's time.
     timestamp: int
     key: bytes | None
     value: bytes | None
@@ -34,10 +34,10 @@ class Record:
 
 
 def read_records(batch: RecordBatch, *, limit: int) -> list[Record]:
-    """All records of a batch, which may hold `limit` bytes when decompressed.
+    """Return all records of a batch of at most `limit` bytes when decompressed.
 
     Raises:
-        CorruptMessage: something does not fit together; no record is returned then.
+        CorruptMessage: the batch is inconsistent; no record is returned.
         MessageTooLarge: there are more than `limit` bytes.
         UnsupportedCompressionType: there is no such codec.
     """
@@ -45,20 +45,20 @@ def read_records(batch: RecordBatch, *, limit: int) -> list[Record]:
 
 
 def iterate_records(batch: RecordBatch, *, limit: int) -> Iterator[Record]:
-    """The records one by one, so that many tiny ones do not all become objects. Raises as `read_records`."""
+    """Yield the records one by one, so that many tiny ones are not all in memory. Raises as `read_records`."""
     data = _records_data(batch, limit)
     for offset, timestamp, at, end in _walk(data, batch.header):
         yield _read_rest(data, at, end, offset, timestamp)
 
 
 def iterate_times(batch: RecordBatch, *, limit: int) -> Iterator[tuple[Offset, int]]:
-    """The records' offsets and times; what else is in them is not looked at. Raises as `read_records`."""
+    """Yield the records' offsets and timestamps only. Raises as `read_records`."""
     for offset, timestamp, _, _ in _walk(_records_data(batch, limit), batch.header):
         yield offset, timestamp
 
 
 def _walk(data: bytes, header: BatchHeader) -> Iterator[tuple[Offset, int, int, int]]:
-    """Of each record: its offset, its time, where its key begins, and where it ends."""
+    """Yield offset, timestamp, start of the key and end of each record."""
     position = 0
     offset_delta_last = -1
     for _ in range(header.record_count):
@@ -68,7 +68,7 @@ def _walk(data: bytes, header: BatchHeader) -> Iterator[tuple[Offset, int, int, 
             raise CorruptMessage(
                 f"a record of {length} bytes at byte {start}, the records end at {len(data)}"
             )
-        # The attributes byte has no meaning yet; Kafka ignores it too.
+        # The attributes byte is unused; Kafka ignores it too.
         timestamp_delta, at = read_varint(data, start + 1, end=position, bits=LONG_BITS)
         offset_delta, at = read_varint(data, at, end=position)
         # Compaction leaves gaps. Without them the count, checked below, makes this 0, 1, 2 …
@@ -97,7 +97,7 @@ def _records_data(batch: RecordBatch, limit: int) -> bytes:
     compressed = records_of(batch)
     codec = codec_of(header.codec_bits)
     if header.record_count == 0 and not compressed:
-        # Compaction removed every record; it does not leave an empty compressed stream behind.
+        # Compaction removed every record; it leaves no empty compressed stream.
         return b""
     data = decompress(codec, compressed, limit=limit)
     if not 0 <= header.record_count <= len(data) // RECORD_BYTES_MIN:
@@ -116,7 +116,7 @@ def _read_rest(data: bytes, at: int, end: int, offset: Offset, timestamp: int) -
 
 def _read_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
     count, at = read_varint(data, at, end=end)
-    # Two bytes each at the least.
+    # At least two bytes each.
     if not 0 <= count <= (end - at) // 2:
         raise CorruptMessage(f"{count} headers in {end - at} bytes")
     headers = []
@@ -125,7 +125,7 @@ def _read_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
         if key is None:
             raise CorruptMessage(f"a header without a key before byte {at}")
         value, at = _read_bytes(data, at, end)
-        # Java's client shows what is not UTF-8 this way too; it is no reason to lose the record.
+        # Java's client decodes invalid UTF-8 this way too; the record is still readable.
         headers.append((key.decode("utf-8", errors="replace"), value))
     return tuple(headers), at
 

@@ -1,9 +1,9 @@
-"""What the leader checks in a produced batch, and what it may change in one: from header and checksum alone.
+"""Validates a produced batch, and adapts it to topic settings, by its header and checksum only.
 
-Nothing here looks at a record, so the cost is per batch. What only the records could tell is therefore not known
-here: whether there are `record_count` of them, and whether header and records agree on the timestamps.
+Records are not parsed, so the cost is per batch. What only the records show is not checked here: their number, and
+whether their timestamps match the header.
 
-`walk_batches` and `check_stored` are for batches that are in a log already, where compaction may have left gaps.
+`walk_batches` and `check_stored` are for stored batches, in which compaction may have left gaps.
 """
 
 from collections.abc import Iterator
@@ -39,21 +39,21 @@ from respool.records.compress import codec_of, compress, decompress
 from respool.records.mirrored_batches import MIRRORED
 
 CODEC_MAX = max(Codec)
-# Bit 6 says that the base timestamp is a delete horizon (KIP-534): only a log's cleaner writes that. The rest of the
-# bits mean nothing yet, and a batch that uses them means something we would store without understanding it.
+# Bit 6 marks the base timestamp as a delete horizon (KIP-534), set by compaction only. The remaining bits are
+# undefined; a batch that uses them would be stored without being understood.
 RESERVED_BITS = ~(CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
 
 
 def check_produced(data: bytes | memoryview, *, bytes_max: int) -> RecordBatch:
-    """Accept what a client sent for one partition: exactly one sound v2 batch. Does not copy it.
+    """Validate a partition's data in a Produce request: exactly one intact v2 batch. Does not copy it.
 
     Raises:
-        CorruptMessage: cut off, or the checksum does not fit.
+        CorruptMessage: it is incomplete, or the checksum does not match.
         UnsupportedForMessageFormat: a message set from before Kafka 0.11.
-        MessageTooLarge: larger than the topic allows; found before the checksum is computed.
-        InvalidRecord: several batches, or a header that no client may send.
+        MessageTooLarge: larger than the topic allows; checked before the checksum.
+        InvalidRecord: several batches, or a header that clients must not send.
         InvalidTimestamp: a time before 1970.
-        UnsupportedCompressionType: codec bits nobody has defined.
+        UnsupportedCompressionType: undefined codec bits.
     """
     size = len(data)
     if size < HEADER_BYTES:
@@ -72,7 +72,7 @@ def check_produced(data: bytes | memoryview, *, bytes_max: int) -> RecordBatch:
 
 
 def _refuse_short(data: bytes | memoryview) -> Never:
-    # One old message is shorter than our header. "Corrupt" would make an old client try again for ever.
+    # An old message is shorter than our header. CORRUPT_MESSAGE would make an old client retry forever.
     if len(data) > MAGIC_AT and data[MAGIC_AT] < MAGIC:
         _refuse_magic(data[MAGIC_AT])
     raise CorruptMessage(f"batch of {len(data)} bytes, a header alone has {HEADER_BYTES}")
@@ -93,7 +93,7 @@ def _refuse_length(header: BatchHeader, size: int) -> Never:
 
 
 def _check_header(header: BatchHeader) -> None:
-    # Unpacked at once: on this path, a dozen reads by name would show.
+    # Unpacked at once: a dozen reads by name would cost too much here.
     (
         base_offset, _, epoch, _, _, attributes, last_offset_delta, base_timestamp, max_timestamp,
         producer_id, producer_epoch, base_sequence, record_count,
@@ -101,7 +101,7 @@ def _check_header(header: BatchHeader) -> None:
     if base_offset != 0:
         raise InvalidRecord(f"base offset {base_offset}, a producer must leave it 0")
     if epoch == MIRRORED:
-        raise InvalidRecord("a batch of respool mirror, and the topic is no mirror (any more)")
+        raise InvalidRecord("a batch of respool mirror, but the topic is not a mirror")
     if record_count <= 0 or record_count != last_offset_delta + 1:
         raise InvalidRecord(f"{record_count} records with offsets 0 to {last_offset_delta}")
     if attributes & CODEC_MASK > CODEC_MAX:
@@ -115,7 +115,7 @@ def _check_header(header: BatchHeader) -> None:
             f"timestamps {base_timestamp} to {max_timestamp}, only {NO_TIMESTAMP} may be negative"
         )
     if producer_id == NO_PRODUCER_ID:
-        # Sequence and epoch mean nothing now, and clients leave various things there.
+        # Without a producer id, sequence and epoch are meaningless, and clients differ.
         if attributes & TRANSACTIONAL_BIT:
             raise InvalidRecord("a transactional batch without a producer id")
     elif producer_id < 0 or producer_epoch < 0 or base_sequence < 0:
@@ -127,12 +127,12 @@ def _check_header(header: BatchHeader) -> None:
 def check_timestamps(
     header: BatchHeader, *, now_ms: int, before_max_ms: int, after_max_ms: int
 ) -> None:
-    """Refuse times too far from ours; for topics that keep the producer's time.
+    """Reject timestamps too far from the broker's time; for topics with CreateTime.
 
-    Only the first and the largest timestamp are known here. Having none (-1) is allowed.
+    Checks the first and the largest timestamp. None (-1) is allowed.
 
     Raises:
-        InvalidTimestamp: one of them is outside the window.
+        InvalidTimestamp: one of them is outside the allowed range.
     """
     oldest = now_ms - before_max_ms
     newest = now_ms + after_max_ms
@@ -142,10 +142,10 @@ def check_timestamps(
 
 
 def with_log_append_time(batch: RecordBatch, *, now_ms: int) -> RecordBatch:
-    """Give every record the broker's time: readers take the max timestamp for each of them.
+    """Set LogAppendTime: readers use the max timestamp for every record.
 
     Raises:
-        InvalidTimestamp: the producer claims to have done so; Kafka refuses that on such topics.
+        InvalidTimestamp: the producer set the LogAppendTime bit; Kafka rejects that on such topics.
     """
     header = batch.header
     if header.is_log_append_time:
@@ -157,12 +157,12 @@ def with_log_append_time(batch: RecordBatch, *, now_ms: int) -> RecordBatch:
 
 
 def with_create_time(batch: RecordBatch) -> RecordBatch:
-    """Take a producer's LogAppendTime mark off, so that its records show their own times; most have none to take off.
+    """Clear the LogAppendTime bit, so that the records' own timestamps count; few batches have it set.
 
-    Kafka does so where the topic keeps the producer's time and the batch has one.
+    Kafka does so if the topic uses CreateTime and the batch has a timestamp.
 
     Raises:
-        InvalidTimestamp: the batch is marked and has no time at all.
+        InvalidTimestamp: the bit is set, but there is no timestamp.
     """
     header = batch.header
     if not header.is_log_append_time:
@@ -174,9 +174,9 @@ def with_create_time(batch: RecordBatch) -> RecordBatch:
 
 
 def recompress(batch: RecordBatch, codec: Codec, *, limit: int) -> RecordBatch:
-    """The same records under another codec. They are compressed as a whole, so none needs to be looked at.
+    """Recompress the records with another codec. They are compressed as a whole, so none is parsed.
 
-    The result may be larger than the batch was: check its size again.
+    The result may be larger: check its size again.
 
     Raises:
         CorruptMessage: the records cannot be decompressed.
@@ -193,9 +193,9 @@ def recompress(batch: RecordBatch, codec: Codec, *, limit: int) -> RecordBatch:
 def walk_batches(
     buffer: bytes | bytearray | memoryview, *, position: int = 0
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """The position and header of each batch that is whole, up to a cut-off one or bytes that cannot be one.
+    """Yield position and header of each whole batch, up to an incomplete or implausible one.
 
-    Sizes are all that is looked at; ask `check_stored` whether a batch is sound.
+    Checks sizes only; use `check_stored` to verify a batch.
     """
     end = len(buffer)
     while end - position >= HEADER_BYTES:
@@ -207,13 +207,13 @@ def walk_batches(
 
 
 def check_stored(header: BatchHeader, data: bytes | bytearray | memoryview) -> bool:
-    """Whether a batch read back from a log is one: its sizes can be, and its checksum fits."""
+    """True if a stored batch has plausible sizes and a matching checksum."""
     return (
         header.magic == MAGIC
         and header.length >= LENGTH_MIN
         and header.size == len(data)
         and header.base_offset >= 0
-        # Compaction takes records out and leaves the offsets, down to a batch of none.
+        # Compaction removes records and keeps the offsets, down to zero records.
         and 0 <= header.record_count <= header.last_offset_delta + 1
         and header.crc == crc_of(data)
     )

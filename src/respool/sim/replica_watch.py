@@ -115,12 +115,12 @@ class ReplicaWatch:
             marks = (log.log_start, high_watermark, log.log_end)
             self._violate("C3", name, f"{process}: start, watermark, end are {marks}")
         key = (partition, partition.leader_epoch)
-        before, cuts = self._watermarks.get(key, (START, log.cuts))
+        before, truncations = self._watermarks.get(key, (START, log.truncations))
         # Who follows the copy of a compacted log cuts off more than it must: where a gap begins, not an epoch in it.
-        was_cut = _is_compacted(name) and log.was_cut_since(cuts)
+        was_cut = _is_compacted(name) and log.was_truncated_since(truncations)
         if high_watermark < before and not was_cut:
             self._violate("C3", name, f"{process}: watermark from {before} to {high_watermark}")
-        self._watermarks[key] = (high_watermark, log.cuts)
+        self._watermarks[key] = (high_watermark, log.truncations)
         if partition.is_leading:
             self._check_sole_leader(process, partition)
             self._write_down(process, partition)

@@ -309,9 +309,9 @@ def test_what_cannot_be_read_while_the_log_is_cut_off_does_not_take_its_partitio
     rides.forget_tails()
     partition = rides.broker.partitions.find("rides", 0)
     rides.disk.faults.fail("read", path="rides-0/*.log", times=None)
-    partition.log._parts.cuts += 1
+    partition.log._parts.truncations += 1
     assert only(rides.ask(Api.FETCH, BY_NAME, **wish(target()))).error_code == STORAGE_ERROR
-    partition.log._parts.cuts += 1
+    partition.log._parts.truncations += 1
     assert partition.is_online
     assert only(rides.ask(Api.FETCH, BY_NAME, **wish(target()))).error_code == STORAGE_ERROR
     assert not partition.is_online

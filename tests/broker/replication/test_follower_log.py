@@ -21,7 +21,13 @@ from respool.broker.partitions.partition import Partition
 from respool.broker.replication.follower_log import TROUBLE_DELAY_MS
 from respool.broker.replication.replica_requests import FetchReply
 from respool.log.partition_log import ReadSpec
-from respool.model.errors import DiskFailed, DiskFull, HandlesExhausted, NothingCut, StorageError
+from respool.model.errors import (
+    DiskFailed,
+    DiskFull,
+    HandlesExhausted,
+    NothingTruncated,
+    StorageError,
+)
 from respool.model.ids import LeaderEpoch, Offset
 from respool.replication.divergence import EndOfEpoch
 from respool.replication.effects import AskLeaderRange, StartAnewAt, TruncateTo, WaitFor
@@ -425,7 +431,7 @@ def test_a_role_that_ends_while_the_log_cannot_be_cut_hears_nothing_of_it(
 
         def cut(*_: object) -> None:
             happens(rides)
-            raise NothingCut("no room")
+            raise NothingTruncated("no room")
 
         monkeypatch.setattr(bench.folder, "truncate_partition", cut)
         assert await bench.work.take(reply_to(rides, diverging=diverging_at(1, 1))) == []

@@ -36,14 +36,14 @@ def test_data_of_an_aborted_transaction_is_told_from_that_of_others() -> None:
     assert not transactions.is_aborted(header(BOB, 4))
     assert transactions.is_marker_needed(header(ADA, 6), is_commit=False)
     assert not transactions.is_aborted(header(ADA, 7))
-    assert transactions.take_still_needed() == [aborted(ADA, 3, 6)]
+    assert transactions.take_aborted_with_data() == [aborted(ADA, 3, 6)]
 
 
 def test_a_marker_without_data_is_not_needed() -> None:
     transactions = CleanedTransactions([aborted(ADA, 3, 6)], begin=Offset(0))
     assert not transactions.is_marker_needed(header(ADA, 6), is_commit=False)
     assert not transactions.is_marker_needed(header(BOB, 7), is_commit=True)
-    assert transactions.take_still_needed() == []
+    assert transactions.take_aborted_with_data() == []
 
 
 def test_a_transaction_that_ended_before_is_not_waited_for() -> None:

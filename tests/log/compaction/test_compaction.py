@@ -643,7 +643,7 @@ def test_a_disk_that_fails_while_the_new_segment_is_written_changes_nothing(
     world.disk.faults.fail(call, path=path)  # type: ignore[arg-type]
     with pytest.raises(DiskFailed):
         world.run()
-    world.give_up()
+    world.fail_compaction()
     assert world.values() == before
     assert names_in(world, ".cleaned") == []
     assert world.compact()
@@ -657,7 +657,7 @@ def test_on_a_full_disk_the_log_stays_as_it_is() -> None:
     with pytest.raises(DiskFull):
         world.run()
     world.disk.faults.heal()
-    world.give_up()
+    world.fail_compaction()
     assert world.values() == before
 
 

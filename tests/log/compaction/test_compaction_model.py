@@ -202,7 +202,7 @@ class LogAgainstDictionary(RuleBasedStateMachine):
             world.run()
         except StorageError:
             world.disk.faults.heal()
-            world.give_up()
+            world.fail_compaction()
         else:
             world.disk.faults.heal()
             world.finish()

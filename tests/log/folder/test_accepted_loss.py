@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from respool.log.folder.accepted_loss import AcceptedLoss, Loss
+from respool.log.folder.accepted_loss import AcceptedLoss, LogLoss
 from respool.log.folder.data_folder import CLEAN_MARKER, DataFolder
 from respool.log.folder.folder_checkpoints import HIGH_WATERMARK, RECOVERY_POINT, OffsetCheckpoint
 from respool.log.partition_log import PartitionLog
@@ -77,7 +77,7 @@ def delete_all_after_the_second_segment(disk: SimDisk) -> None:
             disk.delete(f"orders-0/{base:020d}.{suffix}")
 
 
-def found_and_accepted(disk: SimDisk) -> Loss:
+def found_and_accepted(disk: SimDisk) -> LogLoss:
     lost = AcceptedLoss(disk, ORDERS)
     loss = lost.find()
     lost.accept(loss)

@@ -626,7 +626,8 @@ def test_a_partition_whose_folder_is_missing_is_not_made_anew_however_often_it_i
         disk = disk.reopen()
         folder = open_folder(disk)
         with pytest.raises(
-            PartitionFolderMissing, match=r"orders-0 is missing.*offset 2; .*bring orders-0 back"
+            PartitionFolderMissing,
+            match=r"orders-0 is missing.*offset 2; .*restore orders-0 from a backup",
         ):
             open_log(folder)
         rides = open_log(folder, RIDES)

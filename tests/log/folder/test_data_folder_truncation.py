@@ -16,7 +16,7 @@ from respool.log.folder.folder_checkpoints import (
 )
 from respool.log.leader_epochs import EpochFile
 from respool.log.partition_log import PartitionLog
-from respool.model.errors import DiskFull, NothingCut, StorageError
+from respool.model.errors import DiskFull, NothingTruncated, StorageError
 from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from respool.sim.disk_faults import ProcessGone
 from respool.sim.simulated_disk import SimDisk
@@ -34,7 +34,7 @@ class World:
         self.epoch = LeaderEpoch(0)
         self.open()
         if first:
-            self.folder.start_partition_anew(RIDES, self.log, Offset(first))
+            self.folder.restart_partition(RIDES, self.log, Offset(first))
         self.append(batches)
         self.write_down()
 
@@ -77,7 +77,7 @@ class World:
         self.folder.truncate_partition(RIDES, self.log, Offset(offset))
 
     def anew(self, offset: int) -> None:
-        self.folder.start_partition_anew(RIDES, self.log, Offset(offset))
+        self.folder.restart_partition(RIDES, self.log, Offset(offset))
 
 
 def power_cuts(
@@ -155,9 +155,9 @@ def test_nothing_is_cut_when_it_cannot_be_written_down() -> None:
     world = World(1)
     before = world.stored()
     world.disk.faults.capacity_bytes = world.disk.used_bytes
-    with pytest.raises(NothingCut):
+    with pytest.raises(NothingTruncated):
         world.cut(20)
-    with pytest.raises(NothingCut):
+    with pytest.raises(NothingTruncated):
         world.anew(100)
     assert world.stored() == before
     assert world.log.log_end == 48
@@ -176,7 +176,7 @@ def test_an_empty_log_that_cannot_start_elsewhere_for_want_of_room_is_as_it_was(
     """Nothing has to be lowered there: the first thing written is the new start."""
     world = World(1, batches=0)
     world.disk.faults.capacity_bytes = world.disk.used_bytes
-    with pytest.raises(NothingCut):
+    with pytest.raises(NothingTruncated):
         world.anew(100)
     assert (world.log.log_start, world.log.log_end) == (0, 0)
     world.disk.faults.heal()
@@ -189,7 +189,7 @@ def test_a_log_that_is_half_cut_says_so() -> None:
     world.disk.faults.fail("delete")
     with pytest.raises(StorageError) as told:
         world.cut(2)
-    assert not isinstance(told.value, NothingCut)
+    assert not isinstance(told.value, NothingTruncated)
 
 
 @pytest.mark.parametrize("offset", [0, 1, 13, 30, 47])

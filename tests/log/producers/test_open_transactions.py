@@ -58,10 +58,10 @@ def test_ends_that_are_not_committed_are_carried_over_a_cut() -> None:
     transactions = opened((ADA, 1), (BOB, 2), (EVE, 3))
     transactions.end(EVE, Offset(5))
     transactions.end(ADA, Offset(7))
-    kept = transactions.ended_before(Offset(7))
+    kept = transactions.markers_before(Offset(7))
     assert kept == [(3, 5)]
     after = opened((BOB, 2), (ADA, 6))
-    after.keep_back_for(kept)
+    after.hold_back_for(kept)
     assert after.first_unstable == 2
     after.end(BOB, Offset(7))
     after.on_high_watermark(Offset(8))

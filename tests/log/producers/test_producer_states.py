@@ -285,7 +285,7 @@ def test_of_batches_that_wait_for_one_answer_the_first_must_begin_the_transactio
     first, second = (batch(sequence=n, attributes=TRANSACTIONAL_BIT) for n in (5, 6))
     guard = states.begin_verification(first)
     assert states.begin_verification(second) is guard
-    with pytest.raises(OutOfOrderSequence, match="5 is on its way"):
+    with pytest.raises(OutOfOrderSequence, match="5 is pending"):
         states.check(second, guard)
     assert states.check(first, guard) is None
 

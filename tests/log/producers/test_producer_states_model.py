@@ -375,10 +375,10 @@ class ProducersAgainstTheLog(RuleBasedStateMachine):
         if last is not None:
             self.log_end = last.base_offset + (last.data.record_count if last.data else 1)
         self.high_watermark = min(self.high_watermark, self.log_end)
-        ended = self.states.transactions.ended_before(Offset(self.log_end))
+        ended = self.states.transactions.markers_before(Offset(self.log_end))
         self.states = self.replayed()
         self.states.transactions.on_high_watermark(Offset(2**62))
-        self.states.transactions.keep_back_for(ended)
+        self.states.transactions.hold_back_for(ended)
         self.states.expire(self.now_ms)
         self.naive.asked.clear()
 

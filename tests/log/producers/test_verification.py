@@ -62,14 +62,14 @@ def test_one_that_was_refused_is_gone_with_the_last_who_asked_for_it() -> None:
     verifications = Verifications()
     guard = verifications.begin(header(), now_ms=0)
     assert verifications.begin(header(), now_ms=0) is guard
-    verifications.give_back(guard)
+    verifications.cancel(guard)
     assert verifications.is_current(guard, header())
-    verifications.give_back(guard)
+    verifications.cancel(guard)
     assert not verifications.is_current(guard, header())
     assert len(verifications) == 0
     # Another one has come in its place, which nobody gave back.
     again = verifications.begin(header(), now_ms=0)
-    verifications.give_back(guard)
+    verifications.cancel(guard)
     assert verifications.is_current(again, header())
 
 

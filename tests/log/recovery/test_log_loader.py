@@ -184,7 +184,7 @@ def test_a_log_whose_segments_are_gone_is_refused() -> None:
         world = stopped()
         for name in world.disk.list_folder(FOLDER):
             world.disk.delete(f"{FOLDER}/{name}")
-        with pytest.raises(SegmentCorrupt, match="has no segment, but offset"):
+        with pytest.raises(SegmentCorrupt, match="has no segment, but it was synced"):
             world.open(clean=clean)
 
 

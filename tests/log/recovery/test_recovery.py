@@ -95,7 +95,7 @@ def test_beyond_the_recovery_point_a_bad_batch_is_cut_off_with_all_behind_it(num
     assert recovery is not None
     assert (
         recovery.damage
-        == f"{path} at byte {position}, offset {world.log_end}: the checksum does not fit"
+        == f"{path} at byte {position}, offset {world.log_end}: the checksum does not match"
     )
     world.check()
     world.fill(10)
@@ -164,7 +164,7 @@ def test_a_missing_segment_below_the_recovery_point_is_told() -> None:
     world.disk.kill()
     world.disk = world.disk.reopen()
     world.disk.delete(last.path)
-    with pytest.raises(SegmentCorrupt, match="was on the disk"):
+    with pytest.raises(SegmentCorrupt, match="was synced up to"):
         world.open(clean=False)
 
 

@@ -94,8 +94,8 @@ class CoordinatorLog:
     def begin_verification(self, producer: RecordsProducer) -> VerificationGuard | None:
         return self._partition.begin_verification(_batch((_PROBE,), producer, now_ms=0).header)
 
-    def give_back(self, guard: VerificationGuard) -> None:
-        self._partition.give_back(guard)
+    def cancel_verification(self, guard: VerificationGuard) -> None:
+        self._partition.cancel_verification(guard)
 
     def append_marker(
         self, marker: EndTransactionMarker, *, needs_newer_epoch: bool = False

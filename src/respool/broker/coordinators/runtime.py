@@ -163,9 +163,9 @@ class CoordinatorRuntime:
             # In the words of a coordinator: clients look for it again.
             raise CoordinatorNotAvailable(str(error)) from error
 
-    def give_back(self, guard: VerificationGuard) -> None:
+    def cancel_verification(self, guard: VerificationGuard) -> None:
         """The producer's coordinator refused what `begin_verification` was asked for."""
-        self._log.give_back(guard)
+        self._log.cancel_verification(guard)
 
     def end_transaction(
         self, marker: EndTransactionMarker, *, needs_newer_epoch: bool = False

@@ -134,7 +134,7 @@ class FetchRun:
             log = partition.log
         except RequestError as error:
             return _failed(target, error)
-        cuts = log.cuts
+        truncations = log.truncations
         try:
             fetched = self._read(
                 partition,
@@ -146,7 +146,7 @@ class FetchRun:
         except RequestError as error:
             return _failed(target, error)
         except StorageError as error:
-            if not log.was_cut_since(cuts):
+            if not log.was_truncated_since(truncations):
                 answer.failures.append((partition, error))
             return _failed(target, StorageFailed(f"{partition.name}: {error}"))
         if self._is_of_consumer and fetched.record_bytes:

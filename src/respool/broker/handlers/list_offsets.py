@@ -107,11 +107,11 @@ class _Answers:
             return {}
         if timestamp < EARLIEST_PENDING_UPLOAD:
             raise InvalidRequest(f"{timestamp} is neither a time nor a known wish")
-        cuts = log.cuts
+        truncations = log.truncations
         try:
             found = await self._find(log, timestamp, end)
         except StorageError as error:
-            if not log.was_cut_since(cuts):
+            if not log.was_truncated_since(truncations):
                 partition.on_storage_error(error)
             raise StorageFailed(f"{partition.name}: {error}") from error
         if found is None:

@@ -81,7 +81,7 @@ async def _verified_guard(
             await _verify(request, broker, question)
         except RequestError as error:
             if not is_transient(error):
-                runtime.give_back(guard)
+                runtime.cancel_verification(guard)
             raise
         if request.version < IMPLICIT_ADD_VERSION:
             return guard
@@ -89,7 +89,7 @@ async def _verified_guard(
         current = runtime.begin_verification(producer)
         if current is guard:
             # It was asked for twice.
-            runtime.give_back(guard)
+            runtime.cancel_verification(guard)
         if current is None or current is guard:
             return current
         guard = current

@@ -130,7 +130,7 @@ class Compactor:
         if not partition.is_online or compaction.is_abandoned:
             return True
         try:
-            log.give_up_compaction(compaction)
+            log.fail_compaction(compaction)
         except StorageError as second:
             partition.go_offline(second)
             return True

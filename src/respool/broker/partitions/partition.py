@@ -398,10 +398,10 @@ class Partition:
         """
         return self.log.begin_verification(header)
 
-    def give_back(self, guard: VerificationGuard) -> None:
+    def cancel_verification(self, guard: VerificationGuard) -> None:
         """The coordinator refused what `begin_verification` was asked for."""
         if self._log is not None:
-            self._log.give_back(guard)
+            self._log.cancel_verification(guard)
 
     def has_open_transaction(self, producer_id: int) -> bool:
         return self.log.has_open_transaction(producer_id)

@@ -10,7 +10,7 @@ from respool.log.folder.data_folder import DataFolder
 from respool.model.errors import (
     DiskFull,
     HandlesExhausted,
-    NothingCut,
+    NothingTruncated,
     RequestError,
     StorageError,
 )
@@ -121,10 +121,10 @@ class FollowerLog:
             return []
         log, name, offset = partition.log, partition.name, effect.offset
         folder, is_end = self._folder, isinstance(effect, TruncateTo)
-        cut = folder.truncate_partition if is_end else folder.start_partition_anew
+        cut = folder.truncate_partition if is_end else folder.restart_partition
         try:
             await run_uncancelled(self._offload.run(lambda: cut(name, log, offset)))
-        except NothingCut as error:
+        except NothingTruncated as error:
             return self._put_off(partition, follower, error)
         except StorageError as error:
             # Whatever it was, the log may be half cut: only opening it again tells.
@@ -145,7 +145,7 @@ class FollowerLog:
         return await self.carry_out(partition, effects)
 
     def _put_off(
-        self, partition: Partition, follower: Follower, error: NothingCut
+        self, partition: Partition, follower: Follower, error: NothingTruncated
     ) -> list[FollowerEffect]:
         """The log is whole, and what has to go will be found again."""
         logger.warning("%s: it is not cut off for now: %s", partition.name, error)

@@ -1,4 +1,4 @@
-"""A segment's batches, many at a time and checked: what is copied from one file to another must be sound."""
+"""Reads a segment's batches in large validated chunks: corruption must not be copied into a new file."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,16 +9,16 @@ from respool.model.errors import SegmentCorrupt
 from respool.records.batch import HEADER_BYTES, LENGTH_BYTES, LENGTH_MIN, MAGIC, read_header
 from respool.records.validate import check_stored
 
-# Some milliseconds of work in between, so that other threads get their turn.
+# A few milliseconds of work between reads, so that other threads can run.
 READ_BYTES = 64 * 1024
 
 
 class BatchChunk(NamedTuple):
-    """Whole batches that follow each other; their positions count from the beginning of `data`."""
+    """Consecutive whole batches; their positions are relative to `data`."""
 
     data: memoryview
     batches: list[BatchAt]
-    # The segment ends with them.
+    # True if the segment ends with them.
     is_last: bool
 
     def bytes_of(self, batch: BatchAt) -> memoryview:
@@ -26,17 +26,17 @@ class BatchChunk(NamedTuple):
 
 
 def read_chunks(segment: Segment) -> Iterator[BatchChunk]:
-    """All batches of a segment that nobody writes to. From any thread.
+    """Yield all batches of a segment that is not being written. From any thread.
 
     Raises:
-        SegmentCorrupt: a batch fails its checksum, or is not where it should be.
+        SegmentCorrupt: a checksum fails, or a batch is misplaced.
     """
     position, wanted, next_offset = 0, READ_BYTES, segment.base_offset
     while position < segment.size:
         data = memoryview(segment.read(position, min(wanted, segment.size - position)))
         batches, end = _batches_in(data, segment, position)
         if not batches:
-            # Less than one was read.
+            # Not even one whole batch was read.
             wanted = read_header(data).size
             continue
         for batch in batches:
@@ -51,7 +51,7 @@ def read_chunks(segment: Segment) -> Iterator[BatchChunk]:
 
 
 def _batches_in(data: memoryview, segment: Segment, position: int) -> tuple[list[BatchAt], int]:
-    """The whole batches that were read at this position, and where the last of them ends."""
+    """Return the whole batches read at this position, and the end of the last one."""
     batches: list[BatchAt] = []
     at, end = 0, len(data)
     bytes_left = segment.size - position - LENGTH_BYTES

@@ -1,14 +1,14 @@
-"""What a compaction leaves of each batch: all of it as it was, some records, only its header, or nothing.
+"""Decides what compaction retains of each batch: all of it, some records, only its header, or nothing.
 
-A batch that loses records keeps its offsets: base and last offset stay, and so do sequence and codec; length, count,
-largest timestamp and checksum follow. A header stays without records where somebody needs it:
+A batch that loses records keeps base and last offset, sequence and codec; length, record count, largest timestamp and
+checksum are updated. A header without records is retained if needed:
 
-- it is one of the last batches of a producer that is still known, who may send it again;
-- it is the last of its new segment. So every segment ends where the next one begins, and none is empty.
+- it is among the last batches of a known producer, who may retry it;
+- it is the last of its new segment, so that every segment ends where the next one starts, and none is empty.
 
-A deletion (a key with no value) outlives the records it deletes, for readers who have seen those. When it is met first,
-its batch gets a delete horizon (KIP-534): an attribute's bit says that the base timestamp is the time after which
-deletions in the batch may go, and the records' timestamps count from there.
+A tombstone (a key without a value) outlives the records it deletes, for consumers that have read those. When a
+compaction first finds one, its batch gets a delete horizon (KIP-534): an attribute bit marks the base timestamp as the
+time after which tombstones in the batch may be removed, and record timestamps are relative to it.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ from respool.model.config_rules import LONG_MAX
 from respool.model.errors import RequestError
 from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.model.topic_config import MIB, TopicConfig
-from respool.ports.record_scan import Buffer, KeyOffsets, Section, Sifting
+from respool.ports.record_scan import Buffer, FilteredSections, KeyOffsets, Section
 from respool.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -43,19 +43,25 @@ from respool.records.markers import read_marker
 
 
 class CleanedTransactions:
+    """Tracks transactions during a compaction: aborted data can be removed at once, a marker when its data is gone.
+
+    It gets every transactional batch and every marker of the segments, in order. The aborted transactions must be known
+    in advance: an abort marker comes after its data, and may lie beyond the compacted range.
+    """
+
     def __init__(self, aborted: Iterable[AbortedTransaction], *, begin: Offset) -> None:
-        """`begin` is where the feeding begins; what ended before is not waited for."""
+        """`begin` is the first offset that is read; transactions that ended before are ignored."""
         reaching = (one for one in aborted if one.last_offset >= begin)
-        self._to_come = deque(sorted(reaching, key=lambda one: one.first_offset))
-        # By producer: the aborted transaction that is open here, and whether any of its data was met.
+        self._upcoming = deque(sorted(reaching, key=lambda one: one.first_offset))
+        # By producer: the aborted transaction that is open at this point, and whether it has data.
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
-        # Producers whose open transaction will be committed and of which data was met.
+        # Producers with an open transaction that will commit and has data.
         self._committed: set[int] = set()
-        self._still_needed: list[AbortedTransaction] = []
+        self._aborted_with_data: list[AbortedTransaction] = []
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Was this batch of data aborted? Then nobody may see its records, and they may go."""
-        self._go_to(header.last_offset)
+        """True if this data batch was aborted; then its records can be removed."""
+        self._advance_to(header.last_offset)
         open_here = self._aborted.get(header.producer_id)
         if open_here is None:
             self._committed.add(header.producer_id)
@@ -64,32 +70,33 @@ class CleanedTransactions:
         return True
 
     def is_marker_needed(self, header: BatchHeader, *, is_commit: bool) -> bool:
-        """Does this marker end a transaction of which data was met?"""
-        self._go_to(header.last_offset)
+        """True if this marker ends a transaction with remaining data."""
+        self._advance_to(header.last_offset)
         if is_commit:
             had_data = header.producer_id in self._committed
             self._committed.discard(header.producer_id)
             return had_data
         aborted, had_data = self._aborted.pop(header.producer_id, (None, False))
         if had_data and aborted is not None:
-            self._still_needed.append(aborted)
+            self._aborted_with_data.append(aborted)
         return had_data
 
-    def take_still_needed(self) -> list[AbortedTransaction]:
-        """The aborted transactions whose markers were met since this was asked last, and which readers must know of.
+    def take_aborted_with_data(self) -> list[AbortedTransaction]:
+        """Return the aborted transactions with remaining data whose markers were read since the last call.
 
-        Of the others no data is left. Without their markers, which may go, they would hide what follows them.
+        The others have no data left. Their markers may be removed; index entries for them would then hide later
+        records.
         """
-        needed, self._still_needed = self._still_needed, []
+        needed, self._aborted_with_data = self._aborted_with_data, []
         return needed
 
-    def _go_to(self, offset: Offset) -> None:
-        while self._to_come and self._to_come[0].first_offset <= offset:
-            begun = self._to_come.popleft()
+    def _advance_to(self, offset: Offset) -> None:
+        while self._upcoming and self._upcoming[0].first_offset <= offset:
+            begun = self._upcoming.popleft()
             self._aborted.setdefault(begun.producer_id, (begun, False))
 
 
-# A batch that is larger than this when decompressed is not opened; it stays as it is.
+# Larger batches (decompressed) are not opened and stay unchanged.
 DECOMPRESSED_BYTES_MAX = 128 * MIB
 
 
@@ -100,13 +107,13 @@ class CleanBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningRules:
-    # Records from here on are not touched.
+    # Records from here on are retained.
     end: Offset
     now_ms: int
     delete_retention_ms: int
-    # The last offsets of batches that known producers may send again.
+    # Last offsets of batches that known producers may retry.
     producers_batches: frozenset[Offset]
-    # Id and epoch of producers of which only a marker is known.
+    # Id and epoch of producers known by a marker only.
     producers_markers: frozenset[tuple[int, int]]
 
     @classmethod
@@ -131,11 +138,11 @@ class CleaningRules:
         return min(self.now_ms + self.delete_retention_ms, LONG_MAX)
 
     def has_passed(self, header: BatchHeader) -> bool:
-        """Have readers had the time to see the deletions in this batch?"""
+        """True if the batch's delete horizon has passed."""
         return header.has_delete_horizon and header.base_timestamp <= self.now_ms
 
     def needs_header(self, header: BatchHeader) -> bool:
-        """Does a producer need to know of this batch?"""
+        """True if the batch is part of a producer's state."""
         if not header.has_producer_id:
             return False
         if header.is_control:
@@ -143,15 +150,15 @@ class CleaningRules:
         return header.last_offset in self.producers_batches
 
 
-class Fate(Enum):
-    STAY = "as it is"
-    GO = "without its records"
-    OPEN = "to be decided record by record"
-    AGE = "all of it, but not for ever"
+class BatchRetention(Enum):
+    RETAIN = "unchanged"
+    REMOVE = "without its records"
+    FILTER = "decided per record"
+    ADD_HORIZON = "retained until a delete horizon"
 
 
 class BatchCleaner:
-    """Goes once through all batches of a compaction, in order."""
+    """Processes all batches of one compaction, in order."""
 
     def __init__(
         self, *, keys: KeyOffsets, rules: CleaningRules, transactions: CleanedTransactions
@@ -159,77 +166,93 @@ class BatchCleaner:
         self._keys = keys
         self._rules = rules
         self._transactions = transactions
-        # How many batches are not as they were.
+        # The number of changed batches.
         self.changed = 0
-        # Whether a batch may become larger. Positions in a segment have 31 bits.
+        # False if batches must not grow: positions in a segment have 31 bits.
         self.may_grow = True
 
     def clean(self, chunk: BatchChunk, *, is_last: bool) -> Iterator[CleanBatch]:
-        """What is left of these batches; with `is_last`, at least the header of the last one."""
+        """Yield what is retained of these batches; with `is_last`, at least the header of the last one."""
         last = chunk.batches[-1] if is_last else None
-        # Plain batches are opened many at a time, those that are compressed one by one.
-        run: list[tuple[BatchAt, Fate]] = []
+        # Uncompressed batches are filtered many at a time, compressed ones one by one.
+        run: list[tuple[BatchAt, BatchRetention]] = []
         for batch in chunk.batches:
-            fate = self._fate(chunk, batch)
-            if fate is Fate.OPEN and batch.header.codec_bits:
+            retention = self._retention_of(chunk, batch)
+            if retention is BatchRetention.FILTER and batch.header.codec_bits:
                 yield from self._clean_run(chunk, run, last)
                 run = []
                 yield from self._clean_compressed(chunk, batch, needs_header=batch is last)
             else:
-                run.append((batch, fate))
+                run.append((batch, retention))
         yield from self._clean_run(chunk, run, last)
 
-    def _fate(self, chunk: BatchChunk, batch: BatchAt) -> Fate:
+    def _retention_of(self, chunk: BatchChunk, batch: BatchAt) -> BatchRetention:
         header = batch.header
         if header.base_offset >= self._rules.end:
-            return Fate.STAY
+            return BatchRetention.RETAIN
         if header.attributes & CONTROL_BIT:
-            return self._fate_of_marker(chunk, batch) if header.record_count else Fate.GO
-        # Also of a batch without records: while its header stays, so must the marker.
+            return (
+                self._retention_of_marker(chunk, batch)
+                if header.record_count
+                else BatchRetention.REMOVE
+            )
+        # Also for a batch without records: while its header stays, so must the marker.
         is_aborted = header.attributes & TRANSACTIONAL_BIT and self._transactions.is_aborted(header)
-        return Fate.GO if is_aborted or not header.record_count else Fate.OPEN
+        return (
+            BatchRetention.REMOVE
+            if is_aborted or not header.record_count
+            else BatchRetention.FILTER
+        )
 
-    def _fate_of_marker(self, chunk: BatchChunk, batch: BatchAt) -> Fate:
+    def _retention_of_marker(self, chunk: BatchChunk, batch: BatchAt) -> BatchRetention:
         header = batch.header
         marker = read_marker(RecordBatch(header, chunk.bytes_of(batch)))
-        # Other control records are none of ours.
+        # Other control records are retained.
         if marker is None or self._transactions.is_marker_needed(
             header, is_commit=marker.is_commit
         ):
-            return Fate.STAY
+            return BatchRetention.RETAIN
         if self._rules.has_passed(header):
-            return Fate.GO
-        return Fate.STAY if header.has_delete_horizon or not self.may_grow else Fate.AGE
+            return BatchRetention.REMOVE
+        return (
+            BatchRetention.RETAIN
+            if header.has_delete_horizon or not self.may_grow
+            else BatchRetention.ADD_HORIZON
+        )
 
     def _clean_run(
         self,
         chunk: BatchChunk,
-        run: Sequence[tuple[BatchAt, Fate]],
+        run: Sequence[tuple[BatchAt, BatchRetention]],
         last: BatchAt | None,
     ) -> Iterator[CleanBatch]:
-        opened = [batch for batch, fate in run if fate is Fate.OPEN]
+        opened = [batch for batch, retention in run if retention is BatchRetention.FILTER]
         sections = [
             self._section(one.header, one.position + HEADER_BYTES, one.end) for one in opened
         ]
-        sifting = self._keys.sift(chunk.data, sections, end=self._rules.end) if sections else None
+        filtered = (
+            self._keys.filter_records(chunk.data, sections, end=self._rules.end)
+            if sections
+            else None
+        )
         index = 0
-        for batch, fate in run:
+        for batch, retention in run:
             data = chunk.bytes_of(batch)
             needs_header = batch is last
-            if fate is Fate.OPEN:
-                assert sifting is not None
-                left = self._left_of(batch.header, data, sifting, index, needs_header)
+            if retention is BatchRetention.FILTER:
+                assert filtered is not None
+                left = self._filtered_batch(batch.header, data, filtered, index, needs_header)
                 index += 1
-            elif fate is Fate.STAY:
+            elif retention is BatchRetention.RETAIN:
                 left = CleanBatch(batch.header, data)
-            elif fate is Fate.GO:
-                left = self._header_of(batch.header, data, needs_header)
+            elif retention is BatchRetention.REMOVE:
+                left = self._header_only(batch.header, data, needs_header)
             else:
-                left = self._aging(batch.header, data)
-                # That was a sifting of its own, so what follows must be sifted anew.
+                left = self._with_horizon(batch.header, data)
+                # That invalidated the filter result, so filter the rest again.
                 if index < len(opened):
                     rest = sections[index:]
-                    sifting = self._keys.sift(chunk.data, rest, end=self._rules.end)
+                    filtered = self._keys.filter_records(chunk.data, rest, end=self._rules.end)
                     sections, opened, index = rest, opened[index:], 0
             if left is not None:
                 yield left
@@ -243,58 +266,58 @@ class BatchCleaner:
             yield CleanBatch(batch.header, data)
             return
         section = self._section(batch.header, 0, len(records))
-        sifting = self._keys.sift(records, [section], end=self._rules.end)
-        left = self._left_of(batch.header, data, sifting, 0, needs_header)
+        filtered = self._keys.filter_records(records, [section], end=self._rules.end)
+        left = self._filtered_batch(batch.header, data, filtered, 0, needs_header)
         if left is not None:
             yield left
 
     def _section(self, header: BatchHeader, begin: int, end: int) -> Section:
         return section_of(header, begin, end, drop_tombstones=self._rules.has_passed(header))
 
-    def _left_of(
+    def _filtered_batch(
         self,
         header: BatchHeader,
         data: Buffer,
-        sifting: Sifting,
+        filtered: FilteredSections,
         index: int,
         needs_header: bool,
     ) -> CleanBatch | None:
-        kept, tombstones, timestamp_delta_max = sifting.verdicts[index]
-        # Of a batch that reaches beyond the end, the deletions behind it have not been seen yet.
+        retained, tombstones, timestamp_delta_max = filtered.summaries[index]
+        # For a batch that extends beyond the end, later tombstones were not processed yet.
         gets_horizon = (
             tombstones > 0
             and not header.has_delete_horizon
             and header.next_offset <= self._rules.end
             and self.may_grow
         )
-        if kept < 0 or (kept == header.record_count and not gets_horizon):
+        if retained < 0 or (retained == header.record_count and not gets_horizon):
             return CleanBatch(header, data)
-        if not kept:
-            return self._header_of(header, data, needs_header)
+        if not retained:
+            return self._header_only(header, data, needs_header)
         shift = header.base_timestamp - self._rules.delete_horizon_ms if gets_horizon else 0
-        records = sifting.kept_records(index, timestamp_shift=shift)
+        records = filtered.retained_records(index, timestamp_shift=shift)
         max_timestamp = header.base_timestamp + timestamp_delta_max
-        # A producer's nonsense is left as it is.
+        # Implausible producer timestamps stay unchanged.
         if header.is_log_append_time or not NO_TIMESTAMP <= max_timestamp <= LONG_MAX:
             max_timestamp = header.max_timestamp
-        header = header._replace(record_count=kept, max_timestamp=max_timestamp)
-        return self._rewritten(header, records, gets_horizon=gets_horizon)
+        header = header._replace(record_count=retained, max_timestamp=max_timestamp)
+        return self._rewrite(header, records, gets_horizon=gets_horizon)
 
-    def _aging(self, header: BatchHeader, data: Buffer) -> CleanBatch:
-        """The same batch with a delete horizon."""
+    def _with_horizon(self, header: BatchHeader, data: Buffer) -> CleanBatch:
+        """Return the batch with a delete horizon."""
         records = open_records(RecordBatch(header, memoryview(data)))
         if records is None:
             return CleanBatch(header, data)
-        # None of it is before its own base offset, so all stays.
+        # No record is before the batch's base offset, so all are retained.
         section = section_of(header, 0, len(records))
-        sifting = self._keys.sift(records, [section], end=header.base_offset)
-        if sifting.verdicts[0].kept < 0:
+        filtered = self._keys.filter_records(records, [section], end=header.base_offset)
+        if filtered.summaries[0].retained < 0:
             return CleanBatch(header, data)
         shift = header.base_timestamp - self._rules.delete_horizon_ms
-        moved = sifting.kept_records(0, timestamp_shift=shift)
-        return self._rewritten(header, moved, gets_horizon=True)
+        moved = filtered.retained_records(0, timestamp_shift=shift)
+        return self._rewrite(header, moved, gets_horizon=True)
 
-    def _rewritten(self, header: BatchHeader, records: Buffer, *, gets_horizon: bool) -> CleanBatch:
+    def _rewrite(self, header: BatchHeader, records: Buffer, *, gets_horizon: bool) -> CleanBatch:
         self.changed += 1
         if gets_horizon:
             header = header._replace(
@@ -305,10 +328,10 @@ class BatchCleaner:
             records = compress(codec_of(header.codec_bits), records)
         return CleanBatch(*seal(header, records))
 
-    def _header_of(
+    def _header_only(
         self, header: BatchHeader, data: Buffer, needs_header: bool
     ) -> CleanBatch | None:
-        """Only the header, as Kafka leaves it, if it is needed."""
+        """Return the header without records, as Kafka does, if it is needed."""
         is_needed = needs_header or self._rules.needs_header(header)
         if is_needed and not header.record_count:
             return CleanBatch(header, data)
@@ -341,9 +364,9 @@ def section_of(
 
 
 def open_records(batch: RecordBatch) -> Buffer | None:
-    """The records of a batch, decompressed; None when that cannot be done.
+    """The decompressed records of a batch; None if they cannot be decompressed.
 
-    We store what producers send without opening it. What cannot be opened has no keys and stays as it is.
+    Stored batches are not validated inside. An unreadable batch has no keys and stays unchanged.
     """
     codec_bits = batch.header.codec_bits
     if not codec_bits:

@@ -1,4 +1,4 @@
-"""The segment that a compaction writes in place of others, while nobody knows of it: files named `.cleaned`."""
+"""The segment that a compaction writes, before it replaces others: its files are named `.cleaned`."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,7 +17,7 @@ class CleanedSegment:
     def __init__(
         self, disk: Disk, folder: str, base_offset: Offset, settings: IndexSettings
     ) -> None:
-        """Begin it. What an earlier attempt left under its names is gone."""
+        """Create it. Files of an earlier attempt are deleted."""
         self._disk = disk
         self._folder = folder
         self._settings = settings
@@ -30,7 +30,7 @@ class CleanedSegment:
         self.delete()
         self._file = disk.open_log(self._path, create=True)
         offsets, times = self._index_paths
-        # In memory until the end: what is there only after a crash is not worth finding.
+        # In memory until the end: after a crash they would be useless.
         self.indexes = SegmentIndexes(
             OffsetIndex.in_memory(
                 disk, offsets, base_offset=base_offset, bytes_max=settings.bytes_max
@@ -40,10 +40,10 @@ class CleanedSegment:
         )
 
     def append(self, batches: Iterable[CleanBatch]) -> None:
-        """Write what is left of some batches.
+        """Write retained batches.
 
         Raises:
-            DiskFull, DiskFailed: they could not be written.
+            DiskFull, DiskFailed: the write failed.
         """
         parts = []
         for header, data in batches:
@@ -55,24 +55,24 @@ class CleanedSegment:
             self._file.append([b"".join(parts)])
 
     def sync(self) -> None:
-        """Put on the disk what was written so far: often, so that others need not wait for a large sync."""
+        """Sync what was written so far: often, so that others need not wait for one large sync."""
         self._file.sync()
 
     def finish(self, aborted: Sequence[AbortedTransaction] | None) -> None:
-        """Put all of it on the disk, names and indexes too; None where none of the old ones knows an aborted one."""
+        """Make it durable, including names and indexes; `aborted` is None if no old segment has a transaction index."""
         self._file.sync()
         if aborted is not None:
             self._aborted_count = len(aborted)
             self._disk.replace_file(self._aborted_path, encode_aborted(aborted))
         self.indexes.times.file.make_room(1)
         self.indexes.finish()
-        # This syncs the folder, and with it the log file's name.
+        # This syncs the folder, and so the log file's name.
         self.indexes.offsets.file.save()
         self.indexes.times.file.save()
         self._file.close()
 
     def as_segment(self, *, touched_ms: int) -> Segment:
-        """The segment it will be when it has its place."""
+        """The segment that it becomes once it is renamed."""
         return Segment(
             self._disk,
             self._folder,
@@ -84,6 +84,6 @@ class CleanedSegment:
         )
 
     def delete(self) -> None:
-        """Forget about it."""
+        """Delete its files."""
         for path in (self._path, *self._index_paths, self._aborted_path):
             self._disk.delete(path)

@@ -1,17 +1,16 @@
-"""One round of compaction: of each key only the newest record is kept, from the log's first segment up to a bound.
+"""One compaction of a log: retains the newest record of each key, from the first segment up to a bound.
 
-    compaction = log.begin_compaction(…)             # in the owner's thread: what is to be done
+    compaction = log.begin_compaction(…)             # in the owner's thread: plan
     while not compaction.is_complete:
-        compaction.run()                             # in any thread: a slice of the work
-        removed += log.finish_compaction(compaction) # in the owner's thread: puts a finished segment in its place
+        compaction.run()                             # in any thread: one slice of the work
+        removed += log.finish_compaction(compaction) # in the owner's thread: swap in a finished segment
 
-First the keys of the dirty part are read, each with its newest offset, as many as there is memory for: where they do
-not fit, the round ends there and the next one goes on. Then the segments are written anew, oldest first and small ones
-together, without the records that a newer one has made useless. Each new segment takes its place before the next one
-is begun: so a crash leaves a log whose beginning is compacted further than its end, which is as good as any, and no
-more room is needed than for one segment.
+First the keys of the dirty part are read, each with its newest offset, as far as memory suffices: the compaction ends
+where it is full, and the next one continues. Then the segments are rewritten, oldest first, small ones merged, without
+the superseded records. Each new segment is swapped in before the next one is started: a crash leaves a log whose first
+part is compacted further than the rest, which is valid, and only one segment's worth of space is needed.
 
-A newer record is never dropped before an older one of its key: so whatever a crash undoes, no old value comes back.
+A newer record is never removed before an older one of its key: so whatever a crash reverts, no old value reappears.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -43,25 +42,25 @@ from respool.records.batch import (
     RecordBatch,
 )
 
-# How much is read in one slice: a fraction of a second's work, so that it can be stopped and others get their turn.
+# Bytes read per slice: a fraction of a second of work, so that it can be stopped and others can run.
 SLICE_BYTES = 16 * MIB
-# How much larger the smallest records become by other timestamps.
+# How much the smallest records may grow by a new timestamp.
 GROWTH_MAX = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionTools:
     scanner: RecordScanner
-    # For the keys of the dirty part.
+    # Memory for the keys of the dirty part.
     memory_bytes_max: int
-    # 16 bytes, drawn for this round: nobody can choose keys that are taken for each other.
+    # 16 random bytes for this compaction, so that nobody can construct colliding keys.
     secret: bytes
     slice_bytes: int = SLICE_BYTES
 
 
 @dataclass(slots=True)
 class CompactionCounts:
-    """What a round did, for the operator."""
+    """What a compaction did, for the operator."""
 
     bytes_read: int = 0
     bytes_before: int = 0
@@ -89,34 +88,34 @@ class Compaction:
         self._span = span
         self._rules = rules
         self._find_aborted = find_aborted
-        # Those that reach into the span.
+        # Aborted transactions that overlap the span.
         self._aborted: list[AbortedTransaction] = []
         self._tools = tools
         self._limits = GroupLimits.of(config)
-        # Where each segment ends, by where it begins.
+        # End offset of each segment, by base offset.
         bases = [segment.base_offset for segment in span.segments]
         self._ends = dict(zip(bases, [*bases[1:], span.end], strict=True))
-        # How far the round goes: less than it was meant to, where memory did not suffice.
+        # The end of this compaction: lower than planned if memory did not suffice.
         self.end = span.end
-        # A group of segments and what is to take its place, until that is done.
+        # A group of segments and its replacement, until the swap.
         self.cleaned: tuple[SegmentGroup, CleanedSegment] | None = None
         self.is_complete = False
-        # Set in the owner's thread: nobody wants the result any more.
+        # Set by the owner's thread when the result is no longer needed.
         self.is_abandoned = False
-        # Some segments were removed meanwhile, and what was made of them is of no use.
+        # True if source segments were removed meanwhile, so that the replacement is obsolete.
         self.is_partial = False
         self.counts = CompactionCounts()
         self._unfinished: CleanedSegment | None = None
         self._work = self._do()
 
     def run(self) -> None:
-        """Do a slice of the work: at most until a segment is ready for its place. From any thread, one at a time.
+        """Do one slice of the work, at most until a segment is ready to swap in. From any thread, one at a time.
 
         Raises:
-            SegmentCorrupt: a batch is damaged. Nothing of its segment was replaced.
-            DiskFull, DiskFailed: the new segment cannot be written. The log is as it was.
+            SegmentCorrupt: a batch is damaged. Its segment was not replaced.
+            DiskFull, DiskFailed: the new segment cannot be written. The log is unchanged.
         """
-        assert self.cleaned is None, "the last segment has not been put in its place"
+        assert self.cleaned is None, "the last segment was not swapped in"
         stop_at = self.counts.bytes_read + self._tools.slice_bytes
         for _ in self._work:
             if self.is_abandoned:
@@ -129,7 +128,7 @@ class Compaction:
         self.is_complete = True
 
     def discard(self) -> None:
-        """Delete what was written and is not in its place. `run` is not running."""
+        """Delete written files that were not swapped in. `run` is not running."""
         self._work.close()
         self.is_complete = True
         if self._unfinished is not None:
@@ -139,13 +138,13 @@ class Compaction:
             self.cleaned = None
 
     def on_swapped(self) -> None:
-        """The segment that was ready is in its place."""
+        """The ready segment was swapped in."""
         assert self.cleaned is not None
         self._count(self.cleaned[0], self.cleaned[1].size)
         self.cleaned = None
 
-    def on_useless(self) -> None:
-        """The segment that was ready is of no use: some of those it was made from are gone."""
+    def on_obsolete(self) -> None:
+        """The ready segment is obsolete: some of its source segments are gone."""
         assert self.cleaned is not None
         self.is_partial = True
         self.cleaned[1].delete()
@@ -166,7 +165,7 @@ class Compaction:
         cleaner = BatchCleaner(
             keys=keys, rules=replace(self._rules, end=self.end), transactions=transactions
         )
-        # Only whole segments are replaced, also where the round ends within one.
+        # Only whole segments are replaced, also if the compaction ends within one.
         segments = [one for one in self._span.segments if one.base_offset < self.end]
         while segments:
             taken = yield from self._clean(segments, cleaner, transactions)
@@ -182,7 +181,7 @@ class Compaction:
             yield
 
     def _dirty_chunks(self) -> Iterator[BatchChunk]:
-        """The dirty part's batches; the first segment of it may begin before."""
+        """Yield the dirty part's batches; its first segment may start before it."""
         for segment in self._span.segments:
             if self._ends[segment.base_offset] <= self._span.begin:
                 continue
@@ -193,7 +192,7 @@ class Compaction:
     def _add_keys(
         self, keys: KeyOffsets, chunk: BatchChunk, transactions: CleanedTransactions
     ) -> int | None:
-        """Enter a chunk's keys in the order of their offsets; return the first that did not fit."""
+        """Add a chunk's keys in offset order; return the first offset that did not fit."""
         begin = self._span.begin
         sections: list[Section] = []
         for batch in chunk.batches:
@@ -220,7 +219,7 @@ class Compaction:
         cleaner: BatchCleaner,
         transactions: CleanedTransactions,
     ) -> Generator[None, None, int]:
-        """Write one segment for the first of these, as many as fit in, and say how many those are."""
+        """Write one segment from the first of these, as many as fit; return how many."""
         cleaned = CleanedSegment(
             self._disk, self._folder, segments[0].base_offset, IndexSettings.of(self._config)
         )
@@ -232,7 +231,7 @@ class Compaction:
             for chunk in read_chunks(segment):
                 cleaner.may_grow = cleaned.size + left + GROWTH_MAX * len(chunk.data) <= INT_MAX
                 if chunk.is_last:
-                    # Told before its end, for then the last header stays.
+                    # Before the last batch, whose header must then be retained.
                     is_full = following is None or not self._has_room(cleaned, chunk, following)
                 cleaned.append(cleaner.clean(chunk, is_last=chunk.is_last and is_full))
                 self.counts.bytes_read += len(chunk.data)
@@ -240,13 +239,13 @@ class Compaction:
                 yield
             taken += 1
         group = SegmentGroup(segments=tuple(segments[:taken]))
-        aborted = self._aborted_left(group, transactions)
+        aborted = self._retained_aborted(group, transactions)
         if taken == 1 and cleaner.changed == changed_before:
-            # It would be the same as it is.
+            # It would be identical.
             cleaned.delete()
             self._count(group, cleaned.size)
         else:
-            # Even if empty, where the old one is not to be taken for that of the new segment.
+            # Even an empty one, so that an old index is not mistaken for the new segment's.
             has_index = aborted or self._disk.exists(segments[0].aborted.path)
             cleaned.finish(aborted if has_index else None)
             self.cleaned = (group, cleaned)
@@ -254,12 +253,12 @@ class Compaction:
         yield
         return taken
 
-    def _aborted_left(
+    def _retained_aborted(
         self, group: SegmentGroup, transactions: CleanedTransactions
     ) -> list[AbortedTransaction]:
-        """Those that readers of the new segment must know of, by their markers' offsets."""
-        needed = transactions.take_still_needed()
-        # Where the round ends within a segment, what follows was not looked at.
+        """The transactions for the new segment's index, by marker offset."""
+        needed = transactions.take_aborted_with_data()
+        # If the compaction ends within a segment, the rest was not read.
         end = self._ends[group.segments[-1].base_offset]
         behind = [one for one in self._aborted if self.end <= one.last_offset < end]
         return needed + sorted(behind, key=lambda one: one.last_offset)
@@ -281,9 +280,9 @@ class Compaction:
 
 
 def _has_keys(header: BatchHeader, transactions: CleanedTransactions) -> bool:
-    """Whether readers will ever see the batch's records."""
+    """True if consumers can ever see the batch's records."""
     if header.attributes & CONTROL_BIT:
-        # Without looking whether it commits or aborts: of a producer who commits, nothing is kept in mind here.
+        # Commit or abort does not matter: nothing is tracked here for committing producers.
         transactions.is_marker_needed(header, is_commit=False)
         return False
     if header.attributes & TRANSACTIONAL_BIT and transactions.is_aborted(header):

@@ -1,11 +1,12 @@
-"""What of a log could be compacted now, how much of that is new, and whether it is time.
+"""The part of a log that could be compacted, how much of it is dirty, whether compaction is due, and which segments
+merge.
 
 ```
  log_start            cleaned_end                     end        active segment
      |---- clean ---------|---------- dirty -----------|--- not yet ---|--------
 ```
-The clean part has one record for each key already; the dirty part came since. Only whole segments are taken that nobody
-writes to any more, below every bound: so nothing that is not committed, and nothing younger than the least lag.
+The clean part has one record per key; the dirty part was appended since. Only whole inactive segments below every bound
+are used: nothing uncommitted, and nothing younger than `min.compaction.lag.ms`.
 """
 
 from dataclasses import dataclass
@@ -22,14 +23,14 @@ from respool.model.topic_config import TopicConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionSpan:
-    # Everything from the log's first segment on, oldest first.
+    # All segments from the log's first one, oldest first.
     segments: tuple[Segment, ...]
-    # Where the dirty part begins and ends.
+    # The bounds of the dirty part.
     begin: Offset
     end: Offset
     clean_bytes: int
     dirty_bytes: int
-    # Some record waits for longer than the greatest lag.
+    # True if a dirty record is older than `max.compaction.lag.ms`.
     is_overdue: bool
 
     @property
@@ -43,7 +44,7 @@ class CompactionSpan:
 def find_span(
     segments: Segments, config: TopicConfig, *, cleaned_end: Offset, bound: Offset, now_ms: int
 ) -> CompactionSpan | None:
-    """What could be compacted below `bound`; None when nothing in there is new."""
+    """Return what could be compacted below `bound`; None if nothing there is dirty."""
     count = clean_bytes = dirty_bytes = 0
     is_overdue = False
     end = segments.first.base_offset
@@ -82,19 +83,19 @@ def _is_overdue(segment: Segment, config: TopicConfig, now_ms: int) -> bool:
     if lag_ms == LONG_MAX:
         return False
     if segment.first_timestamp == NO_TIMESTAMP:
-        # Not known since the start; asked again at every check, so it is kept.
+        # Unknown after a start; cached, because every check needs it.
         first = next(walk_headers(segment.file, 0, segment.size))
         segment.first_timestamp = first.header.max_timestamp
     return 0 <= segment.first_timestamp < now_ms - lag_ms
 
 
-# Positions in a segment have 31 bits. Records may grow a little by other timestamps.
+# Positions in a segment have 31 bits. Records may grow slightly by new timestamps.
 POSITION_MAX = INT_MAX - INT_MAX // 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentGroup:
-    """Segments that follow each other, and what is to take their place begins where the first does."""
+    """Consecutive segments that become one, which has the first one's base offset."""
 
     segments: tuple[Segment, ...]
 
@@ -105,6 +106,12 @@ class SegmentGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
+    """How many segments become one: as many as fit the limits of a segment.
+
+    What counts is the retained size of those already merged, and the full size of the next one. A tenth over the limit
+    is allowed: otherwise full segments that retain little could never be merged.
+    """
+
     bytes_max: int
     index_bytes_max: int
 
@@ -124,7 +131,7 @@ class GroupLimits:
         size: int,
         indexes: SegmentIndexes,
     ) -> bool:
-        """Does all of this segment, which ends at `end`, fit behind so many bytes and these indexes of another?"""
+        """True if all of this segment, which ends at `end`, fits after `size` bytes with these indexes."""
         if size + segment.size > self.bytes_max or end - 1 - base_offset > RELATIVE_OFFSET_MAX:
             return False
         joined, more = _index_bytes(indexes), _index_bytes(segment.indexes())

@@ -1,6 +1,6 @@
-"""A log's part in its compaction: what may be compacted, and putting what a round has made in its place.
+"""The log's side of compaction: what may be compacted, and swapping in the result.
 
-`compaction.py` does the work of a round, in other threads.
+`compaction.py` does the work, in other threads.
 """
 
 from respool.log.compaction.batch_cleaner import CleaningRules
@@ -17,21 +17,21 @@ from respool.model.ids import Offset
 class LogCompaction:
     def __init__(self, parts: LogParts, *, cleaned_end: Offset) -> None:
         self._parts = parts
-        # Below this offset no key is there twice. Beyond the log's end it is of another log.
+        # Below this offset every key has one record. A value beyond the log end belongs to an earlier log.
         self.cleaned_end = cleaned_end if cleaned_end <= parts.end.offset else Offset(0)
         self._under_way: Compaction | None = None
 
     def span(self, *, now_ms: int, bound: Offset) -> CompactionSpan | None:
-        """What could be compacted; None when there is nothing new, or it is being done.
+        """Return the part that could be compacted; None if nothing is new, or a compaction is running.
 
-        `bound` is committed, and no transaction is open before it.
+        Everything below `bound` is committed and no transaction is open there.
         """
         parts = self._parts
         if not parts.config.is_compacted or self._under_way is not None:
             return None
-        # Below a snapshot all is on the disk, and recovery knows that: only there it takes gaps for what they are. And
-        # who knows the producers there needs no marker before it: without one, a transaction whose marker is gone would
-        # be open for ever. A log is never cut below `bound`, so this snapshot stays.
+        # Everything below a snapshot is durable, and recovery knows it: only there gaps are allowed. And with a
+        # snapshot, no marker before it is needed to replay producers; otherwise a transaction whose marker was removed
+        # would stay open forever. A log is never truncated below `bound`, so this snapshot stays.
         return find_span(
             parts.segments,
             parts.config,
@@ -41,7 +41,7 @@ class LogCompaction:
         )
 
     def begin(self, *, now_ms: int, bound: Offset, tools: CompactionTools) -> Compaction | None:
-        """Plan a round of compaction; None when it is not time for one, or one is under way."""
+        """Plan a compaction; None if it is not due, or one is running."""
         parts = self._parts
         span = self.span(now_ms=now_ms, bound=bound)
         if span is None or not span.is_due(parts.config):
@@ -61,11 +61,11 @@ class LogCompaction:
         return self._under_way
 
     def finish(self, compaction: Compaction) -> list[RemovedSegment]:
-        """A slice has run: put what it made in its place. Delete what is returned later, off the loop.
+        """Swap in the segment that a slice has finished. Delete the returned ones later, off the event loop.
 
         Raises:
-            HandlesExhausted: nothing was done; give it up, or finish it later.
-            DiskFailed: the segments on the disk are in between; the next opening brings them to one of the ends.
+            HandlesExhausted: nothing was done; abandon it, or finish it later.
+            DiskFailed: the swap is incomplete on the disk; the next opening completes or reverts it.
         """
         if compaction is not self._under_way:
             compaction.discard()
@@ -77,8 +77,8 @@ class LogCompaction:
                 self.cleaned_end = compaction.end
         return removed
 
-    def give_up(self, compaction: Compaction) -> None:
-        """A slice has failed; the log is as it was."""
+    def fail(self, compaction: Compaction) -> None:
+        """A slice has failed; the log is unchanged."""
         compaction.discard()
         if compaction is self._under_way:
             self._under_way = None
@@ -90,13 +90,13 @@ class LogCompaction:
         new = cleaned.as_segment(touched_ms=max(one.touched_ms for one in group.segments))
         segments = parts.segments.with_replaced(group.segments, new)
         if segments is None:
-            # Retention was faster.
-            compaction.on_useless()
+            # Retention has removed some of them.
+            compaction.on_obsolete()
             return []
         removed = swap_segments(parts.disk, parts.folder, group.segments, parts.snapshots)
         parts.ledger.on_names_changed()
         if parts.synced.segment in group.segments:
-            # Not to hold on to a file that is to be deleted: the next segment begins where the synced one ended.
+            # Do not keep a file open that will be deleted: the next segment starts where the synced one ended.
             following = segments.all[segments.index_of(parts.synced.offset)]
             assert following.base_offset == parts.synced.offset
             parts.synced = LogPoint(parts.synced.offset, following, 0)
@@ -106,7 +106,7 @@ class LogCompaction:
         return removed
 
     def abandon(self) -> None:
-        """Nobody wants it any more; what it has written is deleted by whoever comes to finish it, or the next start."""
+        """The result is no longer needed; its files are deleted by `finish` or at the next start."""
         if self._under_way is not None:
             self._under_way.is_abandoned = True
             self._under_way = None

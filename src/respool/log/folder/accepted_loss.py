@@ -1,15 +1,15 @@
-"""What a partition has lost, and the one way to go on without it. The broker is stopped meanwhile.
+"""Shows what a partition has lost, and lets an operator accept the loss. The broker is stopped.
 
-A log that ends before what was once on the disk stays offline: nobody shall lose messages without knowing. Three places
-know where it ended, and an operator who gives up what is missing has all of them changed here:
+A log that ends before its recorded end stays offline, so that no loss goes unnoticed. The end is recorded in three
+places, and accepting the loss changes all of them:
 
 ```
 recovery-point-offset-checkpoint     everything below was synced
-replication-offset-checkpoint        the high watermark, which is all there is to go by without a folder
-<topic>-<partition>/*.snapshot       one is written only after everything before its offset is on the disk
+replication-offset-checkpoint        the high watermark, the only record if the folder is missing
+<topic>-<partition>/*.snapshot       one is written only after everything before its offset is durable
 ```
-Nothing is cut here: with these put right, what follows the damage is like the end that a crash tore, and the next start
-cuts it off. Of a log that has nothing left, the log's start is moved to its old end: no offset is given out twice.
+Nothing is truncated here: with these lowered, the damage counts as a torn write, and the next start truncates it. If a
+log has nothing left, its start is moved to its old end, so that no offset is reused.
 """
 
 from dataclasses import dataclass
@@ -28,39 +28,39 @@ from respool.ports.disk import Disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """What was written down of a log, and what is left of it."""
+class LogLoss:
+    """What was recorded of a log, and what is left of it."""
 
     name: TopicPartition
     has_folder: bool
     log_start: Offset
-    # How far it was on the disk.
+    # It was durable up to here.
     recorded_end: Offset
-    # Up to where it is whole; None when there is no segment.
+    # It is intact up to here; None if there is no segment.
     sound_end: Offset | None
-    # What comes there; empty when that is where the files end.
+    # What is wrong there; empty if the files end there.
     damage: str
 
     @property
     def opens_at(self) -> Offset:
-        """Where the log will end when the loss is accepted."""
+        """The log end once the loss is accepted."""
         if self.sound_end is None:
             return max(self.log_start, self.recorded_end)
         return max(self.log_start, self.sound_end)
 
     @property
     def given_up(self) -> int:
-        """How many offsets are lost; as many messages, unless some were compacted or markers."""
+        """The number of offsets lost; equal to messages, except for compacted ones and markers."""
         left = self.log_start if self.sound_end is None else self.opens_at
         return max(self.recorded_end - left, 0)
 
 
 class AcceptedLoss:
     def __init__(self, disk: Disk, name: TopicPartition) -> None:
-        """Read what is written down.
+        """Read the checkpoints.
 
         Raises:
-            CheckpointDamaged: it cannot be read. Writing it anew would forget the other partitions.
+            CheckpointDamaged: one is unreadable. Rewriting it would drop the other partitions.
         """
         self._disk = disk
         self._name = name
@@ -73,8 +73,8 @@ class AcceptedLoss:
     def is_known(self) -> bool:
         return self._disk.exists(self._folder) or self._name in self._checkpoints.names()
 
-    def find(self) -> Loss:
-        """Read the whole log, and say what is missing."""
+    def find(self) -> LogLoss:
+        """Read the whole log and return what is missing."""
         complete_swaps(self._disk, self._folder)
         found = [parse_offset_name(name) for name in self._disk.list_folder(self._folder)]
         bases = sorted(one[0] for one in found if one is not None and one[1] == LOG)
@@ -87,7 +87,7 @@ class AcceptedLoss:
             log_start = max(log_start, bases[0])
         else:
             recorded = max(recorded, self._checkpoints.recorded_end(self._name))
-        return Loss(
+        return LogLoss(
             name=self._name,
             has_folder=self._disk.exists(self._folder),
             log_start=log_start,
@@ -96,15 +96,15 @@ class AcceptedLoss:
             damage=damage,
         )
 
-    def accept(self, loss: Loss) -> None:
-        """Have the next start take the log as it is. Interrupted, it may be done again."""
-        # The log does not lie there as it was closed.
+    def accept(self, loss: LogLoss) -> None:
+        """Lower the recorded ends, so that the next start accepts the log. If interrupted, repeat it."""
+        # The log is not as it was when it was closed.
         self._disk.delete(CLEAN_MARKER)
         self._disk.sync_folder(ROOT)
         name, end = self._name, loss.opens_at
         kept = self._checkpoints
         if loss.sound_end is None:
-            # First: alone it says already that nothing below is missed.
+            # First: this alone means that nothing below is missing.
             kept.log_starts.update({name: end})
             kept.recovery_points.update({name: end})
             kept.high_watermarks.update({name: end})
@@ -113,11 +113,11 @@ class AcceptedLoss:
         kept.high_watermarks.update({name: min(kept.high_watermarks.get(name), end)})
         if name in kept.cleaned_ends:
             kept.cleaned_ends.update({name: min(kept.cleaned_ends.get(name), end)})
-        # Last: until then the log is offline as before.
+        # Last: until then the log stays offline.
         kept.recovery_points.update({name: loss.sound_end})
 
     def _scan(self, bases: list[Offset], recorded: Offset) -> tuple[Offset, str]:
-        """Up to where the log is whole, and why no further."""
+        """Return the end of the intact part, and what is wrong there."""
         is_compacted = self._checkpoints.cleaned_end(self._name) is not None
         gaps_end = max(recorded, bases[-1]) if is_compacted else None
         end = bases[0]

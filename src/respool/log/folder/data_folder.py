@@ -1,26 +1,26 @@
-"""The data folder as a whole: whose it is, which partitions lie in it, and how far each may be believed.
+"""The data folder: its identity, its partitions, and what its checkpoints guarantee.
 
 ```
-meta.properties                      whose folder this is (folder_identity.py)
-.kafka_cleanshutdown                 there: the last stop was clean, logs need not be read at the start
-recovery-point-offset-checkpoint     below these offsets the logs are synced (checkpoint.py)
-log-start-offset-checkpoint          below these offsets the logs are deleted
+meta.properties                      identity of the folder (folder_identity.py)
+.kafka_cleanshutdown                 exists after a clean stop: the next start reads no log
+recovery-point-offset-checkpoint     logs are durable below these offsets (folder_checkpoints.py)
+log-start-offset-checkpoint          logs are deleted below these offsets
 replication-offset-checkpoint        high watermarks
-cleaner-offset-checkpoint            below these offsets the logs are compacted
+cleaner-offset-checkpoint            logs are compacted below these offsets
 <topic>-<partition>/                 a log (partition_folder.py, partition_log.py)
 ```
-What must stay true at every moment the power may go:
+Invariants at every moment, even if the power fails:
 
-- The marker exists only while every log is synced to its end and the recovery points say so. So it is removed, durably,
-  before `open` returns, and written last by `close`.
-- A recovery point lies at or below what is synced. So it is lowered, durably, before a log is cut back: a log that ends
-  before it is taken for damaged, and a crash would trust new bytes below an old point.
-- A checkpoint speaks of the log that lies in the folder, never of an earlier one under the same name. So what it says
-  is forgotten, durably, before the folder of an earlier topic is put aside, and before that of a removed partition is
-  deleted. Then a partition that the checkpoints know and that has no folder was lost, and is not made anew.
+- The clean-shutdown marker exists only while every log is synced to its end and the recovery points say so. So it is
+  durably removed before `open` returns, and written last by `close`.
+- A recovery point is at or below the synced end. So it is durably lowered before a log is truncated: a log that ends
+  before its recovery point counts as damaged, and after a crash new bytes below an old point would be trusted.
+- A checkpoint describes the log in the folder, never an earlier one of the same name. So its entry is durably removed
+  before an earlier topic's folder is renamed, and before a removed partition's folder is deleted. A partition with a
+  checkpoint but without a folder was therefore lost, and is not created again.
 
-Every method may block on the disk: call it off the event loop. Calls may come from several threads at once when `guard`
-is a lock; it is not held while a log is recovered, so that many can be at the same time.
+Every method may block on the disk: call them off the event loop. Several threads may call at once if `guard` is a lock;
+it is released during recovery, so that many logs recover in parallel.
 """
 
 import json
@@ -41,7 +41,7 @@ from respool.model.errors import (
     DataFolderMismatch,
     DiskFull,
     HandlesExhausted,
-    NothingCut,
+    NothingTruncated,
     PartitionFolderMissing,
     StorageError,
 )
@@ -52,7 +52,7 @@ from respool.ports.disk import Disk
 logger = logging.getLogger(__name__)
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
-# Kafka reads a broker epoch from it; -1 is its word for none.
+# Kafka reads a broker epoch here; -1 means none.
 _CLEAN_MARKER_VERSION = "0"
 RUN_NAME = "last-run"
 ID_NAME = "folder-id"
@@ -76,19 +76,19 @@ class DataFolder:
         self._tails = TailMemory(tail_bytes_max)
         self._folders = PartitionFolders(disk)
         self._checkpoints = FolderCheckpoints(disk)
-        # Partitions that may have changed since the start; None for a log that could not be opened.
+        # Partitions opened since the start; None for a log that could not be opened.
         self._opened: dict[TopicPartition, PartitionLog | None] = {}
         self._is_closed = False
         self.cluster_id = identity.cluster_id
-        # Nobody has used it before.
+        # True if the folder is new.
         self.is_new = is_new
-        # No log has changed since it was closed. What damaged a checkpoint may have damaged more.
+        # True if no log has changed since it was closed. A damaged checkpoint makes that doubtful.
         self.was_clean = disk.exists(CLEAN_MARKER) and not self._checkpoints.any_is_damaged
-        # Which run used the folder last, of a broker in a cluster.
+        # The last run that used the folder, for a broker in a cluster.
         self.last_run = _uuid_in(disk, RUN_NAME)
-        # What tells it from all other folders, of a broker in a cluster; None until it is given one.
+        # The folder's unique id, for a broker in a cluster; None until it is assigned.
         self.id = _uuid_in(disk, ID_NAME)
-        # Which run of the broker it was that stopped cleanly, where it was one of a cluster.
+        # The run that stopped cleanly, for a broker in a cluster.
         self.clean_run = _clean_run(disk) if self.was_clean else None
 
     @classmethod
@@ -103,10 +103,10 @@ class DataFolder:
         guard: AbstractContextManager[object] | None = None,
         tail_bytes_max: int = 0,
     ) -> Self:
-        """Take the folder over, or make an empty one ours: under `cluster_id` if given, else `new_cluster_id`.
+        """Open the folder, or initialize an empty one with `cluster_id` if given, else with `new_cluster_id`.
 
         Raises:
-            DataFolderMismatch: the folder belongs to another broker or cluster, or is laid out differently.
+            DataFolderMismatch: the folder belongs to another broker or cluster, or has another layout.
         """
         is_new = not disk.exists(IDENTITY_NAME)
         folder = cls(
@@ -129,26 +129,25 @@ class DataFolder:
         now_ms: int,
         is_replicated: bool = False,
     ) -> PartitionLog:
-        """Open the partition's log, recovered as far as it needs to be, or a new one if there never was one.
+        """Open the partition's log, with recovery if needed, or create it if there never was one.
 
-        One that is replicated is committed up to `high_watermark` and not beyond; alone, all that is here is.
-
-        A folder of that name that belongs to another topic is put aside: not read, not deleted.
+        A replicated log is committed up to `high_watermark`; a single replica is committed as a whole. A folder of
+        another topic with the same name is renamed: neither read nor deleted.
 
         Raises:
-            StorageError: this log cannot be had. It concerns no other: the caller goes on without this partition, and
-                the next stop will not count as clean.
+            StorageError: this log cannot be opened. Others are not affected: the caller continues without this
+                partition, and the next stop does not count as clean.
         """
         assert not self._is_closed
         points = self._checkpoints.recovery_points
         with self._guard:
-            # Opened a second time it is no longer as the last stop left it.
+            # When opened a second time, it is no longer as the last stop left it.
             untouched = name not in self._opened
             self._opened[name] = None
             has_folder = self._prepare(name, topic_id)
             clean = self.was_clean and untouched and name in points
         if not has_folder:
-            # Nobody else has to do with this folder; and what is made for many at once can be made durable at once.
+            # No other thread uses this folder; and what is prepared for many partitions can be synced once.
             self._folders.make(name, topic_id)
         log = PartitionLog.open(
             disk=self._disk,
@@ -164,49 +163,49 @@ class DataFolder:
             is_replicated=is_replicated,
             tails=self._tails,
         )
-        # A log that lost its end is refused: grown again, it would be believed up to the old point.
+        # A log that lost its end is refused: once it grew again, it would be trusted up to the old point.
         assert log.synced_end >= points.get(name)
         self._opened[name] = log
         return log
 
     def high_watermark(self, name: TopicPartition) -> Offset:
-        """The high watermark as last written down. The log may have lost its end since: trust it up to `log_end`."""
+        """The checkpointed high watermark. The log may have lost its end since: valid up to `log_end`."""
         return self._checkpoints.high_watermarks.get(name)
 
     def truncate_partition(self, name: TopicPartition, log: PartitionLog, offset: Offset) -> None:
-        """Cut off the batch that holds `offset` and all after it; on the disk when this returns.
+        """Remove the batch that contains `offset` and everything after it. Durable when this returns.
 
-        Nobody appends to the log meanwhile, and no sync of it runs. A power cut leaves it with its old end, with the
-        new one, or with one between them.
+        No append or sync of the log may run meanwhile. After a power cut the log has its old end, the new one, or one
+        in between.
 
         Raises:
-            NothingCut: the log is as it was.
-            StorageError: the log is in between, and not to be used before it is opened again.
+            NothingTruncated: the log is unchanged.
+            StorageError: the log is inconsistent, and must be opened again before use.
         """
         with self._guard:
-            with _cutting_nothing_if(DiskFull, HandlesExhausted):
-                self._checkpoints.lower(name, log.end_after_cut(offset))
-            with self._telling_if_half_cut(name):
+            with _truncating_nothing_if(DiskFull, HandlesExhausted):
+                self._checkpoints.lower(name, log.end_after_truncation(offset))
+            with self._closed_on_failure(name):
                 log.truncate_to(offset)
 
-    def start_partition_anew(self, name: TopicPartition, log: PartitionLog, offset: Offset) -> None:
-        """Drop all that the log holds and let it go on at `offset`. All else is as with `truncate_partition`."""
+    def restart_partition(self, name: TopicPartition, log: PartitionLog, offset: Offset) -> None:
+        """Remove all data of the log and restart it at `offset`. Otherwise as `truncate_partition`."""
         with self._guard:
-            with _cutting_nothing_if(DiskFull, HandlesExhausted):
+            with _truncating_nothing_if(DiskFull, HandlesExhausted):
                 self._checkpoints.lower(name, min(offset, log.first_base_offset))
-            # An old log that a power cut leaves, and that does not reach this, is dropped at the next opening. Where
-            # this may be in the file in spite of an error, the old one must not go on.
-            with _cutting_nothing_if(DiskFull):
+            # An old log that a power cut restores and that does not reach this offset is dropped at the next opening.
+            # If the checkpoint may be written in spite of an error, the old log must not be used.
+            with _truncating_nothing_if(DiskFull):
                 self._checkpoints.log_starts.update({name: offset})
-            with self._telling_if_half_cut(name):
+            with self._closed_on_failure(name):
                 log.truncate_fully_and_start_at(offset)
 
     @contextmanager
-    def _telling_if_half_cut(self, name: TopicPartition) -> Iterator[None]:
-        """What a log that may be half cut says of itself is not written down any more.
+    def _closed_on_failure(self, name: TopicPartition) -> Iterator[None]:
+        """After a failed truncation, stop writing checkpoints of this log.
 
-        Else a round of checkpoints that is under way would write its old recovery point back, and whoever opens it
-        again would take what was cut off for lost.
+        Otherwise a running round of checkpoints would restore its old recovery point, and at the next opening the
+        truncated part would count as lost.
         """
         try:
             yield
@@ -215,52 +214,52 @@ class DataFolder:
             raise
 
     def note_run(self, run: UUID) -> None:
-        """Write down which run of a cluster's broker uses the folder now."""
+        """Store which run of a cluster's broker uses the folder."""
         self._disk.replace_file(RUN_NAME, run.hex.encode())
 
     def note_id(self, new: UUID) -> None:
-        """Give the folder an id, for good."""
+        """Assign the folder's permanent id."""
         self._disk.replace_file(ID_NAME, new.hex.encode())
         self.id = new
 
     def partition_folders(self) -> list[TopicPartition]:
-        """The partitions that have a folder here, in use or not."""
+        """The partitions that have a folder, in use or not."""
         return self._folders.names()
 
     def remove_partition(self, name: TopicPartition, log: PartitionLog | None) -> str | None:
-        """Put the partition's folder out of use; return its path, to be deleted when its readers are done.
+        """Rename the partition's folder; return its new path, to be deleted when its readers are done.
 
-        For sure only after `on_removed`: a power cut before it may bring the folder back, as one that nobody knows.
+        Only `on_removed` makes this final: before it, a power cut may restore the folder, as a stray one.
 
-        `log` is None when it could not be opened. Returns None when there is no folder.
+        `log` is None if it could not be opened. Returns None if there is no folder.
         """
         with self._guard:
             aside = None if log is None else log.delete().path
             path = aside or self._folders.put_aside(name, FOLDER_DELETED)
             self._opened.pop(name, None)
-            # Not written here: deleting a topic of a thousand partitions would write four thousand files.
+            # Not written here: deleting a topic with a thousand partitions would write four thousand files.
             self._checkpoints.forget_soon([name])
         return path
 
     def on_removed(self, names: Collection[TopicPartition]) -> None:
-        """Write down that these are gone, once for all of them: before what `remove_partition` left is deleted.
+        """Drop these partitions from the checkpoints, once for all of them, before the renamed folders are deleted.
 
-        Until then the renamed folder tells a removed partition from a lost one.
+        Until then the renamed folder distinguishes a removed partition from a lost one.
         """
         with self._guard:
             self._disk.sync_folder(ROOT)
-            # One that was made anew meanwhile has been forgotten by that, and speaks for itself now.
+            # A partition created again meanwhile has replaced its entry already.
             self._checkpoints.forget([name for name in names if name not in self._opened])
 
     def put_strays_aside(self, known: Collection[TopicPartition]) -> list[str]:
-        """Put aside the folders of all partitions but the known: the cluster has no such partition here any more.
+        """Rename the folders of all partitions except the known ones: the cluster does not assign them here.
 
-        They are renamed, not deleted: a metadata store restored from an old backup would look the same.
+        They are not deleted: a metadata store restored from an old backup would look the same.
         """
         paths = []
         with self._guard:
             strays = [name for name in self._folders.names() if name not in known]
-            # First, and also of those without a folder: a topic that gets the name later has lost nothing.
+            # First, and also without a folder: a later topic with that name has lost nothing.
             self._checkpoints.forget(self._checkpoints.names() - set(known))
             for name in strays:
                 path = self._folders.put_aside(name, STRAY)
@@ -279,16 +278,15 @@ class DataFolder:
         logs: Mapping[TopicPartition, PartitionLog],
         high_watermarks: Mapping[TopicPartition, Offset],
     ) -> None:
-        """Write down how far these logs are synced, where they start and how far they are committed.
+        """Write the synced end, start and high watermark of these logs.
 
-        Nothing is synced here. Partitions not named keep what was written before. The mappings must not change
-        meanwhile.
+        Nothing is synced here. Other partitions keep their entries. The mappings must not change meanwhile.
         """
         with self._guard:
             self._checkpoints.write(self._current(logs), high_watermarks)
 
     def close_log(self, name: TopicPartition, log: PartitionLog) -> bool:
-        """Close one log; say whether all of it is synced. Several may be closed at the same time, before `close`."""
+        """Close one log; return whether all of it is synced. Several may be closed at the same time, before `close`."""
         return _close(name, log)
 
     def close(
@@ -300,16 +298,15 @@ class DataFolder:
         is_clean: bool = True,
         run: UUID | None = None,
     ) -> bool:
-        """Close the logs and leave the folder so that the next start need not read them; say whether it need not.
+        """Close the logs and mark the folder as cleanly stopped; return whether it is.
 
-        `closed` names those that `close_log` has closed already, with success. The next start must read them when
-        `is_clean` is False, when a log does not close, or when one that was opened is not among `logs`: its end may
-        not be on the disk then.
+        `closed` names the logs that `close_log` has closed successfully. It is not clean if `is_clean` is False, if a
+        log does not close, or if an opened one is not in `logs`: its end may not be durable.
         """
         with self._guard:
             assert not self._is_closed
             self._is_closed = True
-            # The order is what makes the marker true: logs, what refers to them, marker.
+            # The order makes the marker true: logs, then checkpoints, then marker.
             closed = {name for name, log in logs.items() if name in closed or _close(name, log)}
             self._checkpoints.write(self._current(logs), high_watermarks)
             if not is_clean or not self._are_all_clean(closed):
@@ -327,9 +324,9 @@ class DataFolder:
             self._disk.sync_folder(ROOT)
 
     def _prepare(self, name: TopicPartition, topic_id: TopicId) -> bool:
-        """Whether the partition has a folder of this topic. If not, it may be made: none is in its way now.
+        """Return whether the partition has a folder of this topic. If not, one may be created.
 
-        In both cases the checkpoints speak of this topic afterwards.
+        In both cases the checkpoints describe this topic afterwards.
         """
         found = self._folders.topic_id(name)
         if found == topic_id:
@@ -337,13 +334,13 @@ class DataFolder:
         if self._checkpoints.may_speak_of(name) and (
             found is not None or self._folders.is_being_deleted(name)
         ):
-            # They speak of an earlier topic. Before its folder is put aside, or that would look like a loss.
+            # They describe an earlier topic. Remove them before its folder is renamed, or that would look like a loss.
             self._checkpoints.forget([name])
         if found is not None:
             path = self._folders.put_aside(name, STRAY)
             logger.warning("%s was of an earlier topic %s; it is now %s", name, found, path)
         recorded = self._checkpoints.recorded_end(name)
-        # Whatever lay below the log's start was deleted, or given up (accepted_loss.py): it goes on from there.
+        # Everything below the log start was deleted, or its loss accepted (accepted_loss.py): it continues there.
         if recorded > self._checkpoints.log_starts.get(name):
             raise PartitionFolderMissing(_missing(self._disk, name, recorded))
         return False
@@ -351,7 +348,7 @@ class DataFolder:
     def _current(
         self, logs: Mapping[TopicPartition, PartitionLog]
     ) -> dict[TopicPartition, PartitionLog]:
-        """Without those that were removed, or made anew, after the caller had collected the logs."""
+        """Without partitions that were removed or created again after the caller collected the logs."""
         return {name: log for name, log in logs.items() if self._opened.get(name) is log}
 
     def _are_all_clean(self, closed: set[TopicPartition]) -> bool:
@@ -360,12 +357,12 @@ class DataFolder:
 
 
 @contextmanager
-def _cutting_nothing_if(*passing: type[StorageError]) -> Iterator[None]:
-    """For what is written down before a log is cut off."""
+def _truncating_nothing_if(*passing: type[StorageError]) -> Iterator[None]:
+    """For checkpoint writes before a truncation."""
     try:
         yield
     except passing as error:
-        raise NothingCut(str(error)) from error
+        raise NothingTruncated(str(error)) from error
 
 
 def _uuid_in(disk: Disk, name: str) -> UUID | None:
@@ -383,7 +380,7 @@ def _clean_run(disk: Disk) -> UUID | None:
 
 
 def cluster_id_text(uuid: UUID) -> str:
-    """A new cluster's id, as Kafka writes one."""
+    """A new cluster id in Kafka's format."""
     return uuid_to_text(uuid)
 
 
@@ -395,7 +392,7 @@ def _identity(
         identity = FolderIdentity.decode(data)
         identity.check(cluster_id=cluster_id, broker_id=broker_id)
         return identity
-    # It is written before anything else, so a folder with logs and without it was not left so by us.
+    # It is written first, so a folder with logs but without it is not ours.
     if PartitionFolders(disk).names():
         raise DataFolderMismatch(
             f"the data folder holds partitions but no {IDENTITY_NAME}: put that file back, or use another folder"

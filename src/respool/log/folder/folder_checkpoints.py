@@ -1,4 +1,13 @@
-"""The four checkpoints of a data folder together: for each log, what may be believed of it after a crash."""
+"""The four checkpoints of a data folder: one offset per partition, in Kafka's text, a line "topic partition offset"
+each.
+
+- `recovery-point-offset-checkpoint`: everything below is synced; recovery after a crash starts there;
+- `log-start-offset-checkpoint`: the log start, which may be inside a segment after DeleteRecords;
+- `replication-offset-checkpoint`: the high watermark; it may be too low, never too high;
+- `cleaner-offset-checkpoint`: the end of the last compaction; no entry if there was none.
+
+A damaged file is not fatal: the broker can run without any of them, at a cost that is logged.
+"""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
@@ -23,10 +32,10 @@ class OffsetCheckpoint:
         self.name = name
 
     def read(self) -> dict[TopicPartition, Offset]:
-        """What was written last; nothing when there is no file.
+        """Return the stored offsets; empty if there is no file.
 
         Raises:
-            CheckpointDamaged: the file is there and makes no sense.
+            CheckpointDamaged: the file is malformed.
         """
         data = self._disk.read_file(self.name)
         if data is None:
@@ -37,13 +46,13 @@ class OffsetCheckpoint:
             raise CheckpointDamaged(f"{self.name} is damaged: {error}") from error
 
     def write(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Replace the file, atomically and durably. What the offsets promise must be on the disk before."""
+        """Replace the file, atomically and durably. The data must be durable up to these offsets before."""
         lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
         self._disk.replace_file(self.name, encode_lines(lines))
 
 
 class KeptOffsets:
-    """A checkpoint and its offsets in memory. It writes when the file would say something else, and only then."""
+    """A checkpoint and its offsets in memory. Writes the file only when its content would change."""
 
     def __init__(
         self,
@@ -53,16 +62,16 @@ class KeptOffsets:
         self._checkpoint = checkpoint
         self._offsets = dict(offsets)
         self._is_written = True
-        # Partitions the file may speak of: more than one thinks, when a failed write came through all the same.
+        # Partitions that may be in the file: a failed write may have succeeded all the same.
         self._may_be_in_file = set(offsets)
 
     def may_speak_of(self, name: TopicPartition) -> bool:
-        """Whether the file may hold an offset of this partition."""
+        """True if the file may contain this partition."""
         return name in self._may_be_in_file or name in self._offsets
 
     @classmethod
     def read(cls, checkpoint: OffsetCheckpoint) -> Self:
-        """Start with what the file says.
+        """Start with the stored offsets.
 
         Raises:
             CheckpointDamaged: as `OffsetCheckpoint.read`.
@@ -70,7 +79,7 @@ class KeptOffsets:
         return cls(checkpoint, checkpoint.read())
 
     def get(self, partition: TopicPartition) -> Offset:
-        """The partition's offset; 0, where every log begins, when none was written."""
+        """The partition's offset; 0, where every log starts, if none is stored."""
         return self._offsets.get(partition, Offset(0))
 
     def __contains__(self, partition: TopicPartition) -> bool:
@@ -80,19 +89,19 @@ class KeptOffsets:
         return iter(self._offsets)
 
     def update(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Take these over and leave the other partitions' as they are."""
+        """Store these offsets and keep those of other partitions."""
         updated = {**self._offsets, **offsets}
         if updated != self._offsets or not self._is_written:
             self._write(updated)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Say nothing of these any more, in the file either when this returns."""
+        """Remove these partitions; from the file too when this returns."""
         self.forget_soon(partitions)
         if not self._may_be_in_file.isdisjoint(partitions):
             self._write(self._offsets)
 
     def forget_soon(self, partitions: Collection[TopicPartition]) -> None:
-        """Say nothing of these any more; the file follows with the next change."""
+        """Remove these partitions; from the file with its next change."""
         gone = self._offsets.keys() & set(partitions)
         if gone:
             self._offsets = {one: at for one, at in self._offsets.items() if one not in gone}
@@ -113,7 +122,7 @@ def _decode(data: bytes) -> dict[TopicPartition, Offset]:
         check_topic_name(topic)
         partition = TopicPartition(topic, parse_number(number))
         if partition in offsets:
-            raise ValueError(f"{partition} is there twice")
+            raise ValueError(f"{partition} appears twice")
         offsets[partition] = Offset(parse_number(offset))
     return offsets
 
@@ -122,25 +131,27 @@ logger = logging.getLogger(__name__)
 
 
 class FolderCheckpoints:
+    """All four together: what a crash leaves known of each log."""
+
     def __init__(self, disk: Disk) -> None:
-        """Read them; one that is damaged is done without."""
+        """Read them; damaged ones count as empty."""
         self._disk = disk
         self.any_is_damaged = False
         self.recovery_points = self._read(
             RECOVERY_POINT, without="every log is read and checked from its start"
         )
         self.log_starts = self._read(
-            LOG_START, without="records deleted by DeleteRecords may be seen again for a while"
+            LOG_START, without="records deleted by DeleteRecords may reappear for a while"
         )
         self.high_watermarks = self._read(
-            HIGH_WATERMARK, without="high watermarks are found anew from the logs"
+            HIGH_WATERMARK, without="high watermarks are derived from the logs"
         )
         self.cleaned_ends = self._read(
             CLEANED_END, without="compacted logs are compacted from their start again"
         )
 
     def names(self) -> set[TopicPartition]:
-        """The partitions spoken of."""
+        """All partitions with an entry."""
         return {name for kept in self._all for name in kept}
 
     def may_speak_of(self, name: TopicPartition) -> bool:
@@ -151,14 +162,14 @@ class FolderCheckpoints:
         logs: Mapping[TopicPartition, PartitionLog],
         high_watermarks: Mapping[TopicPartition, Offset],
     ) -> None:
-        """Write down what these logs say now; other partitions keep what was written before."""
-        # Not `log_end`: only what is on the disk may be believed after a crash.
+        """Store the offsets of these logs; other partitions keep theirs."""
+        # Not `log_end`: after a crash only synced data can be trusted.
         self.recovery_points.update({name: log.synced_end for name, log in logs.items()})
         self.log_starts.update({name: log.log_start for name, log in logs.items()})
         self.high_watermarks.update(
             {name: offset for name, offset in high_watermarks.items() if name in logs}
         )
-        # Also of a log that is no longer compacted: it may have gaps, and a recovery must know that.
+        # Also for a log that is no longer compacted: it may have gaps, which recovery must know.
         self.cleaned_ends.update(
             {
                 name: log.cleaned_end
@@ -168,29 +179,29 @@ class FolderCheckpoints:
         )
 
     def lower(self, name: TopicPartition, offset: Offset) -> None:
-        """Promise nothing of this partition at `offset` and beyond, durably: what lies there is about to be cut off.
+        """Lower all offsets of this partition to `offset`, durably, before the log is truncated there.
 
-        Each of them may be lower than the truth, so a crash between them does no harm.
+        Each may be lower than necessary, so a crash in between does no harm.
         """
         for kept in self._all:
             if kept.get(name) > offset:
                 kept.update({name: offset})
 
     def recorded_end(self, name: TopicPartition) -> Offset:
-        """How far the partition's log is known to have reached; 0 when nothing is known."""
+        """The log is known to have reached this offset; 0 if nothing is known."""
         return max(self.recovery_points.get(name), self.high_watermarks.get(name))
 
     def cleaned_end(self, name: TopicPartition) -> Offset | None:
-        """How far the partition's log was compacted; None when it never was."""
+        """The end of the last compaction; None if there was none."""
         return self.cleaned_ends.get(name) if name in self.cleaned_ends else None
 
     def forget(self, names: Collection[TopicPartition]) -> None:
-        """Say nothing of these partitions any more, durably: their logs are about to be made anew."""
+        """Remove these partitions durably: their logs are about to be created again."""
         for kept in self._all:
             kept.forget(names)
 
     def forget_soon(self, names: Collection[TopicPartition]) -> None:
-        """Say nothing of these partitions any more, from the next writing on: their logs are gone."""
+        """Remove these partitions with the next write: their logs are gone."""
         for kept in self._all:
             kept.forget_soon(names)
 
@@ -203,6 +214,6 @@ class FolderCheckpoints:
         try:
             return KeptOffsets.read(checkpoint)
         except CheckpointDamaged as error:
-            logger.warning("%s. Going on without it: %s.", error, without)
+            logger.warning("%s. Continuing without it: %s.", error, without)
             self.any_is_damaged = True
             return KeptOffsets(checkpoint)

@@ -1,12 +1,12 @@
-"""Whose a data folder is: `meta.properties`, written once, compared at every start.
+"""The identity of a data folder: `meta.properties`, written once, checked at every start.
 
 ```
 version=1                      Kafka's
 cluster.id=MkU3OEVBNTcwNTJENDM2Qg
 node.id=1
-respool.layout=1               ours: how what lies in the folder is to be read
+respool.layout=1               ours: the layout of the folder
 ```
-Logs of another broker or cluster under our name would be served as ours, so any difference stops the start.
+Logs of another broker or cluster would be served as ours, so any difference stops the start.
 """
 
 from dataclasses import dataclass
@@ -36,10 +36,10 @@ class FolderIdentity:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read a `meta.properties`.
+        """Decode a `meta.properties` file.
 
         Raises:
-            DataFolderMismatch: it is damaged, or its folder is not laid out as this version reads it.
+            DataFolderMismatch: it is damaged, or the folder has another layout.
         """
         values = _properties(data)
         if values.get("respool.layout") != LAYOUT:
@@ -55,10 +55,10 @@ class FolderIdentity:
         return cls(cluster_id=cluster_id, broker_id=BrokerId(int(node_id)))
 
     def check(self, *, cluster_id: str | None, broker_id: BrokerId) -> None:
-        """Is this who the settings say we are? Without a `cluster_id` any will do.
+        """Compare with the settings. Without a `cluster_id` any cluster is accepted.
 
         Raises:
-            DataFolderMismatch: it is not; both values are named.
+            DataFolderMismatch: they differ; the message has both values.
         """
         if self.broker_id != broker_id:
             raise DataFolderMismatch(
@@ -68,12 +68,12 @@ class FolderIdentity:
         if cluster_id is not None and self.cluster_id != cluster_id:
             raise DataFolderMismatch(
                 f"the data folder belongs to cluster {self.cluster_id}, this is cluster {cluster_id}: give the broker "
-                "a folder of its own (--data), or see whether it is to join another cluster (--etcd, --cluster)"
+                "another folder (--data), or check which cluster it should join (--etcd, --cluster)"
             )
 
 
 def _properties(data: bytes) -> dict[str, str]:
-    """The lines `name=value` of a Java properties file, as far as such values need it."""
+    """Parse the `name=value` lines of a Java properties file, as far as these values need it."""
     values = {}
     for line in data.decode("utf-8", errors="replace").splitlines():
         name, equals, value = line.partition("=")

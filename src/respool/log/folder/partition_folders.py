@@ -1,4 +1,4 @@
-"""The folders of partitions in a data folder: found, made, put aside. None of this opens a log."""
+"""Lists, creates and renames the partition folders of a data folder, without opening a log."""
 
 from uuid import UUID
 
@@ -24,29 +24,29 @@ class PartitionFolders:
         self._disk = disk
 
     def names(self) -> list[TopicPartition]:
-        """The partitions that have a folder here, in use or not."""
+        """The partitions that have a folder, in use or not."""
         parsed = map(parse_folder_name, self._disk.list_folder(ROOT))
         return [name for name in parsed if name is not None]
 
     def with_suffix(self, suffix: str) -> list[str]:
-        """The folders put aside with that suffix."""
+        """The renamed folders with that suffix."""
         return [name for name in self._disk.list_folder(ROOT) if name.endswith(suffix)]
 
     def is_being_deleted(self, name: TopicPartition) -> bool:
-        """Whether a folder of this partition was put out of use on purpose, and is not deleted yet."""
+        """True if a folder of this partition was renamed for deletion and still exists."""
         folder = folder_name(name)
         return any(is_aside(one, folder) for one in self.with_suffix(FOLDER_DELETED))
 
     def topic_id(self, name: TopicPartition) -> TopicId | None:
-        """Whose data the partition's folder holds; None when there is no data.
+        """The topic whose data the folder holds; None if there is no data.
 
         Raises:
-            PartitionFolderUnclear: there is data, and nothing that says whose.
+            PartitionFolderUnclear: there is data, but its topic is unknown.
         """
         folder = folder_name(name)
         data = self._disk.read_file(f"{folder}/{METADATA_NAME}")
         if data is None:
-            # The metadata is written first, so without it there can be no log of ours.
+            # The metadata is written first, so without it there is no log of ours.
             if any(file.endswith(".log") for file in self._disk.list_folder(folder)):
                 raise PartitionFolderUnclear(
                     f"{folder} holds a log but no {METADATA_NAME}: put that file back, or move the folder away"
@@ -56,18 +56,18 @@ class PartitionFolders:
             return decode_metadata(data)
         except ValueError as error:
             raise PartitionFolderUnclear(
-                f"{folder}/{METADATA_NAME} is damaged ({error}): put it right, or move the folder away"
+                f"{folder}/{METADATA_NAME} is damaged ({error}): repair it, or move the folder away"
             ) from error
 
     def make(self, name: TopicPartition, topic_id: TopicId) -> None:
-        """Make the folder, for this topic, durably."""
+        """Create the folder for this topic, durably."""
         folder = folder_name(name)
         self._disk.make_folder(folder)
         self._disk.replace_file(f"{folder}/{METADATA_NAME}", encode_metadata(topic_id))
         self._disk.sync_folder(ROOT)
 
     def put_aside(self, name: TopicPartition, suffix: str) -> str | None:
-        """Rename the folder out of use, durably; return its new path, or None when there is no folder."""
+        """Rename the folder, durably; return its new path, or None if there is no folder."""
         folder = folder_name(name)
         if not self._disk.exists(folder):
             return None

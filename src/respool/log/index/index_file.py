@@ -1,12 +1,12 @@
-"""Fixed-size entries in a memory-mapped file, filled from the front: what both indexes stand on.
+"""An append-only array of fixed-size entries in a memory-mapped file: the base of both indexes.
 
-The file is longer than its entries while it is being filled, and trimmed when its segment is done. It grows by doubling
-up to `bytes_max`: a whole index reserved at once would cost every idle partition 20 MB, and left as a hole in the file
-it would end the process the moment the disk is full, for a write to mapped memory cannot fail any other way.
+The file is longer than its entries while it is filled, and trimmed when its segment is finished. It grows by doubling
+up to `bytes_max`: reserving the whole index would cost every idle partition 20 MB, and a sparse file would kill the
+process when the disk is full, because a write to mapped memory cannot fail otherwise.
 
-One thread writes; others may read meanwhile. A reader takes `buffer` once and looks at entries below `count` only.
-Resizing puts a new mapping in place and leaves the old one to its last reader, and the file never becomes shorter than
-its entries: touching what was cut off a mapped file ends the process too. Readers never write, and never resize.
+One thread writes; others may read at the same time. A reader takes `buffer` once and reads only entries below `count`.
+A resize creates a new mapping and leaves the old one to its readers, and the file never becomes shorter than its
+entries: reading a truncated part of a mapping kills the process too. Readers neither write nor resize.
 """
 
 from respool.model.errors import DiskFailed
@@ -25,7 +25,7 @@ class IndexFile:
         self._disk = disk
         self._path = path
         self._bytes_max = bytes_max
-        # None: only in memory, or opened for reading.
+        # None: in memory only, or opened for reading.
         self._mapped: MappedFile | None = None
         self.buffer = memoryview(b"")
         self.entry_bytes = entry_bytes
@@ -34,20 +34,20 @@ class IndexFile:
 
     @classmethod
     def create(cls, disk: Disk, path: str, *, entry_bytes: int, bytes_max: int) -> "IndexFile":
-        """Begin an index without entries; what the file held before is gone.
+        """Create an index without entries; an existing file is replaced.
 
         Raises:
-            DiskFull: there is no room for its first entries.
+            DiskFull: there is no space for its first entries.
         """
         file = cls(disk, path, entry_bytes=entry_bytes, bytes_max=bytes_max)
-        # Not cut, but another file: somebody may still look at the old one.
+        # A new file instead of a truncated one: the old one may still have readers.
         disk.delete(path)
         file._map(file._rounded(0))
         return file
 
     @classmethod
     def open(cls, disk: Disk, path: str, *, entry_bytes: int, bytes_max: int) -> "IndexFile | None":
-        """Open a trimmed index for reading; None when it is missing or has half an entry."""
+        """Open a trimmed index for reading; None if it is missing or its size is no multiple of the entry size."""
         try:
             buffer = disk.map_file(path, None).buffer
         except DiskFailed:
@@ -58,13 +58,13 @@ class IndexFile:
         if rest:
             return None
         file = cls(disk, path, entry_bytes=entry_bytes, bytes_max=bytes_max, count=count)
-        # The view keeps the memory mapped; nothing else of the file is needed.
+        # The view keeps the memory mapped; the file itself is no longer needed.
         file.buffer = buffer
         return file
 
     @classmethod
     def in_memory(cls, disk: Disk, path: str, *, entry_bytes: int, bytes_max: int) -> "IndexFile":
-        """Begin an index that is not written to its file until `save`."""
+        """Create an index that exists in memory only until `save`."""
         return cls(disk, path, entry_bytes=entry_bytes, bytes_max=bytes_max)
 
     @property
@@ -72,35 +72,35 @@ class IndexFile:
         return self._bytes_max // self.entry_bytes
 
     def make_writable(self) -> None:
-        """Go on filling a file that was opened for reading."""
+        """Continue to fill a file that was opened for reading."""
         self._map(len(self.buffer))
 
     def make_room(self, entries: int) -> None:
-        """Let so many entries more fit.
+        """Make space for this number of entries.
 
         Raises:
-            DiskFull: the file cannot grow; it is as it was.
+            DiskFull: the file cannot grow; it is unchanged.
         """
         size = len(self.buffer)
         needed = (self.count + entries) * self.entry_bytes
         if needed > size:
-            # Beyond the limit only where the settings were made smaller meanwhile.
+            # Beyond the limit only if the setting was lowered meanwhile.
             self._resize(max(needed, self._rounded(2 * size)))
 
     def truncate(self, count: int) -> None:
-        """Forget the entries from `count` on."""
+        """Remove the entries from `count` on."""
         assert count <= self.count
         unused = slice(count * self.entry_bytes, self.count * self.entry_bytes)
         self.count = count
         self.buffer[unused] = bytes(unused.stop - unused.start)
 
     def trim(self) -> None:
-        """Make the file as long as its entries."""
+        """Shorten the file to its entries."""
         if len(self.buffer) != self.count * self.entry_bytes:
             self._resize(self.count * self.entry_bytes)
 
     def save(self) -> None:
-        """Write an index that was made in memory to its file."""
+        """Write an in-memory index to its file."""
         self._disk.replace_file(self._path, bytes(self.buffer[: self.count * self.entry_bytes]))
 
     def sync(self) -> None:

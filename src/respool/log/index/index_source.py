@@ -1,8 +1,9 @@
-"""Indexes are hints: opened with a look at whether they fit their log, and made anew from it where they do not.
+"""Opens, checks and rebuilds the indexes of one segment.
 
-That happens in any thread, in two at once if it must be: so it is done in memory, and the owner saves it later. A
-rebuilt index has the entries the lost one had. What a look at a few headers cannot show (entries missing at the end)
-makes lookups slower, not wrong; an entry that points astray is found when it is used, see `walk_indexed`.
+Indexes are hints: opening checks whether they match the log file, and rebuilds them from it if not. This may happen in
+several threads at once, so it is done in memory, and the owner saves the result later. A rebuilt index has the same
+entries as the lost one. What the check does not find (entries missing at the end) makes lookups slower, not wrong; a
+wrong entry is found when it is used, see `walk_indexed`.
 """
 
 from collections.abc import Iterator
@@ -28,15 +29,15 @@ class IndexSource:
         self._settings = settings
 
     def create(self) -> SegmentIndexes:
-        """Begin both without entries.
+        """Create both indexes without entries.
 
         Raises:
-            DiskFull: there is no room for them.
+            DiskFull: there is no space for them.
         """
         return SegmentIndexes.create(self._disk, self._folder, self._base_offset, self._settings)
 
     def open(self, file: LogFile, log_bytes: int, *, cached_only: bool = False) -> SegmentIndexes:
-        """For reading. From any thread; see `open_indexes`."""
+        """Open them for reading. From any thread; see `open_indexes`."""
         return open_indexes(
             self._disk,
             self._folder,
@@ -48,7 +49,7 @@ class IndexSource:
         )
 
     def rebuild(self, file: LogFile, log_bytes: int) -> SegmentIndexes:
-        """From the log, in memory."""
+        """Rebuild them from the log, in memory."""
         return rebuild_indexes(
             self._disk,
             self._folder,
@@ -59,7 +60,7 @@ class IndexSource:
         )
 
     def own(self, file: LogFile, log_bytes: int) -> SegmentIndexes:
-        """Indexes nobody else has, and that are right where writing goes on."""
+        """Return indexes used by the owner only, and correct at the end, where appends continue."""
         indexes = self.open(file, log_bytes)
         last = indexes.offsets.last
         if last is not None and walk_indexed(indexes, file, log_bytes, last.last_offset) is None:
@@ -69,7 +70,7 @@ class IndexSource:
     def walk_tail(
         self, indexes: SegmentIndexes, file: LogFile, log_bytes: int
     ) -> tuple[Offset, TimeEntry]:
-        """Walk the batches from the last index entry on: where they end, and their largest timestamp."""
+        """Return the end offset and the largest timestamp of the batches from the last index entry on."""
         last = indexes.offsets.last
         end = self._base_offset
         largest = TimeEntry(NO_TIMESTAMP, self._base_offset)
@@ -80,7 +81,7 @@ class IndexSource:
         return end, largest
 
     def read_largest(self) -> TimeEntry | None:
-        """The time index's last entry, without keeping the index open; None where it cannot be relied on."""
+        """The time index's last entry, without keeping the index open; None if it is not reliable."""
         times = TimeIndex.open(
             self._disk,
             index_paths(self._folder, self._base_offset)[1],
@@ -102,10 +103,10 @@ def open_indexes(
     log_bytes: int,
     cached_only: bool = False,
 ) -> SegmentIndexes:
-    """The indexes of a segment that nobody writes to.
+    """Open the indexes of a segment that is not being written.
 
     Raises:
-        SegmentCorrupt: they had to be rebuilt, and the log is damaged.
+        SegmentCorrupt: they had to be rebuilt, and the log file is damaged.
         NotCached: `cached_only`, and a header would have to come from the disk.
     """
     indexes = SegmentIndexes.open(disk, folder, base_offset, settings, log_bytes=log_bytes)
@@ -123,7 +124,7 @@ def rebuild_indexes(
     file: LogFile,
     log_bytes: int,
 ) -> SegmentIndexes:
-    """Make both indexes from the headers in the log file, in memory."""
+    """Build both indexes in memory from the headers in the log file."""
     indexes = SegmentIndexes.in_memory(disk, folder, base_offset, settings)
     indexes.add_all(walk_headers(file, 0, log_bytes))
     indexes.times.file.make_room(1)
@@ -139,11 +140,11 @@ def walk_indexed(
     *,
     cached_only: bool = False,
 ) -> Iterator[BatchAt] | None:
-    """Every batch from a little before `offset` to the end; None when the index leads astray.
+    """Yield every batch from shortly before `offset` to the end; return None if the index is wrong.
 
     Raises:
-        SegmentCorrupt: later, when the walk comes to a damaged batch.
-        NotCached: `cached_only`, and something would have to come from the disk.
+        SegmentCorrupt: later, when the walk reaches a damaged batch.
+        NotCached: `cached_only`, and bytes would have to come from the disk.
     """
     entry = indexes.offsets.lookup(offset)
     if entry is None:
@@ -170,18 +171,18 @@ def _fits(
             indexes, settings, file, log_bytes, cached_only
         )
     except SegmentCorrupt:
-        # It points into the middle of a batch. If it is the log that is damaged, rebuilding tells.
+        # It points into a batch. If it is the log file that is damaged, the rebuild detects it.
         return False
 
 
 def _ends_right(indexes: SegmentIndexes, file: LogFile, log_bytes: int, cached_only: bool) -> bool:
-    """The last entry of the time index must be a batch that has this timestamp: retention goes by it."""
+    """True if the time index's last entry names a batch with that timestamp; retention depends on it."""
     largest = indexes.times.last
     entry = indexes.offsets.lookup(largest.last_offset)
     begin = entry.position if entry is not None else 0
     for _, header in walk_headers(file, begin, log_bytes, cached_only=cached_only):
         if largest.timestamp < 0:
-            # No entry at all: then the first batch that has records has no timestamp either.
+            # Without entries, the first batch that has records must have no timestamp either.
             if header.record_count:
                 return header.max_timestamp < 0
         elif header.last_offset >= largest.last_offset:
@@ -196,7 +197,7 @@ def _is_begun(
     log_bytes: int,
     cached_only: bool,
 ) -> bool:
-    """An offset index without entries is right only where no batch was due for one."""
+    """True if the offset index has entries, or no batch required one."""
     if indexes.offsets.last is not None:
         return True
     for position, _ in walk_headers(file, 0, log_bytes, cached_only=cached_only):

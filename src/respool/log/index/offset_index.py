@@ -1,12 +1,12 @@
-"""Offset -> where in the log file to start looking: one segment's sparse index.
+"""One segment's sparse index from offset to file position.
 
 ```
  an entry, 8 bytes, big-endian
  0          4          8
  | relative | position |      relative = last offset of the batch at `position` - the segment's base offset
 ```
-Both fields strictly increase. An entry names a batch by its last offset, as Kafka's does: so the batch that holds an
-offset lies at or after the greatest entry not above that offset. The first batch has no entry.
+Both fields strictly increase. As in Kafka, an entry has the last offset of its batch: so the batch that contains an
+offset starts at or after the greatest entry not above that offset. The first batch has no entry.
 """
 
 from collections.abc import Iterator
@@ -42,12 +42,12 @@ class OffsetIndex:
     def __init__(self, file: IndexFile, base_offset: Offset) -> None:
         self._file = file
         self._base_offset = base_offset
-        # Where the batch of the last entry begins; 0 without entries.
+        # Position of the last entry's batch; 0 without entries.
         self.last_position = self._entry(file.count - 1).position if file.count else 0
 
     @classmethod
     def create(cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int) -> "OffsetIndex":
-        """Begin one without entries, in a new file."""
+        """Create an index without entries in a new file."""
         file = IndexFile.create(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
         return cls(file, base_offset)
 
@@ -55,7 +55,7 @@ class OffsetIndex:
     def in_memory(
         cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int
     ) -> "OffsetIndex":
-        """Begin one without entries, that has no file until it is saved."""
+        """Create an index without entries and, until saved, without a file."""
         file = IndexFile.in_memory(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
         return cls(file, base_offset)
 
@@ -63,7 +63,7 @@ class OffsetIndex:
     def open(
         cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int
     ) -> "OffsetIndex | None":
-        """The index as it lies there, for reading; None when it is missing or cannot be one."""
+        """Open the index for reading; None if it is missing or malformed."""
         file = IndexFile.open(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
         return cls(file, base_offset) if file is not None else None
 
@@ -80,11 +80,11 @@ class OffsetIndex:
         return self._entry(self._file.count - 1) if self._file.count else None
 
     def lookup(self, offset: Offset) -> OffsetEntry | None:
-        """The greatest entry not above `offset`; None when the search begins at the file's start."""
+        """Return the greatest entry not above `offset`; None if the search starts at the beginning of the file."""
         buffer = self._file.buffer
         wanted = offset - self._base_offset
         low = 0
-        # The buffer may be older than the count, by a resize in another thread.
+        # After a resize in another thread, the buffer may be older than the count.
         high = min(self._file.count, len(buffer) // _ENTRY.size)
         while low < high:
             middle = (low + high) // 2
@@ -98,16 +98,16 @@ class OffsetIndex:
         return OffsetEntry(Offset(self._base_offset + relative), position)
 
     def append(self, last_offset: Offset, position: int) -> None:
-        """The batch at `position` ends with `last_offset`; `file.make_room` was called before."""
+        """Index the batch at `position` by its last offset; call `file.make_room` first."""
         assert position > self.last_position, f"position {position} after {self.last_position}"
         file = self._file
         _ENTRY.pack_into(file.buffer, file.count * 8, last_offset - self._base_offset, position)
-        # Only now: a reader in another thread must find the entry whole.
+        # Last: a reader in another thread must find the complete entry.
         file.count += 1
         self.last_position = position
 
     def truncate_to(self, offset: Offset) -> None:
-        """Forget the batches that hold `offset` or come after it."""
+        """Remove the entries of batches that contain `offset` or come after it."""
         count = self._file.count
         while count and self._entry(count - 1).last_offset >= offset:
             count -= 1
@@ -115,7 +115,7 @@ class OffsetIndex:
         self.last_position = self._entry(count - 1).position if count else 0
 
     def is_sound(self, *, log_bytes: int) -> bool:
-        """Could these be entries of a log file of that size? Only the ends are looked at."""
+        """True if the entries are plausible for a log file of that size. Checks the first and the last one only."""
         if not self._file.count:
             return True
         first, last = self._entry(0), self._entry(self._file.count - 1)

@@ -1,7 +1,7 @@
-"""The two indexes of one segment, filled together: when a batch gets an entry, and what the largest timestamp is.
+"""The two indexes of one segment, filled together: decides when a batch is indexed, and tracks the largest timestamp.
 
-A batch gets an entry when it begins more than `index_interval_bytes` after the last one that did. The rule looks at
-positions only, so an index rebuilt from the log has the same entries as the one that was lost.
+A batch gets an entry if it starts more than `index_interval_bytes` after the last indexed one. The rule depends on
+positions only, so a rebuilt index has the same entries as the lost one.
 """
 
 from collections.abc import Iterable
@@ -33,10 +33,10 @@ class SegmentIndexes:
         self.offsets = offsets
         self.times = times
         self._interval_bytes = settings.interval_bytes
-        # The largest timestamp so far and the last offset of the first batch that has it. The
-        # time index may be behind it until the next entry.
+        # The largest timestamp so far and the last offset of the first batch that has it. The time index may lag behind
+        # until its next entry.
         self.largest: TimeEntry = times.last
-        # No batch may be added that would need an entry. Kept because every append asks for it.
+        # True if no batch that needs an entry may be added. Cached because every append checks it.
         self.is_full = offsets.is_full or times.is_full
         self.is_saved = True
 
@@ -44,10 +44,10 @@ class SegmentIndexes:
     def create(
         cls, disk: Disk, folder: str, base_offset: Offset, settings: IndexSettings
     ) -> "SegmentIndexes":
-        """Begin both without entries, in new files.
+        """Create both indexes without entries, in new files.
 
         Raises:
-            DiskFull: there is no room for them.
+            DiskFull: there is no space for them.
         """
         paths = index_paths(folder, base_offset)
         max_ = settings.bytes_max
@@ -61,7 +61,7 @@ class SegmentIndexes:
     def in_memory(
         cls, disk: Disk, folder: str, base_offset: Offset, settings: IndexSettings
     ) -> "SegmentIndexes":
-        """Begin both without entries and without files, until they are saved."""
+        """Create both without entries and, until saved, without files."""
         paths = index_paths(folder, base_offset)
         max_ = settings.bytes_max
         indexes = cls(
@@ -82,7 +82,7 @@ class SegmentIndexes:
         *,
         log_bytes: int,
     ) -> "SegmentIndexes | None":
-        """Both as they lie there, for reading; None when one is missing or cannot be right."""
+        """Open both for reading; None if one is missing or implausible."""
         paths = index_paths(folder, base_offset)
         max_ = settings.bytes_max
         offsets = OffsetIndex.open(disk, paths[0], base_offset=base_offset, bytes_max=max_)
@@ -94,53 +94,53 @@ class SegmentIndexes:
         return cls(offsets, times, settings)
 
     def make_writable(self) -> None:
-        """Get ready for more entries, and for the one that `finish` adds.
+        """Prepare for more entries, and for the one that `finish` adds.
 
         Raises:
-            DiskFull: there is no room for them.
+            DiskFull: there is no space for them.
         """
         self.offsets.file.make_writable()
         self.times.file.make_writable()
         self.times.file.make_room(1)
 
     def save(self) -> None:
-        """Write what was made in memory to the files."""
+        """Write in-memory indexes to their files."""
         if not self.is_saved:
             self.offsets.file.save()
             self.times.file.save()
             self.is_saved = True
 
     def make_room(self, position: int) -> None:
-        """Let the entries of a batch at `position` fit, before the batch is written.
+        """Make space for the entries of a batch at `position`, before the batch is written.
 
         Raises:
-            DiskFull: an index cannot grow; both are as they were.
+            DiskFull: an index cannot grow; both are unchanged.
         """
         if position - self.offsets.last_position > self._interval_bytes:
             self.offsets.file.make_room(1)
-            # One more for `finish`, which must not fail for want of room.
+            # One more for `finish`, which must not run out of space.
             self.times.file.make_room(2)
 
     def make_room_for_run(self, position: int, *, size: int, count: int) -> None:
-        """The same for so many batches, which begin at `position` and take `size` bytes together.
+        """As `make_room`, for `count` batches of `size` bytes in total, from `position` on.
 
         Raises:
-            DiskFull: an index cannot grow; both are as they were.
+            DiskFull: an index cannot grow; both are unchanged.
         """
         span = position + size - self.offsets.last_position
-        # No two entries are nearer than the interval.
+        # Entries are at least one interval apart.
         entries = min(count, span // (self._interval_bytes + 1) + 1)
         self.offsets.file.make_room(entries)
         self.times.file.make_room(entries + 1)
 
     @property
     def room(self) -> int:
-        """How many entries may be added before both are full; one of the time index is for `finish`."""
+        """How many entries fit before one index is full; one time index entry is reserved for `finish`."""
         offsets, times = self.offsets.file, self.times.file
         return min(offsets.entries_max - offsets.count, times.entries_max - 1 - times.count)
 
     def add(self, position: int, last_offset: Offset, max_timestamp: int) -> None:
-        """A batch begins at `position`. There is room for its entries."""
+        """A batch starts at `position`. There is space for its entries."""
         if max_timestamp > self.largest[0]:
             self.largest = TimeEntry(max_timestamp, last_offset)
         if position - self.offsets.last_position > self._interval_bytes:
@@ -149,21 +149,21 @@ class SegmentIndexes:
             self.is_full = self.offsets.is_full or self.times.is_full
 
     def add_all(self, batches: Iterable[BatchAt]) -> None:
-        """Index what lies in a log file already."""
+        """Index the batches of an existing log file."""
         for position, header in batches:
             self.make_room(position)
             self.add(position, header.last_offset, header.latest_timestamp)
 
     def finish(self) -> None:
-        """The segment is complete: write down its largest timestamp, and make the files as long as they need be."""
+        """The segment is finished: write its largest timestamp, and trim the files."""
         self.times.maybe_append(*self.largest)
         self.offsets.file.trim()
         self.times.file.trim()
 
     def truncate_to(self, offset: Offset) -> None:
-        """Forget the batches that hold `offset` or come after it.
+        """Remove the entries of batches that contain `offset` or come after it.
 
-        The largest timestamp is then that of the last entry: batches behind it must be added again.
+        The largest timestamp is then that of the last entry; later batches must be added again.
         """
         self.offsets.truncate_to(offset)
         self.times.truncate_to(offset)

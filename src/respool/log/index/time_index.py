@@ -1,13 +1,13 @@
-"""Timestamp -> the offset from which to look: one segment's sparse index.
+"""One segment's sparse index from timestamp to offset.
 
 ```
  an entry, 12 bytes, big-endian
  0           8          12
  | timestamp | relative |      relative = last offset of the batch - the segment's base offset
 ```
-An entry says: up to here `timestamp` is the largest, and the batch that ends with that offset was the first to have it.
-So every batch before that one is earlier than `timestamp`. Timestamps strictly increase, and with them the offsets,
-however the records' own timestamps jump. The last entry of a finished segment is its largest timestamp.
+An entry means: up to here `timestamp` is the largest, and the batch with that last offset was the first to have it. So
+all earlier batches have smaller timestamps. Timestamps strictly increase, and so do offsets, even if the records'
+timestamps do not. The last entry of a finished segment is its largest timestamp.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ class TimeIndex:
 
     @classmethod
     def create(cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int) -> "TimeIndex":
-        """Begin one without entries, in a new file."""
+        """Create an index without entries in a new file."""
         file = IndexFile.create(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
         return cls(file, base_offset)
 
@@ -53,7 +53,7 @@ class TimeIndex:
     def in_memory(
         cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int
     ) -> "TimeIndex":
-        """Begin one without entries, that has no file until it is saved."""
+        """Create an index without entries and, until saved, without a file."""
         file = IndexFile.in_memory(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
         return cls(file, base_offset)
 
@@ -61,7 +61,7 @@ class TimeIndex:
     def open(
         cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int
     ) -> "TimeIndex | None":
-        """The index as it lies there, for reading; None when it is missing or cannot be one."""
+        """Open the index for reading; None if it is missing or malformed."""
         file = IndexFile.open(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
         return cls(file, base_offset) if file is not None else None
 
@@ -71,14 +71,14 @@ class TimeIndex:
 
     @property
     def is_full(self) -> bool:
-        """One place is kept for the entry that a segment ends with."""
+        """True if only the entry reserved for the segment's end is left."""
         return self._file.count >= self._file.entries_max - 1
 
     def lookup(self, timestamp: int) -> Offset:
-        """An offset such that every record before its batch is earlier than `timestamp`."""
+        """Return an offset such that every record before its batch is earlier than `timestamp`."""
         buffer = self._file.buffer
         low = 0
-        # The buffer may be older than the count, by a resize in another thread.
+        # After a resize in another thread, the buffer may be older than the count.
         high = min(self._file.count, len(buffer) // _ENTRY.size)
         while low < high:
             middle = (low + high) // 2
@@ -89,7 +89,7 @@ class TimeIndex:
         return self._entry(buffer, low - 1).last_offset if low else self._base_offset
 
     def before(self, offset: Offset) -> TimeEntry:
-        """The last entry whose batch ends before `offset`; without a timestamp when there is none."""
+        """Return the last entry whose batch ends before `offset`; without a timestamp if there is none."""
         buffer = self._file.buffer
         low = 0
         high = min(self._file.count, len(buffer) // _ENTRY.size)
@@ -104,19 +104,19 @@ class TimeIndex:
         return self._entry(buffer, low - 1)
 
     def maybe_append(self, timestamp: int, last_offset: Offset) -> bool:
-        """Add an entry when the largest timestamp has grown; `file.make_room` was called before."""
+        """Add an entry if the largest timestamp has grown; call `file.make_room` first."""
         if timestamp <= self.last.timestamp:
             return False
         file = self._file
         relative = last_offset - self._base_offset
         _ENTRY.pack_into(file.buffer, file.count * 12, timestamp, relative)
-        # Only now: a reader in another thread must find the entry whole.
+        # Last: a reader in another thread must find the complete entry.
         file.count += 1
         self.last = TimeEntry(timestamp, last_offset)
         return True
 
     def truncate_to(self, offset: Offset) -> None:
-        """Forget the batches that hold `offset` or come after it."""
+        """Remove the entries of batches that contain `offset` or come after it."""
         count = self._file.count
         while count and self._entry(self._file.buffer, count - 1).last_offset >= offset:
             count -= 1
@@ -124,7 +124,7 @@ class TimeIndex:
         self.last = self._last_entry()
 
     def is_sound(self) -> bool:
-        """Could these be entries? Only the ends are looked at."""
+        """True if the entries are plausible. Checks the first and the last one only."""
         if not self._file.count:
             return True
         first = self._entry(self._file.buffer, 0)

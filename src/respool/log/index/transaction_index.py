@@ -1,15 +1,15 @@
-"""The `.txnindex` beside a segment: which transactions were aborted by a marker that lies in it. In Kafka's bytes.
+"""The `.txnindex` file of a segment: the transactions aborted by markers in that segment, in Kafka's format.
 
 ```
  an entry, 34 bytes, big-endian; in the order of the markers
  0         2             10             18            26
  | version | producer id | first offset | last offset | last stable offset |
 ```
-`first offset` is where the transaction began, maybe in an earlier segment; `last offset` is its marker's. No
-transaction that a later entry names begins before this entry's `last stable offset`: so a search knows when to stop.
+`first offset` is the transaction's first, maybe in an earlier segment; `last offset` is that of its marker. No
+transaction of a later entry starts before this entry's `last stable offset`, which tells a search when to stop.
 
-Most segments have none, and no file then. The entry is written before its marker and counts only after it, so readers
-may look from other threads at any time. A file that a crash left behind is not believed: recovery makes it anew.
+Most segments have no aborted transactions and no such file. The entry is written before its marker and becomes visible
+after it, so readers in other threads may search at any time. After a crash the file is rebuilt.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ ENTRY_BYTES = 34
 _VERSION = 0
 _ENTRY = Struct(">hqqqq")
 assert _ENTRY.size == ENTRY_BYTES
-# How many entries are read at once.
+# Entries per read.
 _READ_ENTRIES = 120
 
 
@@ -44,10 +44,10 @@ def encode_aborted(transactions: Iterable[AbortedTransaction]) -> bytes:
 
 
 def decode_aborted(data: bytes | memoryview, path: str) -> list[AbortedTransaction]:
-    """Read whole entries.
+    """Decode whole entries.
 
     Raises:
-        SegmentCorrupt: they are of another version, or end in the middle of one.
+        SegmentCorrupt: they have another version, or the last one is incomplete.
     """
     if len(data) % ENTRY_BYTES:
         raise SegmentCorrupt(f"{path}: {len(data)} bytes are not whole entries of {ENTRY_BYTES}")
@@ -60,14 +60,14 @@ def decode_aborted(data: bytes | memoryview, path: str) -> list[AbortedTransacti
 
 
 class TransactionIndex:
-    """The owner's thread writes; others may search meanwhile."""
+    """The owner's thread writes; others may search at the same time."""
 
     __slots__ = ("_disk", "_file", "count")
 
     def __init__(self, disk: Disk, path: str, *, count: int = 0) -> None:
         self._disk = disk
         self._file = SharedFile(disk, path)
-        # How many entries are there for readers.
+        # The number of entries visible to readers.
         self.count = count
 
     @property
@@ -77,13 +77,14 @@ class TransactionIndex:
     def find(
         self, begin: Offset, end: Offset, *, cached_only: bool = False, at_most: int | None = None
     ) -> tuple[list[AbortedTransaction], bool]:
-        """Those that overlap [begin, end), and whether no later entry can, here or in a later segment.
+        """Return the entries that overlap [begin, end), and True if no later entry can overlap, here or in later
+        segments.
 
-        With `at_most` it looks for no more than so many, and says that there are none.
+        With `at_most`, stop after that number of entries and return True.
 
         Raises:
             SegmentCorrupt: an entry is damaged or missing.
-            NotCached: `cached_only`, and something would have to come from the disk.
+            NotCached: `cached_only`, and bytes would have to come from the disk.
         """
         found: list[AbortedTransaction] = []
         for one in self._entries_from(begin, cached_only=cached_only):
@@ -97,31 +98,31 @@ class TransactionIndex:
         return self._read(0, self.count) if self.count else []
 
     def prepare(self, transaction: AbortedTransaction) -> None:
-        """Write an entry that does not count yet; `add` or `undo` comes next.
+        """Write an entry that is not visible yet; call `add` or `undo` next.
 
         Raises:
-            DiskFull, DiskFailed: it could not be written. All is as it was.
+            DiskFull, DiskFailed: the write failed. Nothing has changed.
         """
         file = self._own_file()
-        self._cut(file)
+        self._truncate_file(file)
         file.append([encode_aborted([transaction])])
 
     def add(self) -> None:
-        """What was prepared counts."""
+        """Make the prepared entry visible."""
         self.count += 1
 
     def undo(self) -> None:
-        """Nothing was prepared."""
-        self._cut(self._own_file())
+        """Discard the prepared entry."""
+        self._truncate_file(self._own_file())
 
     def truncate_to(self, offset: Offset) -> None:
-        """Forget the markers at `offset` and behind it."""
+        """Remove the markers at `offset` and after it."""
         if self.count:
             self.count = self._first_from(offset, cached_only=False)
-            self._cut(self._own_file())
+            self._truncate_file(self._own_file())
 
     def replace(self, transactions: Sequence[AbortedTransaction]) -> None:
-        """These and no others, in a new file; or no file, where there are none. It is durable when this returns."""
+        """Write a new file with exactly these entries, or none if there are no entries. Durable when this returns."""
         self._file.release()
         self.count = len(transactions)
         if transactions:
@@ -130,23 +131,23 @@ class TransactionIndex:
             self._disk.delete(self.path)
 
     def sync(self) -> None:
-        """Put all entries on the disk. From any thread."""
+        """Make all entries durable. From any thread."""
         if self.count:
-            # Whoever has it open: the owner may have let go of it since it wrote.
+            # Any open handle: the owner may have closed its own since the write.
             self._file.to_read().sync()
 
     def keep_open(self) -> None:
-        """Open it now, before it loses its name."""
+        """Open it now, before it is renamed."""
         if self.count:
             self._own_file()
 
     def release(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.release()
 
     def _entries_from(self, offset: Offset, *, cached_only: bool) -> Iterator[AbortedTransaction]:
-        """Those whose marker lies at `offset` or behind it."""
-        # Taken once: what the owner adds meanwhile is of a transaction that the reader does not reach.
+        """Yield the entries whose marker is at `offset` or after it."""
+        # Taken once: entries that the owner adds meanwhile are beyond what this reader reads.
         count = self.count
         at = self._first_from(offset, cached_only=cached_only)
         while at < count:
@@ -155,9 +156,9 @@ class TransactionIndex:
             at += len(entries)
 
     def _first_from(self, offset: Offset, *, cached_only: bool) -> int:
-        """By bisection, for a segment may have many."""
+        """Bisect: a segment may have many entries."""
         low, high = 0, self.count
-        # Most readers are near the end, so that comes first.
+        # Most readers are near the end, so check there first.
         middle = high - 1
         while low < high:
             if self._read(middle, 1, cached_only=cached_only)[0].last_offset < offset:
@@ -174,7 +175,7 @@ class TransactionIndex:
         data = self._file.to_read().read(index * ENTRY_BYTES, size, cached_only=cached_only)
         if len(data) != size:
             if index + count > self.count:
-                raise OffsetOutOfRange(f"{self.path}: it was cut off while it was being read")
+                raise OffsetOutOfRange(f"{self.path}: it was truncated during the read")
             raise SegmentCorrupt(f"{self.path}: entry {index} of {self.count} is missing")
         return decode_aborted(data, self.path)
 
@@ -186,6 +187,6 @@ class TransactionIndex:
             )
         return file
 
-    def _cut(self, file: LogFile) -> None:
+    def _truncate_file(self, file: LogFile) -> None:
         if file.size != self.count * ENTRY_BYTES:
             file.truncate(self.count * ENTRY_BYTES)

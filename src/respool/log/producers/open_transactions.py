@@ -1,12 +1,12 @@
-"""Which transactions keep readers of committed records back, and from where on.
+"""The transactions that hold back the last stable offset.
 
 ```
  log_start            first open                     high_watermark   log_end
      |-------------------|---- some of this will be aborted ---|---------|
                          last stable offset
 ```
-A transaction keeps them back until its marker is committed. One that has ended, and whose marker a power cut or another
-leader could still take back, counts like an open one: what readers were told must stay true.
+A transaction counts until its marker is committed. While a power cut or a new leader could still remove the marker, an
+ended transaction counts like an open one: readers must not see an outcome that may change.
 """
 
 from collections import OrderedDict
@@ -19,12 +19,13 @@ class OpenTransactions:
     __slots__ = ("_ended", "_open", "first_unstable")
 
     def __init__(self) -> None:
-        # The first offset of each producer's transaction. Transactions begin at the log's end, so in this order.
+        # The first offset of each open transaction, by producer. Transactions start at the log end, so the order is
+        # ascending.
         self._open: OrderedDict[int, Offset] = OrderedDict()
-        # First offset and marker's offset of those that have ended, the lowest first offset on top. One whose
-        # marker is committed may lie below the top for a while; it matters to nobody there.
+        # A heap of (first offset, marker offset) of ended transactions. Entries whose marker is committed may remain
+        # below the top, where they have no effect.
         self._ended: list[tuple[Offset, Offset]] = []
-        # No transaction that began before this offset is undecided; None when there is none at all.
+        # The first offset of the earliest undecided transaction; None if there is none.
         self.first_unstable: Offset | None = None
 
     def begin(self, producer_id: int, first_offset: Offset) -> None:
@@ -33,11 +34,11 @@ class OpenTransactions:
             self.first_unstable = first_offset
 
     def __contains__(self, producer_id: object) -> bool:
-        """Whether the producer has one open."""
+        """True if the producer has an open transaction."""
         return producer_id in self._open
 
     def end(self, producer_id: int, marker_offset: Offset) -> None:
-        """A marker was appended for the transaction that is open."""
+        """A marker was appended for the open transaction."""
         heappush(self._ended, (self._open.pop(producer_id), marker_offset))
 
     def on_high_watermark(self, high_watermark: Offset) -> None:
@@ -50,18 +51,20 @@ class OpenTransactions:
         self._find_first()
 
     def last_stable_without(self, producer_id: int, *, marker_offset: Offset) -> Offset:
-        """Up to where all is decided once this producer's transaction ends with that marker, and that is committed."""
+        """The last stable offset once this producer's transaction has ended with that marker and the marker is
+        committed.
+        """
         for other, first_offset in self._open.items():
             if other != producer_id:
                 return first_offset
         return Offset(marker_offset + 1)
 
-    def ended_before(self, offset: Offset) -> list[tuple[Offset, Offset]]:
-        """Those whose markers lie before it and were not committed yet."""
+    def markers_before(self, offset: Offset) -> list[tuple[Offset, Offset]]:
+        """The ended transactions whose uncommitted markers are before the offset."""
         return [one for one in self._ended if one[1] < offset]
 
-    def keep_back_for(self, ended: list[tuple[Offset, Offset]]) -> None:
-        """Know of these, which were `ended_before` the log was cut."""
+    def hold_back_for(self, ended: list[tuple[Offset, Offset]]) -> None:
+        """Restore these transactions, taken from `markers_before` when the log was truncated."""
         self._ended = ended
         heapify(self._ended)
         self._find_first()

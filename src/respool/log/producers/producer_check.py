@@ -1,4 +1,4 @@
-"""Does a batch fit what its producer wrote before: sequences, epochs, transactions? Decides, and changes nothing."""
+"""Checks a batch against its producer's state: sequence, epoch, transaction. Pure."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from respool.records.markers import EndTransactionMarker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuplicateOf:
-    """Where the batch lies since it came the first time: the answer to its retry."""
+    """Where the first copy of a retried batch is: the reply to the retry."""
 
     base_offset: Offset
     last_offset: Offset
@@ -25,9 +25,9 @@ class DuplicateOf:
 
 
 def check_batch(state: ProducerState, header: BatchHeader) -> DuplicateOf | None:
-    """A batch outside of transactions."""
+    """Check a non-transactional batch."""
     if header.producer_epoch == state.epoch:
-        # The common case, first. (Batches of 2^31 records together would make it ambiguous.)
+        # The common case first. (Batches of 2^31 records in total would make it ambiguous.)
         if header.base_sequence == state.next_sequence:
             if state.current_txn_first_offset >= 0:
                 _refuse_outside(state)
@@ -49,9 +49,9 @@ def check_transactional(
     is_verified: bool,
     guard: VerificationGuard | None,
 ) -> DuplicateOf | None:
-    """A batch within a transaction: that must be open here, or be known to be open at its coordinator.
+    """Check a transactional batch: its transaction must be open here, or be verified with the coordinator.
 
-    Batches written by the coordinator of groups have no sequence.
+    Batches of the group coordinator have no sequence.
     """
     is_open = False
     if state is not None:
@@ -79,11 +79,11 @@ def check_transactional(
 def check_marker(
     state: ProducerState, marker: EndTransactionMarker, *, needs_newer_epoch: bool
 ) -> None:
-    """The end of a transaction. With `needs_newer_epoch` its epoch must exceed that of the data."""
+    """Check a transaction marker. With `needs_newer_epoch` its epoch must exceed that of the data."""
     _check_epoch(state, marker.producer_epoch)
     if needs_newer_epoch and marker.producer_epoch == state.epoch:
         raise InvalidProducerEpoch(
-            f"producer {state.producer_id} has epoch {state.epoch} already, so this end came before"
+            f"producer {state.producer_id} already has epoch {state.epoch}; this marker is older"
         )
     if marker.coordinator_epoch < state.coordinator_epoch:
         raise TransactionCoordinatorFenced(
@@ -125,19 +125,20 @@ def _check_sequence(state: ProducerState, header: BatchHeader) -> None:
 
 
 def _check_first(header: BatchHeader, guard: VerificationGuard) -> None:
-    """Of a producer not known here any sequence may come first, but not one that its own earlier batch waits behind.
+    """The first batch of an unknown producer may have any sequence, but not one after a batch of its own that is
+    pending.
 
-    Where it is known the sequences say it: what somebody sent late and in vain does not count.
+    For a known producer its state decides; a late rejected batch has no influence.
     """
     if header.base_sequence > guard.lowest_sequence:
         raise OutOfOrderSequence(
             f"producer {header.producer_id} begins a transaction with sequence {header.base_sequence}, "
-            f"but {guard.lowest_sequence} is on its way"
+            f"but {guard.lowest_sequence} is pending"
         )
 
 
 def _refuse_outside(state: ProducerState) -> None:
     raise InvalidTransactionState(
-        f"producer {state.producer_id} has a transaction open here since offset "
+        f"producer {state.producer_id} has an open transaction here since offset "
         f"{state.current_txn_first_offset}, and the batch is not part of it"
     )

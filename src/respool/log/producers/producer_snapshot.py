@@ -10,14 +10,13 @@
  26          34                  38                         46
  | timestamp | coordinator epoch | current txn first offset |
 ```
-Kafka writes one entry per producer, its last batch, and so forgets at a restart the four batches before it: a client
-that sent five, lost the answers to a broker that was stopping, and sends them again gets OUT_OF_ORDER_SEQUENCE for
-the first. We must know all five. So a producer has one entry per batch remembered, oldest first. To Kafka's reader that
-is the same file: it puts entries into a map by producer id, and the last one, which is the one it would have written,
-stays. Nothing lies beside the file that could be lost or stand at another offset, and a file of Kafka's reads well.
+Kafka writes one entry per producer, for its last batch, and forgets the four batches before it: a client that retries
+five batches after a broker restart gets OUT_OF_ORDER_SEQUENCE for the first. We keep all five, with one entry per
+batch, oldest first. Kafka can read the file: it maps entries by producer id, so the last entry, the one it would have
+written, wins. No second file can be lost or be at another offset, and files written by Kafka can be read.
 
-A last entry may repeat its producer's last batch with another timestamp. It is no batch then: it says when the producer
-was last heard of, which is what Kafka's own last entry says too, and what expiry goes by.
+The last entry may repeat the producer's last batch with another timestamp. It is then no batch, but the time of the
+producer's last activity, as in Kafka's own last entry; expiration uses it.
 """
 
 from collections.abc import Iterable
@@ -62,10 +61,10 @@ def encode_entries(entries: Iterable[SnapshotEntry]) -> bytes:
 
 
 def decode_entries(data: bytes) -> list[SnapshotEntry]:
-    """Read a whole snapshot file.
+    """Decode a snapshot file.
 
     Raises:
-        ValueError: it is damaged, or of another version; the message says which.
+        ValueError: it is damaged or has another version; the message says which.
     """
     if len(data) < _ENTRIES_AT:
         raise ValueError(f"a snapshot of {len(data)} bytes, at least {_ENTRIES_AT} expected")
@@ -84,7 +83,7 @@ def decode_entries(data: bytes) -> list[SnapshotEntry]:
 
 
 def entries_of(state: ProducerState, *, active_at_ms: int) -> Iterable[SnapshotEntry]:
-    """The producer's batches, oldest first, and once more the last with `active_at_ms` where that differs."""
+    """The producer's batches, oldest first, and the last one again if `active_at_ms` differs from its timestamp."""
     for batch in state.batches:
         yield _entry(state, batch)
     last = state.batches[-1] if state.batches else _NO_BATCH
@@ -93,7 +92,7 @@ def entries_of(state: ProducerState, *, active_at_ms: int) -> Iterable[SnapshotE
 
 
 def add_entry(state: ProducerState | None, entry: SnapshotEntry) -> ProducerState:
-    """The producer's state after one more of its entries; `state` is what the entries before it gave."""
+    """Return the producer's state after one more of its entries; `state` is the result of the earlier ones."""
     if state is None:
         state = ProducerState(
             producer_id=entry.producer_id, epoch=entry.epoch, active_at_ms=entry.timestamp

@@ -1,4 +1,4 @@
-"""What a partition remembers of one producer: its epoch, its last batches, its open transaction."""
+"""The state of one producer in a partition: epoch, latest batches, open transaction."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -6,8 +6,8 @@ from typing import NamedTuple
 from respool.model.ids import Offset
 from respool.records.batch import SEQUENCE_MAX
 
-# Clients keep at most five requests in flight (max.in.flight.requests.per.connection), so a retry is
-# of one of the last five batches.
+# Clients have at most five requests in flight (max.in.flight.requests.per.connection), so a retry repeats one of the
+# last five batches.
 BATCHES_REMEMBERED = 5
 
 NO_SEQUENCE = -1
@@ -16,17 +16,17 @@ NO_OFFSET = Offset(-1)
 
 
 class AppendedBatch(NamedTuple):
-    """What must be known of a batch to recognise it when it comes again, and to answer as the first time."""
+    """What identifies a retried batch, and the offsets for the reply."""
 
     last_sequence: int
     last_offset: Offset
-    # Last minus first: of the offsets, and so of the sequences.
+    # Last minus first offset, which is also last minus first sequence.
     offset_delta: int
     timestamp: int
 
     @property
     def base_sequence(self) -> int:
-        """The first record's sequence; before 0 came 2^31-1."""
+        """The first record's sequence; 0 follows 2^31-1."""
         return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
 
     @property
@@ -36,29 +36,29 @@ class AppendedBatch(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class ProducerState:
-    """Owned and changed by `ProducerStates` alone; others only read it.
+    """Owned and changed by `ProducerStates` only; others read it.
 
-    Two states are equal when they decide alike; when they were last heard of is left out.
+    States are equal if they lead to the same decisions; activity times are not compared.
     """
 
     producer_id: int
     epoch: int
-    # Of this epoch only, oldest first, at most BATCHES_REMEMBERED.
+    # Batches of this epoch, oldest first, at most BATCHES_REMEMBERED.
     batches: tuple[AppendedBatch, ...] = ()
-    # The coordinator that ended this producer's last transaction here, from its marker.
+    # Epoch of the coordinator that wrote this producer's last marker here.
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
-    # Where the transaction now open began; NO_OFFSET when none is.
+    # First offset of the open transaction; NO_OFFSET if there is none.
     current_txn_first_offset: Offset = NO_OFFSET
-    # What must come next. Always follows from `batches`; kept because every append asks for it.
+    # The next expected sequence. Always follows from `batches`; cached because every append needs it.
     next_sequence: int = 0
-    # When it last wrote: the batch's timestamp, until `expire` has put the broker's clock there.
+    # The last write: the batch's timestamp, until `expire` replaces it with the broker's time.
     active_at_ms: int = field(compare=False)
-    # It wrote since `expire` last looked.
+    # True if it wrote since the last `expire`.
     is_fresh: bool = field(default=True, compare=False)
 
     @property
     def last_offset(self) -> Offset:
-        """The last batch's last offset; NO_OFFSET when only a marker is known."""
+        """The last offset of the last batch; NO_OFFSET if only a marker is known."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     @property
@@ -70,14 +70,14 @@ class ProducerState:
         return self.current_txn_first_offset >= 0
 
     def begin_epoch(self, epoch: int) -> None:
-        """Sequences start again with an epoch, so older batches can no longer be retried."""
+        """Sequences restart with an epoch, so earlier batches cannot be retried."""
         self.epoch = epoch
         self.batches = ()
         self.next_sequence = 0
 
     def add(self, batch: AppendedBatch) -> None:
         self.batches = (*self.batches[1 - BATCHES_REMEMBERED :], batch)
-        # NO_SEQUENCE, as in batches a coordinator writes, is followed by 0 too.
+        # NO_SEQUENCE, in coordinators' batches, is followed by 0 too.
         self.next_sequence = (batch.last_sequence + 1) & SEQUENCE_MAX
 
     def find(self, *, base_sequence: int, last_sequence: int) -> AppendedBatch | None:

@@ -1,17 +1,17 @@
-"""Which producers write to a partition and what came last from each: so that a retry is not written twice, and nothing
-of a transaction that is over.
+"""The idempotent and transactional producers of a partition: detects duplicate batches and batches of ended
+transactions.
 
-The state is part of the log: every batch carries its producer, epoch and first sequence in its header, so whoever has
-the headers (a follower, a recovery) has the state; of the ends of transactions, what the markers say. `check` decides
-and changes nothing; `update` and `end_transaction` replay what was appended, whoever appended it, and never refuse.
+The state is part of the log: every batch header has producer id, epoch and first sequence, and markers end
+transactions. So whoever has the headers, such as a follower or a recovery, has the state. `check` decides without
+changing anything; `update` and `end_transaction` replay appended batches and never refuse.
 
-A `.snapshot` holds the whole window of five batches per producer, in Kafka's bytes (see `producer_snapshot.py`), so
-that retries are recognised after a clean stop as well, where no header is replayed.
+A `.snapshot` holds the last five batches per producer in Kafka's format (see `producer_snapshot.py`), so retries are
+also recognised after a clean stop, when no header is replayed.
 
-Memory is bounded twice. `expire` forgets who was silent for `expiration_ms`. And a client may invent producer ids as
-fast as it can send batches, so there are at most `producers_max`, about 1.2 KB each with a full window: beyond that
-the longest silent one is forgotten. Whoever is forgotten may go on, with any sequence; only its retries are no
-longer recognised. Nobody is forgotten while it has a transaction open.
+Memory is bounded twice. `expire` forgets producers idle for `expiration_ms`. And because a client can invent producer
+ids, there are at most `producers_max`, each about 1.2 KB with five batches: beyond that, the longest idle one is
+forgotten. A forgotten producer may continue with any sequence; only its retries are no longer recognised. Producers
+with an open transaction are never forgotten.
 """
 
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ from respool.records.markers import EndTransactionMarker
 __all__ = ["DuplicateOf", "ProducerStates"]
 
 PRODUCERS_MAX = 20_000
-# How long a producer may take from asking for a transaction's verification to its first batch.
+# Maximum time from a producer's verification request to its first batch.
 VERIFICATION_MS = 600_000
 
 
@@ -53,25 +53,25 @@ class ProducerStates:
     def __init__(self, *, expiration_ms: int, producers_max: int = PRODUCERS_MAX) -> None:
         self._expiration_ms = expiration_ms
         self._producers_max = producers_max
-        # By producer id, the longest silent first.
+        # By producer id, longest idle first.
         self._states: dict[int, ProducerState] = {}
-        # The broker's clock as `expire` last brought it.
+        # The broker's time at the last `expire`.
         self._clock_ms = NO_TIMESTAMP
-        # The same transactions as in the states, in the order in which they began.
+        # The open transactions of the states, in the order of their first offsets.
         self.transactions = OpenTransactions()
         self._verifications = Verifications()
 
     def check(
         self, header: BatchHeader, guard: VerificationGuard | None = None
     ) -> DuplicateOf | None:
-        """May this batch of data be appended? None: yes. Otherwise it already was, and lies there.
+        """Check a data batch before it is appended; return its first copy if it is a duplicate.
 
-        Only the leader asks, before it appends; what comes by replication was checked there.
+        Only the leader checks; replicated batches were checked there.
 
         Raises:
             OutOfOrderSequence: it does not follow the producer's last batch.
-            InvalidProducerEpoch: the producer id was taken over by a newer epoch.
-            InvalidTransactionState: it is part of a transaction that is not known to be open, or of none while one is.
+            InvalidProducerEpoch: the producer id has a newer epoch.
+            InvalidTransactionState: its transaction is not known to be open, or it is outside of the open one.
         """
         state = self._states.get(header.producer_id)
         if header.attributes & TRANSACTIONAL_BIT:
@@ -81,22 +81,24 @@ class ProducerStates:
                 is_verified=self._verifications.is_current(guard, header),
                 guard=guard,
             )
-        # Never seen, expired or deleted by retention: there is nothing to compare with.
+        # Never seen, expired or deleted by retention: nothing to compare with.
         return check_batch(state, header) if state is not None else None
 
     def check_marker(self, marker: EndTransactionMarker, *, needs_newer_epoch: bool) -> None:
-        """May this end of a transaction be appended?
+        """Check a transaction marker before it is appended.
 
         Raises:
-            InvalidProducerEpoch: a newer producer has taken over.
-            TransactionCoordinatorFenced: a newer coordinator has.
+            InvalidProducerEpoch: a newer producer has fenced this one.
+            TransactionCoordinatorFenced: a newer coordinator exists.
         """
         state = self._states.get(marker.producer_id)
         if state is not None:
             check_marker(state, marker, needs_newer_epoch=needs_newer_epoch)
 
     def begin_verification(self, header: BatchHeader) -> VerificationGuard | None:
-        """What `check` wants to see before this batch may begin a transaction; None where that is open already."""
+        """Return the guard that `check` requires before this batch may start a transaction; None if it is open
+        already.
+        """
         state = self._states.get(header.producer_id)
         if (
             state is not None
@@ -106,12 +108,12 @@ class ProducerStates:
             return None
         return self._verifications.begin(header, now_ms=self._clock_ms)
 
-    def give_back(self, guard: VerificationGuard) -> None:
-        """The coordinator refused what the guard was asked for."""
-        self._verifications.give_back(guard)
+    def cancel_verification(self, guard: VerificationGuard) -> None:
+        """The coordinator rejected the verification."""
+        self._verifications.cancel(guard)
 
     def aborting(self, producer_id: int, *, marker_offset: Offset) -> AbortedTransaction | None:
-        """What readers must be told once a marker there aborts the producer's transaction; None when none is open."""
+        """Return the transaction index entry for an abort marker at this offset; None if no transaction is open."""
         state = self._states.get(producer_id)
         if state is None or not state.has_open_transaction:
             return None
@@ -123,14 +125,14 @@ class ProducerStates:
         )
 
     def update(self, header: BatchHeader, *, base_offset: Offset) -> None:
-        """A batch of data was appended at `base_offset`; batches without a producer id change nothing.
+        """A data batch was appended at `base_offset`; batches without a producer id change nothing.
 
-        `header` is as written, with the log-append time where the topic has that.
+        `header` is as stored, with LogAppendTime if the topic uses it.
         """
         if header.producer_id < 0 or header.attributes & CONTROL_BIT:
             return
         state = self._take(header.producer_id, header.producer_epoch, header.max_timestamp)
-        # Batches written by a coordinator carry a producer, and no sequence.
+        # Coordinators' batches have a producer id but no sequence.
         last_sequence = header.last_sequence if header.base_sequence >= 0 else NO_SEQUENCE
         delta = header.last_offset_delta
         state.add(
@@ -145,7 +147,7 @@ class ProducerStates:
     def end_transaction(
         self, marker: EndTransactionMarker, *, offset: Offset, timestamp_ms: int
     ) -> None:
-        """A marker was appended: the producer's transaction has ended, whether it wrote anything here or not."""
+        """A marker was appended: the producer's transaction has ended, whether or not it wrote here."""
         state = self._take(marker.producer_id, marker.producer_epoch, timestamp_ms)
         state.coordinator_epoch = marker.coordinator_epoch
         self._verifications.end(state.producer_id)
@@ -155,11 +157,11 @@ class ProducerStates:
         self._states[marker.producer_id] = state
 
     def expire(self, now_ms: int) -> int:
-        """Forget who was silent for `expiration_ms`, but nobody in a transaction; return how many.
+        """Forget producers idle for `expiration_ms` without an open transaction; return how many.
 
-        Kafka goes by the timestamps of the records, and so forgets at once whoever writes old ones, as a backfill does.
-        Here the broker's clock counts: it is brought by these calls, a producer lives up to one interval between
-        them longer. Call it after opening, and before a snapshot, so that the snapshot knows the time.
+        Kafka uses record timestamps, and so forgets producers of old records, such as backfills, at once. We use the
+        broker's time, which these calls provide: a producer lives up to one call interval longer. Call it after
+        opening, and before a snapshot so that the snapshot has the time.
         """
         self._clock_ms = now_ms
         self._verifications.expire(now_ms - VERIFICATION_MS)
@@ -169,10 +171,10 @@ class ProducerStates:
         return len(silent)
 
     def forget_before(self, log_start: Offset) -> int:
-        """Forget whose last batch lies before the log's start; return how many.
+        """Forget producers whose last batch is before the log start; return how many.
 
-        It makes the state what the log alone would give. A producer known by a marker only is left to expiry, and one
-        with an open transaction may go on with it.
+        The state is then what the log alone implies. Producers known by a marker only are left to expiration, and one
+        with an open transaction may continue it.
         """
         gone = [
             state
@@ -194,11 +196,11 @@ class ProducerStates:
     def decode_snapshot(
         cls, data: bytes, *, expiration_ms: int, producers_max: int = PRODUCERS_MAX
     ) -> Self:
-        """Read what `encode_snapshot` or Kafka wrote.
+        """Decode a snapshot written by `encode_snapshot` or by Kafka.
 
         Raises:
-            ValueError: it is damaged or of another version. An older snapshot, or none, and more headers to
-                replay give the same state.
+            ValueError: it is damaged or has another version. An older snapshot, or none, and more replayed headers give
+                the same state.
         """
         states = cls(expiration_ms=expiration_ms, producers_max=producers_max)
         for entry in decode_entries(data):
@@ -212,7 +214,7 @@ class ProducerStates:
         return states
 
     def active(self) -> Iterable[ProducerState]:
-        """The producers known, the longest silent first. Look, do not touch."""
+        """All known producers, longest idle first. Read only."""
         return self._states.values()
 
     def __len__(self) -> int:
@@ -222,19 +224,19 @@ class ProducerStates:
         return producer_id in self._states
 
     def __eq__(self, other: object) -> bool:
-        """Do both decide alike?"""
+        """True if both lead to the same decisions."""
         return isinstance(other, ProducerStates) and self._states == other._states
 
-    # It changes, so it cannot be a key.
+    # Mutable, so not hashable.
     __hash__ = None  # type: ignore[assignment]
 
     def _take(self, producer_id: int, epoch: int, timestamp_ms: int) -> ProducerState:
-        """Take the producer's state out, for putting back at the end of the line: it was active then."""
+        """Remove and return the producer's state; the caller re-inserts it as the most recently active one."""
         state = self._states.pop(producer_id, None)
         if state is None:
             self._make_room()
             return ProducerState(producer_id=producer_id, epoch=epoch, active_at_ms=timestamp_ms)
-        # Not only upwards: the log is right. A forgotten producer's older epoch was accepted by the leader.
+        # The epoch may go down: the log is authoritative. The leader accepted an older epoch of a forgotten producer.
         if state.epoch != epoch:
             state.begin_epoch(epoch)
         state.active_at_ms = timestamp_ms
@@ -244,14 +246,14 @@ class ProducerStates:
     def _make_room(self) -> None:
         if len(self._states) < self._producers_max:
             return
-        # An open transaction must be remembered: readers of committed records stop before it.
+        # Open transactions must be kept: they bound the last stable offset.
         for state in self._states.values():
             if not state.has_open_transaction:
                 del self._states[state.producer_id]
                 return
 
     def _is_silent(self, state: ProducerState, now_ms: int) -> bool:
-        # A time that lies ahead comes from a record or from a clock set back; it must not keep the state for ever.
+        # A future time comes from a record or a clock set back; it must not keep the state forever.
         if state.is_fresh or state.active_at_ms > now_ms:
             state.active_at_ms = now_ms
             state.is_fresh = False

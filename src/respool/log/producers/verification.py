@@ -1,52 +1,52 @@
-"""Proof that a transaction is open at its coordinator, before its first batch may enter a partition (KIP-890).
+"""Verifies that a transaction is open at its coordinator before its first batch is appended (KIP-890).
 
-    guard = log.begin_verification(batch.header)     # None: the transaction is open here, no proof is needed
+    guard = log.begin_verification(batch.header)     # None: the transaction is open here, nothing to verify
     ...                                              # ask the coordinator
-    log.append(batch, ..., guard=guard)              # taken only if nothing ended the transaction meanwhile
+    log.append(batch, ..., guard=guard)              # accepted only if the transaction has not ended meanwhile
 
-Without it, a batch that was delayed until after its transaction's end would begin one that nobody ever ends. A guard is
-good for one transaction and no other:
+Without it, a batch delayed until after its transaction's end would start a transaction that never ends. A guard is
+valid for one transaction:
 
-1. A batch of transaction 1 is delayed: it has its guard, the coordinator has said yes.   2. Transaction 1 is aborted.
-3. The same producer begins transaction 2 and asks for a guard.   4. The delayed batch arrives.
+1. A batch of transaction 1 is delayed: it has its guard, the coordinator has confirmed.   2. Transaction 1 is aborted.
+3. The same producer begins transaction 2 and gets another guard.   4. The delayed batch arrives.
 
-The marker of step 2 made the first guard void, and the one of step 3 is another: so the batch is refused.
+The marker of step 2 invalidated the first guard, so the batch is rejected.
 """
 
 from collections import OrderedDict
 
 from respool.records.batch import BatchHeader
 
-# Each takes some 460 bytes, and whoever asks may invent producer ids; most are given back at once then.
+# About 460 bytes each; clients may invent producer ids, but then most guards are discarded at once.
 VERIFICATIONS_MAX = 10_000
-# A producer has one epoch at a time, and a successor may ask while the last one does.
+# A producer has one epoch at a time; its successor may verify at the same time.
 EPOCHS_MAX = 4
 
 
 class VerificationGuard:
-    """Equal to nothing but itself."""
+    """Compared by identity."""
 
     __slots__ = ("asked_at_ms", "askers", "lowest_sequence", "producer_epoch", "producer_id")
 
     def __init__(self, header: BatchHeader, *, now_ms: int) -> None:
         self.producer_id = header.producer_id
         self.producer_epoch = header.producer_epoch
-        # Several batches may wait for the same answer. Of a producer not known here, this one must come first.
+        # Several batches may wait for one verification. For an unknown producer, this sequence must come first.
         self.lowest_sequence = header.base_sequence
         self.asked_at_ms = now_ms
-        # How many wait for the coordinator's word with it.
+        # How many requests wait for the coordinator with this guard.
         self.askers = 0
 
 
 class Verifications:
-    """Those under way in one partition.
+    """The pending verifications of one partition.
 
-    Each epoch of a producer has its own: anybody may ask under an epoch that does not exist, and must not get in the
-    way of the one that does. Which of them it is, the coordinator knows.
+    Each epoch of a producer has its own: requests with an invented epoch must not disturb the real one. Only the
+    coordinator knows which is real.
     """
 
     def __init__(self, *, verifications_max: int = VERIFICATIONS_MAX) -> None:
-        # By producer, the longest under way first, and by epoch.
+        # By producer, oldest first, and by epoch.
         self._guards: OrderedDict[int, dict[int, VerificationGuard]] = OrderedDict()
         self._max = verifications_max
 
@@ -54,7 +54,7 @@ class Verifications:
         return sum(map(len, self._guards.values()))
 
     def begin(self, header: BatchHeader, *, now_ms: int) -> VerificationGuard:
-        """The guard for this producer's transaction, shared by all who ask before it begins or ends."""
+        """Return the guard for this producer's transaction, shared by all requests before it begins or ends."""
         guards = self._guards.get(header.producer_id)
         if guards is None:
             if len(self._guards) >= self._max:
@@ -69,8 +69,8 @@ class Verifications:
         guard.askers += 1
         return guard
 
-    def give_back(self, guard: VerificationGuard) -> None:
-        """One who asked for it will not come with it: the coordinator said no. With the last of them it is gone."""
+    def cancel(self, guard: VerificationGuard) -> None:
+        """A request was rejected by the coordinator. With its last request the guard is removed."""
         guard.askers -= 1
         guards = self._guards.get(guard.producer_id)
         if guard.askers > 0 or guards is None or guards.get(guard.producer_epoch) is not guard:
@@ -87,12 +87,12 @@ class Verifications:
         )
 
     def end(self, producer_id: int) -> None:
-        """The transaction has begun here, or ended anywhere: guards given before are void."""
+        """The transaction has begun here, or has ended: earlier guards are invalid."""
         if self._guards:
             self._guards.pop(producer_id, None)
 
     def expire(self, before_ms: int) -> None:
-        """Forget those that nobody came back with."""
+        """Remove verifications whose batch never came."""
         while self._guards:
             oldest = next(iter(self._guards.values()))
             if any(guard.asked_at_ms >= before_ms for guard in oldest.values()):

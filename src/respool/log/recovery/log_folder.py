@@ -1,4 +1,4 @@
-"""What lies in a partition's folder when it is opened, tidied: half-done work of an earlier process is removed."""
+"""Lists the files of a partition's folder when it is opened, and removes unfinished work of an earlier process."""
 
 from dataclasses import dataclass
 
@@ -22,13 +22,13 @@ from respool.ports.disk import Disk
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFolder:
-    # Oldest first. None is opened yet.
+    # Oldest first; none is opened yet.
     segments: list[Segment]
     snapshots: SnapshotFiles
 
     @classmethod
     def open(cls, disk: Disk, folder: str, settings: IndexSettings, *, now_ms: int) -> "LogFolder":
-        """Look at names and sizes; no file is read, unless a compaction was interrupted in its last step."""
+        """List names and sizes. Files are read only if a compaction was interrupted during its swap."""
         complete_swaps(disk, folder)
         found: dict[str, list[Offset]] = {
             kind: [] for kind in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
@@ -59,17 +59,17 @@ class LogFolder:
 
 
 def delete_segment(disk: Disk, folder: str, segment: Segment) -> None:
-    """Delete a segment's files at once, durably."""
+    """Delete a segment's files now, durably."""
     for path in (segment.path, *index_paths(folder, segment.base_offset)):
         disk.delete(path)
-    # Before the next is deleted: names that come back after a power cut must not leave a gap.
+    # Sync before the next deletion: names restored by a power cut must not leave a gap.
     disk.sync_folder(folder)
-    # Only now: a segment that comes back must not have lost it. Alone it means nothing.
+    # Last: a restored segment needs its transaction index, which is harmless alone.
     disk.delete(segment.aborted.path)
 
 
 def _delete_orphans(disk: Disk, folder: str, found: dict[str, list[Offset]]) -> None:
-    """An index whose log is gone belongs to a segment whose removal was interrupted."""
+    """Delete indexes without a log file, left by an interrupted removal of their segment."""
     logs = set(found[LOG])
     for kind in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
         for offset in found[kind]:

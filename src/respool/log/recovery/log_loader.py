@@ -1,8 +1,7 @@
-"""Opening a log: what the last process left behind -> segments, producers, epochs and the offsets at which they end.
+"""Opens a log: files of the previous process -> segments, producers, epochs and end offsets.
 
-After a clean stop nothing needs to be looked at. The stop wrote a snapshot of the producers at the log's end; when that
-is the newest one and stands at the recovery point, the log ends there, and no log file is read. After anything else,
-`recovery.py` looks at the log itself.
+After a clean stop, no log file is read: the stop wrote a producer snapshot at the log end; if that is the newest
+snapshot and equals the recovery point, the log ends there. Otherwise `recovery.py` checks the log.
 """
 
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ class LoadedLog:
     epochs: EpochCache
     log_start: Offset
     log_end: Offset
-    # What had to be repaired; None after a clean stop.
+    # What crash recovery repaired; None after a clean stop.
     recovery: Recovery | None
 
 
@@ -50,7 +49,7 @@ class LogLoader:
         may_have_gaps: bool = False,
         is_replicated: bool = False,
     ) -> None:
-        """A log that was compacted, or may have been, has gaps; a copy of one may have them up to its end."""
+        """A log that may have been compacted may have gaps; a replica of one may have gaps up to its end."""
         self._disk = disk
         self._folder = folder
         self._settings = settings
@@ -71,12 +70,12 @@ class LogLoader:
         clean: bool,
         high_watermark: Offset | None = None,
     ) -> LoadedLog:
-        """Find out what the log holds; after a crash, make it whole and put it on the disk.
+        """Determine what the log contains; after a crash, recover and sync it.
 
-        What lies before the high watermark is committed; without one, all is.
+        Everything before the high watermark is committed; without one, everything.
 
         Raises:
-            SegmentCorrupt: something that was on the disk once is damaged or missing.
+            SegmentCorrupt: data that was durable is damaged or missing.
         """
         loaded = self._load(log_start=log_start, recovery_point=recovery_point, clean=clean)
         if high_watermark is not None and high_watermark < loaded.log_end:
@@ -87,11 +86,11 @@ class LogLoader:
                 log_end=loaded.log_end,
                 expiration_ms=self._expiration_ms,
             )
-            loaded.producers.transactions.keep_back_for(ended)
+            loaded.producers.transactions.hold_back_for(ended)
         return loaded
 
     def _load(self, *, log_start: Offset, recovery_point: Offset, clean: bool) -> LoadedLog:
-        # A snapshot is written only after everything before its offset is on the disk.
+        # A snapshot is written only after everything before its offset is durable.
         synced_end = max(recovery_point, self._snapshots.newest)
         if not self._segments:
             return self._begin(log_start, synced_end)
@@ -104,23 +103,23 @@ class LogLoader:
         )
         if loaded.log_end < synced_end and synced_end > log_start:
             raise SegmentCorrupt(
-                f"{self._folder} ends at offset {loaded.log_end}, but {synced_end} was on the disk; "
+                f"{self._folder} ends at offset {loaded.log_end}, but it was synced up to {synced_end}; "
                 f"{what_to_do_about_loss(self._folder)}"
             )
         if loaded.log_end < log_start:
-            # Records were deleted that a power cut then took: the log goes on where it was told to start.
+            # A power cut removed records that had been deleted: the log continues at its checkpointed start.
             return self._begin_again(loaded.segments, log_start)
         return loaded
 
     def _begin(self, log_start: Offset, synced_end: Offset) -> LoadedLog:
-        """Make a log where there is none."""
+        """Create a log where there is none."""
         if synced_end > log_start:
             raise SegmentCorrupt(
-                f"{self._folder} has no segment, but offset {synced_end} was on the disk; "
+                f"{self._folder} has no segment, but it was synced up to offset {synced_end}; "
                 f"{what_to_do_about_loss(self._folder)}"
             )
         self._disk.make_folder(self._folder)
-        # There may be those of a log that was being dropped when the power went.
+        # Snapshots may remain of a log that was being removed when the power failed.
         self._disk.delete(f"{self._folder}/{EPOCHS_NAME}")
         segment = Segment.create(
             self._disk, self._folder, log_start, self._settings, now_ms=self._now_ms
@@ -139,8 +138,8 @@ class LogLoader:
 
     def _no_producers(self) -> ProducerStates:
         producers = ProducerStates(expiration_ms=self._expiration_ms)
-        # It brings the time. Else a first snapshot would know that of the records only, and whoever
-        # writes old ones would be forgotten at the next start.
+        # Provides the time. Otherwise a first snapshot would have record timestamps only, and producers of old records
+        # would be forgotten at the next start.
         producers.expire(self._now_ms)
         return producers
 
@@ -151,10 +150,10 @@ class LogLoader:
         return self._begin(log_start, Offset(-1))
 
     def _clean_end(self, recovery_point: Offset) -> Offset | None:
-        """Where the log ends after a clean stop; None when it does not look like one after all."""
+        """The log end after a clean stop; None if it was not clean after all."""
         last = self._segments[-1]
         newest = self._snapshots.newest
-        # A segment that is not empty ends after its base. (What it really ends with is checked at the first append.)
+        # A non-empty segment ends after its base offset. (Its exact end is checked at the first append.)
         could_end = newest > last.base_offset if last.size else newest == last.base_offset
         if newest == recovery_point and could_end:
             return newest
@@ -216,8 +215,8 @@ class LogLoader:
         log_start: Offset,
         log_end: Offset,
     ) -> None:
-        """Bring all in line with where the log begins and ends."""
-        # An epoch may begin at the log's end, before it has data; not beyond.
+        """Bring all derived state in line with the log's start and end."""
+        # An epoch may start at the log end, before it has data, but not beyond it.
         epochs.truncate_end(Offset(log_end + 1))
         epochs.truncate_start(log_start)
         producers.forget_before(log_start)
@@ -233,7 +232,13 @@ def find_uncommitted_ends(
     log_end: Offset,
     expiration_ms: int,
 ) -> list[tuple[Offset, Offset]]:
-    """The first offset of each such transaction, and its marker's."""
+    """Return first offset and marker offset of the ended transactions whose markers are not committed.
+
+    Another leader may still remove a marker at or after the high watermark. Until it is committed, its transaction
+    holds back the last stable offset like an open one (open_transactions.py). The transaction's first offset is only
+    known from before the marker. So if there are such markers, producers are replayed from a snapshot at or before the
+    high watermark; usually there are none, and the last headers are all that is read.
+    """
     tail = walk_log(segments, high_watermark, log_end)
     if not any(batch.header.is_control for _, batch in tail):
         return []
@@ -241,4 +246,4 @@ def find_uncommitted_ends(
     replay_producers(producers, segments, replay_from, high_watermark)
     for segment, batch in walk_log(segments, high_watermark, log_end):
         replay_batch(producers, segment, batch, high_watermark=high_watermark)
-    return producers.transactions.ended_before(log_end)
+    return producers.transactions.markers_before(log_end)

@@ -1,4 +1,4 @@
-"""From header to header through a whole log, and what they tell: producers and transactions, leader epochs."""
+"""Replays the batch headers of a log: producers, transactions and leader epochs."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from respool.records.markers import read_marker
 
 
 def walk_log(segments: Segments, begin: Offset, end: Offset) -> Iterator[tuple[Segment, BatchAt]]:
-    """The batches that begin in [begin, end), and the segment of each."""
+    """Yield the batches that start in [begin, end), each with its segment."""
     if begin >= end:
         return
     for segment in segments.all[max(segments.index_of(begin), 0) :]:
@@ -29,7 +29,7 @@ def walk_log(segments: Segments, begin: Offset, end: Offset) -> Iterator[tuple[S
 def replay_producers(
     producers: ProducerStates, segments: Segments, begin: Offset, end: Offset
 ) -> None:
-    """Bring the producers from one offset to a later one."""
+    """Replay the producers from one offset to a later one."""
     for segment, batch in walk_log(segments, begin, end):
         replay_batch(producers, segment, batch)
 
@@ -43,14 +43,14 @@ def replay_batch(
 ) -> AbortedTransaction | None:
     """Replay one batch; return the transaction that it aborts.
 
-    Without a high watermark its end is taken for committed, for there may be millions: whoever knows better says so
-    when all is replayed (uncommitted_ends.py).
+    Without a high watermark its marker counts as committed, since there may be millions; callers that know better
+    correct that after the replay (`find_uncommitted_ends`).
     """
     header = batch.header
     if not header.is_control:
         producers.update(header, base_offset=header.base_offset)
         return None
-    # Rare, and small: only what is in it tells what it ends.
+    # Control batches are rare and small; only their record says what they end.
     marker = read_marker(segment.read_batch(batch)) if header.has_producer_id else None
     if marker is None:
         return None
@@ -63,12 +63,12 @@ def replay_batch(
 
 
 def epochs_of(segments: Segments, begin: Offset, end: Offset) -> EpochCache:
-    """The leader epochs in [begin, end), and some from before it.
+    """Return the leader epochs in [begin, end), and some from before.
 
-    One that begins behind a gap may have written what is missing: it is entered where the gap begins.
+    The epoch after a gap may have written the missing records: it is entered at the start of the gap.
     """
     epochs = EpochCache()
-    # The batch that holds `begin` may begin before it.
+    # The batch that contains `begin` may start before it.
     begin = segments.all[max(segments.index_of(begin), 0)].base_offset
     for _, (_, header) in walk_log(segments, begin, end):
         if header.leader_epoch > epochs.latest:

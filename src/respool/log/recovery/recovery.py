@@ -1,29 +1,28 @@
-"""Making a log whole after a crash: every batch is checked from where the synced part ends, and the rest is cut off.
+"""Recovers a log after a crash: validates every batch from the synced part's end on, and truncates at the first bad
+one.
 
-What may be cut, and what must not be:
+What may be truncated, and what must not be:
 
-- All below `synced_end` was on the disk once. That is the recovery point from the checkpoint, or the newest snapshot's
-  offset, for a snapshot is written only after all before it was synced.
-- Beyond it, a power cut leaves any subset of the sectors that were written: so a bad batch there is what a torn write
-  looks like, and sound batches behind a bad one prove nothing. Batches there may have been synced and acknowledged
-  too, after the last checkpoint; but then they are whole, and so is everything before them. Cutting at the *first* bad
-  batch therefore loses nothing that was acknowledged.
-- Below it, a bad batch or a missing one is damage that no crash explains: a decayed disk, a deleted file. Cutting there
-  would throw away acknowledged records that lie behind it, and readers of this log may have seen them. So nothing
-  is cut: `SegmentCorrupt`, the partition stays offline, and the operator decides (restore a copy, or lower the
-  recovery point and lose what comes after).
+- Everything below `synced_end` was durable once. That is the checkpointed recovery point, or the newest snapshot's
+  offset, since a snapshot is written only after everything before it was synced.
+- Above it, a power cut may leave any subset of the written sectors: a bad batch there is a torn write, and valid
+  batches after it prove nothing. Batches there may have been synced and acknowledged after the last checkpoint; but
+  then they are intact, and so is everything before them. So truncating at the *first* bad batch loses nothing that was
+  acknowledged.
+- Below it, a bad or missing batch is damage that no crash explains: a failing disk, a deleted file. Truncating there
+  would drop acknowledged records after it, which consumers may have read. So nothing is truncated: `SegmentCorrupt`,
+  the partition stays offline, and the operator decides (restore a copy, or accept the loss of what follows).
 
-One doubt remains. A sector that decays between the last checkpoint and a crash, in the segment being written, looks
-like a torn write, and what comes after it is cut. The checkpoint's interval bounds that.
+One gap remains. A sector of the active segment that decays between the last checkpoint and a crash looks like a torn
+write, and everything after it is truncated. The checkpoint interval bounds that.
 
-The scan begins with the segment that holds the last synced offset, at its beginning: its indexes were never synced, or
-only as far as they were when it was still being written. Those of all segments before it were synced with them,
-before any later offset counted as synced.
+The scan starts at the beginning of the segment that contains the last synced offset: its indexes were never synced
+completely. The indexes of all earlier segments were synced with them, before any later offset counted as synced.
 
-Every file that was scanned is synced: what `kill -9` left in memory counts as synced only then.
+Every scanned file is synced: data that `kill -9` left in the page cache counts as synced only then.
 
-Which transactions were aborted is found again too, by replaying producers from a snapshot at or before the first
-segment scanned: its `.txnindex` was never synced as a whole either.
+The transaction index of the scanned segments was never synced completely either: it is rebuilt by replaying producers
+from a snapshot at or before the first scanned segment.
 """
 
 from collections.abc import Sequence
@@ -56,7 +55,7 @@ class Recovery:
     scanned_from: Offset
     log_end: Offset
     bytes_cut: int
-    # Why they were cut; empty when nothing was.
+    # Why they were truncated; empty if nothing was.
     damage: str
 
 
@@ -83,15 +82,15 @@ class LogRecovery:
         self._is_replicated = is_replicated
         self._scanned: list[Segment] = []
         self._log_end = Offset(0)
-        # Where the batch that was replayed last ends.
+        # The end of the last replayed batch.
         self._replayed_end = Offset(0)
         self._written_down: list[EpochEntry] = []
 
     def run(self, listed: Segments, *, log_start: Offset, synced_end: Offset) -> Recovery:
-        """Find what is whole and cut off the rest.
+        """Find the valid part and truncate the rest.
 
         Raises:
-            SegmentCorrupt: that would be something below `synced_end`; nothing was cut.
+            SegmentCorrupt: it would truncate below `synced_end`; nothing was truncated.
         """
         first = max(listed.index_of(Offset(synced_end - 1)), 0)
         scan_from = listed.all[first].base_offset
@@ -99,7 +98,7 @@ class LogRecovery:
             end = listed.end_of(index, log_end=scan_from)
             if not segment.size and end > log_start:
                 raise SegmentCorrupt(
-                    f"{segment.path} is empty, it had offsets up to {end}; "
+                    f"{segment.path} is empty, it contained offsets up to {end}; "
                     f"{what_to_do_about_loss(self._folder)}"
                 )
         self._replay_from, self.producers = self._snapshots.load(
@@ -111,13 +110,13 @@ class LogRecovery:
 
         bytes_before = listed.size_bytes
         damage = self._scan_all(listed.all[first:], scan_from, self._gaps_end(listed, synced_end))
-        # What lies below the log's start was deleted: its loss is none.
+        # Data below the log start was deleted: losing it is no loss.
         if damage and self._log_end < synced_end and synced_end > log_start:
             raise SegmentCorrupt(
-                f"{damage}; everything before offset {synced_end} was on the disk; "
+                f"{damage}; everything before offset {synced_end} had been synced; "
                 f"{what_to_do_about_loss(self._folder)}"
             )
-        self._cut(listed.all[first + len(self._scanned) :])
+        self._truncate(listed.all[first + len(self._scanned) :])
         self.segments = Segments([*listed.all[:first], *self._scanned])
         for entry in written_down:
             if entry.start_offset == self._log_end:
@@ -130,27 +129,27 @@ class LogRecovery:
         )
 
     def put_on_disk(self) -> None:
-        """Sync what was found, so that it may be built on."""
+        """Sync the recovered state."""
         for segment in self._scanned:
             segment.sync_all()
         self._disk.sync_folder(self._folder)
         EpochFile(self._disk, self._folder, self.epochs).write()
-        # Last, for it says that all before is on the disk.
+        # Last, because it implies that everything before is durable.
         self._snapshots.write(self._log_end, self.producers.encode_snapshot())
         self._snapshots.on_written([self._log_end])
 
     def _gaps_end(self, listed: Segments, synced_end: Offset) -> Offset | None:
-        """Below which offset some may be missing; None when none may."""
+        """The offset below which records may be missing; None if none may."""
         if self._is_replicated:
-            # A leader's gaps are written here like its batches, anywhere. What was synced behind one was acknowledged,
-            # so it must not be taken for torn. One doubt remains: a write torn within the first eight bytes of a batch
-            # behind a gap may show an offset that lies in the gap. The batch is then one that nobody was promised.
+            # A replica has its leader's gaps anywhere. A synced batch after a gap may be acknowledged, so it must not
+            # count as torn. One gap in this reasoning: a write torn within the first eight bytes of a batch after a gap
+            # may show an offset inside the gap. That batch was never acknowledged.
             return OFFSET_MAX
-        # Compaction takes only what is on the disk, and never of the last segment.
+        # Compaction uses only durable segments, and never the last one.
         return max(synced_end, listed.active.base_offset) if self._may_have_gaps else None
 
     def _producers_at(self, listed: Segments, scan_from: Offset) -> ProducerStates:
-        """The producers where the scan begins, for the transactions that end between there and the snapshot in use."""
+        """The producers at the start of the scan, for transactions that end between there and the snapshot in use."""
         if self._replay_from <= scan_from:
             return self.producers
         replay_from, earlier = self._snapshots.load(
@@ -162,13 +161,13 @@ class LogRecovery:
     def _load_epochs(
         self, listed: Segments, log_start: Offset, scan_from: Offset
     ) -> list[EpochEntry]:
-        """Know the epochs up to where the scan begins; return all that were written down.
+        """Load the epochs up to the start of the scan; return all stored ones.
 
-        One that has no data is in no header: it is put back where the log ends just where it begins.
+        An epoch without data is in no header: it is restored if the log ends exactly where it starts.
         """
         found = EpochFile.read(self._disk, self._folder)
         written_down = found.entries if found is not None else []
-        # The log's start may be back where it was before: then the first epochs were forgotten already.
+        # The log start may be back at an older value: then the first epochs are gone already.
         known_from = written_down[0].start_offset if written_down else scan_from
         self.epochs = epochs_of(listed, log_start, min(known_from, scan_from))
         for entry in written_down:
@@ -180,13 +179,13 @@ class LogRecovery:
     def _scan_all(
         self, segments: Sequence[Segment], scan_from: Offset, gaps_end: Offset | None
     ) -> str:
-        """Take in what is sound, and say what is wrong with what follows it."""
+        """Accept valid batches; return what is wrong with the data after them."""
         self._log_end = self._replayed_end = scan_from
         for segment in segments:
             if segment.base_offset != self._log_end:
                 return f"offset {self._log_end} is missing before segment {segment.base_offset}"
-            # Believe the disk and not the memory: pages that an earlier process failed to sync lie there as if
-            # all were well, and no later sync would write them.
+            # Trust the disk, not the page cache: pages that an earlier process failed to sync look valid in it, and no
+            # later sync would write them.
             file = segment.take_file()
             file.sync()
             file.forget_cached()
@@ -225,9 +224,9 @@ class LogRecovery:
         return replay_batch(self._earlier if is_known else self.producers, segment, batch)
 
     def _enter_epochs(self, header: BatchHeader) -> None:
-        """Enter this batch's epoch, and those that compaction left nothing of before it, as far as was written down.
+        """Enter the batch's epoch, and earlier stored epochs of which compaction left no batch.
 
-        If nothing was, all that is missing may be of this batch's epoch.
+        If none was stored, everything missing may be of this batch's epoch.
         """
         for entry in self._written_down:
             is_missing = self._replayed_end <= entry.start_offset <= header.base_offset
@@ -236,8 +235,8 @@ class LogRecovery:
         if header.leader_epoch > self.epochs.latest:
             self.epochs.assign(header.leader_epoch, self._replayed_end)
 
-    def _cut(self, dropped: Sequence[Segment]) -> None:
-        # The newest first, so that a crash meanwhile leaves no gap.
+    def _truncate(self, dropped: Sequence[Segment]) -> None:
+        # Newest first, so that a crash leaves no gap.
         for segment in reversed(dropped):
             delete_segment(self._disk, self._folder, segment)
         for segment in self._scanned:

@@ -1,9 +1,8 @@
-"""Reads a whole log file and believes nothing: which batches in it are sound, and where that ends.
+"""Validates every batch of a log file: which batches are intact, and where they end.
 
-A batch is sound when its length fits the file, its magic and checksum are right and it begins with the offset that
-comes next. The checksum does not cover base offset and length: a write torn between those and the rest shows there. Of
-a compacted log some batches are gone, but only below what is known to be on the disk, where no write can be torn; of a
-follower's copy of one, anywhere.
+A batch is intact if its length fits the file, magic and checksum are right, and it starts at the next expected offset.
+The checksum does not cover base offset and length; a write torn there fails the other checks. A compacted log has gaps,
+but only below what is known to be durable, where no write can be torn; a follower's copy of one may have gaps anywhere.
 """
 
 from collections.abc import Iterator
@@ -26,18 +25,18 @@ READ_BYTES = MIB
 
 
 class SegmentScan:
-    """Iterate over it once; then `position`, `next_offset` and `damage` say where the sound batches end and why."""
+    """Iterate once; then `position`, `next_offset` and `damage` say where the intact batches end and why."""
 
     def __init__(
         self, file: LogFile, base_offset: Offset, *, gaps_end: Offset | None = None
     ) -> None:
-        """Below `gaps_end` offsets may be missing."""
+        """Below `gaps_end`, offsets may be missing."""
         self._file = file
         self._size = file.size
         self.position = 0
         self.next_offset = base_offset
         self._gaps_end = gaps_end if gaps_end is not None else base_offset
-        # What is wrong with the bytes at `position`; empty when the file ends there.
+        # What is wrong at `position`; empty at the end of the file.
         self.damage = ""
 
     def __iter__(self) -> Iterator[BatchAt]:
@@ -52,14 +51,14 @@ class SegmentScan:
                     wanted = max(READ_BYTES, header.size)
                     break
                 if not check_stored(header, data[self.position - begin : end]):
-                    self.damage = "the checksum does not fit"
+                    self.damage = "the checksum does not match"
                     return
                 yield BatchAt(self.position, header)
                 self.position += header.size
                 self.next_offset = header.next_offset
 
     def _header_in(self, data: memoryview, begin: int) -> BatchHeader | None:
-        """The header at `position`, where the data read from `begin` on holds it and it can be one."""
+        """Return the header at `position` if the data read from `begin` on contains it and it is plausible."""
         left = self._size - self.position
         if not left:
             return None

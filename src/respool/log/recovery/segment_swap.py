@@ -1,4 +1,5 @@
-"""A compacted segment takes the place of those it was made from: at every moment the power may go, one or the other.
+"""Replaces segments by their compacted copy so that a power cut at any moment leaves either the old ones or the new
+one.
 
 ```
  1. 0.txnindex.cleaned                                   ->  .swap      sync the folder
@@ -7,13 +8,12 @@
  3. 0.txnindex.swap                                      ->  0.txnindex sync the folder
     0.index.swap, 0.timeindex.swap, 0.log.swap           ->  0.index …
 ```
-An opening that finds `.cleaned` files deletes them: the old segments are all there. One that finds a `.log.swap` does
-the rest of 2 and 3. An index that is left over alone is deleted, for it can be made again. The names are Kafka's, and
-Kafka would do the same.
+Opening deletes `.cleaned` files: the old segments are complete. If it finds a `.log.swap`, it repeats the rest of steps
+2 and 3. Other index files are deleted, since they can be rebuilt. The names are Kafka's, and Kafka would do the same.
 
-Not so the index of aborted transactions: whichever log counts must have its own, or readers are shown what was
-aborted, or not shown what was not. So it goes ahead of its log, for sure. Where the first of the old segments has one,
-the new one has one too, maybe empty: so under that name there is never one that belongs to neither.
+The transaction index cannot be rebuilt: every valid log must have its own, or readers see aborted records or miss
+committed ones. So it is renamed durably before its log. If the first old segment has one, the new one has one too,
+possibly empty: so that name never belongs to another segment.
 """
 
 from collections.abc import Sequence
@@ -37,28 +37,28 @@ from respool.model.ids import Offset
 from respool.ports.disk import Disk
 
 INDEX_KINDS = (OFFSET_INDEX, TIME_INDEX)
-# The log last: its name alone says that the new segment counts.
+# The log file last: its name makes the new segment valid.
 KINDS = (*INDEX_KINDS, LOG)
 
 
 def swap_segments(
     disk: Disk, folder: str, old: Sequence[Segment], snapshots: SnapshotFiles
 ) -> list[RemovedSegment]:
-    """Put the cleaned segment in the place of the old ones, of which the first has its base offset.
+    """Replace the old segments by the cleaned one, which has the first one's base offset.
 
-    Readers go on with the old ones. The last renames are on the disk with the next sync of the folder.
+    Readers continue with the old ones. The last renames are durable with the next sync of the folder.
 
     Raises:
         HandlesExhausted: nothing was done.
-        DiskFailed: it is not known how far this went. The next opening brings it to an end.
+        DiskFailed: it may have been done partly. The next opening completes it.
     """
     for segment in old:
-        # For readers that have the old list: under its names there will be other files.
+        # For readers of the old list: their names will belong to other files.
         segment.keep_open(with_indexes=True)
     try:
         return _swap(disk, folder, old, snapshots)
     except HandlesExhausted as error:
-        # From here on it is more than a passing trouble.
+        # From here on the error is not transient.
         raise DiskFailed(f"{folder}: {error}") from error
 
 
@@ -68,7 +68,7 @@ def _swap(
     base_offset = old[0].base_offset
     _rename(disk, folder, base_offset, CLEANED, SWAP)
     disk.sync_folder(folder)
-    # The snapshot at the first one's base belongs to the new one from now on.
+    # The first one's snapshot belongs to the new segment.
     removed = [remove_segment(disk, folder, old[0], None, is_replaced=True)]
     removed += [remove_segment(disk, folder, segment, snapshots) for segment in old[1:]]
     disk.sync_folder(folder)
@@ -77,11 +77,11 @@ def _swap(
 
 
 def complete_swaps(disk: Disk, folder: str) -> None:
-    """Bring swaps that were interrupted to their end, durably."""
+    """Complete interrupted swaps, durably."""
     names = disk.list_folder(folder)
     bases = [base for name in names if (base := _base_of(name, LOG + SWAP)) is not None]
     if bases:
-        # What a killed process left in memory must be sure before anything that hangs on it.
+        # Data of a killed process must be durable before anything depends on it.
         disk.sync_folder(folder)
         for base in bases:
             _delete_replaced(disk, folder, base)
@@ -92,7 +92,7 @@ def complete_swaps(disk: Disk, folder: str) -> None:
 
 
 def _delete_replaced(disk: Disk, folder: str, base_offset: Offset) -> None:
-    """Delete what lies where the new segment is to be. Its own log is replaced by the last rename."""
+    """Delete the files that the new segment replaces. Its own log file is replaced by the last rename."""
     file = disk.open_log(f"{folder}/{offset_name(base_offset, LOG)}{SWAP}", create=False)
     end = base_offset
     for _, header in walk_headers(file, 0, file.size):

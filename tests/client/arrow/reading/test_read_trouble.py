@@ -312,7 +312,7 @@ def test_a_batch_of_an_old_format_is_told(broker: ScriptedBroker) -> None:
     old = bytearray(broker.batches[1])
     old[16] = 1
     broker.batches[1] = bytes(old)
-    with pytest.raises(BatchDamaged, match="its format is 1"):
+    with pytest.raises(BatchDamaged, match="its format is v1"):
         table(broker)
 
 

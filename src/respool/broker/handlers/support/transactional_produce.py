@@ -106,11 +106,11 @@ def _begins_anew(write: GuardedWrite) -> bool:
         write.error = error
     if write.guard is void and void is not None:
         # It was asked for twice.
-        write.partition.give_back(void)
+        write.partition.cancel_verification(void)
     return write.guard is not None and write.guard is not void
 
 
 def _give_back(write: GuardedWrite, error: RequestError) -> None:
     """Nobody comes with the guard any more. Where the batch may be tried again, its sequence is remembered by it."""
     if write.partition is not None and write.guard is not None and not is_transient(error):
-        write.partition.give_back(write.guard)
+        write.partition.cancel_verification(write.guard)
