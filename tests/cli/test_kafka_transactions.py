@@ -17,7 +17,7 @@ from respool.cli.kafka_transactions import (
     Transaction,
     Transactions,
 )
-from respool.cli.open_writes import OpenWrite
+from respool.client.kafka.transactions import OpenTransaction
 from respool.wire.api_table import Api
 from respool.wire.client_codec import encode_request
 
@@ -115,7 +115,7 @@ BANK = Transaction(
     started_ms=0,
     partitions=(("rides", 0),),
 )
-WRITE = OpenWrite(
+WRITE = OpenTransaction(
     topic="rides",
     partition=1,
     producer_id=7,
@@ -229,7 +229,7 @@ def test_a_marker_goes_to_the_leader_with_the_producer_s_epoch() -> None:
 
 
 def test_a_partition_that_nobody_leads_cannot_be_written() -> None:
-    write = OpenWrite(
+    write = OpenTransaction(
         topic="rides",
         partition=2,
         producer_id=7,

@@ -3,17 +3,17 @@
 from collections.abc import Iterable
 
 from respool.cli.kafka_transactions import ONGOING, Transaction, TransactionInfo
-from respool.cli.open_writes import OpenWrite
 from respool.cli.transaction_abort import command_for
 from respool.cli.transaction_hanging import GRACE_MS, Hanging, Lookout, Why, judge
 from respool.client.kafka.metadata import Place
+from respool.client.kafka.transactions import OpenTransaction
 
 NOW_MS = 1_763_107_200_000
 TIMEOUT_MS = 60_000
 
 
-def write(*, producer_id: int = 7, start_offset: int = 40, partition: int = 0) -> OpenWrite:
-    return OpenWrite(
+def write(*, producer_id: int = 7, start_offset: int = 40, partition: int = 0) -> OpenTransaction:
+    return OpenTransaction(
         topic="rides",
         partition=partition,
         producer_id=producer_id,
@@ -39,12 +39,12 @@ def transaction(*partitions: int, state: str = ONGOING, started_ms: int = NOW_MS
 class Both:
     """What the partitions say each time they are asked, and what the coordinators say."""
 
-    def __init__(self, *looks: list[OpenWrite], known: Iterable[Transaction] = ()) -> None:
+    def __init__(self, *looks: list[OpenTransaction], known: Iterable[Transaction] = ()) -> None:
         self._looks = list(looks)
         self._known = list(known)
         self.asked: list[set[Place]] = []
 
-    def open_writes(self, places: Iterable[Place]) -> list[OpenWrite]:
+    def open_writes(self, places: Iterable[Place]) -> list[OpenTransaction]:
         self.asked.append(set(places))
         return [one for one in self._looks.pop(0) if one.place in self.asked[-1]]
 
@@ -54,7 +54,7 @@ class Both:
     def describe(self, names: list[str]) -> dict[str, Transaction]:
         return {one.transactional_id: one for one in self._known if one.transactional_id in names}
 
-    def look(self) -> list[tuple[OpenWrite, Why]]:
+    def look(self) -> list[tuple[OpenTransaction, Why]]:
         places = [("rides", 0), ("rides", 1)]
         found = Lookout(self).find(places, now_ms=NOW_MS)
         assert not self._looks

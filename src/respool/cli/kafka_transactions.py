@@ -15,8 +15,8 @@ from typing import Any
 from respool.cli.broker_socket import BrokerSocket, Question
 from respool.cli.errors import BrokerUnreachable
 from respool.cli.kafka import Cluster
-from respool.cli.open_writes import OpenWrite, open_writes
 from respool.client.kafka.metadata import Place
+from respool.client.kafka.transactions import OpenTransaction, open_in_reply
 from respool.model.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
@@ -183,7 +183,7 @@ class Transactions:
                 raise
             return self._init_producer(transaction.transactional_id, 1)
 
-    def open_writes(self, places: Iterable[Place]) -> list[OpenWrite]:
+    def open_writes(self, places: Iterable[Place]) -> list[OpenTransaction]:
         """The open transactions in these partitions, as their leaders know them; see `unasked` for the others."""
         known = self._cluster.topics()
         addresses = self._cluster.addresses()
@@ -202,7 +202,7 @@ class Transactions:
             found += self._take_open_writes(reply)
         return sorted(found, key=lambda one: (one.place, one.start_offset))
 
-    def _take_open_writes(self, reply: Any) -> list[OpenWrite]:
+    def _take_open_writes(self, reply: Any) -> list[OpenTransaction]:
         found = []
         for topic in reply.topics:
             for partition in topic.partitions:
@@ -210,10 +210,10 @@ class Transactions:
                     self.unasked[topic.name, partition.partition_index] = _words(
                         partition.error_code
                     )
-                found += open_writes(topic.name, partition)
+                found += open_in_reply(topic.name, partition)
         return found
 
-    def write_abort_marker(self, write: OpenWrite) -> None:
+    def write_abort_marker(self, write: OpenTransaction) -> None:
         """End a transaction in one partition, whatever its coordinator says."""
         topic = {"name": write.topic, "partition_indexes": [write.partition]}
         marker = {
@@ -254,7 +254,7 @@ class Transactions:
             found[str(one.host), int(one.port)].append(one.key)
         return found
 
-    def _leader(self, write: OpenWrite) -> Address:
+    def _leader(self, write: OpenTransaction) -> Address:
         leader = self._cluster.topic(write.topic).leaders.get(write.partition)
         if leader is None:
             raise BrokerUnreachable(f"nobody leads {write.topic}/{write.partition} now")

@@ -16,8 +16,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from respool.cli.kafka_transactions import Transaction, TransactionInfo, by_producer
-from respool.cli.open_writes import OpenWrite
 from respool.client.kafka.metadata import Place
+from respool.client.kafka.transactions import OpenTransaction
 
 # A coordinator looks at its clock now and then, and ours may be another than its.
 GRACE_MS = 60_000
@@ -34,7 +34,7 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hanging:
-    write: OpenWrite
+    write: OpenTransaction
     why: Why
     # Whose it is; None when nobody knows.
     transaction: Transaction | None = None
@@ -43,7 +43,7 @@ class Hanging:
 class Asked(Protocol):
     """`kafka_transactions.Transactions` is one."""
 
-    def open_writes(self, places: Iterable[Place]) -> list[OpenWrite]: ...
+    def open_writes(self, places: Iterable[Place]) -> list[OpenTransaction]: ...
 
     def find(self, *, producer_ids: set[int]) -> list[TransactionInfo]: ...
 
@@ -67,14 +67,16 @@ class Lookout:
         }
         return [one for one in suspects if _identity(one.write) in still_open]
 
-    def owners(self, writes: Iterable[OpenWrite]) -> Mapping[int, Transaction]:
+    def owners(self, writes: Iterable[OpenTransaction]) -> Mapping[int, Transaction]:
         """By producer id, what the coordinators know of those who write."""
         listed = self._transactions.find(producer_ids={write.producer_id for write in writes})
         described = self._transactions.describe([info.transactional_id for info in listed])
         return by_producer(described.values())
 
 
-def judge(write: OpenWrite, known: Mapping[int, Transaction], *, now_ms: int) -> Hanging | None:
+def judge(
+    write: OpenTransaction, known: Mapping[int, Transaction], *, now_ms: int
+) -> Hanging | None:
     """What is wrong with it, if anything; it may be that it has just ended."""
     transaction = known.get(write.producer_id)
     if transaction is None:
@@ -87,5 +89,5 @@ def judge(write: OpenWrite, known: Mapping[int, Transaction], *, now_ms: int) ->
     return None
 
 
-def _identity(write: OpenWrite) -> tuple[Place, int, int]:
+def _identity(write: OpenTransaction) -> tuple[Place, int, int]:
     return write.place, write.producer_id, write.start_offset

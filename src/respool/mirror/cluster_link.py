@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from respool.cli.open_writes import OpenWrite, open_writes
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import code_name
 from respool.client.kafka.errors import BadArgument, ClientError
 from respool.client.kafka.metadata import TopicMetadata, topic_metadata_of
 from respool.client.kafka.pipelined import PipelinedRequests
 from respool.client.kafka.security import IN_THE_CLEAR, Security
+from respool.client.kafka.transactions import OpenTransaction, open_in_reply
 from respool.client.kafka.versions import FETCH_BY_NAME, TRANSACTIONS_V1, VersionRange
 from respool.model.operator_errors import UsageError
 from respool.records.mirrored_batches import MIRROR_CLIENT_ID
@@ -218,7 +218,7 @@ class ClusterLink:
             )
         return answer.records or b""
 
-    async def open_transactions(self, place: Place) -> list[OpenWrite]:
+    async def open_transactions(self, place: Place) -> list[OpenTransaction]:
         """Those that have not ended in the partition, in the order they were begun.
 
         Raises:
@@ -234,7 +234,7 @@ class ClusterLink:
             raise LinkError(
                 f"{self.name}: {place[0]}/{place[1]} does not say what is open in it: {code_name(answer.error_code)}"
             )
-        found = open_writes(place[0], answer)
+        found = open_in_reply(place[0], answer)
         return sorted(found, key=lambda one: one.start_offset)
 
     async def is_mirror(self, topic: str) -> bool | None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from respool.cli.errors import BrokerUnreachable
 from respool.cli.kafka import Cluster
 from respool.cli.kafka_transactions import Transactions
-from respool.cli.open_writes import OpenWrite
 from respool.cli.transaction_hanging import Lookout
+from respool.client.kafka.transactions import OpenTransaction
 from respool.mirror.cluster_link import ClusterLink, LinkError
 from respool.mirror.target_topics import MIRROR_SETTING
 from respool.model.operator_errors import OperatorError
@@ -28,7 +28,7 @@ class Promotion:
     topic: str
     # Else nothing was changed, but transactions that were left open are ended all the same.
     was_mirror: bool
-    aborted: tuple[OpenWrite, ...]
+    aborted: tuple[OpenTransaction, ...]
 
     def in_words(self) -> str:
         said = "takes producers now" if self.was_mirror else "was not a mirror; it takes producers"
@@ -80,7 +80,7 @@ def promote(cluster: Cluster, topic: str) -> Promotion:
     return Promotion(topic=topic, was_mirror=was_mirror, aborted=tuple(found))
 
 
-def _left_behind(transactions: Transactions, found: list[OpenWrite]) -> list[OpenWrite]:
+def _left_behind(transactions: Transactions, found: list[OpenTransaction]) -> list[OpenTransaction]:
     """Those that no coordinator of this cluster will end. Others may have been begun since."""
     owners = Lookout(transactions).owners(found) if found else {}
     return [

@@ -16,7 +16,7 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code, ProduceOutcome, code_name, produce_outcome
 from respool.client.kafka.connection import Connection
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable
-from respool.client.kafka.transactions import new_identity
+from respool.client.kafka.producer_ids import new_producer_id
 from respool.records.batch import SEQUENCE_MAX, Codec
 from respool.records.build import build_batch
 from respool.replay.batches import CopyBatch
@@ -249,4 +249,4 @@ class ReplayWriter:
 
 def new_producer_ids(cluster: Cluster, count: int) -> list[ProducerId]:
     """Producer ids that no other producer has."""
-    return [ProducerId(*cluster.retrying(lambda: new_identity(cluster))) for _ in range(count)]
+    return [ProducerId(*cluster.retrying(lambda: new_producer_id(cluster))) for _ in range(count)]

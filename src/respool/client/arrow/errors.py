@@ -26,6 +26,9 @@ from respool.client.kafka.errors import (
     NoBroker,
     ProtocolBroken,
     TlsRefused,
+    TransactionError,
+    TransactionFenced,
+    TransactionLost,
     UnknownPartition,
     UnknownTopic,
     Untrusted,
@@ -168,18 +171,6 @@ class WriteFailed(ClientError):
     @property
     def partitions(self) -> "Mapping[tuple[str, int], PartitionWrite]":
         return self.result.partitions
-
-
-class TransactionError(ClientError):
-    """A transaction cannot go on."""
-
-
-class TransactionFenced(TransactionError):
-    """Another producer has taken the transactional id over, or the transaction took too long and was aborted."""
-
-
-class TransactionLost(TransactionError):
-    """It has ended already, and not as asked for."""
 
 
 class TransactionUncertain(TransactionError):

@@ -104,6 +104,18 @@ class UnknownPartition(ClientError):
         self.partition = partition
 
 
+class TransactionError(ClientError):
+    """A transaction cannot go on."""
+
+
+class TransactionFenced(TransactionError):
+    """Another producer has taken the transactional id over, or the transaction took too long and was aborted."""
+
+
+class TransactionLost(TransactionError):
+    """It has ended already, and not as asked for."""
+
+
 def _restore(
     kind: type[ClientError], arguments: tuple[Any, ...], fields: dict[str, Any]
 ) -> ClientError:

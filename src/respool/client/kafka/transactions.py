@@ -1,55 +1,407 @@
-"""InitProducerId: who one is to brokers, with a transactional id or without."""
+"""Transactions, seen from outside their producer: initialised, described, listed, ended, and aborted where they hang.
 
-from typing import Any
+Two sides know of a transaction: its coordinator, by the transactional id, and each partition it has written to, by the
+producer id. They agree except for a moment at its beginning and end, or when something went badly wrong.
+
+What became of a transaction, from what its coordinator says of the transactional id (`outcome_by`):
+
+| epoch there          | state there               | then it is                                            |
+|----------------------|---------------------------|-------------------------------------------------------|
+| the same             | ongoing, or empty         | open                                                  |
+| the same             | prepare or complete commit | committed (clusters without an epoch per transaction) |
+| one more             | prepare or complete commit | committed                                             |
+| the same or one more | prepare or complete abort | aborted                                               |
+| any other, or another producer id |              | unknown: the id was used again since                  |
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any, Protocol
 
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.codes import refused
+from respool.client.kafka.codes import PRODUCER_FENCED, Code, code_name, refused
 from respool.client.kafka.coordinator import Coordinator
+from respool.client.kafka.errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    TransactionFenced,
+    TransactionLost,
+    UnknownTopic,
+)
+from respool.client.kafka.list_offsets import (
+    answers_by_place,
+    by_topic,
+    leaders_of,
+    refresh_quietly,
+)
+from respool.client.kafka.metadata import Place
 from respool.client.kafka.partition_queue import Identity
+from respool.client.kafka.producer_ids import identity_in
+from respool.client.kafka.versions import (
+    LIST_TRANSACTIONS_BY_DURATION,
+    TRANSACTIONS_V1,
+    TRANSACTIONS_V2,
+)
+from respool.model.internal_topics import TRANSACTION_STATE
 from respool.wire.api_table import Api
 
-NO_PRODUCER = Identity(-1, -1)
+ONGOING = "Ongoing"
+# Decided: nothing can change the outcome any more, and the partitions get their markers.
+PREPARED = ("PrepareCommit", "PrepareAbort")
+# As Kafka spells them. Dead and PrepareEpochFence last for no longer than a moment.
+STATES = ("Empty", ONGOING, *PREPARED, "CompleteCommit", "CompleteAbort")
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-def new_identity(cluster: Cluster) -> Identity:
-    """An id under which brokers know repeats. Asked for once.
+class TransactionId(Protocol):
+    """One transaction of a transactional id."""
+
+    @property
+    def transactional_id(self) -> str: ...
+
+    @property
+    def producer_id(self) -> int: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+
+class TransactionOutcome(Enum):
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedTransaction:
+    transactional_id: str
+    state: str
+    producer_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedTransaction(ListedTransaction):
+    producer_epoch: int
+    timeout_ms: int
+    # Of the open or the last transaction; None when the producer has begun none.
+    started_ms: int | None
+    # Where it has written, and has no marker yet.
+    partitions: tuple[Place, ...]
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == ONGOING or self.is_decided
+
+    @property
+    def is_decided(self) -> bool:
+        """Nothing can change its outcome any more; its partitions get their markers."""
+        return self.state in PREPARED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction as one partition sees it: it has records there, and no marker yet."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    # When the producer wrote here last.
+    last_ms: int
+    coordinator_epoch: int
+
+    @property
+    def place(self) -> Place:
+        return self.topic, self.partition
+
+    @property
+    def epoch_of_end(self) -> int:
+        """The coordinator epoch for a marker that an administrator writes: the partition may know none yet."""
+        return max(0, self.coordinator_epoch)
+
+
+# -- described by their coordinators -----------------------------------------------------------------------------------
+
+
+def list_transactions(
+    cluster: Cluster,
+    *,
+    states: Collection[str] = (),
+    producer_ids: Collection[int] = (),
+    open_longer_than_ms: int | None = None,
+) -> list[ListedTransaction]:
+    """Those that meet all conditions, by their ids. Every broker is asked for those that it coordinates.
+
+    Raises:
+        BrokerUnreachable, BrokerRefused: of any broker.
+    """
+    found: dict[str, ListedTransaction] = {}
+    for broker in sorted(cluster.retrying(cluster.refresh_brokers)):
+
+        def ask(broker: int = broker) -> list[ListedTransaction]:
+            return transactions_at(
+                cluster,
+                broker,
+                states=states,
+                producer_ids=producer_ids,
+                open_longer_than_ms=open_longer_than_ms,
+            )
+
+        found |= {one.transactional_id: one for one in cluster.retrying(ask)}
+    return [found[name] for name in sorted(found)]
+
+
+def transactions_at(
+    cluster: Cluster,
+    broker: int,
+    *,
+    states: Collection[str] = (),
+    producer_ids: Collection[int] = (),
+    open_longer_than_ms: int | None = None,
+) -> list[ListedTransaction]:
+    """Those that one broker coordinates. Asked once.
 
     Raises:
         BrokerUnreachable, BrokerRefused
     """
-    fields = _fields(None, timeout_ms=0, before=NO_PRODUCER)
-    reply = cluster.request_any(Api.INIT_PRODUCER_ID, fields)
+    fields: dict[str, Any] = {
+        "state_filters": sorted(states),
+        "producer_id_filters": sorted(producer_ids),
+    }
+    versions = None
+    if open_longer_than_ms is not None:
+        fields["duration_filter"] = open_longer_than_ms
+        versions = LIST_TRANSACTIONS_BY_DURATION
+    reply = cluster.request(broker, Api.LIST_TRANSACTIONS, fields, versions=versions)
     if reply.error_code:
-        raise refused("InitProducerId", reply.error_code)
-    return _identity_in(reply)
+        raise refused("listing transactions", reply.error_code)
+    return [
+        ListedTransaction(
+            transactional_id=str(one.transactional_id),
+            state=str(one.transaction_state),
+            producer_id=int(one.producer_id),
+        )
+        for one in reply.transaction_states
+    ]
 
 
-def take_id(
-    cluster: Cluster, transactional_id: str, *, timeout_ms: int, before: Identity = NO_PRODUCER
-) -> Identity:
-    """Be the one who writes under this transactional id. Whoever was before is fenced; what they had open is aborted.
-
-    With `before` only if that is who had it.
+def describe_transactions(
+    cluster: Cluster, transactional_ids: Iterable[str]
+) -> dict[str, DescribedTransaction]:
+    """Those of them that exist.
 
     Raises:
         BrokerUnreachable, BrokerRefused
     """
-    reply = Coordinator(cluster, transactional_id, is_transaction=True).ask(
-        Api.INIT_PRODUCER_ID,
-        _fields(transactional_id, timeout_ms=timeout_ms, before=before),
-        doing=f"taking transactional id {transactional_id!r}",
+    names = sorted(set(transactional_ids))
+    if not names or not _has_transactions(cluster):
+        return {}
+    found = {}
+    for name in names:
+        try:
+            found[name] = describe_transaction(_coordinator(cluster, name), name)
+        except BrokerRefused as error:
+            if error.code != Code.transactional_id_not_found:
+                raise
+    return found
+
+
+def describe_transaction(coordinator: Coordinator, transactional_id: str) -> DescribedTransaction:
+    """
+    Raises:
+        BrokerRefused: with `Code.transactional_id_not_found`, no producer ever had the id.
+        BrokerUnreachable
+    """
+    reply = coordinator.ask(
+        Api.DESCRIBE_TRANSACTIONS,
+        {"transactional_ids": [transactional_id]},
+        doing=f"describing transactional id {transactional_id}",
+        code_of=lambda reply: reply.transaction_states[0].error_code,
     )
-    return _identity_in(reply)
+    (one,) = reply.transaction_states
+    started = one.transaction_start_time
+    return DescribedTransaction(
+        transactional_id=str(one.transactional_id),
+        state=str(one.transaction_state),
+        producer_id=int(one.producer_id),
+        producer_epoch=int(one.producer_epoch),
+        timeout_ms=one.transaction_timeout // timedelta(milliseconds=1),
+        started_ms=(started - _EPOCH) // timedelta(milliseconds=1) if started else None,
+        partitions=tuple(
+            sorted(
+                (str(each.topic), int(number)) for each in one.topics for number in each.partitions
+            )
+        ),
+    )
 
 
-def _fields(transactional_id: str | None, *, timeout_ms: int, before: Identity) -> dict[str, Any]:
+# -- ended -------------------------------------------------------------------------------------------------------------
+
+
+def outcome_of(
+    coordinator: Coordinator, transaction: TransactionId
+) -> tuple[TransactionOutcome, DescribedTransaction | None]:
+    """What became of it, and what the coordinator says of its id; None if the id is unknown there.
+
+    Raises:
+        BrokerUnreachable, BrokerRefused
+    """
+    try:
+        seen = describe_transaction(coordinator, transaction.transactional_id)
+    except BrokerRefused as error:
+        if error.code == Code.transactional_id_not_found:
+            return TransactionOutcome.UNKNOWN, None
+        raise
+    there = Identity(seen.producer_id, seen.producer_epoch)
+    return outcome_by(transaction, there, seen.state), seen
+
+
+def outcome_by(transaction: TransactionId, there: Identity, state: str) -> TransactionOutcome:
+    """By the table above."""
+    is_same = there == (transaction.producer_id, transaction.epoch)
+    is_next = there == (transaction.producer_id, transaction.epoch + 1)
+    if is_same and state in {ONGOING, "Empty"}:
+        return TransactionOutcome.OPEN
+    if is_same or is_next:
+        if state in {"PrepareCommit", "CompleteCommit"}:
+            return TransactionOutcome.COMMITTED
+        if state in {"PrepareAbort", "CompleteAbort"}:
+            return TransactionOutcome.ABORTED
+    return TransactionOutcome.UNKNOWN
+
+
+def end_transaction(
+    coordinator: Coordinator, transaction: TransactionId, *, is_commit: bool
+) -> Identity:
+    """Commit or abort an open one; return the identity with which its transactional id continues.
+
+    Raises:
+        TransactionFenced: another producer has the id.
+        TransactionLost: it has ended otherwise.
+        BrokerUnreachable, Untrusted: no answer came, or the connection is not trusted any more.
+    """
+    has_epoch = coordinator.has_epoch_per_transaction()
+    fields = {
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.epoch,
+        "committed": is_commit,
+    }
+    doing = f"{'committing' if is_commit else 'aborting'} {transaction.transactional_id}"
+    versions = (TRANSACTIONS_V2 if has_epoch else TRANSACTIONS_V1).end_txn
+    try:
+        reply = coordinator.ask(Api.END_TXN, fields, doing=doing, versions=versions)
+    except BrokerRefused as error:
+        if error.code in PRODUCER_FENCED:
+            raise TransactionFenced(
+                f"{error}: another producer has the id, or the transaction took longer than its timeout"
+            ) from error
+        if error.code == Code.invalid_txn_state:
+            raise TransactionLost(f"{error}: it has ended already, or was never begun") from error
+        if error.retriable:
+            # It was retried for as long as allowed.
+            raise BrokerUnreachable(str(error)) from error
+        raise
+    if has_epoch:
+        return identity_in(reply)
+    return Identity(transaction.producer_id, transaction.epoch)
+
+
+# -- open in partitions ------------------------------------------------------------------------------------------------
+
+
+def open_transactions(
+    cluster: Cluster, places: Iterable[Place]
+) -> tuple[list[OpenTransaction], dict[Place, str]]:
+    """The open transactions in these partitions, by their leaders' word; and why a partition could not be asked.
+
+    Raises:
+        UnknownTopic, UnknownPartition, BrokerUnreachable
+    """
+    wanted = set(places)
+    refresh_quietly(cluster, {topic for topic, _ in wanted})
+    led = leaders_of(cluster, wanted)
+    unasked = dict.fromkeys(
+        wanted - {place for ones in led.values() for place in ones}, "it has no leader"
+    )
+    found: list[OpenTransaction] = []
+    for leader, ones in led.items():
+        topics = [
+            {"name": t, "partition_indexes": numbers} for t, numbers in by_topic(ones).items()
+        ]
+        reply = cluster.request(leader, Api.DESCRIBE_PRODUCERS, {"topics": topics})
+        for place, partition in answers_by_place(reply.topics):
+            if partition.error_code:
+                unasked[place] = code_name(partition.error_code)
+            found += open_in_reply(place[0], partition)
+    return sorted(found, key=lambda one: (one.place, one.start_offset)), unasked
+
+
+def open_in_reply(topic: str, partition: Any) -> list[OpenTransaction]:
+    """Of one partition of a DescribeProducers reply."""
+    return [
+        OpenTransaction(
+            topic=topic,
+            partition=int(partition.partition_index),
+            producer_id=int(one.producer_id),
+            producer_epoch=int(one.producer_epoch),
+            start_offset=int(one.current_txn_start_offset),
+            last_ms=int(one.last_timestamp),
+            coordinator_epoch=int(one.coordinator_epoch),
+        )
+        for one in partition.active_producers
+        if one.current_txn_start_offset >= 0
+    ]
+
+
+def write_abort_marker(cluster: Cluster, transaction: OpenTransaction) -> None:
+    """Abort a transaction in one partition, whatever its coordinator says.
+
+    Raises:
+        BrokerRefused, BrokerUnreachable: the partition still has it open.
+    """
+    fields = {"markers": [marker_fields(transaction)]}
+
+    def attempt() -> None:
+        leader = cluster.refresh(transaction.topic).leader_of(transaction.partition)
+        if leader is None:
+            raise BrokerUnreachable(f"{transaction.topic}/{transaction.partition} has no leader")
+        reply = cluster.request(leader.broker, Api.WRITE_TXN_MARKERS, fields)
+        code = reply.markers[0].topics[0].partitions[0].error_code
+        if code:
+            raise refused(
+                f"aborting the transaction in {transaction.topic}/{transaction.partition}", code
+            )
+
+    cluster.retrying(attempt)
+
+
+def marker_fields(transaction: OpenTransaction) -> Mapping[str, Any]:
     return {
-        "transactional_id": transactional_id,
-        "transaction_timeout": timeout_ms,
-        "producer_id": before.producer_id,
-        "producer_epoch": before.epoch,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
+        "transaction_result": False,
+        "topics": [{"name": transaction.topic, "partition_indexes": [transaction.partition]}],
+        "coordinator_epoch": transaction.epoch_of_end,
     }
 
 
-def _identity_in(reply: Any) -> Identity:
-    return Identity(int(reply.producer_id), int(reply.producer_epoch))
+# -- inside ------------------------------------------------------------------------------------------------------------
+
+
+def _has_transactions(cluster: Cluster) -> bool:
+    """False where no producer had a transactional id yet. To look a coordinator up would create the topic."""
+    try:
+        cluster.retrying(lambda: cluster.refresh(TRANSACTION_STATE))
+    except UnknownTopic:
+        return False
+    return True
+
+
+def _coordinator(cluster: Cluster, transactional_id: str) -> Coordinator:
+    return Coordinator(cluster, transactional_id, is_transaction=True)

@@ -7,22 +7,26 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from respool.client.arrow.errors import TransactionFenced, TransactionLost
-from respool.client.arrow.writing.prepared import (
-    Found,
-    PreparedTransaction,
-    end_transaction,
-    look_at,
-    transaction_state,
-)
+from respool.client.arrow.writing.prepared import PreparedTransaction
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.codes import Code, refused
+from respool.client.kafka.codes import Code
 from respool.client.kafka.coordinator import Coordinator
 from respool.client.kafka.errors import (
     BrokerRefused,
     BrokerUnreachable,
+    TransactionFenced,
+    TransactionLost,
     UnknownTopic,
     Untrusted,
+)
+from respool.client.kafka.transactions import (
+    ONGOING,
+    DescribedTransaction,
+    TransactionOutcome,
+    describe_transaction,
+    end_transaction,
+    outcome_of,
+    transactions_at,
 )
 from respool.spark.sink.effects import (
     BecomeDecider,
@@ -41,7 +45,6 @@ from respool.spark.sink.errors import DeciderFenced
 from respool.spark.sink.names import STATE_TOPIC, tasks_of
 from respool.spark.sink.state import Transaction
 from respool.spark.sink.state_store import StateStore
-from respool.wire.api_table import Api
 
 # A transaction that has less than this share of its timeout left is not decided any more.
 TIME_LEFT_SHARE = 0.05
@@ -123,40 +126,43 @@ def end(cluster: Cluster, transaction: Transaction, *, is_commit: bool) -> Outco
             raise
     else:
         return Outcome.DONE
-    found = look_at(coordinator, _prepared(transaction))[0]
-    if found is Found.OPEN or found is Found.UNKNOWN:
+    found = outcome_of(coordinator, _prepared(transaction))[0]
+    if found is TransactionOutcome.OPEN or found is TransactionOutcome.UNKNOWN:
         return Outcome.UNKNOWN
-    return Outcome.DONE if is_commit == (found is Found.COMMITTED) else Outcome.OTHERWISE
+    return (
+        Outcome.DONE if is_commit == (found is TransactionOutcome.COMMITTED) else Outcome.OTHERWISE
+    )
 
 
 def is_committed(cluster: Cluster, transaction: Transaction) -> bool:
     coordinator = _coordinator(cluster, transaction.transactional_id)
-    return look_at(coordinator, _prepared(transaction))[0] is Found.COMMITTED
+    return outcome_of(coordinator, _prepared(transaction))[0] is TransactionOutcome.COMMITTED
 
 
 def seen_of(cluster: Cluster, transaction: Transaction) -> Seen:
     coordinator = _coordinator(cluster, transaction.transactional_id)
-    found, seen = look_at(coordinator, _prepared(transaction))
-    if found is not Found.OPEN or str(seen.transaction_state) != "Ongoing":
+    found, seen = outcome_of(coordinator, _prepared(transaction))
+    if found is not TransactionOutcome.OPEN or seen is None or seen.state != ONGOING:
         return Seen(is_open=False, state=found.value)
     return Seen(is_open=True, has_time=has_time(seen, now_ms=time.time_ns() // 1_000_000))
 
 
-def has_time(seen: Any, *, now_ms: int) -> bool:
+def has_time(seen: DescribedTransaction, *, now_ms: int) -> bool:
     """Whether it is far from its timeout, as far as this machine's clock can tell."""
-    timeout_ms = seen.transaction_timeout.total_seconds() * 1000
-    age_ms = now_ms - seen.transaction_start_time.timestamp() * 1000
-    if age_ms >= timeout_ms:
+    assert seen.started_ms is not None
+    age_ms = now_ms - seen.started_ms
+    if age_ms >= seen.timeout_ms:
         # It is open, so the two clocks do not agree: nothing can be said.
         return True
-    return bool(timeout_ms - age_ms >= min(timeout_ms * TIME_LEFT_SHARE, TIME_LEFT_MS_MAX))
+    left_ms = seen.timeout_ms - age_ms
+    return left_ms >= min(seen.timeout_ms * TIME_LEFT_SHARE, TIME_LEFT_MS_MAX)
 
 
 def open_transactions(
     cluster: Cluster, wanted: re.Pattern[str], *, but: Collection[str] = ()
 ) -> tuple[Transaction, ...]:
     """Those with such ids, but for these. A broker that is silent is passed over: the next look may see its own."""
-    names = transactional_ids(cluster, wanted, states=("Ongoing",)).difference(but)
+    names = transactional_ids(cluster, wanted, states=(ONGOING,)).difference(but)
     seen = each(sorted(names), lambda name: _describe(cluster, name))
     return tuple(one for one in seen if one is not None)
 
@@ -178,7 +184,8 @@ def transactional_ids(
         names: set[str] = set()
         for broker in cluster.brokers:
             try:
-                names |= _listed(cluster, broker, states)
+                listed = transactions_at(cluster, broker, states=states)
+                names |= {one.transactional_id for one in listed}
             except (BrokerUnreachable, Untrusted):
                 if is_all:
                     raise
@@ -190,24 +197,16 @@ def transactional_ids(
     return {name for name in cluster.retrying(ask) if wanted.fullmatch(name)}
 
 
-def _listed(cluster: Cluster, broker: int, states: Sequence[str]) -> set[str]:
-    fields = {"state_filters": list(states), "producer_id_filters": []}
-    reply = cluster.request(broker, Api.LIST_TRANSACTIONS, fields)
-    if reply.error_code:
-        raise refused("listing transactions", reply.error_code)
-    return {str(one.transactional_id) for one in reply.transaction_states}
-
-
 def _describe(cluster: Cluster, name: str) -> Transaction | None:
     try:
-        seen = transaction_state(_coordinator(cluster, name), name)
+        seen = describe_transaction(_coordinator(cluster, name), name)
     except BrokerRefused as error:
         if error.code == Code.transactional_id_not_found:
             return None
         raise
-    if str(seen.transaction_state) != "Ongoing":
+    if seen.state != ONGOING:
         return None
-    return Transaction(name, int(seen.producer_id), int(seen.producer_epoch))
+    return Transaction(name, seen.producer_id, seen.producer_epoch)
 
 
 def _coordinator(cluster: Cluster, name: str) -> Coordinator:

@@ -8,12 +8,12 @@ task's process is killed between any two steps.
 
 from collections.abc import Collection
 
-from respool.client.arrow.writing.prepared import transaction_state
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code
 from respool.client.kafka.coordinator import Coordinator
 from respool.client.kafka.errors import BrokerRefused
-from respool.client.kafka.transactions import take_id
+from respool.client.kafka.producer_ids import init_producer_id
+from respool.client.kafka.transactions import describe_transaction
 from respool.spark.sink.errors import Superseded
 from respool.spark.sink.executing import each, transactional_ids
 from respool.spark.sink.names import job_end_of, tasks_of_job
@@ -33,7 +33,7 @@ def check_not_ended(cluster: Cluster, job: str) -> None:
     name = job_end_of(job)
     coordinator = Coordinator(cluster, name, is_transaction=True)
     try:
-        transaction_state(coordinator, name)
+        describe_transaction(coordinator, name)
     except BrokerRefused as error:
         if error.code == Code.transactional_id_not_found:
             return
@@ -51,7 +51,7 @@ def end_job(
     Raises:
         BrokerRefused, BrokerUnreachable
     """
-    take_id(cluster, job_end_of(job), timeout_ms=_TIMEOUT_MS)
+    init_producer_id(cluster, job_end_of(job), timeout_ms=_TIMEOUT_MS)
     names = transactional_ids(cluster, tasks_of_job(job), states=_ALIVE, is_all=is_thorough)
     others = sorted(names.difference(spared))
-    each(others, lambda name: take_id(cluster, name, timeout_ms=_TIMEOUT_MS))
+    each(others, lambda name: init_producer_id(cluster, name, timeout_ms=_TIMEOUT_MS))

@@ -21,7 +21,7 @@ from respool.client.kafka.coordinator import Coordinator
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, UnknownTopic
 from respool.client.kafka.partition_queue import Identity
 from respool.client.kafka.produce_request import answers_of
-from respool.client.kafka.transactions import take_id
+from respool.client.kafka.producer_ids import init_producer_id
 from respool.client.kafka.versions import FETCH_BY_NAME, TRANSACTIONS_V2
 from respool.records.batch import RecordBatch
 from respool.records.build import NewRecord, build_batch
@@ -155,7 +155,9 @@ class StateStore:
                 "exactly-once writing needs transactions of version 2 (Respool, or Kafka 4 and newer); "
                 "these brokers have version 1. exactlyOnce=false writes without them"
             )
-        return take_id(self._cluster, decider_of(self._sink), timeout_ms=DECIDER_TIMEOUT_MS)
+        return init_producer_id(
+            self._cluster, decider_of(self._sink), timeout_ms=DECIDER_TIMEOUT_MS
+        )
 
     def write(self, decider: Identity, state: SinkState) -> None:
         """

@@ -5,7 +5,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from respool.client.kafka.errors import ClientClosed, ClientError
-from respool.client.kafka.transactions import new_identity
+from respool.client.kafka.producer_ids import new_producer_id
 
 if TYPE_CHECKING:
     from respool.client.arrow.writing.delivery import Delivery
@@ -31,7 +31,7 @@ class Keeper:
             while (topics := self._next_topics()) is not None:
                 for topic in topics:
                     self._refresh(topic)
-                self._renew_identity()
+                self._renew_producer_id()
                 if topics:
                     self._delivery.cluster.sleep(ASK_AGAIN_AFTER_S)
         except ClientClosed:
@@ -72,14 +72,14 @@ class Keeper:
         with delivery.changed:
             delivery.on_metadata(seen)
 
-    def _renew_identity(self) -> None:
+    def _renew_producer_id(self) -> None:
         delivery = self._delivery
         with delivery.changed:
             wanted = any(lane.wants_identity for lane in delivery.active.values())
         if not wanted:
             return
         try:
-            identity = new_identity(delivery.cluster)
+            identity = new_producer_id(delivery.cluster)
         except ClientClosed:
             raise
         except ClientError:

@@ -38,8 +38,8 @@ from respool.client.kafka.bootstrap import FIRST_CONTACT_MS
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BadArgument, ClientClosed
 from respool.client.kafka.partition_queue import IN_FLIGHT_MAX
+from respool.client.kafka.producer_ids import new_producer_id
 from respool.client.kafka.security import IN_THE_CLEAR, Security
-from respool.client.kafka.transactions import new_identity
 
 # With its header it still fits a topic's usual limit, 1 MiB and 12 bytes.
 BATCH_BYTES = 1024 * 1024
@@ -372,7 +372,7 @@ class ArrowProducer:
         if self._transactions is not None:
             self._transactions.check_open()
         elif self._is_idempotent and self._delivery.identity is None:
-            self._delivery.identity = self._cluster.retrying(lambda: new_identity(self._cluster))
+            self._delivery.identity = self._cluster.retrying(lambda: new_producer_id(self._cluster))
         return self._destinations.look_up(topic)
 
     def _pack(self, routed: Routed) -> None:

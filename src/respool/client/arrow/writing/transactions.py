@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from respool.client.arrow.errors import TransactionFenced, WrongState
 from respool.client.arrow.writing.delivery import Delivery, Place
-from respool.client.arrow.writing.prepared import PreparedTransaction, end_transaction, uncertain
+from respool.client.arrow.writing.prepared import PreparedTransaction, uncertain
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import PRODUCER_FENCED, worst_of
 from respool.client.kafka.coordinator import Coordinator
@@ -33,7 +33,8 @@ from respool.client.kafka.errors import (
 )
 from respool.client.kafka.groups import Committed, offset_fields, worst_code
 from respool.client.kafka.partition_queue import Failure, Identity
-from respool.client.kafka.transactions import NO_PRODUCER, take_id
+from respool.client.kafka.producer_ids import NO_PRODUCER, init_producer_id
+from respool.client.kafka.transactions import end_transaction
 from respool.client.kafka.versions import TRANSACTIONS_V1, TRANSACTIONS_V2, TransactionVersions
 from respool.wire.api_table import Api
 
@@ -222,7 +223,9 @@ class Transactions:
 
     def _init(self, identity: Identity) -> Identity:
         try:
-            return take_id(self._cluster, self._id, timeout_ms=self._timeout_ms, before=identity)
+            return init_producer_id(
+                self._cluster, self._id, timeout_ms=self._timeout_ms, before=identity
+            )
         except BrokerRefused as error:
             if error.code in PRODUCER_FENCED:
                 self._state = State.FENCED
