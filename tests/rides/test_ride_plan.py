@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from respool.rides.cities import CITIES, cities_from
-from respool.rides.errors import BadPlan
+from respool.rides.cities import BadPlan
 from rides.making import plan
 
 

@@ -193,7 +193,7 @@ def _check_live(*, count: int | None, until: str, writes_nothing: bool) -> None:
 def _plan(*, cities: str, **wanted: Any) -> Any:
     try:
         from respool.rides.cities import cities_from
-        from respool.rides.errors import BadPlan
+        from respool.rides.cities import BadPlan
         from respool.rides.plan import RidePlan
         from respool.rides.records import RecordMaker  # noqa: F401 - to know now that it is all there
     except ModuleNotFoundError as error:

@@ -1,7 +1,7 @@
-"""Bronze: every event as it came, by day of arrival, exactly once, from the start of the log on.
+"""Bronze: every event unchanged, by day of arrival, exactly once, from the log start on.
 
-Each commit carries the offset up to which each partition is in the table. A micro-batch that comes again, after a
-crash between commit and checkpoint or with a checkpoint that was lost, adds only what is beyond.
+Each commit carries the offset up to which each partition is in the table. A repeated micro-batch, after a
+crash between commit and checkpoint or with a lost checkpoint, adds only rows beyond that.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ GROUP = "pipeline-bronze"
 
 
 def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
-    """Everything that is in the topic now."""
+    """Read everything that is in the topic now."""
     seen = _Counter(tell)
     tell.step("bronze: reading the topic")
     gone = _lost(settings)
@@ -49,7 +49,7 @@ def start(
     bronze.made()
 
     def add(batch: "DataFrame", _number: int) -> None:
-        # Asked each time: partitions may be added while the query runs.
+        # Requested each time: partitions may be added while the query runs.
         readers = topics.readers(settings, settings.topic)
         tell.rows(add_batch(bronze, batch, readers=readers).rows)
 
@@ -59,9 +59,9 @@ def start(
 
 
 def _lost(settings: "PipelineSettings") -> int:
-    """How many offsets the topic deleted that the table has not.
+    """Return how many offsets the topic deleted that the table has not read.
 
-    With a checkpoint the source finds it out by itself; without one it begins at the log's start, wherever that is.
+    With a checkpoint the source detects it; without one it begins at the log start, wherever that is.
     """
     if any((settings.checkpoint_path(JOB) / "offsets").glob("[0-9]*")):
         return 0
@@ -74,7 +74,7 @@ def _lost(settings: "PipelineSettings") -> int:
 
 
 def add_batch(bronze: "Table", batch: "DataFrame", *, readers: Mapping[int, str]) -> "Commit":
-    """Add what is not in the table yet; `readers` are the names that positions in partitions are kept under.
+    """Add the rows that are not in the table yet; `readers` are the names under which positions are stored.
 
     Batches of a partition come in the order of its offsets.
     """
@@ -84,7 +84,7 @@ def add_batch(bronze: "Table", batch: "DataFrame", *, readers: Mapping[int, str]
     staged = stage(bronze_rows(batch, known), bronze.path, bronze.partition_by)
     moved: dict[str, int] = {}
     if staged.files:
-        # Of what was written, not of the batch: that would be fetched from the brokers once more.
+        # Counted from what was written, not from the batch, which would be fetched from the brokers again.
         written = batch.sparkSession.read.parquet(*staged.paths)
         for row in written.groupBy("partition").agg(f.max("offset").alias("last")).collect():
             moved[readers[row["partition"]]] = row["last"] + 1
@@ -92,7 +92,7 @@ def add_batch(bronze: "Table", batch: "DataFrame", *, readers: Mapping[int, str]
 
 
 def bronze_rows(batch: "DataFrame", positions: Mapping[int, int]) -> "DataFrame":
-    """Rows from these positions on, with their day."""
+    """Return the rows from these positions on, with their day."""
     wanted = f.lit(True)
     for partition, position in positions.items():
         wanted &= (f.col("partition") != partition) | (f.col("offset") >= position)
@@ -101,7 +101,7 @@ def bronze_rows(batch: "DataFrame", positions: Mapping[int, int]) -> "DataFrame"
 
 
 class _Counter:
-    """Tells on, and counts."""
+    """Forwards progress, and counts."""
 
     def __init__(self, tell: Teller) -> None:
         self._tell = tell

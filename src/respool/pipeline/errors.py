@@ -1,25 +1,25 @@
-"""What a job of the pipeline ends with when it cannot go on. Each message says what to do."""
+"""Errors that end a job of the pipeline. Each message says what to do."""
 
 from respool.model.errors import RespoolError
 
 
 class PipelineError(RespoolError):
-    """A job cannot go on."""
+    """A job cannot continue."""
 
 
 class TableMissing(PipelineError):
-    """A job reads a table that nobody has written yet."""
+    """A job reads a table that does not exist yet."""
 
     def __init__(self, name: str, job: str) -> None:
         super().__init__(f"there is no table {name} yet: run {job} first")
 
 
 class TableChanged(PipelineError):
-    """Another run of the same job committed in between: this one's files were thrown away, nothing is in twice."""
+    """Another run of the same job committed first: this run's files were discarded, nothing is duplicated."""
 
 
 class HistoryGone(PipelineError):
-    """The log of a table's versions was cleaned up to a point beyond where its reader stands."""
+    """The table's log was cleaned beyond its reader's position."""
 
 
 class EventsGone(PipelineError):
@@ -27,7 +27,7 @@ class EventsGone(PipelineError):
 
 
 class TableReplaced(PipelineError):
-    """A table was deleted and made again; a reader's position in the old one says nothing about the new one."""
+    """A table was deleted and re-created; a reader's position in the old one does not apply to the new one."""
 
     def __init__(self, name: str, remedy: str) -> None:
         super().__init__(
@@ -37,12 +37,12 @@ class TableReplaced(PipelineError):
 
 
 class ModelMissing(PipelineError):
-    """There is no model of this name, and no truth to train one with."""
+    """There is no model of this name, and no truth to train one."""
 
 
 class NothingToLearn(PipelineError):
-    """The rides to train on lack fraud, or honest rides, or both."""
+    """The training rides lack fraud, or honest rides, or both."""
 
 
 class BadReplay(PipelineError):
-    """A replay's window cannot be."""
+    """A replay's window is invalid."""

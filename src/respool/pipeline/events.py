@@ -1,7 +1,7 @@
-"""Bytes -> ride events: read, judged, and without repeats. Pure: a frame in, a frame out.
+"""Bytes -> ride events: parsed, validated, deduplicated. Pure: a frame in, a frame out.
 
-Every row of bronze ends in one of three places, by its own content alone, so that it is the same however the rows are
-cut into batches: it is sound, or in quarantine with a reason, or a repeat of a sound one.
+The content of a row alone decides, independent of batches, which of three it is: valid, in quarantine with a reason, or
+a duplicate of a valid one.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EVENT_TYPES = ("requested", "assigned", "started", "finished", "paid", "cancelled")
 SCHEMA_VERSIONS = ("1",)
 
-# All as text: a number where a word should be, or the other way round, must be seen and not be made to fit.
+# All as text: a value of the wrong type must be detected, not converted.
 _TEXTS = (
     "event_id",
     "ride_id",
@@ -43,7 +43,7 @@ _BROKEN = "_broken"
 _JSON = ", ".join(f"{name} string" for name in (*_TEXTS, _BROKEN))
 _REQUIRED = ("event_id", "ride_id", "event_type", "event_time", "city", "rider_id")
 _NUMBER = r"^-?\d+(\.\d+)?([eE][-+]?\d+)?$"
-# What a field must look like where it is there.
+# The pattern of each field's value, if present.
 _SHAPES = {
     "event_id": r"^[0-9a-f]{16}$",
     "ride_id": r"^ride-[0-9a-f]{16}$",
@@ -68,7 +68,7 @@ _TYPES = {
 
 
 def judged(bronze: "DataFrame", settings: "PipelineSettings") -> "DataFrame":
-    """Each row with its fields read, and with `reason` and `detail`, which are null where it is sound."""
+    """Return each row with its fields parsed, and with `reason` and `detail`, which are null if it is valid."""
     text = f.when(f.expr("is_valid_utf8(value)"), f.col("value").cast("string"))
     read = bronze.withColumn(
         "json", f.from_json(text, _JSON, {"columnNameOfCorruptRecord": _BROKEN})
@@ -108,7 +108,7 @@ def judged(bronze: "DataFrame", settings: "PipelineSettings") -> "DataFrame":
 
 
 def sound(rows: "DataFrame") -> "DataFrame":
-    """The events among judged rows, typed. Repeats are still among them."""
+    """Return the valid events of the checked rows, typed, with duplicates."""
     typed = [
         f.col(f"json.{name}").try_cast(_TYPES.get(name, "string")).alias(name)
         for name in _TEXTS
@@ -127,7 +127,7 @@ def sound(rows: "DataFrame") -> "DataFrame":
 
 
 def quarantined(rows: "DataFrame") -> "DataFrame":
-    """Those that are not sound, as they came, with the reason."""
+    """Return the invalid rows unchanged, with the reason."""
     found = rows.where(f.col("reason").isNotNull()).withColumnRenamed("timestamp", "recorded_at")
     return found.withColumn("date", f.to_date("recorded_at")).select(
         *schema_of("quarantine").fieldNames()
@@ -135,7 +135,7 @@ def quarantined(rows: "DataFrame") -> "DataFrame":
 
 
 def without_repeats(events: "DataFrame", known: "DataFrame | None" = None) -> "DataFrame":
-    """Each event once: the copy that came first, and none of those `known` by their `event_id`."""
+    """Return each event once: the first copy, without those whose `event_id` is in `known`."""
     first = Window.partitionBy("event_id").orderBy("recorded_at", "partition", "offset")
     once = events.withColumn("copy", f.row_number().over(first)).where("copy = 1").drop("copy")
     if known is None:
@@ -156,7 +156,7 @@ def _found(reason: str, condition: Column, detail: Column | None = None) -> Colu
 
 
 def _does_not_fit(name: str) -> Column:
-    """A number, and too large for its column. A plain cast of it would end the job, now and each time it is run."""
+    """A number too large for its column. A plain cast would fail the job, each time it is run."""
     text = f.col(f"json.{name}")
     number = text.try_cast(_TYPES[name])
     too_large = number.isNull()

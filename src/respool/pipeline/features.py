@@ -1,4 +1,4 @@
-"""What a fraud model looks at: of each finished ride its speed and price, and what its rider did in the days before.
+"""Features of a fraud model: each finished ride's speed and price, and its rider's activity in the days before.
 
 Every window looks back from the ride's own end, so that a ride has the same features whether it is scored as it
 comes or replayed later, as long as the same history is at hand.
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 HOUR_S = 3_600
 DAY_S = 24 * HOUR_S
-# How far back a feature looks at most.
+# The longest look-back of a feature.
 HISTORY_DAYS = 7
 SHORT_KM = 1.5
 LONG_KM = 8.0
@@ -32,7 +32,7 @@ FEATURES = (
 
 
 def finished_rides(events: "DataFrame") -> "DataFrame":
-    """One row for each ride that has ended: the event that says so."""
+    """Return one row for each finished ride: its `finished` event."""
     return events.where("event_type = 'finished' and duration_s > 0 and fare is not null")
 
 
@@ -62,7 +62,7 @@ def with_features(rides: "DataFrame", prices: "DataFrame") -> "DataFrame":
 
 
 def usual_prices(rides: "DataFrame") -> "DataFrame":
-    """What a ride costs in each city, against the company's price list: half of its rides are dearer."""
+    """Return each city's price level: the median of its rides' prices over the price list."""
     levels = rides.select("city", price_level().alias("level"))
     return levels.groupBy("city").agg(f.percentile_approx("level", 0.5).alias("price_level"))
 
@@ -70,10 +70,10 @@ def usual_prices(rides: "DataFrame") -> "DataFrame":
 def price_level() -> Column:
     """The fare against surge times (2.50 + 1.15 per km + 0.28 per minute).
 
-    A surge that is not told, or cannot be, is none: a factor of 1.
+    A missing or invalid surge counts as 1.
     """
     listed = 2.5 + 1.15 * _km() + 0.28 * f.col("duration_s") / 60
-    # What is listed is never below 2.50, but for a distance below zero.
+    # The list price is at least 2.50, except for negative distances.
     found = f.try_divide(f.col("fare").cast("double"), _or_one(f.col("surge")) * listed)
     return f.coalesce(found, f.lit(1.0))
 
@@ -83,7 +83,7 @@ def _km() -> Column:
 
 
 def _or_one(factor: Column) -> Column:
-    """It is divided by: one missing score would be one ride that nobody looks at."""
+    """It is a divisor, and a missing score would hide a ride."""
     return f.when((factor > 0) & ~f.isnan(factor), factor).otherwise(1.0)
 
 

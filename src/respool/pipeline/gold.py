@@ -1,4 +1,4 @@
-"""Gold: what dashboards show. Fares, cities and drivers in windows of event time, brought up to date as events come.
+"""Gold: the dashboards' tables. Fares, cities and drivers in windows of event time, updated as events arrive.
 
 Three streaming queries over silver, each with a checkpoint. A window stays open for as long as events may be late
 (`lateness_ms`), and its row is replaced whenever it changes; then its state is dropped.
@@ -33,13 +33,13 @@ class Mart:
     """One table of gold."""
 
     name: str
-    # What a row is for, beside its window.
+    # The key of a row, beside its window.
     keys: tuple[str, ...]
     make: "Callable[[DataFrame, int], DataFrame]"
 
 
 def fares(events: "DataFrame", window_ms: int) -> "DataFrame":
-    """What was paid."""
+    """Sums of fares."""
     return _by_window(
         events.where("event_type = 'paid'"),
         window_ms,
@@ -51,7 +51,7 @@ def fares(events: "DataFrame", window_ms: int) -> "DataFrame":
 
 
 def cities(events: "DataFrame", window_ms: int) -> "DataFrame":
-    """How many rides were asked for, taken on, ended and given up, and what surge they met."""
+    """Numbers of rides requested, assigned, finished and cancelled, and their surge."""
     asked = f.when(f.col("event_type") == "requested", f.col("surge"))
     return _by_window(
         events,
@@ -67,7 +67,7 @@ def cities(events: "DataFrame", window_ms: int) -> "DataFrame":
 
 
 def drivers(events: "DataFrame", window_ms: int) -> "DataFrame":
-    """What each driver drove and earned, by the day, or by the window if that is longer."""
+    """Each driver's distance and earnings, by day, or by window if that is longer."""
     return _by_window(
         events.where("event_type = 'finished'"),
         max(window_ms, DAY_MS),
@@ -86,10 +86,10 @@ MARTS = (FARES, CITIES, DRIVERS)
 
 
 def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
-    """All of silver that there is now."""
+    """Process all of silver that exists now."""
     tell.step("gold: windows of silver")
     dropped = 0
-    # One after the other: each brings Python processes of its own, and a small machine has few cores.
+    # One after the other: each starts Python processes of its own, and a small machine has few cores.
     for mart in MARTS:
         for query in start(spark, settings, tell, every_ms=None, marts=(mart,)):
             query.awaitTermination()
@@ -112,9 +112,9 @@ def start(
     silver = table(settings, "silver")
     if not silver.exists:
         raise TableMissing("silver", "silver")
-    # A batch without rows would only drop old state, and write each table once more as it is.
+    # A batch without rows would only drop old state, and rewrite each table unchanged.
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-    # What was dropped is told batch by batch, and Spark would keep the last hundred only.
+    # Dropped rows are reported per batch, and Spark keeps only the last hundred by default.
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(BATCHES_COUNTED_MAX))
     stream = stream_of(spark, silver, rows_per_batch=settings.rows_per_batch)
     return [_start(mart, stream, settings, tell, every_ms) for mart in marts]
@@ -144,7 +144,7 @@ def _start(
 def upsert(
     gold: "Table", batch: "DataFrame", keys: Sequence[str], *, batch_id: int, reader: str
 ) -> "Commit":
-    """These rows, in the place of those with the same window and keys. A batch that is done is not done again."""
+    """Upsert these rows by window and keys. A committed batch is not repeated."""
     from respool.pipeline.tables import Commit
 
     before = gold.made()
@@ -156,7 +156,7 @@ def upsert(
         days = [str(row["date"]) for row in new.select("date").distinct().collect()]
         old = gold.read(batch.sparkSession, version=before.version(), partitions=days)
         same = ["window_start", *keys]
-        # A key may be null, and nulls are the same here.
+        # A key may be null, and nulls compare equal here.
         kept = old.alias("old").join(
             new.select(*same).alias("new"),
             [f.col(f"old.{name}").eqNullSafe(f.col(f"new.{name}")) for name in same],
@@ -179,7 +179,7 @@ def _by_window(
 
 
 def _dropped(query: "StreamingQuery") -> int:
-    """How many rows came after their window was closed, as Spark counts them."""
+    """Return how many rows arrived after their window closed, as counted by Spark."""
     return sum(
         operator.numRowsDroppedByWatermark
         for progress in query.recentProgress

@@ -1,4 +1,4 @@
-"""The jobs by name, in the order in which they stand on each other."""
+"""The jobs by name, in order of their dependencies."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
 
     Run = Callable[["SparkSession", "PipelineSettings", "Teller"], "Outcome"]
 
-# Name -> the module that has it. What each does is told by the command line's help.
+# Name -> module. The command line's help describes each.
 JOBS = {
     "bronze": "bronze",
     "silver": "silver",
     "gold": "gold",
-    "fraud": "fraud",
-    "replay-fraud": "replay",
+    "fraud": "live_scores",
+    "replay-fraud": "past_scores",
     "warehouse": "warehouse",
 }
-# Those that are streaming queries, and stay up with --continuous; the others run again and again.
+# Jobs that are streaming queries and keep running with --continuous; the others are repeated.
 STREAMING = ("bronze", "gold")
-# Those that read the topic itself.
+# Jobs that read the topic itself.
 READ_TOPIC = frozenset({"bronze", "replay-fraud", "warehouse"})
-# Job -> the table it reads, which the job of that name writes.
+# Job -> the job whose table it reads.
 STANDS_ON = {"silver": "bronze", "gold": "silver", "fraud": "silver"}
 
 
 def job(name: str) -> "Run":
-    """The job's `run`; it is imported now, and with it much of Spark."""
+    """Return the job's `run`, importing it now, and with it much of Spark."""
     run: Run = import_module(f"respool.pipeline.{JOBS[name]}").run
     return run

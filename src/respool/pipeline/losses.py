@@ -1,4 +1,4 @@
-"""Events that were deleted from the log before a table had them: found by offsets, and never passed over in silence."""
+"""Events that were deleted from the log before a table read them: detected by offsets, and never skipped silently."""
 
 from collections.abc import Mapping
 
@@ -13,10 +13,10 @@ def lost(
     is_accepted: bool,
     table: str,
 ) -> dict[int, int]:
-    """Partition -> how many offsets between where a table stands (`known`) and where the log begins (`first`).
+    """Return per partition the number of offsets between the table's position (`known`) and the log start (`first`).
 
     Raises:
-        EventsGone: there are some, and nobody said that this is known.
+        EventsGone: there are some, and the loss was not accepted.
     """
     gaps = {
         number: (at, first[number])

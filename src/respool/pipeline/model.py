@@ -1,4 +1,4 @@
-"""A fraud model: Spark ML's pipeline, the usual prices of the cities it was trained on, and what is known of it.
+"""A fraud model: a Spark ML pipeline, the usual prices of the cities it was trained on, and its metadata.
 
 ```
 models/<name>/pipeline/         as Spark ML saves it
@@ -40,14 +40,14 @@ class About:
     name: str
     recipe: str
     features: tuple[str, ...]
-    # Rides that ended before it.
+    # Trained on rides that ended before it.
     trained_until_ms: int
     rides: int
     frauds: int
 
 
 class FraudModel:
-    """`score` finished rides. Made by `train`, or found again by `load`."""
+    """Scores finished rides. Created by `train`, or read by `load`."""
 
     def __init__(self, about: About, pipeline: PipelineModel, prices: dict[str, float]) -> None:
         self.about = about
@@ -59,18 +59,18 @@ class FraudModel:
         prices = prices_frame(rides.sparkSession, self._prices)
         scored = self._pipeline.transform(with_features(rides, prices))
         told = vector_to_array(f.col("probability"))[1]
-        # A model that cannot say does not accuse.
+        # Without a score a ride is not fraud.
         likely = f.when(told.isNotNull() & ~f.isnan(told), told).otherwise(0.0)
         return scored.select(
             *(scored[name] for name in rides.columns),
             f.lit(self.about.name).alias("model"),
-            # In text and back it stays the same number.
+            # Survives the conversion to text and back.
             f.round(likely, 6).alias("score"),
             (f.round(likely, 6) >= threshold).alias("is_fraud"),
         )
 
     def save(self, folder: Path) -> None:
-        """Whole or not at all: the folder gets its name when everything is in it."""
+        """Atomic: the folder is renamed when everything is in it."""
         made = folder.with_name(f".{folder.name}.new")
         shutil.rmtree(made, ignore_errors=True)
         made.mkdir(parents=True)
@@ -84,7 +84,7 @@ class FraudModel:
 def load(folder: Path) -> FraudModel:
     """
     Raises:
-        ModelMissing: there is none.
+        ModelMissing: it does not exist.
     """
     if not (folder / "about.json").exists():
         raise ModelMissing(f"there is no model {folder.name!r} in {folder.parent}")
@@ -103,12 +103,12 @@ def found_or_trained(
     *,
     until_ms: "int | Callable[[DataFrame], int]",
 ) -> FraudModel:
-    """The model of this name; if there is none, one that is trained on rides that ended before `until_ms`.
+    """Return the model of this name; if none exists, train one on rides that ended before `until_ms`.
 
-    `until_ms` may be a function of the events, which is asked only if a model is to be trained.
+    `until_ms` may be a function of the events, which is called only if a model is trained.
 
     Raises:
-        ModelMissing: there is none, and no truth to train one with.
+        ModelMissing: it does not exist, and there is no truth to train one.
     """
     folder = settings.model_path(choice.name)
     if (folder / "about.json").exists():
@@ -135,10 +135,10 @@ def found_or_trained(
 def train(
     rides: "DataFrame", frauds: "DataFrame", *, name: str, recipe: "Recipe", until_ms: int
 ) -> FraudModel:
-    """Learn from finished rides, of which those in `frauds` (by `ride_id`) are fraud.
+    """Train on finished rides; those in `frauds` (by `ride_id`) are fraud.
 
     Raises:
-        NothingToLearn: all of them are, or none.
+        NothingToLearn: all or none of them are fraud.
     """
     spark = rides.sparkSession
     prices = {
@@ -157,7 +157,7 @@ def train(
                 f"of {total:,} finished rides before {_time(until_ms)} {bad:,} are fraud: a model needs both kinds; "
                 "is it the truth of these rides?"
             )
-        # Fraud is rare, and missing one costs more than asking an honest rider once too often: up to a point.
+        # Fraud is rare, and a false negative costs more than a false positive, up to a point.
         weight = f.when(f.col("label") == 1, min(WEIGHT_MAX, (total - bad) / bad)).otherwise(1.0)
         # Sorted, because a forest draws its samples by position: the same rides give the same model.
         ready = data.withColumn("weight", weight).repartition(1).sortWithinPartitions("ride_id")
@@ -176,7 +176,7 @@ def train(
 
 
 def frauds_of(spark: "SparkSession", truth: Path) -> "DataFrame":
-    """The rides that are fraud: `ride_id` and `pattern`."""
+    """Return the fraudulent rides: `ride_id` and `pattern`."""
     return (
         spark.read.parquet(str(truth.absolute()))
         .where("kind = 'fraud'")

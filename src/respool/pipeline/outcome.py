@@ -1,17 +1,17 @@
-"""What a job says while it works, and in the end."""
+"""Progress and result of a job."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
 
 
 class Teller(Protocol):
-    """Who shows a job's progress."""
+    """Receives a job's progress."""
 
     def step(self, text: str) -> None:
-        """What is being done now."""
+        """Report the current step."""
 
     def rows(self, count: int) -> None:
-        """So many more rows are done."""
+        """Report this many more rows done."""
 
 
 class Silent:
@@ -25,9 +25,9 @@ class Silent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     job: str
-    # What was counted, in the order in which it is shown.
+    # Counts, in display order.
     counts: dict[str, int]
-    # Shares and the like: name -> 0.93.
+    # Ratios: name -> 0.93.
     figures: dict[str, float] = field(default_factory=dict)
-    # Files made for people.
+    # Files for people to read.
     files: tuple[str, ...] = ()

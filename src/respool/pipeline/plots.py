@@ -1,4 +1,4 @@
-"""Plots as inline SVG: bars and lines, drawn here, so that a report is one file without scripts or fonts of others."""
+"""Plots as inline SVG: bars and lines, so that a report is one file without scripts or external fonts."""
 
 from collections.abc import Sequence
 from html import escape
@@ -7,18 +7,18 @@ from math import ceil, log10
 WIDTH = 860
 HEIGHT = 240
 _LEFT, _RIGHT, _BOTTOM, _TOP = 70, 10, 30, 14
-# A panel of `lines`, and the part of it that its line may fill.
+# Size of a panel of `lines`, and of the area of its line.
 _PANEL, _PANEL_LINE = 70, 52
 _LEAST_BAR = 2.0
-# Of the report's font (12px), no less than most glyphs have.
+# Width of most glyphs of the report's font (12px), rounded up.
 GLYPH_WIDTH = 7
-# So much of a name has room beside its bar.
+# Room for a name beside its bar.
 _NAME_MAX = 200 // GLYPH_WIDTH
 COLOURS = ("#2b6cb0", "#dd6b20", "#2f855a", "#805ad5", "#b83280", "#718096")
 
 
 def bars(values: Sequence[tuple[str, float]], *, unit: str = "") -> str:
-    """Lying bars, each with its name and its number."""
+    """Horizontal bars, each with its name and number."""
     most = max((value for _, value in values), default=0) or 1
     room = WIDTH - 330
     parts = []
@@ -58,7 +58,7 @@ def lines(labels: Sequence[str], series: Sequence[tuple[str, Sequence[float]]]) 
 
 
 def columns(labels: Sequence[str], series: Sequence[tuple[str, Sequence[float]]]) -> str:
-    """Standing bars of counts on a logarithmic axis from 1 to a power of ten, those of one label side by side."""
+    """Vertical bars of counts on a logarithmic axis from 1 to a power of ten, grouped by label."""
     most = max((max(values, default=0) for _, values in series), default=0)
     # At least a decade: an axis has two ends.
     decades = max(1, ceil(log10(most))) if most > 1 else 1
@@ -72,7 +72,7 @@ def columns(labels: Sequence[str], series: Sequence[tuple[str, Sequence[float]]]
     ]
     for number, (name, values) in enumerate(series):
         for at, value in enumerate(values):
-            # One is where the axis begins, and must be seen; none has no place on it.
+            # The axis begins at 1, which must be visible; 0 is not on it.
             tall = max(_LEAST_BAR, height * log10(value) / decades) if value >= 1 else 0.0
             x = _LEFT + at * slot + slot * 0.1 + number * bar
             parts.append(
@@ -97,7 +97,7 @@ def _tick(y: float, text: str) -> str:
 
 
 def _below(labels: Sequence[str], places: Sequence[float], y: float) -> str:
-    """As many of the labels as have room, each whole inside the picture."""
+    """As many labels as fit, each completely inside the picture."""
     widest = max(map(len, labels), default=1) * GLYPH_WIDTH
     room = max(1, int((WIDTH - _LEFT - _RIGHT) // (widest + 16)))
     every = max(1, -(-len(labels) // room))

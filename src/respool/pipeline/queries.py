@@ -1,4 +1,4 @@
-"""Streaming queries that a table is made by: how often they look, and who they are."""
+"""Streaming queries that build a table: their trigger and their id."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def started(
     writer: "DataStreamWriter", name: str, checkpoint: Path, *, every_ms: int | None
 ) -> "StreamingQuery":
-    """Up to the end of what there is now; or, with `every_ms`, for as long as it is let."""
+    """Run up to the present end; or, with `every_ms`, until stopped."""
     ready = writer.queryName(name).option("checkpointLocation", str(checkpoint))
     if every_ms is None:
         return ready.trigger(availableNow=True).start()
@@ -20,6 +20,6 @@ def started(
 
 
 def query_id(checkpoint: Path) -> str:
-    """Of a query that runs. With a new checkpoint it has a new id, and batches are numbered from 0 again."""
+    """Return the id of a running query. With a new checkpoint it has a new id, and its batch numbers begin at 0."""
     found: str = json.loads((checkpoint / "metadata").read_text())["id"]
     return found

@@ -1,7 +1,7 @@
-"""Replay: a model over the days that are past, by time of arrival; beside it what the live model said then.
+"""Replay: score past days, by time of arrival, with another model, and compare with the live scores.
 
-It reads the topic between two moments, and ends. It joins no group, commits no offsets and writes to no topic: who
-reads the same topic live does not notice.
+It reads a time range of the topic, and ends. It joins no group, commits no offsets and writes to no topic, so live
+consumers are not affected.
 """
 
 from typing import TYPE_CHECKING
@@ -41,14 +41,14 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
         )
     tell.step("replay-fraud: a model")
     silver = table(settings, "silver").read(spark)
-    # Never trained on what it is then measured by: neither on what happened in the window, nor on what arrived in it.
+    # Never trained on its own test data: neither on events of the window, nor on events that arrived in it.
     arrived = f.unix_millis("recorded_at")
     model = found_or_trained(
         settings.new_model, settings, silver.where(arrived < since_ms), until_ms=since_ms
     )
     check_unseen(model.about, since_ms)
     tell.step("replay-fraud: events of the window")
-    # A ride of the window's first hour has a past, too, as it had when it was scored live.
+    # Rides of the window's first hour need their history, as when they were scored live.
     history_ms = HISTORY_DAYS * DAY_MS + settings.lateness_ms
     rows = topics.read_times(
         spark,
@@ -95,7 +95,7 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
 def check_unseen(about: "About", since_ms: int) -> None:
     """
     Raises:
-        BadReplay: the model was trained on rides of the window, and would be measured by what it has learnt by heart.
+        BadReplay: the model was trained on rides of the window.
     """
     if about.trained_until_ms > since_ms:
         days = (about.trained_until_ms - since_ms) / DAY_MS
@@ -109,7 +109,7 @@ def check_unseen(about: "About", since_ms: int) -> None:
 def compare(
     spark: "SparkSession", settings: "PipelineSettings", replayed: "DataFrame"
 ) -> Comparison:
-    """With the scores in the topic: of each ride the first, for that is what was acted upon."""
+    """Join the topic's scores: the first score of each ride, which was the one acted upon."""
     live = live_scores(spark, settings).join(replayed.select("ride_id"), "ride_id", "left_semi")
     frauds = None if settings.truth is None else frauds_of(spark, settings.truth)
     return compared(live, replayed, frauds)
@@ -119,7 +119,7 @@ def live_scores(spark: "SparkSession", settings: "PipelineSettings") -> "DataFra
     try:
         first, last = topics.ends(settings, settings.scores_topic)
     except UnknownTopic:
-        # Nobody has scored yet: there is nothing to compare with, which the counts will say.
+        # No live scores yet: nothing to compare with, as the counts show.
         return spark.createDataFrame([], schema_of("fraud_scores"))
     rows = topics.read_between(spark, settings, settings.scores_topic, start=first, end=last)
     # A ride's scores are in one partition.

@@ -1,4 +1,4 @@
-"""Reports: HTML in one file, of what the pipeline saw and of a replay beside the live scores. Needs no Spark."""
+"""Reports as one HTML file: the pipeline's tables, and a replay compared with live scores. Needs no Spark."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ Rows = Sequence[Sequence[object]]
 
 
 def write_report(settings: "PipelineSettings") -> Path:
-    """What the tables hold now."""
+    """A report of the tables' present content."""
     parts = [_tables(settings)]
     if table(settings, "gold_cities").exists:
         parts += [_demand(settings), _fares(settings)]
@@ -53,7 +53,7 @@ def write_replay_report(
     rides: int,
     name: str,
 ) -> Path:
-    """A replayed model beside the live one."""
+    """A replayed model compared with the live one."""
     since, until = _moment(settings.replay_since_ms), _moment(settings.replay_until_ms)
     neither = comparison.both - (
         comparison.fraud_to_live + comparison.fraud_to_new - comparison.fraud_to_both

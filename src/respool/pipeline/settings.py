@@ -1,4 +1,4 @@
-"""What every job is told: one value, made once from the command line."""
+"""Settings of all jobs: one value, created once from the command line."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ Recipe = Literal["forest", "logistic"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChoice:
-    """A fraud model by its name, and how it is made if it is not there."""
+    """A fraud model's name, and how it is trained if it does not exist."""
 
     name: str
     recipe: Recipe = "forest"
@@ -23,30 +23,30 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSettings:
-    # Tables, checkpoints, models and reports are kept here. All executors must see it at the same path.
+    # Folder of tables, checkpoints, models and reports. All executors must see it at the same path.
     data: Path
     bootstrap: str = field(default_factory=lambda: Bootstrap.resolve(None).servers)
     topic: str = "rides"
     scores_topic: str = "fraud-scores"
-    # An event that arrives so long after it happened goes into quarantine, and the dashboards' windows close after it.
+    # Maximum lateness: later events go into quarantine, and the dashboards' windows close after it.
     lateness_ms: int = 2 * HOUR_MS
-    # No event of a sound phone is from so far in the future. One that is would close every window at once.
+    # Events further in the future than this are invalid: one of them would close every window.
     clock_skew_ms: int = 5 * MINUTE_MS
     window_ms: int = HOUR_MS
-    # The most that one micro-batch or one commit takes: it bounds memory, and what is done again after a crash.
+    # Maximum size of a micro-batch or commit: bounds memory, and the work repeated after a crash.
     rows_per_batch: int = 2_000_000
-    # Which model scores live, which one is replayed, and from which score on a ride is called fraud.
+    # The live model, the replayed model, and the score threshold for fraud.
     model: ModelChoice = ModelChoice(name="v1")
     new_model: ModelChoice = ModelChoice(name="v2")
     threshold: float = 0.5
-    # What is known of the rides, as `respool rides generate --truth` writes it.
+    # The truth file of `respool rides generate --truth`.
     truth: Path | None = None
     # The replay's window: [since, until) of the time of arrival.
     replay_since_ms: int = 0
     replay_until_ms: int = 0
-    # The warehouse reads the log from its start again, not from where it stands. The table comes out the same.
+    # Read the log from its start again, not from the table's position. The resulting table is the same.
     from_start: bool = False
-    # Events that the topic deleted before a table had them are counted, and do not end the job.
+    # Events that the topic deleted before a table read them are counted, and do not fail the job.
     accept_loss: bool = False
 
     def table_path(self, name: str) -> Path:

@@ -1,8 +1,8 @@
-"""Silver: typed, sound events, each once, by the day on which they happened; the others go into quarantine.
+"""Silver: typed, valid events, deduplicated, by the day on which they happened; the others go into quarantine.
 
-It reads what each version of bronze brought. Both tables carry the version of bronze they are at, so that each takes
-every row once, also if a run ends between the two commits. A repeat of an event has its time, and so its day: repeats
-are looked for in that day only.
+It reads the rows that each version of bronze added. Both tables store the version of bronze they have reached, so that
+each takes every row once, also if a run ends between the two commits. A duplicate has the event's time and therefore
+its day, so deduplication looks at that day only.
 """
 
 from collections.abc import Iterator, Sequence
@@ -71,13 +71,13 @@ def _new_events(silver: "Table", frame: "DataFrame") -> "DataFrame":
 def _steps(
     bronze: "Table", tables: "Sequence[Table]", latest: int, rows_max: int
 ) -> "Iterator[tuple[int, list[str], int]]":
-    """Versions of bronze in groups of about so many rows: the last version, its files, their rows.
+    """Group versions of bronze by a target number of rows: the last version, its files, their rows.
 
     A group ends where one of the tables stands, so that a table takes a group wholly or not at all.
     """
     stands = {one.has_read(bronze, one.made()) for one in tables}
     waiting: list[Addition] = []
-    # Of a bronze without its first versions only a table that has nothing can take the whole, so both must be such.
+    # If bronze lacks its first versions, only empty tables can take it as a whole, so both must be empty.
     is_new = stands == {-1}
     for one in bronze.additions(after=min(stands), upto=latest, is_new=is_new):
         waiting.append(one)

@@ -1,11 +1,11 @@
-"""Parquet files on their way into a table: written by Spark's executors where no reader looks, then put in place.
+"""Parquet files on their way into a table: written by Spark's executors in a staging folder, then moved into place.
 
 ```
 <table>/_staging/<try>/date=2026-11-12/part-….parquet      while Spark writes; a failed try ends here
-<table>/date=2026-11-12/part-….parquet                     put in place; nobody's until a commit names it
+<table>/date=2026-11-12/part-….parquet                     in place; not part of the table until a commit names it
 <table>/_delta_log/…07.json                                the commit that names it
 ```
-Names of part files are unique, so putting in place never overwrites.
+Names of part files are unique, so moving never overwrites.
 """
 
 import shutil
@@ -59,16 +59,16 @@ class Staged:
 def stage(frame: "DataFrame", table: Path, partition_by: Sequence[str]) -> Staged:
     """Let the executors write the frame's rows into a folder of their own."""
     folder = table / STAGING / uuid4().hex
-    # Of its two ways to write a time, Spark takes by default the one that other readers have given up.
+    # Of its two timestamp formats, Spark defaults to the deprecated one.
     frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     frame.write.partitionBy(*partition_by).parquet(str(folder))
     files = (_described(one, folder) for one in sorted(folder.rglob("*.parquet")))
-    # An empty partition of a frame may leave a file without rows, which nobody needs.
+    # An empty partition of a frame may leave a file without rows.
     return Staged(folder=folder, files=tuple(one for one in files if one.rows))
 
 
 def put_in_place(staged: Staged, table: Path) -> None:
-    """Move the files to where the commit will find them, and leave nothing behind."""
+    """Move the files into place, and remove the staging folder."""
     for one in staged.files:
         place = table / one.path
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def drop(staged: Staged) -> None:
 
 
 def drop_old_tries(table: Path, *, older_than_s: float) -> int:
-    """Remove what crashed tries left in staging; a try that is still at work has written lately."""
+    """Remove the staging folders of crashed attempts; running attempts have recent files."""
     before = time.time() - older_than_s
     dropped = 0
     for folder in (table / STAGING).glob("*"):

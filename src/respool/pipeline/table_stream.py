@@ -1,7 +1,7 @@
-"""A table as a stream for Spark: what each new version brought. Offsets are versions of the table's log, and its id.
+"""A table as a stream for Spark: the rows that each new version added. Offsets are the table's id and version.
 
-A batch is made of whole versions, in order; after a restart the same versions give the same rows. Versions that
-remove rows are refused: a stream cannot take back what it has handed on.
+A batch consists of whole versions, in order; after a restart the same versions give the same rows. Versions that
+remove rows are refused: a stream cannot retract rows.
 """
 
 import json
@@ -31,7 +31,7 @@ _ROWS = 50_000
 
 
 def stream_of(spark: "SparkSession", table: "Table", *, rows_per_batch: int) -> "DataFrame":
-    """What is in the table and what comes, in batches of whole versions: as many as bring about so many rows."""
+    """Stream the table's rows and new ones, in batches of whole versions with a target number of rows."""
     spark.dataSource.register(TableStream)
     return (
         spark.readStream.format(NAME)
@@ -136,10 +136,10 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _same_table(self, offset: dict[str, Any]) -> "Table":
         """
         Raises:
-            TableReplaced: the offset is one of another table that was in this place.
+            TableReplaced: the offset belongs to another table that was at this path.
         """
         table = self._table()
-        # Checkpoints of before had no id in them.
+        # Older checkpoints have no id.
         if offset.get("table", table.id) != table.id or offset["version"] > table.version:
             name = table.path.name
             raise TableReplaced(

@@ -1,10 +1,10 @@
-"""A table: Parquet files that Spark's executors write in parallel, and a Delta log that says which of them count.
+"""A table: Parquet files that Spark's executors write in parallel, and a Delta log that lists the committed ones.
 
 Spark has no jar for Delta here, and needs none: the driver commits files it did not write itself, with delta-rs. A
 commit is one file in the log, made atomically, and holds together
 - the files that are added and removed, and
-- for each reader of something else (a topic's partition, another table) how far it has read: a Delta app transaction.
-So a table always knows exactly what is in it, and a batch that is done again finds itself done.
+- for each source (a topic's partition, another table) the position reached: a Delta app transaction.
+So a table always knows exactly what it contains, and a repeated batch is recognised.
 
 DuckDB, Polars and pandas read it with `deltalake`; Spark by the file list of a version: `read`.
 """
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 LOG = "_delta_log"
-# Files of failed tries, and those that a commit has replaced, are kept for readers that are still at work.
+# Files of failed attempts, and replaced files, are kept for readers that still use them.
 KEPT_HOURS = 24 * 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    # None: there was nothing to commit.
+    # None: nothing to commit.
     version: int | None
     rows: int = 0
     files: int = 0
@@ -44,7 +44,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition:
-    """The files that one version brought."""
+    """The files that one version added."""
 
     version: int
     paths: tuple[str, ...]
@@ -52,7 +52,7 @@ class Addition:
 
 
 class Table:
-    """One folder. One job writes it; any number read it."""
+    """A table in a folder, with one writer and any number of readers."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Table:
 
     @property
     def version(self) -> int:
-        """-1 while there is no table."""
+        """The latest version; -1 if the table does not exist."""
         return self.delta().version() if self.exists else -1
 
     def delta(self, version: int | None = None) -> DeltaTable:
@@ -93,26 +93,26 @@ class Table:
         return self.delta(version).to_pyarrow_dataset(filesystem=files)
 
     def position(self, reader: str) -> int | None:
-        """How far `reader` was when this table was last committed; None if it never was."""
+        """The position of `reader` at this table's last commit; None if it has none."""
         return self.delta().transaction_version(reader) if self.exists else None
 
     @property
     def id(self) -> str:
-        """Of this table, not of its place: one that is deleted and made again has another, and versions from 0 on."""
+        """The table's id, not its path's: a re-created table has another id, and versions from 0 on."""
         return str(self.delta().metadata().id)
 
     def reads(self, source: "Table", version: int) -> dict[str, int]:
-        """For a commit: up to `version` of `source` is in this table now.
+        """Positions for a commit: this table contains `source` up to `version`.
 
-        It is kept twice: by the source's id, and by its name alone, which tells that there was one of another id.
+        Stored twice: by the source's id, and by its name alone, which reveals a source with another id.
         """
         return {source.path.name: version, f"{source.path.name} {source.id}": version}
 
     def has_read(self, source: "Table", made: DeltaTable) -> int:
-        """The version of `source` up to which it is in `made`, which is this table; -1 if nothing of it is.
+        """Return the version of `source` up to which `made`, this table, contains it; -1 if it contains none.
 
         Raises:
-            TableReplaced: what is in it came from another table in the place of `source`.
+            TableReplaced: its rows came from another table at the path of `source`.
         """
         found = made.transaction_version(f"{source.path.name} {source.id}")
         if found is None and made.transaction_version(source.path.name) is not None:
@@ -126,7 +126,7 @@ class Table:
         version: int | None = None,
         partitions: Collection[str] | None = None,
     ) -> "DataFrame":
-        """Rows of a version, the latest unless told; only of these partitions (days), if given."""
+        """Return the rows of a version, by default the latest; only of these partitions (days), if given."""
         if not self.exists:
             return spark.createDataFrame([], self.schema)
         delta = self.delta(version)
@@ -144,13 +144,13 @@ class Table:
         return found.parquet(*paths).select(*names)
 
     def additions(self, *, after: int, upto: int, is_new: bool = False) -> list[Addition]:
-        """What each version in (after, upto] brought, in order; what only moved rows between files is left out.
+        """Return the rows that each version in (after, upto] added, in order; mere rewrites of files are skipped.
 
-        A reader that has nothing yet (`is_new`, and `after` is -1) takes the table whole, as one addition, where the
-        log does not go back to its beginning.
+        A new reader (`is_new`, and `after` is -1) takes the whole table as one addition if the log lacks its first
+        versions.
 
         Raises:
-            HistoryGone: a version's entry in the log is no more, or it removed rows.
+            HistoryGone: a version's log entry was deleted, or it removed rows.
         """
         if is_new and after == -1 and upto >= 0 and not self._entry(0).exists():
             delta = self.delta(upto)
@@ -193,7 +193,7 @@ class Table:
         positions: Mapping[str, int],
         before: DeltaTable | None = None,
     ) -> Commit:
-        """Add these rows, and note how far their readers are, in one step."""
+        """Add these rows and their sources' positions, in one commit."""
         staged = stage(frame, self.path, self.partition_by)
         return self.commit(staged, positions=positions, before=before)
 
@@ -205,7 +205,7 @@ class Table:
         positions: Mapping[str, int],
         before: DeltaTable,
     ) -> Commit:
-        """These rows instead of all that was in these partitions (days) `before`, in one step."""
+        """Replace all rows of these partitions (days), as of `before`, in one commit."""
         staged = stage(frame, self.path, self.partition_by)
         return self.commit(staged, positions=positions, instead_of=partitions, before=before)
 
@@ -217,10 +217,10 @@ class Table:
         instead_of: Collection[str] | None = None,
         before: DeltaTable | None = None,
     ) -> Commit:
-        """Make staged files part of the table, instead of partitions if told.
+        """Commit staged files, optionally replacing partitions.
 
         Raises:
-            TableChanged: another run of this job was quicker. Nothing was changed.
+            TableChanged: another run of this job committed first. Nothing was changed.
         """
         delta = before or self.made()
         removed = [] if instead_of is None else self._removals(delta, instead_of)
@@ -244,7 +244,7 @@ class Table:
                 ),
             )
         except CommitFailedError as error:
-            # What failed may have been the answer alone: then the files are rows of the table.
+            # The commit may have succeeded and only the reply failed: then the files belong to the table.
             found = self._committed(staged, after=delta.version())
             if found is not None:
                 return Commit(version=found, rows=staged.rows, files=len(staged.files))
@@ -257,7 +257,7 @@ class Table:
         return Commit(version=delta.version(), rows=staged.rows, files=len(staged.files))
 
     def _committed(self, staged: Staged, *, after: int) -> int | None:
-        """The version after `after` that brought these files; their names are theirs alone."""
+        """Return the version after `after` that added these files; their names are unique."""
         wanted = {str(self.path / one.path) for one in staged.files}
         if not wanted:
             return None
@@ -271,7 +271,7 @@ class Table:
         return [str(self.path / unquote(one["add"]["path"])) for one in actions if "add" in one]
 
     def made(self) -> DeltaTable:
-        """The table, empty if it was not there."""
+        """Return the table, created empty if it did not exist."""
         if self.exists:
             return self.delta()
         return DeltaTable.create(
@@ -299,7 +299,7 @@ class Table:
         ]
 
     def clean(self, *, kept_hours: int = KEPT_HOURS) -> int:
-        """Delete files that no version of the last `kept_hours` names, and what crashed tries left behind."""
+        """Delete files that no version of the last `kept_hours` names, and files of crashed attempts."""
         if not self.exists:
             return 0
         dropped = self.delta().vacuum(

@@ -1,4 +1,4 @@
-"""The one door to topics: options of `format("respool")`, and how far topics go."""
+"""Access to topics: options of `format("respool")`, and topics' offsets."""
 
 import json
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ _CREATE_S = 30
 def read_stream(
     spark: "SparkSession", settings: "PipelineSettings", topic: str, *, group: str
 ) -> "DataFrame":
-    """From the start of the log on, or from where the query's checkpoint stands.
+    """Read from the log start, or from the query's checkpoint.
 
-    The group is for people: `respool group lag` shows how far the query is. It goes by its checkpoint.
+    The group is for monitoring: `respool group lag` shows the query's position. The query resumes from its checkpoint.
     """
     return (
         spark.readStream.format(FORMAT)
@@ -48,7 +48,7 @@ def read_between(
     start: Mapping[int, int],
     end: Mapping[int, int],
 ) -> "DataFrame":
-    """Offsets [start, end) of each partition; for [start, start) nothing."""
+    """Read offsets [start, end) of each partition; nothing for [start, start)."""
     return (
         spark.read.format(FORMAT)
         .options(**_common(settings, topic))
@@ -61,9 +61,9 @@ def read_between(
 def read_times(
     spark: "SparkSession", settings: "PipelineSettings", topic: str, *, since_ms: int, until_ms: int
 ) -> "DataFrame":
-    """What arrived in [since, until): its start is found by the time index, the rest is cut exactly.
+    """Read what arrived in [since, until): the start is found by the time index, the rest is filtered.
 
-    It reads to the log's end: timestamps need not rise, and earlier messages may come behind the first of `until`.
+    It reads to the log end: timestamps need not increase, and earlier messages may come after the first of `until`.
     """
     from pyspark.sql import functions as f
 
@@ -82,7 +82,7 @@ def read_times(
 def write_stream(
     frame: "DataFrame", settings: "PipelineSettings", topic: str
 ) -> "DataStreamWriter":
-    """A writer of `key` and `value` to a topic, exactly once by its checkpoint."""
+    """Return a writer of `key` and `value` to a topic, exactly once by its checkpoint."""
     return (
         frame.writeStream.format(FORMAT)
         .option("kafka.bootstrap.servers", settings.bootstrap)
@@ -91,13 +91,13 @@ def write_stream(
 
 
 def ensure(settings: "PipelineSettings", topic: str, *, like: str) -> None:
-    """Make the topic if it is not there, with as many partitions as another has."""
+    """Create the topic if it does not exist, with the number of partitions of another."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
     with _cluster(settings) as cluster:
         try:
-            # `topic` tries again while a broker restarts; it asks, for nothing is known yet.
+            # `topic` retries while a broker restarts; it sends a request, since nothing is cached yet.
             cluster.topic(topic)
         except UnknownTopic:
             partitions = cluster.topic(like).partitions
@@ -113,18 +113,18 @@ def ensure(settings: "PipelineSettings", topic: str, *, like: str) -> None:
 
 
 def readers(settings: "PipelineSettings", topic: str) -> dict[int, str]:
-    """For each partition the name that tables keep its position under.
+    """Return for each partition the name under which tables store its position.
 
-    The topic's id is in it: one that is deleted and made again begins at offset 0 again, and is another topic.
+    It contains the topic's id: a re-created topic begins at offset 0 again, and is another topic.
     """
     with _cluster(settings) as cluster:
-        # A broker that restarts meanwhile must not end a job that runs for weeks.
+        # A broker restart must not fail a job that runs for weeks.
         seen = cluster.topic(topic)
         return {number: f"{topic}/{number} {seen.id}" for number in seen.leaders}
 
 
 def ends(settings: "PipelineSettings", topic: str) -> tuple[dict[int, int], dict[int, int]]:
-    """The first offset of each partition, and the one after its last committed message."""
+    """Return the log start and the high watermark of each partition."""
     with _cluster(settings) as cluster:
         partitions = cluster.topic(topic).leaders.keys()
         first = offsets_for(cluster, topic, partitions, _EARLIEST)
@@ -136,14 +136,14 @@ def ends(settings: "PipelineSettings", topic: str) -> tuple[dict[int, int], dict
 
 
 def _cluster(settings: "PipelineSettings") -> Cluster:
-    # Made again for each question, so none has had an answer: a broker may be restarting.
+    # A new client for each request, which has had no reply yet: a broker may be restarting.
     return Cluster(settings.bootstrap, first_contact_ms=LASTING_CONTACT_MS)
 
 
 def _common(settings: "PipelineSettings", topic: str) -> dict[str, str]:
     return {
         "kafka.bootstrap.servers": settings.bootstrap,
-        # Said, so that each turn of a job outlives a broker's restart, as its first one does.
+        # Set explicitly, so that every round of a job survives a broker restart, like the first.
         "kafka.default.api.timeout.ms": str(RETRY_MS),
         "subscribe": topic,
         "includeHeaders": "true",

@@ -1,11 +1,11 @@
-"""Warehouse: one row for each ride, loaded in batches, by night or whenever it is run.
+"""Warehouse: one row for each ride, loaded in batches.
 
-A run reads from where the table stands in each partition of the topic up to its end of now, folds the events of each
-ride into a row, and merges it into the row that is there. The positions are part of the commit, so a run that is
-repeated, or that died anywhere, leaves the table as one that went through.
+A run reads from the table's position in each partition of the topic up to the present end, folds the events of each
+ride into a row, and merges it with the existing row. The positions are part of the commit, so a repeated or crashed run
+leaves the same table as an undisturbed one.
 
-Late events are welcome here: they change the row of their ride, in the partition of its day. Folding takes the least
-or the greatest of each column, so that events may come in any order and any number of times.
+Late events change the row of their ride, in the partition of its day. Folding takes the minimum or
+maximum of each column, so events may come in any order and any number of times.
 """
 
 from typing import TYPE_CHECKING
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 JOB = "warehouse"
 TABLE = "warehouse_rides"
-# Not an amount of time that passes: the warehouse takes events however late they are.
+# No limit: the warehouse accepts events however late they are.
 _NEVER_LATE_MS = 2**60
-# The furthest step decides; a ride that was given up stays so.
+# The furthest step decides; a cancelled ride stays cancelled.
 _STATUSES = ("cancelled", "paid", "finished", "started", "assigned", "requested")
 
 
@@ -53,7 +53,7 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
     }
     counts = {"offsets read": 0, "rides written": 0}
     if gone:
-        # Noted at once: it is told of once, also where nothing is left to read.
+        # Recorded at once: reported once, also if nothing is left to read.
         noted = {readers[number]: first[number] for number in gone}
         rides.commit(Staged.nothing(rides.path), positions=noted, before=delta)
         counts["offsets lost"] = sum(gone.values())
@@ -74,7 +74,7 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
 def steps(
     start: dict[int, int], end: dict[int, int], rows_max: int
 ) -> list[tuple[dict[int, int], dict[int, int]]]:
-    """The way from start to end in steps of about so many offsets, all partitions side by side."""
+    """Yield steps from start to end with a target number of offsets, all partitions in parallel."""
     total = sum(max(0, end[number] - start[number]) for number in start)
     count = -(-total // rows_max)
 
@@ -95,7 +95,7 @@ def load(
     *,
     positions: dict[str, int],
 ) -> "Commit":
-    """Merge the events of these rows of a topic, and note the positions, in one commit."""
+    """Merge the events of these rows, and store the positions, in one commit."""
     from dataclasses import replace
 
     events = sound(judged(rows, replace(settings, lateness_ms=_NEVER_LATE_MS)))
@@ -104,7 +104,7 @@ def load(
     try:
         before = rides.made()
         old = rides.read(spark, version=before.version())
-        # Rides in work may have a row already, of any day: the day of a ride is that of its first event.
+        # Rides may already have a row, of any day: the day of a ride is that of its first event.
         met = old.join(f.broadcast(new.select("ride_id")), "ride_id", "left_semi")
         merged = merged_rows(met.unionByName(new)).persist()
         days = {
@@ -124,7 +124,7 @@ def load(
 
 
 def folded(events: "DataFrame") -> "DataFrame":
-    """Events -> one row for each of their rides, as far as these events tell."""
+    """Events -> one row for each of their rides, as far as known from these events."""
 
     def of(event_type: str, name: str) -> Column:
         return f.when(f.col("event_type") == event_type, f.col(name))
@@ -147,7 +147,7 @@ def folded(events: "DataFrame") -> "DataFrame":
 
 
 def merged_rows(rows: "DataFrame") -> "DataFrame":
-    """Rows of the same ride become one. In any order, and as often as one likes: the result is the same."""
+    """Merge rows of the same ride. Commutative and idempotent."""
     moments = [f"{one}_at" for one in EVENT_TYPES]
     wanted = schema_of(TABLE).fieldNames()
     reckoned = {"ride_id", "status", "events", "date", *moments}

@@ -1,4 +1,4 @@
-"""The cities that rides take place in: how large, where, what a ride costs there, and when it is noon.
+"""The cities of the rides: size, location, price level and local time.
 
 The hour of a city is UTC and a fixed difference, all year round: summer time would need a time zone database, whose
 versions differ from machine to machine.
@@ -6,21 +6,25 @@ versions differ from machine to machine.
 
 from dataclasses import dataclass
 
-from respool.rides.errors import BadPlan
+from respool.model.errors import RespoolError
+
+
+class BadPlan(RespoolError, ValueError):
+    """An invalid plan; the message names the argument and its valid values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class City:
     name: str
-    # How much of the demand: of all cities' sizes together.
+    # Share of the demand: relative to the sum of all cities' sizes.
     size: int
     lat: float
     lon: float
-    # The cosine of the latitude: a degree of longitude is that much shorter than one of latitude.
+    # The cosine of the latitude: a degree of longitude is shorter than one of latitude by this factor.
     lon_scale: float
     utc_minutes: int
     currency: str
-    # What a ride costs, in hundredths of what it would cost in euros.
+    # Price level of rides, in percent of the price in euros.
     price_percent: int
 
 
@@ -62,7 +66,7 @@ def cities_from(text: str) -> tuple[City, ...]:
     """`5`: the five largest; `Köln,Bonn`: these.
 
     Raises:
-        BadPlan: there are not so many, or none of that name.
+        BadPlan: there are fewer cities, or none of that name.
     """
     if text.strip().isdecimal():
         number = int(text)

@@ -1,10 +1,10 @@
 """A counter-based random generator: a draw depends on seed, thing and purpose only, not on the order of draws.
 
-That is what makes a stream of rides independent of how it is cut into pieces. A draw is a mixed 64-bit word (the
+So a stream of rides does not depend on how it is split into batches. A draw is a mixed 64-bit word (the
 finalizer of splitmix64, which maps words to words one to one, so that different numbers never give the same id).
 
-Only + - * / and comparisons of floats follow from here: their results are the same on every machine and for every
-length of array, which is not so of exp or cos.
+Floats derived from a draw use only + - * / and comparisons: their results are the same on every machine and for every
+array length, unlike those of exp or cos.
 """
 
 from enum import IntEnum, auto
@@ -66,15 +66,15 @@ class CounterRng:
         self._salts = {purpose: _mixed(_mixed(seed & _MASK) + purpose) for purpose in Purpose}
 
     def words(self, things: Numbers, purpose: Purpose) -> Words:
-        """A word for each thing; different things get different words."""
+        """Return a distinct 64-bit word for each thing."""
         return mix(things.astype(np.uint64) * np.uint64(_STEP) + np.uint64(self._salts[purpose]))
 
     def uniform(self, things: Numbers, purpose: Purpose) -> Floats:
-        """A number from 0 up to, not including, 1 for each thing."""
+        """Return a number in [0, 1) for each thing."""
         return uniform(self.words(things, purpose))
 
     def below(self, things: Numbers, purpose: Purpose, limit: int) -> Numbers:
-        """A whole number from 0 up to, not including, `limit` for each thing."""
+        """Return an integer in [0, limit) for each thing."""
         return below(self.words(things, purpose), np.int64(limit))
 
 

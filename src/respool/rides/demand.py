@@ -1,11 +1,11 @@
-"""How many rides are asked for, when and where; how many drivers there are for them; and so what the surge is.
+"""Demand for rides by time and city, the drivers online, and the resulting surge.
 
-Time is cut into slots of a minute, from the plan's start on. A cell is a city in a slot, and has a weight: the city's
-size, the hour of its week, the weather. Rides are numbered through the cells in order, as many as the weights say:
+Time is divided into slots of a minute, from the plan's start on. A cell is a city in a slot, and has a weight: the
+city's size, the hour of its week, the weather. Rides are numbered through the cells in order, by weight:
 
     rides before a cell = floor(the weights before it x rides per weight)
 
-so each ride has its number without anyone counting, and the total is exact. Weights are whole numbers.
+so each ride's number needs no counter, and the total is exact. Weights are integers.
 """
 
 import math
@@ -20,15 +20,15 @@ from respool.rides.plan import DAY_MS, PEOPLE_MAX, RidePlan
 MINUTE_MS = 60_000
 SLOTS_PER_PAGE = 1_440
 SLOTS_PER_WEEK = 7 * 1_440
-# Surge follows the demand of so many slots.
+# Surge follows the demand of this many slots.
 SURGE_SLOTS = 5
-# How long a ride keeps a driver, on the average.
+# How long a ride occupies a driver, on average.
 BUSY_MINUTES = 24.0
-# At this use of the drivers who are online surge begins, and rises so steeply. In tenths.
+# Surge begins at this utilisation of the drivers online, and rises with this slope. In tenths.
 SURGE_FROM = 0.8
 SURGE_STEEPNESS = 20.0
 SURGE_MIN, SURGE_MAX = 10, 35
-# Of the drivers who are online, on the average; what --drivers is unless it is said.
+# Average utilisation of the drivers online; the default of --drivers derives from it.
 USUAL_USE = 0.55
 DRIVERS_PER_CITY_MIN = 5
 RIDES_PER_RIDER_AND_DAY = 0.6
@@ -51,7 +51,7 @@ _SUNDAY = (
 # The first of January 1970 was a Thursday.
 _EPOCH_MINUTE_OF_WEEK = 3 * 1_440
 
-# Of a ride's records, the part that has come in so many minutes after it was asked for. It decides how many rides are
+# The share of a ride's records that has arrived this many minutes after its request. It decides how many rides are
 # needed for so many records before the end; 1 % off is no harm.
 _ARRIVED = ([0.0, 1.0, 8.0, 40.0], [0.0, 0.35, 0.6, 1.0])
 _LATE_MINUTES = 400.0
@@ -69,19 +69,19 @@ def _week() -> Numbers:
 
 
 _WEEK = _week()
-# Drivers know the hours too, but less work at night than are needed then, and more at noon.
+# Drivers follow demand, but fewer than needed work at night, and more at noon.
 _SUPPLY = 0.4 + 0.6 * _WEEK / 1000.0
 
 
 class Demand:
-    """Of one plan. Pages of a day are made when asked for; what is in them depends on the plan alone."""
+    """The demand of one plan. Pages (one day each) are computed when needed and depend on the plan alone."""
 
     def __init__(self, plan: RidePlan, rng: CounterRng) -> None:
         self._plan = plan
         self._rng = rng
         self._sizes = np.array([city.size for city in plan.cities], dtype=np.int64)
         self._utc_minutes = np.array([city.utc_minutes for city in plan.cities], dtype=np.int64)
-        # The weights before each page that was asked for, or passed.
+        # The sum of weights before each page computed so far.
         self._before = [0]
         self.rides_per_weight = self._solve()
         rides_per_day = self._rides_in_history() * DAY_MS / plan.span_ms
@@ -92,8 +92,8 @@ class Demand:
         riders = max(RIDERS_PER_CITY_MIN * cities, round(rides_per_day / RIDES_PER_RIDER_AND_DAY))
         self.drivers = plan.drivers or min(drivers, PEOPLE_MAX)
         self.riders = plan.riders or min(riders, PEOPLE_MAX)
-        self.driver_firsts = self._shared_out(self.drivers)
-        self.rider_firsts = self._shared_out(self.riders)
+        self.driver_firsts = self._first_ids(self.drivers)
+        self.rider_firsts = self._first_ids(self.riders)
         self.rides_per_day = rides_per_day
         self.page = lru_cache(maxsize=3)(self._page)
         self.online = lru_cache(maxsize=2 * cities)(self._online)
@@ -117,13 +117,13 @@ class Demand:
         )
 
     def _weights(self, page: int) -> Numbers:
-        """For each slot of the page and each city."""
+        """The weights, for each slot of the page and each city."""
         slots = np.arange(page * SLOTS_PER_PAGE, (page + 1) * SLOTS_PER_PAGE, dtype=np.int64)
         week = _WEEK[self._minutes_of_week(slots)]
         cities = len(self._plan.cities)
         things = (slots[:, None] // 60) * cities + np.arange(cities)
         weather = 75 + self._rng.below(things, Purpose.WEATHER, 51)
-        # A match or a concert is over: everyone wants home at once.
+        # A match or a concert ends: everyone wants to go home at once.
         weather[self._rng.uniform(things, Purpose.CONCERT) < 0.015] = 230
         return self._sizes * week * weather
 
@@ -132,7 +132,7 @@ class Demand:
         return (minutes + _EPOCH_MINUTE_OF_WEEK) % SLOTS_PER_WEEK
 
     def _solve(self) -> float:
-        """Rides per weight, so that as many records come before the end as are wanted."""
+        """Return rides per weight so that the requested number of records arrives before the end."""
         plan = self._plan
         wanted = float(plan.count or 0)
         if plan.count is not None:
@@ -154,7 +154,7 @@ class Demand:
 
     @property
     def _pages(self) -> int:
-        """Those of the history, the last one maybe in part."""
+        """The slots of the history; the last one may be partial."""
         return -(-self._plan.span_ms // (SLOTS_PER_PAGE * MINUTE_MS))
 
     def _rides_in_history(self) -> float:
@@ -166,19 +166,19 @@ class Demand:
 
     # -- drivers -------------------------------------------------------------------------------------------------------
 
-    def _shared_out(self, people: int) -> Numbers:
-        """Where each city's begin, by size, at least one for each; and where the last one's end."""
+    def _first_ids(self, people: int) -> Numbers:
+        """First ids per city, by size, at least one id each; and the end of the last city's range."""
         spare = people - len(self._sizes)
         before = np.concatenate([[0], np.cumsum(self._sizes)])
         firsts: Numbers = before * spare // before[-1] + np.arange(len(before))
         return firsts
 
     def _online(self, hour: int, city: int) -> Numbers:
-        """The drivers who work in that hour, in the order in which they get rides; at least one."""
+        """Return the drivers online in that hour, in the order in which they get rides; at least one."""
         drivers = np.arange(self.driver_firsts[city], self.driver_firsts[city + 1], dtype=np.int64)
         supply = _SUPPLY[self._minutes_of_week(np.array([hour * 60 + 30]))[0, city]]
         diligence = self._rng.uniform(drivers, Purpose.DRIVER_DILIGENCE)
-        # Few drive nearly always, many now and then: some drivers' ids are much more frequent than others'.
+        # Few drive nearly always, many rarely: some drivers' ids are much more frequent than others'.
         chance = (0.08 + 0.92 * diligence * diligence * diligence) * supply
         drawn = self._rng.uniform(hour * self.drivers + drivers, Purpose.DRIVER_ONLINE)
         found = drivers[drawn < chance]
@@ -189,13 +189,13 @@ class Demand:
         return in_turn
 
     def surge(self, first_slot: int, last_slot: int) -> Numbers:
-        """Tenths, for each slot from `first_slot` up to, not including, `last_slot`, and each city; all of one page."""
+        """Return surge in tenths for each slot in [first_slot, last_slot) and each city; all of one page."""
         hours = range(first_slot // 60, (last_slot - 1) // 60 + 1)
         found = np.concatenate([self._surge_of_hour(hour) for hour in hours])
         return found[first_slot - hours[0] * 60 : last_slot - hours[0] * 60]
 
     def _surge_of_hour(self, hour: int) -> Numbers:
-        # By the hour, and not the page: where there are millions of drivers, their hours are what takes long.
+        # Cached by hour, not by page: with millions of drivers, computing their hours takes most of the time.
         cities = len(self._plan.cities)
         page, begin = divmod(hour * 60, SLOTS_PER_PAGE)
         weights = self.page(page).weights[begin : begin + 60]
@@ -212,9 +212,9 @@ class Page:
     """A day's cells, slot by slot and in a slot city by city."""
 
     def __init__(self, *, ride_firsts: Numbers, weights: Numbers, cities: int) -> None:
-        # The number of each cell's first ride; and after the last, of the next page's.
+        # The number of each cell's first ride, followed by that of the next page's first ride.
         self.ride_firsts = ride_firsts
         self.weights = weights
         counts = np.diff(ride_firsts).reshape(-1, cities)
-        # How many rides the cell's city has had before in this page.
+        # How many rides the cell's city had earlier in this page.
         self.city_firsts = np.cumsum(counts, axis=0) - counts

@@ -4,9 +4,9 @@
   requested ──► assigned ──► started ──► finished ──► paid
       └────────────┴───────► cancelled
 ```
-Events of a ride arrive in the order in which they happened. A phone that loses its network holds back that event and
-all of the ride that follow, so they are late together, and still in order. Only what is sent twice may come again
-after a later one, as it does in life.
+Events of a ride arrive in the order in which they happened. A phone that loses its network delays that event and
+all later ones of the ride, so they are late together, and still in order. Only the second copy of a duplicate may
+arrive after a later event.
 """
 
 import numpy as np
@@ -26,12 +26,12 @@ from respool.rides.outcomes import (
 from respool.rides.plan import RidePlan
 from respool.rides.ride_maker import CASH, Rides
 
-# How long a record is under way, in ms; what is late is so by LATE_MS_MIN at least.
+# Network delay of a record, in ms; late events are delayed by at least LATE_MS_MIN.
 TRAVEL_MS_MAX = 2_000
 LATE_MS_MIN = 5 * 60_000
 LATE_MS_MAX = 40 * 3_600_000
 DUPLICATE_MS_MIN, DUPLICATE_MS_MAX = 200, 120_000
-# Stages are numbered below this when drawn: more than there are.
+# Upper bound on the number of stages, for numbering draws.
 _STAGE_NUMBERS = 8
 
 # By outcome and stage.
@@ -60,21 +60,21 @@ class EventMaker:
         self._late_rides = plan.late_share * events_per_ride(plan.fraud_share) / late_events
 
     def make(self, rides: Rides) -> EventTable:
-        """In the order of the rides, of each ride's stages, and of an event and its repetition."""
+        """Ordered by ride, by stage within a ride, and by copy of an event."""
         stages = np.arange(STAGES_MAX)
         happened = self._happened(rides)
         is_there = stages < _STAGES[rides.outcome][:, None]
         is_late, lag_ms = self._lateness(rides)
         things = rides.number[:, None] * _STAGE_NUMBERS + stages
         arrived = happened + lag_ms + self._travel_ms(things)
-        # Never before an earlier one of the ride: the broker has them in this order.
+        # Never before an earlier event of the ride: the broker stores them in this order.
         for stage in range(1, STAGES_MAX):
             np.maximum(arrived[:, stage], arrived[:, stage - 1] + 1, out=arrived[:, stage])
         malformed = self._malformed(things)
         is_twice = (malformed == Malformed.NONE) & (
             self._rng.uniform(things, Purpose.DUPLICATE) < self._plan.duplicate_share
         )
-        # Each event and, where it is sent twice, its repetition.
+        # Each event, followed by its second copy if it is a duplicate.
         wanted = np.stack([is_there, is_there & is_twice], axis=2).reshape(-1)
         found = np.flatnonzero(wanted)
         event, copy = found // 2, found % 2
@@ -102,7 +102,7 @@ class EventMaker:
         patience = spread(
             rng.uniform(number, Purpose.CANCELLED), (0, 15_000), (0.6, 120_000), (1, 420_000)
         )
-        # Cash is counted; a card is charged at once.
+        # Paying cash takes time; a card is charged at once.
         paying = spread(rng.uniform(number, Purpose.PAID), (0, 800), (0.9, 6_000), (1, 45_000))
         paying = paying + np.where(rides.payment == CASH, 20_000, 0)
         happened[:, 0] = rides.requested_ms
@@ -117,7 +117,7 @@ class EventMaker:
         return happened
 
     def _lateness(self, rides: Rides) -> tuple[NDArray[np.bool_], Numbers]:
-        """For each ride and stage whether it is late, and by how many ms."""
+        """Return for each ride and stage its lateness in ms, or 0."""
         rng, number = self._rng, rides.number
         is_offline = rng.uniform(number, Purpose.OFFLINE) < self._late_rides
         from_stage = np.floor(
@@ -155,7 +155,7 @@ def _ms(amounts: Floats) -> Numbers:
 
 
 def _fill_in(table: EventTable, rides: Rides, row: Numbers, types: Numbers) -> None:
-    """What an event has of its ride: not before it is known."""
+    """Fill the fields that are known at the time of each event."""
     is_cancelled = types == EventType.CANCELLED
     is_over = (types == EventType.FINISHED) | (types == EventType.PAID)
     has_driver = types != EventType.REQUESTED

@@ -6,8 +6,8 @@ ARRIVED_MS  …         …             the record's timestamp, by which a strea
 EVENT_MS    …         …             when it happened
 …
 ```
-One array, so that sorting, cutting and joining are one step each, and one kernel reads it. Ids are 64-bit words, kept
-as signed numbers. NOTHING stands for null.
+One array, so that sorting, slicing and concatenating are one step each, and one kernel reads it. Ids are 64-bit words,
+kept as signed numbers. NOTHING stands for null.
 """
 
 from enum import IntEnum, auto
@@ -40,7 +40,7 @@ class Field(IntEnum):
     PAYMENT = auto()
     DEVICE = auto()
     MALFORMED = auto()
-    # Bits: see below. Of the truth, and not of the event.
+    # Bits: see below. Part of the truth, not of the event.
     MARKS = auto()
 
 

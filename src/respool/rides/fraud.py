@@ -1,12 +1,12 @@
-"""Which rides are fraud, by which pattern, and who is behind them.
+"""Which rides are fraudulent, by which pattern, and by which riders and drivers.
 
-- fake GPS: a phone that pretends: kilometres that nobody can drive in that time, and a fare for them.
+- fake GPS: a phone reports more kilometres than can be driven in the time, and the fare includes them.
 - collusion: the same rider and driver, many short rides.
 - stolen payment: a rider who was never seen before, a burst of long, expensive rides on a card.
 - fare inflation: a fare far above the price list.
 
-Collusion and stolen payments are the work of rings: all such rides of a city in a block of time are shared out among
-as many rings as give each about RIDES_PER_RING, and a ring is one rider (and one driver).
+Collusion and stolen payments are the work of rings: all such rides of a city in a block of time are assigned to
+rings of about RIDES_PER_RING rides each, and a ring is one rider (and one driver).
 """
 
 import math
@@ -21,7 +21,7 @@ from respool.rides.plan import RidePlan
 # Pattern -> how many rides a ring makes, and the shortest block of time that it makes them in, in slots.
 RIDES_PER_RING = {Fraud.COLLUSION: 12, Fraud.STOLEN_PAYMENT: 6}
 _BLOCK_SLOTS_MIN = {Fraud.COLLUSION: SLOTS_PER_PAGE, Fraud.STOLEN_PAYMENT: 120}
-# Where rides are few, a ring takes longer; but not for ever.
+# With few rides, a ring takes longer, up to this.
 _BLOCK_SLOTS_MAX = 7 * SLOTS_PER_PAGE
 _PATTERNS = len(Fraud) - 1
 _NEW_NUMBERS = 9_000_000
@@ -46,7 +46,7 @@ class FraudRings:
             self._blocks[pattern] = np.array(blocks), np.array(rings)
 
     def patterns(self, number: Numbers) -> Numbers:
-        """Of each ride; NONE for the honest ones."""
+        """Return the pattern of each ride; NONE for honest ones."""
         chance = self._rng.uniform(number, Purpose.FRAUD)
         if not self._share:
             return np.zeros(len(number), dtype=np.int64)
@@ -63,13 +63,13 @@ class FraudRings:
         rider: Numbers,
         driver: Numbers,
     ) -> None:
-        """Put the rings' riders and drivers into `rider` and `driver`, where it is their ride."""
+        """Write the rings' riders and drivers into `rider` and `driver` for their rides."""
         for pattern, (blocks, rings) in self._blocks.items():
             here = np.flatnonzero(fraud == pattern)
             where = city[here]
             block = slot[here] // blocks[where]
             turn = below(self._rng.words(number[here], Purpose.RING), rings[where])
-            # One number for each ring, whatever its city, block and pattern: blocks and rings are few.
+            # A number unique over cities, blocks and patterns.
             ring = ((block * 4 + pattern) * 4096 + where) * 1_048_576 + turn
             who = self._rng.words(ring, Purpose.RING_RIDER)
             if pattern == Fraud.STOLEN_PAYMENT:

@@ -1,6 +1,6 @@
 """Event tables -> the bytes of records: keys, and values as JSON, written by a kernel without an object per event.
 
-All that kernels here call stands in this file or in `columnar`: numba keeps compiled kernels by file.
+Kernels here call only functions of this file or of `columnar`: numba caches compiled kernels by file.
 """
 
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ _PIECES = (
     _SOMEWHERE,
     _RIDER_NUMBER,
 ) = range(len(_PIECES))
-# Where the others begin, in an array: it is handed to kernels, for numba would not notice that other files' lists grow.
+# Start indexes of the others, in an array passed to kernels: numba would not notice changed lists of other files.
 _TYPES, _PAYMENTS, _DEVICES, _CITIES, _CURRENCIES = range(5)
 
 # The rows of a table as `event_table.Field` has them, and what can be wrong as `outcomes.Malformed` has it, but as the
@@ -134,7 +134,7 @@ class JsonText:
         self._at = np.cumsum([0, *(len(piece) for piece in pieces)]).astype(np.int64)
 
     def keys(self, table: EventTable) -> pa.Array:
-        """The ride's id: what belongs to one ride goes to one partition, and stays in order."""
+        """The ride's id: a ride's events go to one partition, and stay in order."""
         rows = table.shape[1]
         out = np.empty(rows * KEY_BYTES, dtype=np.uint8)
         write_keys(table, out)

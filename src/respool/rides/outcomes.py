@@ -1,10 +1,10 @@
-"""How rides end, and how many events they have: what the shares of events are reckoned with."""
+"""How rides end, and how many events they have: the basis for shares of events."""
 
 from enum import IntEnum
 
 
 class EventType(IntEnum):
-    """The names are what stands in events, in small letters. A cancelled ride's last event is its cancellation."""
+    """The lower-case names are the event types. A cancelled ride's last event is its cancellation."""
 
     REQUESTED = 0
     ASSIGNED = 1
@@ -16,13 +16,13 @@ class EventType(IntEnum):
 
 class Outcome(IntEnum):
     PAID = 0
-    # Nobody came, or the rider did not want to wait.
+    # No driver came, or the rider did not wait.
     CANCELLED_BEFORE_DRIVER = 1
     CANCELLED_AFTER_DRIVER = 2
 
 
 class Fraud(IntEnum):
-    """What is wrong with a ride; the names, in small letters, are the truth's patterns."""
+    """Fraud patterns; their lower-case names are used in the truth."""
 
     NONE = 0
     FAKE_GPS = 1
@@ -32,7 +32,7 @@ class Fraud(IntEnum):
 
 
 class Malformed(IntEnum):
-    """What is wrong with an event's value."""
+    """Defects of an event's value."""
 
     NONE = 0
     TRUNCATED = 1
@@ -51,18 +51,18 @@ STAGES = {
     Outcome.CANCELLED_BEFORE_DRIVER: 2,
     Outcome.CANCELLED_AFTER_DRIVER: 3,
 }
-# Of honest rides. Fraud is always paid: it would not be worth the trouble.
+# Of honest rides. Fraudulent rides are always paid.
 CANCELLED_BEFORE = 0.05
 CANCELLED_AFTER = 0.07
 
 
 def events_per_ride(fraud_share: float) -> float:
-    """Without those that are sent twice."""
+    """Without duplicates."""
     return _mean(fraud_share, {outcome: float(stages) for outcome, stages in STAGES.items()})
 
 
 def late_events_per_late_ride(fraud_share: float) -> float:
-    """A ride is late from any of its events on, each as likely as the others."""
+    """A late ride is late from one of its events on, chosen uniformly."""
     return _mean(fraud_share, {outcome: (stages + 1) / 2 for outcome, stages in STAGES.items()})
 
 

@@ -1,28 +1,28 @@
-"""What rides are wanted: a `RidePlan`, checked where it is made. Equal plans give the same events, byte for byte."""
+"""Parameters of generated rides: a validated `RidePlan`. Equal plans give the same events, byte for byte."""
 
 from dataclasses import dataclass
 
 from respool.rides.cities import CITIES, City
-from respool.rides.errors import BadPlan
+from respool.rides.cities import BadPlan
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 DAYS_MAX = 366
-# Beyond it, hardly a ride would be as it should: a ride that is late is so from one of its events on.
+# With a larger share hardly a ride would be on time: a late ride stays late from one of its events on.
 SHARE_MAX = 0.5
-# What numbers of riders and drivers have room for in their ids and in draws.
+# The largest numbers of riders and drivers that fit into ids and draws.
 PEOPLE_MAX = 100_000_000
-# No record of Kafka's is older than this; and with it the years have four digits.
+# Kafka has no older timestamps; and years have four digits.
 EPOCH_MS_MAX = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RidePlan:
     seed: int = 0
-    # The first ride is asked for at `start_ms`, and history ends before `until_ms`.
+    # The first ride is requested at `start_ms`, and the history ends before `until_ms`.
     start_ms: int
     until_ms: int
-    # One of them: events per second, on the average of the whole history; or their number, exactly.
+    # One of them: average events per second over the history; or their exact number.
     rate: float | None = None
     count: int | None = None
     cities: tuple[City, ...] = CITIES
@@ -39,7 +39,7 @@ class RidePlan:
     def __post_init__(self) -> None:
         """
         Raises:
-            BadPlan: an argument cannot be.
+            BadPlan: an argument is invalid.
         """
         span_ms = self.until_ms - self.start_ms
         if not HOUR_MS <= span_ms <= DAYS_MAX * DAY_MS:

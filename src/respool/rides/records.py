@@ -25,7 +25,7 @@ class RecordMaker:
         self._names = pa.array(_HEADER_NAMES)
 
     def make(self, table: EventTable) -> pa.RecordBatch:
-        """One record for each event, in the same order."""
+        """Return one record per event, in the same order."""
         return pa.RecordBatch.from_arrays(
             [
                 self._text.keys(table),
@@ -37,7 +37,7 @@ class RecordMaker:
         )
 
     def _headers(self, table: EventTable) -> pa.Array:
-        """What the phone meant to send, also where the value came broken."""
+        """The original event type, also if the value is malformed."""
         rows = table.shape[1]
         names = self._names.take(pa.array(np.tile(np.arange(2), rows)))
         words = np.full(2 * rows, len(EventType), dtype=np.int64)

@@ -1,15 +1,15 @@
-"""`RideStream`: the events of a plan, in the order in which they arrive, for as long as somebody asks.
+"""`RideStream`: the events of a plan, in order of arrival.
 
-Time goes by in buckets. The rides of a bucket are made when it begins; their events are sorted into the buckets that
-they arrive in, this one or a later. Nothing that is made later arrives in a bucket that was made before, so:
+Time is divided into buckets. The rides of a bucket are generated when it begins; their events are sorted into the
+buckets of their arrival, this one or a later one. No ride's event arrives in an earlier bucket, so:
 
 ```
   bucket      0          1          2          3
   rides made  ├──────────┤
   events        ▪▪▪▪▪▪▪▪▪▪ ▪▪▪▪▪▪     ▪          ▪    (on time, under way, late)
 ```
-a bucket is whole as soon as its own rides are made. The order is by arrival, then by the number of the ride, then as
-things happened: it does not depend on how long buckets are.
+a bucket is complete as soon as its own rides are generated. Events are ordered by arrival, then ride number, then
+event time, which does not depend on the length of buckets.
 """
 
 from collections.abc import Iterator
@@ -23,15 +23,15 @@ from respool.rides.event_table import EventTable, Field, empty_table
 from respool.rides.plan import RidePlan
 from respool.rides.ride_maker import RideMaker
 
-# As many rides make a bucket, about: then the steps cost more than taking them.
+# About this many rides per bucket: then the overhead per bucket is negligible.
 BUCKET_RIDES = 40_000
 ROWS_MAX = 65_536
-# Parts of a page, of which a bucket is one.
+# Slots per bucket, a divisor of a page.
 _BUCKET_SLOTS = (1_440, 720, 480, 240, 120, 60, 30, 15, 10, 5, 3, 2, 1)
 
 
 class RideStream:
-    """What was taken is gone: a stream is read once, from its start on."""
+    """A stream is read once, from its start."""
 
     def __init__(self, plan: RidePlan, *, bucket_rides: int = BUCKET_RIDES) -> None:
         self.plan = plan
@@ -41,15 +41,15 @@ class RideStream:
         self._events = EventMaker(plan, rng)
         wanted = bucket_rides / max(self.demand.rides_per_day / SLOTS_PER_PAGE, 1e-9)
         self._bucket_slots = next((slots for slots in _BUCKET_SLOTS if slots <= wanted), 1)
-        # Bucket -> what has been made for it, in the order of rides.
+        # Bucket -> its events so far, in the order of rides.
         self._waiting: dict[int, list[EventTable]] = {}
         self._next_bucket = 0
-        # The bucket that is being handed out, and how far that has come.
+        # The current bucket, and the position in it.
         self._open = empty_table()
         self._given = 0
 
     def history(self, *, rows_max: int = ROWS_MAX) -> Iterator[EventTable]:
-        """What arrives before the plan's end, or as many as its count says; in tables of `rows_max` or less."""
+        """Yield the events before the plan's end, or the plan's count of them, in tables of at most `rows_max`."""
         left = self.plan.count
         while left is None or left > 0:
             most = rows_max if left is None else min(rows_max, left)
@@ -61,7 +61,7 @@ class RideStream:
             yield table
 
     def take(self, before_ms: int, *, rows_max: int = ROWS_MAX) -> EventTable | None:
-        """The next events, of those that arrive before that time; None when there are no more of them."""
+        """Return the next events that arrive before that time, or None if there are no more."""
         while self._given == self._open.shape[1]:
             if self.plan.start_ms + self._next_bucket * self._bucket_ms >= before_ms:
                 return None
@@ -82,18 +82,18 @@ class RideStream:
         bucket = self._next_bucket
         first = bucket * self._bucket_slots
         made = self._events.make(self._rides.make(first, first + self._bucket_slots))
-        self._share_out(made)
+        self._distribute(made)
         self._next_bucket += 1
         parts = self._waiting.pop(bucket, [])
         return _in_order(np.concatenate([empty_table(), *parts], axis=1))
 
-    def _share_out(self, made: EventTable) -> None:
+    def _distribute(self, made: EventTable) -> None:
         made = _in_order(made)
         bucket = (made[Field.ARRIVED_MS] - self.plan.start_ms) // self._bucket_ms
         ends = np.flatnonzero(np.diff(bucket, append=-1)) + 1
         begin = 0
         for end in ends.tolist():
-            # Copied: a view would keep all of `made` for the sake of a few events that are late.
+            # Copied: a view would keep all of `made` in memory for a few late events.
             part = made[:, begin:end].copy()
             self._waiting.setdefault(int(bucket[begin]), []).append(part)
             begin = end

@@ -1,4 +1,4 @@
-"""What was generated, counted: for the summary, and for whoever checks a pipeline against it."""
+"""Counts of generated events: for the summary, and for checks of a pipeline's result."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from respool.rides.outcomes import EventType, Fraud, Malformed
 class Tally:
     def __init__(self) -> None:
         self.events = 0
-        # By event type, pattern and kind. Events and malformed ones count as often as they are sent; frauds are rides.
+        # Counts by event type, pattern and kind. Events and malformed ones count once per copy; fraud counts rides.
         self.types = np.zeros(len(EventType), dtype=np.int64)
         self.frauds = np.zeros(len(Fraud), dtype=np.int64)
         self.malformed = np.zeros(len(Malformed), dtype=np.int64)
