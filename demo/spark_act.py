@@ -87,8 +87,8 @@ def _counted(address: str, lake: Path, truth: Path, *, since_ms: int) -> Counts:
 
 
 def _table(lake: Path, name: str) -> list[dict[str, Any]]:
-    from respool.pipeline.catalog import table
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_settings import PipelineSettings
+    from respool.pipeline.table_schemas import table
 
     dataset = table(PipelineSettings(data=lake), name).arrow_dataset()
     found: list[dict[str, Any]] = dataset.to_table().to_pylist()

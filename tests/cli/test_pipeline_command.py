@@ -12,9 +12,9 @@ from respool.cli import pipeline, pipeline_run
 from respool.cli.errors import ExitCode
 from respool.cli.pipeline_run import cause_of
 from respool.model.operator_errors import OperatorError
+from respool.pipeline.job_outcome import JobOutcome
+from respool.pipeline.job_settings import PipelineSettings
 from respool.pipeline.jobs import JOBS
-from respool.pipeline.outcome import Outcome
-from respool.pipeline.settings import PipelineSettings
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ def test_a_query_that_ended_ends_the_run_before_the_next_job(
 
     ran: list[str] = []
 
-    def job(name: str) -> Callable[..., Outcome]:
-        def run(*_: object) -> Outcome:
+    def job(name: str) -> Callable[..., JobOutcome]:
+        def run(*_: object) -> JobOutcome:
             ran.append(name)
-            return Outcome(job=name, counts={})
+            return JobOutcome(job=name, counts={})
 
         return run
 

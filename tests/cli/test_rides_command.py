@@ -14,7 +14,7 @@ import respool
 from cli.running import Run
 from respool.cli.errors import ExitCode
 from respool.cli.interrupts import CtrlC
-from respool.rides.plan import DAY_MS, HOUR_MS
+from respool.rides.ride_plan import DAY_MS, HOUR_MS
 from respool.testing import Broker
 
 FIXED = ("--seed", "7", "--until", "2026-11-12T08:00Z")

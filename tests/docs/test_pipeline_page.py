@@ -9,8 +9,8 @@ import pytest
 
 from docs.runnable import BROKER_SETTINGS, ROOT, blocks, run_block
 from docs.shared_spark import run_block_shared
-from respool.pipeline.catalog import SCHEMAS
 from respool.pipeline.jobs import JOBS
+from respool.pipeline.table_schemas import SCHEMAS
 from support.broker_process import BrokerProcess
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 import respool
-from respool.pipeline.catalog import schema_of, table
-from respool.pipeline.settings import PipelineSettings
-from respool.rides.plan import RidePlan
+from respool.pipeline.job_settings import PipelineSettings
+from respool.pipeline.table_schemas import schema_of, table
 from respool.rides.records import RecordMaker
+from respool.rides.ride_plan import RidePlan
 from respool.rides.ride_stream import RideStream
 from respool.rides.truth import truth_of
 

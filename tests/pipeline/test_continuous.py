@@ -11,8 +11,8 @@ import pytest
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipeline.making import PARTITIONS, TOPIC, publish, rides, settings
-from respool.pipeline.catalog import table
-from respool.pipeline.settings import PipelineSettings
+from respool.pipeline.job_settings import PipelineSettings
+from respool.pipeline.table_schemas import table
 from respool.testing import Broker
 from support.waiting import wait_until
 

@@ -20,17 +20,17 @@ from pipeline.making import (
     settings,
     stored,
 )
-from respool.pipeline import bronze, fraud, replay, silver, topics, warehouse
-from respool.pipeline.catalog import table
-from respool.pipeline.errors import EventsGone
-from respool.pipeline.outcome import Silent
+from respool.pipeline import bronze, live_scores, past_scores, silver, topic_frames, warehouse
+from respool.pipeline.job_errors import EventsGone
+from respool.pipeline.job_outcome import Silent
 from respool.pipeline.report import write_report
+from respool.pipeline.table_schemas import table
 from respool.testing import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_settings import PipelineSettings
 
 HOUR_MS = 3_600_000
 
@@ -89,9 +89,9 @@ def test_what_the_topic_deleted_unread_ends_a_job_unless_the_loss_is_accepted(
     publish(told, made.rows[:300])
     for job in (bronze, warehouse):
         job.run(spark, told, Silent())
-    _, before = topics.ends(told, TOPIC)
+    _, before = topic_frames.ends(told, TOPIC)
     publish(told, made.rows[300:600])
-    _, last = topics.ends(told, TOPIC)
+    _, last = topic_frames.ends(told, TOPIC)
     delete_before(told, 0, last[0])
     # With a checkpoint the source itself would tell.
     told.checkpoint_path("bronze").rename(told.checkpoint_path("lost"))
@@ -121,9 +121,9 @@ def test_scores_go_to_the_topic_once_and_a_replay_sees_exactly_its_window(
     publish(told, made.rows)
     with respool.Consumer(TOPIC, group="live", bootstrap=told.bootstrap) as consumer:
         next(iter(consumer.messages(idle_s=5)))
-    for job in (bronze, silver, fraud):
+    for job in (bronze, silver, live_scores):
         job.run(spark, told, Silent())
-    fraud.run(spark, told, Silent())
+    live_scores.run(spark, told, Silent())
     sent = respool.read_table(told.scores_topic, bootstrap=told.bootstrap)
     scores = [json.loads(value) for value in sent["value"].to_pylist()]
     assert Counter(one["ride_id"] for one in scores) == Counter(
@@ -131,7 +131,7 @@ def test_scores_go_to_the_topic_once_and_a_replay_sees_exactly_its_window(
     )
     groups = committed(broker)
     assert groups["live"]
-    outcome = replay.run(spark, told, Silent())
+    outcome = past_scores.run(spark, told, Silent())
     inside = [
         row
         for row in made.rows
@@ -144,16 +144,16 @@ def test_scores_go_to_the_topic_once_and_a_replay_sees_exactly_its_window(
         if row["event_type"] == "finished"
         and told.replay_since_ms <= milliseconds(row["recorded_at"]) < told.replay_until_ms
     }
-    assert {row["ride_id"] for row in stored(told, replay.TABLE)} == ended
+    assert {row["ride_id"] for row in stored(told, past_scores.TABLE)} == ended
     assert outcome.counts["scored live, too"] == len(ended)
     assert outcome.figures["recall new"] > 0.5
     # With their past, as they were scored live: the live model says the same again of the same rides.
     again = replace(told, new_model=told.model, replay_since_ms=UNTIL_MS - 24 * HOUR_MS)
-    assert replay.run(spark, again, Silent()).figures["mean difference"] == 0
+    assert past_scores.run(spark, again, Silent()).figures["mean difference"] == 0
     # Again: the same rows in the same place.
-    rows = stored(told, replay.TABLE)
-    replay.run(spark, told, Silent())
-    assert stored(told, replay.TABLE) == rows
+    rows = stored(told, past_scores.TABLE)
+    past_scores.run(spark, told, Silent())
+    assert stored(told, past_scores.TABLE) == rows
     assert committed(broker) == groups
     page = Path(outcome.files[0]).read_text()
     assert "By pattern" in page

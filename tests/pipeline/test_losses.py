@@ -2,7 +2,7 @@
 
 import pytest
 
-from respool.pipeline.errors import EventsGone
+from respool.pipeline.job_errors import EventsGone
 from respool.pipeline.losses import lost
 
 FIRST = {0: 10, 1: 0, 2: 7, 3: 9}

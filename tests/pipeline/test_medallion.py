@@ -10,14 +10,14 @@ import pytest
 
 from pipeline.making import DAY_MS, Rides, milliseconds, rides, settings, sound_events
 from respool.pipeline import bronze, gold, silver
-from respool.pipeline.catalog import table
 from respool.pipeline.events import judged, sound, without_repeats
-from respool.pipeline.outcome import Silent
+from respool.pipeline.job_outcome import Silent
+from respool.pipeline.table_schemas import table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_settings import PipelineSettings
 
 READERS = {number: f"rides/{number} an-id" for number in range(3)}
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from pyarrow.fs import PyFileSystem
 
-from respool.pipeline.catalog import structure
 from respool.pipeline.compare import BINS
 from respool.pipeline.report import histogram_of
+from respool.pipeline.table_schemas import structure
 from respool.pipeline.tables import Table
 
 

@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from respool.pipeline.catalog import structure
-from respool.pipeline.errors import HistoryGone, TableReplaced
+from respool.pipeline.job_errors import HistoryGone, TableReplaced
+from respool.pipeline.table_schemas import structure
 from respool.pipeline.table_stream import FilePart, TableStreamReader
 
 SCHEMA = structure("number bigint, word string, date date")

@@ -12,9 +12,9 @@ from deltalake.exceptions import CommitFailedError
 
 from pipeline.making import rides, settings
 from respool.pipeline import bronze
-from respool.pipeline.catalog import structure, table
-from respool.pipeline.errors import HistoryGone, TableChanged, TableReplaced
+from respool.pipeline.job_errors import HistoryGone, TableChanged, TableReplaced
 from respool.pipeline.staging import Staged, stage
+from respool.pipeline.table_schemas import structure, table
 from respool.pipeline.tables import Table
 
 if TYPE_CHECKING:

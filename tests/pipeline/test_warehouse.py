@@ -11,12 +11,12 @@ import pytest
 
 from pipeline.making import PARTITIONS, Rides, rides, settings, sound_events
 from respool.pipeline import warehouse
-from respool.pipeline.catalog import table
+from respool.pipeline.table_schemas import table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_settings import PipelineSettings
 
 EVER_MS = 10**12
 

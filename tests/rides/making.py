@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from respool.rides.event_table import EventTable, Field, empty_table
-from respool.rides.plan import DAY_MS, RidePlan
 from respool.rides.records import RecordMaker
+from respool.rides.ride_plan import DAY_MS, RidePlan
 from respool.rides.ride_stream import BUCKET_RIDES, ROWS_MAX, RideStream
 
 UNTIL_MS = 1_763_164_800_000  # 2025-11-15T00:00:00Z, a Saturday

@@ -7,10 +7,10 @@ import pytest
 
 from respool.rides.event_table import EventTable, Field, fraud_of, is_duplicate, is_late
 from respool.rides.outcomes import CANCELLED_AFTER, CANCELLED_BEFORE, EventType, Fraud, Malformed
-from respool.rides.plan import HOUR_MS
 from respool.rides.ride_maker import FARE_BASE, FARE_KM, FARE_MINUTE
+from respool.rides.ride_plan import HOUR_MS
 from respool.rides.ride_stream import RideStream
-from respool.rides.tally import Tally
+from respool.rides.tally import RideTally
 from rides.making import all_events, plan
 
 
@@ -165,7 +165,7 @@ def test_stolen_payments_are_bursts_of_new_riders_by_card() -> None:
 
 
 def test_a_tally_counts_what_is_there(day: EventTable) -> None:
-    tally = Tally()
+    tally = RideTally()
     for begin in range(0, day.shape[1], 50_000):
         tally.add(day[:, begin : begin + 50_000])
     tally.add(day[:, :0])

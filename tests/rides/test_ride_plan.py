@@ -2,8 +2,7 @@ from typing import Any
 
 import pytest
 
-from respool.rides.cities import CITIES, cities_from
-from respool.rides.cities import BadPlan
+from respool.rides.cities import CITIES, BadPlan, cities_from
 from rides.making import plan
 
 

@@ -7,7 +7,7 @@ import pytest
 from respool.rides.event_maker import LATE_MS_MIN, TRAVEL_MS_MAX
 from respool.rides.event_table import EventTable, Field, is_duplicate, is_late
 from respool.rides.outcomes import EventType
-from respool.rides.plan import DAY_MS, HOUR_MS, RidePlan
+from respool.rides.ride_plan import DAY_MS, HOUR_MS, RidePlan
 from respool.rides.ride_stream import RideStream
 from rides.making import UNTIL_MS, all_events, plan, records
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from pyarrow import parquet
 
 from respool.rides.event_table import EventTable
-from respool.rides.tally import Tally
+from respool.rides.tally import RideTally
 from respool.rides.truth import SCHEMA, TruthFile, truth_of
 from rides.making import all_events, parsed, plan, well_formed
 
@@ -12,7 +12,7 @@ from rides.making import all_events, parsed, plan, well_formed
 def test_the_truth_agrees_with_the_tally_and_names_events_that_are_there(day: EventTable) -> None:
     some = day[:, :100_000]
     rows = truth_of(some).to_pylist()
-    tally = Tally()
+    tally = RideTally()
     tally.add(some)
     found = tally.document()
     kinds = Counter(row["kind"] for row in rows)

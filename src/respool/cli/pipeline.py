@@ -12,7 +12,7 @@ from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.quantities import counted
 
 if TYPE_CHECKING:
-    from respool.pipeline.settings import ModelChoice
+    from respool.pipeline.job_settings import ModelChoice
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -174,7 +174,7 @@ def run(
     _check_extra()
 
     from respool.cli import pipeline_run
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_settings import PipelineSettings
 
     settings = PipelineSettings(
         data=data.absolute(),
@@ -209,8 +209,8 @@ def report(*, data: Data = Path("respool-lake")) -> None:
     _check_extra()
     _check_lake(data)
 
+    from respool.pipeline.job_settings import PipelineSettings
     from respool.pipeline.report import write_report
-    from respool.pipeline.settings import PipelineSettings
 
     output.print_line(str(write_report(PipelineSettings(data=data.absolute()))))
 
@@ -232,8 +232,8 @@ def clean(
     hours = -(-options.duration_ms(keep, option="--keep", at_least="1h") // HOUR_MS)
     _check_lake(data)
 
-    from respool.pipeline.catalog import SCHEMAS, table
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_settings import PipelineSettings
+    from respool.pipeline.table_schemas import SCHEMAS, table
 
     settings = PipelineSettings(data=data.absolute())
     dropped = {name: table(settings, name).clean(kept_hours=hours) for name in SCHEMAS}
@@ -271,7 +271,7 @@ def _check_extra() -> None:
 
 
 def _model(text: str, option: str) -> "ModelChoice":
-    from respool.pipeline.settings import ModelChoice
+    from respool.pipeline.job_settings import ModelChoice
 
     name, _colon, recipe = text.partition(":")
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name[0] == ".":

@@ -17,18 +17,18 @@ from respool.cli.interrupts import noticing_ctrl_c
 from respool.client.kafka import errors as client_errors
 from respool.model.errors import RespoolError
 from respool.model.operator_errors import NotFound, OperatorError
-from respool.pipeline import topics
-from respool.pipeline.catalog import table
-from respool.pipeline.errors import TableMissing
+from respool.pipeline import topic_frames
+from respool.pipeline.job_errors import TableMissing
 from respool.pipeline.jobs import READ_TOPIC, STANDS_ON, STREAMING, job
+from respool.pipeline.table_schemas import table
 from respool.spark.java import NoJava
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from respool.pipeline.outcome import Outcome
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_outcome import JobOutcome
+    from respool.pipeline.job_settings import PipelineSettings
 
 # How often Ctrl-C and the streaming queries are looked at.
 TICK_SECONDS = 0.2
@@ -51,13 +51,13 @@ def run(
     """Once, or with `every_ms` again and again until Ctrl-C."""
     log = settings.data / "logs" / "spark.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    outcomes: list[Outcome] = []
+    outcomes: list[JobOutcome] = []
     with _errors_in_words(log):
         # Before Spark is started, which takes a while, and tells of it in many more words.
         _check_tables(jobs, settings)
         if READ_TOPIC.intersection(jobs):
             check_broker(settings.bootstrap)
-            topics.readers(settings, settings.topic)
+            topic_frames.readers(settings, settings.topic)
     with _errors_in_words(log), output.progress("Spark starts", total=None, unit="rows") as shown:
         tell = _Teller(shown)
         with _session(master, spark_settings, log) as spark:
@@ -81,7 +81,7 @@ def _check_tables(jobs: Sequence[str], settings: "PipelineSettings") -> None:
             raise TableMissing(needed, needed)
 
 
-def tell_outcomes(outcomes: Sequence["Outcome"], *, as_json: bool) -> None:
+def tell_outcomes(outcomes: Sequence["JobOutcome"], *, as_json: bool) -> None:
     if as_json:
         output.print_json(
             {
@@ -113,9 +113,9 @@ def _go_on(
     settings: "PipelineSettings",
     tell: "_Teller",
     every_ms: int,
-) -> "list[Outcome]":
+) -> "list[JobOutcome]":
     """Streaming jobs stay up; the others run in turn. What is counted in the end is what the last turn saw."""
-    last: dict[str, Outcome] = {}
+    last: dict[str, JobOutcome] = {}
     queries: list[StreamingQuery] = []
     started: set[str] = set()
     with noticing_ctrl_c() as ctrl_c:

@@ -192,10 +192,9 @@ def _check_live(*, count: int | None, until: str, writes_nothing: bool) -> None:
 
 def _plan(*, cities: str, **wanted: Any) -> Any:
     try:
-        from respool.rides.cities import cities_from
-        from respool.rides.cities import BadPlan
-        from respool.rides.plan import RidePlan
+        from respool.rides.cities import BadPlan, cities_from
         from respool.rides.records import RecordMaker  # noqa: F401 - to know now that it is all there
+        from respool.rides.ride_plan import RidePlan
     except ModuleNotFoundError as error:
         raise OperatorError(
             f"this command needs {error.name}, which is not installed",

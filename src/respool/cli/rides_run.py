@@ -21,10 +21,10 @@ from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.quantities import counted
 from respool.model.times import format_ms
 from respool.rides.event_table import EventTable
-from respool.rides.plan import DAY_MS, RidePlan
 from respool.rides.records import RecordMaker
+from respool.rides.ride_plan import DAY_MS, RidePlan
 from respool.rides.ride_stream import ROWS_MAX, RideStream
-from respool.rides.tally import Tally
+from respool.rides.tally import RideTally
 from respool.rides.truth import TruthFile
 
 # Live, events are sent so often.
@@ -163,7 +163,7 @@ class _Work:
         truth: TruthFile | None,
     ) -> None:
         self.stream = RideStream(plan)
-        self.tally = Tally()
+        self.tally = RideTally()
         self._maker = RecordMaker(plan.cities)
         self._target = target
         self._producer = producer
@@ -235,7 +235,7 @@ def _errors_in_words() -> Iterator[None]:
         raise OperatorError(str(error)) from error
 
 
-def _tell(tally: Tally, target: Target | None, *, seconds: float, as_json: bool) -> None:
+def _tell(tally: RideTally, target: Target | None, *, seconds: float, as_json: bool) -> None:
     document = tally.document()
     if as_json:
         output.print_json({"topic": target.topic if target else None, **document})

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from respool.pipeline import topics
-from respool.pipeline.catalog import schema_of, table
+from respool.pipeline import topic_frames
+from respool.pipeline.job_outcome import JobOutcome, ProgressListener
 from respool.pipeline.losses import lost
-from respool.pipeline.outcome import Outcome, Teller
 from respool.pipeline.queries import started
 from respool.pipeline.staging import stage
+from respool.pipeline.table_schemas import schema_of, table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_settings import PipelineSettings
     from respool.pipeline.tables import Commit, Table
 
 JOB = "bronze"
 GROUP = "pipeline-bronze"
 
 
-def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
+def run(spark: "SparkSession", settings: "PipelineSettings", tell: ProgressListener) -> JobOutcome:
     """Read everything that is in the topic now."""
     seen = _Counter(tell)
     tell.step("bronze: reading the topic")
@@ -39,21 +39,25 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
     }
     if gone:
         counts["offsets lost"] = gone
-    return Outcome(job=JOB, counts=counts)
+    return JobOutcome(job=JOB, counts=counts)
 
 
 def start(
-    spark: "SparkSession", settings: "PipelineSettings", tell: Teller, *, every_ms: int | None
+    spark: "SparkSession",
+    settings: "PipelineSettings",
+    tell: ProgressListener,
+    *,
+    every_ms: int | None,
 ) -> "StreamingQuery":
     bronze = table(settings, "bronze")
     bronze.made()
 
     def add(batch: "DataFrame", _number: int) -> None:
         # Requested each time: partitions may be added while the query runs.
-        readers = topics.readers(settings, settings.topic)
+        readers = topic_frames.readers(settings, settings.topic)
         tell.rows(add_batch(bronze, batch, readers=readers).rows)
 
-    stream = topics.read_stream(spark, settings, settings.topic, group=GROUP)
+    stream = topic_frames.read_stream(spark, settings, settings.topic, group=GROUP)
     writer = stream.writeStream.foreachBatch(add)
     return started(writer, JOB, settings.checkpoint_path(JOB), every_ms=every_ms)
 
@@ -66,8 +70,8 @@ def _lost(settings: "PipelineSettings") -> int:
     if any((settings.checkpoint_path(JOB) / "offsets").glob("[0-9]*")):
         return 0
     made = table(settings, "bronze").made()
-    readers = topics.readers(settings, settings.topic)
-    first, _last = topics.ends(settings, settings.topic)
+    readers = topic_frames.readers(settings, settings.topic)
+    first, _last = topic_frames.ends(settings, settings.topic)
     known = {number: made.transaction_version(reader) for number, reader in readers.items()}
     gone = lost(settings.topic, first, known, is_accepted=settings.accept_loss, table=JOB)
     return sum(gone.values())
@@ -103,7 +107,7 @@ def bronze_rows(batch: "DataFrame", positions: Mapping[int, int]) -> "DataFrame"
 class _Counter:
     """Forwards progress, and counts."""
 
-    def __init__(self, tell: Teller) -> None:
+    def __init__(self, tell: ProgressListener) -> None:
         self._tell = tell
         self.added = 0
 

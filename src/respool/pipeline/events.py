@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as f
 
-from respool.pipeline.catalog import schema_of
+from respool.pipeline.table_schemas import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_settings import PipelineSettings
 
 EVENT_TYPES = ("requested", "assigned", "started", "finished", "paid", "cancelled")
 SCHEMA_VERSIONS = ("1",)

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from respool.pipeline.catalog import schema_of, table
-from respool.pipeline.errors import TableMissing
-from respool.pipeline.outcome import Outcome, Teller
+from respool.pipeline.job_errors import TableMissing
+from respool.pipeline.job_outcome import JobOutcome, ProgressListener
+from respool.pipeline.job_settings import DAY_MS
 from respool.pipeline.queries import query_id, started
-from respool.pipeline.settings import DAY_MS
+from respool.pipeline.table_schemas import schema_of, table
 from respool.pipeline.table_stream import stream_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_settings import PipelineSettings
     from respool.pipeline.tables import Commit, Table
 
 JOB = "gold"
@@ -85,7 +85,7 @@ DRIVERS = Mart(name="gold_drivers", keys=("driver_id", "city"), make=drivers)
 MARTS = (FARES, CITIES, DRIVERS)
 
 
-def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
+def run(spark: "SparkSession", settings: "PipelineSettings", tell: ProgressListener) -> JobOutcome:
     """Process all of silver that exists now."""
     tell.step("gold: windows of silver")
     dropped = 0
@@ -98,13 +98,13 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
         f"{mart.name.removeprefix('gold_')} by window": table(settings, mart.name).delta().count()
         for mart in MARTS
     }
-    return Outcome(job=JOB, counts={**counts, "too late for their window": dropped})
+    return JobOutcome(job=JOB, counts={**counts, "too late for their window": dropped})
 
 
 def start(
     spark: "SparkSession",
     settings: "PipelineSettings",
-    tell: Teller,
+    tell: ProgressListener,
     *,
     every_ms: int | None,
     marts: Sequence[Mart] = MARTS,
@@ -124,7 +124,7 @@ def _start(
     mart: Mart,
     silver: "DataFrame",
     settings: "PipelineSettings",
-    tell: Teller,
+    tell: ProgressListener,
     every_ms: int | None,
 ) -> "StreamingQuery":
     gold = table(settings, mart.name)

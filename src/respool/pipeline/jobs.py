@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from respool.pipeline.outcome import Outcome, Teller
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_outcome import JobOutcome, ProgressListener
+    from respool.pipeline.job_settings import PipelineSettings
 
-    Run = Callable[["SparkSession", "PipelineSettings", "Teller"], "Outcome"]
+    Run = Callable[["SparkSession", "PipelineSettings", "ProgressListener"], "JobOutcome"]
 
 # Name -> module. The command line's help describes each.
 JOBS = {

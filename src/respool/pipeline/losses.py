@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from respool.pipeline.errors import EventsGone
+from respool.pipeline.job_errors import EventsGone
 
 
 def lost(

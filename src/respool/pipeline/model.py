@@ -21,13 +21,13 @@ from pyspark.ml.feature import StandardScaler, VectorAssembler
 from pyspark.ml.functions import vector_to_array
 from pyspark.sql import functions as f
 
-from respool.pipeline.errors import ModelMissing, NothingToLearn
 from respool.pipeline.features import FEATURES, finished_rides, usual_prices, with_features
+from respool.pipeline.job_errors import ModelMissing, NothingToLearn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from respool.pipeline.settings import ModelChoice, PipelineSettings, Recipe
+    from respool.pipeline.job_settings import ModelChoice, PipelineSettings, Recipe
 
 SEED = 7
 TREES = 20

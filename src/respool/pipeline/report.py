@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from respool.pipeline import plots
-from respool.pipeline.catalog import SCHEMAS, table
 from respool.pipeline.compare import BINS, Comparison, Quality
+from respool.pipeline.table_schemas import SCHEMAS, table
 
 if TYPE_CHECKING:
+    from respool.pipeline.job_settings import PipelineSettings
     from respool.pipeline.model import About
-    from respool.pipeline.settings import PipelineSettings
 
 CITIES_SHOWN = 6
 _STYLE = """

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 from pyspark.storagelevel import StorageLevel
 
-from respool.pipeline.catalog import table
-from respool.pipeline.errors import TableMissing
 from respool.pipeline.events import judged, quarantined, sound, without_repeats
-from respool.pipeline.outcome import Outcome, Teller
+from respool.pipeline.job_errors import TableMissing
+from respool.pipeline.job_outcome import JobOutcome, ProgressListener
+from respool.pipeline.table_schemas import table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_settings import PipelineSettings
     from respool.pipeline.tables import Addition, Table
 
 JOB = "silver"
 
 
-def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
+def run(spark: "SparkSession", settings: "PipelineSettings", tell: ProgressListener) -> JobOutcome:
     bronze, silver, quarantine = (
         table(settings, name) for name in ("bronze", "silver", "quarantine")
     )
@@ -50,7 +50,7 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
             frame.unpersist()
         read += rows
         tell.rows(rows)
-    return Outcome(
+    return JobOutcome(
         job=JOB,
         counts={
             "events read": read,

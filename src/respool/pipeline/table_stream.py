@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from respool.pipeline.errors import TableReplaced
+from respool.pipeline.job_errors import TableReplaced
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from respool.pipeline import topics
-from respool.pipeline.catalog import schema_of, table
+from respool.pipeline import topic_frames
 from respool.pipeline.events import EVENT_TYPES, judged, sound
+from respool.pipeline.job_outcome import JobOutcome, ProgressListener
 from respool.pipeline.losses import lost
-from respool.pipeline.outcome import Outcome, Teller
 from respool.pipeline.staging import Staged
+from respool.pipeline.table_schemas import schema_of, table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_settings import PipelineSettings
     from respool.pipeline.tables import Commit, Table
 
 JOB = "warehouse"
@@ -34,11 +34,11 @@ _NEVER_LATE_MS = 2**60
 _STATUSES = ("cancelled", "paid", "finished", "started", "assigned", "requested")
 
 
-def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
+def run(spark: "SparkSession", settings: "PipelineSettings", tell: ProgressListener) -> JobOutcome:
     rides = table(settings, TABLE)
     delta = rides.made()
-    readers = topics.readers(settings, settings.topic)
-    first, last = topics.ends(settings, settings.topic)
+    readers = topic_frames.readers(settings, settings.topic)
+    first, last = topic_frames.ends(settings, settings.topic)
     known = {number: delta.transaction_version(reader) for number, reader in readers.items()}
     gone = lost(
         settings.topic,
@@ -59,7 +59,7 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
         counts["offsets lost"] = sum(gone.values())
     for begin, end in steps(start, last, settings.rows_per_batch):
         tell.step("warehouse: events to rides")
-        rows = topics.read_between(spark, settings, settings.topic, start=begin, end=end)
+        rows = topic_frames.read_between(spark, settings, settings.topic, start=begin, end=end)
         positions = {
             readers[number]: offset for number, offset in end.items() if offset > begin[number]
         }
@@ -68,7 +68,7 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
         counts["offsets read"] += number
         tell.rows(number)
     counts["rides in the table"] = rides.delta().count()
-    return Outcome(job=JOB, counts=counts)
+    return JobOutcome(job=JOB, counts=counts)
 
 
 def steps(

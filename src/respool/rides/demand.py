@@ -15,7 +15,7 @@ import numpy as np
 
 from respool.rides.counter_rng import CounterRng, Numbers, Purpose
 from respool.rides.outcomes import events_per_ride
-from respool.rides.plan import DAY_MS, PEOPLE_MAX, RidePlan
+from respool.rides.ride_plan import DAY_MS, PEOPLE_MAX, RidePlan
 
 MINUTE_MS = 60_000
 SLOTS_PER_PAGE = 1_440
@@ -100,7 +100,7 @@ class Demand:
 
     # -- rides ---------------------------------------------------------------------------------------------------------
 
-    def _page(self, number: int) -> "Page":
+    def _page(self, number: int) -> "DemandPage":
         while len(self._before) <= number:
             self._before.append(
                 self._before[-1] + int(self._weights(len(self._before) - 1).sum(dtype=np.int64))
@@ -110,7 +110,7 @@ class Demand:
         before[0] = self._before[number]
         np.cumsum(weights.reshape(-1), out=before[1:])
         before[1:] += before[0]
-        return Page(
+        return DemandPage(
             ride_firsts=np.floor(before * self.rides_per_weight).astype(np.int64),
             weights=weights,
             cities=len(self._plan.cities),
@@ -208,7 +208,7 @@ class Demand:
         return surge
 
 
-class Page:
+class DemandPage:
     """A day's cells, slot by slot and in a slot city by city."""
 
     def __init__(self, *, ride_firsts: Numbers, weights: Numbers, cities: int) -> None:

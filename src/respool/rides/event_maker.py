@@ -19,12 +19,12 @@ from respool.rides.outcomes import (
     STAGES_MAX,
     EventType,
     Malformed,
-    Outcome,
+    RideOutcome,
     events_per_ride,
     late_events_per_late_ride,
 )
-from respool.rides.plan import RidePlan
 from respool.rides.ride_maker import CASH, Rides
+from respool.rides.ride_plan import RidePlan
 
 # Network delay of a record, in ms; late events are delayed by at least LATE_MS_MIN.
 TRAVEL_MS_MAX = 2_000
@@ -49,7 +49,7 @@ _TYPES = np.array(
     ],
     dtype=np.int64,
 )
-_STAGES = np.array([STAGES[outcome] for outcome in Outcome], dtype=np.int64)
+_STAGES = np.array([STAGES[outcome] for outcome in RideOutcome], dtype=np.int64)
 
 
 class EventMaker:
@@ -107,10 +107,10 @@ class EventMaker:
         paying = paying + np.where(rides.payment == CASH, 20_000, 0)
         happened[:, 0] = rides.requested_ms
         happened[:, 1] = happened[:, 0] + np.where(
-            rides.outcome == Outcome.CANCELLED_BEFORE_DRIVER, _ms(patience), _ms(wait)
+            rides.outcome == RideOutcome.CANCELLED_BEFORE_DRIVER, _ms(patience), _ms(wait)
         )
         happened[:, 2] = happened[:, 1] + np.where(
-            rides.outcome == Outcome.CANCELLED_AFTER_DRIVER, _ms(patience), _ms(pickup)
+            rides.outcome == RideOutcome.CANCELLED_AFTER_DRIVER, _ms(patience), _ms(pickup)
         )
         happened[:, 3] = happened[:, 2] + rides.duration_s * 1000
         happened[:, 4] = happened[:, 3] + _ms(paying)
@@ -159,7 +159,7 @@ def _fill_in(table: EventTable, rides: Rides, row: Numbers, types: Numbers) -> N
     is_cancelled = types == EventType.CANCELLED
     is_over = (types == EventType.FINISHED) | (types == EventType.PAID)
     has_driver = types != EventType.REQUESTED
-    has_driver &= rides.outcome[row] != Outcome.CANCELLED_BEFORE_DRIVER
+    has_driver &= rides.outcome[row] != RideOutcome.CANCELLED_BEFORE_DRIVER
     table[Field.TYPE] = types
     table[Field.RIDE_ID] = rides.ride_id[row].view(np.int64)
     table[Field.CITY] = rides.city[row]

@@ -14,7 +14,7 @@ class EventType(IntEnum):
     CANCELLED = 5
 
 
-class Outcome(IntEnum):
+class RideOutcome(IntEnum):
     PAID = 0
     # No driver came, or the rider did not wait.
     CANCELLED_BEFORE_DRIVER = 1
@@ -47,9 +47,9 @@ class Malformed(IntEnum):
 
 STAGES_MAX = 5
 STAGES = {
-    Outcome.PAID: 5,
-    Outcome.CANCELLED_BEFORE_DRIVER: 2,
-    Outcome.CANCELLED_AFTER_DRIVER: 3,
+    RideOutcome.PAID: 5,
+    RideOutcome.CANCELLED_BEFORE_DRIVER: 2,
+    RideOutcome.CANCELLED_AFTER_DRIVER: 3,
 }
 # Of honest rides. Fraudulent rides are always paid.
 CANCELLED_BEFORE = 0.05
@@ -66,10 +66,10 @@ def late_events_per_late_ride(fraud_share: float) -> float:
     return _mean(fraud_share, {outcome: (stages + 1) / 2 for outcome, stages in STAGES.items()})
 
 
-def _mean(fraud_share: float, of: dict[Outcome, float]) -> float:
+def _mean(fraud_share: float, of: dict[RideOutcome, float]) -> float:
     honest = (
-        of[Outcome.CANCELLED_BEFORE_DRIVER] * CANCELLED_BEFORE
-        + of[Outcome.CANCELLED_AFTER_DRIVER] * CANCELLED_AFTER
-        + of[Outcome.PAID] * (1 - CANCELLED_BEFORE - CANCELLED_AFTER)
+        of[RideOutcome.CANCELLED_BEFORE_DRIVER] * CANCELLED_BEFORE
+        + of[RideOutcome.CANCELLED_AFTER_DRIVER] * CANCELLED_AFTER
+        + of[RideOutcome.PAID] * (1 - CANCELLED_BEFORE - CANCELLED_AFTER)
     )
-    return fraud_share * of[Outcome.PAID] + (1 - fraud_share) * honest
+    return fraud_share * of[RideOutcome.PAID] + (1 - fraud_share) * honest

@@ -21,9 +21,9 @@ from respool.rides.counter_rng import (
     uniform,
 )
 from respool.rides.demand import MINUTE_MS, SLOTS_PER_PAGE, Demand
-from respool.rides.fraud import FraudRings
-from respool.rides.outcomes import CANCELLED_AFTER, CANCELLED_BEFORE, Fraud, Outcome
-from respool.rides.plan import RidePlan
+from respool.rides.fraud_patterns import FraudRings
+from respool.rides.outcomes import CANCELLED_AFTER, CANCELLED_BEFORE, Fraud, RideOutcome
+from respool.rides.ride_plan import RidePlan
 
 PAYMENT_METHODS = ("card", "wallet", "cash", "invoice")
 DEVICES = ("ios", "android", "web")
@@ -189,14 +189,14 @@ class RideMaker:
         chance = self._rng.uniform(number, Purpose.OUTCOME)
         outcome = np.where(
             chance < CANCELLED_BEFORE,
-            int(Outcome.CANCELLED_BEFORE_DRIVER),
+            int(RideOutcome.CANCELLED_BEFORE_DRIVER),
             np.where(
                 chance < CANCELLED_BEFORE + CANCELLED_AFTER,
-                int(Outcome.CANCELLED_AFTER_DRIVER),
-                int(Outcome.PAID),
+                int(RideOutcome.CANCELLED_AFTER_DRIVER),
+                int(RideOutcome.PAID),
             ),
         )
-        outcome[fraud != Fraud.NONE] = Outcome.PAID
+        outcome[fraud != Fraud.NONE] = RideOutcome.PAID
         return outcome
 
     def _distances(self, number: Numbers, fraud: Numbers) -> Floats:

@@ -20,8 +20,8 @@ from respool.rides.counter_rng import CounterRng
 from respool.rides.demand import MINUTE_MS, SLOTS_PER_PAGE, Demand
 from respool.rides.event_maker import EventMaker
 from respool.rides.event_table import EventTable, Field, empty_table
-from respool.rides.plan import RidePlan
 from respool.rides.ride_maker import RideMaker
+from respool.rides.ride_plan import RidePlan
 
 # About this many rides per bucket: then the overhead per bucket is negligible.
 BUCKET_RIDES = 40_000

@@ -7,7 +7,7 @@ from respool.rides.event_table import EventTable, Field, fraud_of, is_duplicate,
 from respool.rides.outcomes import EventType, Fraud, Malformed
 
 
-class Tally:
+class RideTally:
     def __init__(self) -> None:
         self.events = 0
         # Counts by event type, pattern and kind. Events and malformed ones count once per copy; fraud counts rides.

@@ -18,7 +18,7 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BadArgument, BrokerUnreachable, NoBroker
 from respool.client.kafka.retries import Patience
 from respool.client.messages import library
-from respool.pipeline.settings import PipelineSettings
+from respool.pipeline.job_settings import PipelineSettings
 from respool.testing import Broker
 from support.ports import reserve_port
 

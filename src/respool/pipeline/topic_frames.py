@@ -8,13 +8,13 @@ from respool.client.kafka.bootstrap import LASTING_CONTACT_MS
 from respool.client.kafka.cluster import RETRY_MS, Cluster
 from respool.client.kafka.errors import UnknownTopic
 from respool.client.kafka.list_offsets import offsets_for
-from respool.pipeline.errors import PipelineError
+from respool.pipeline.job_errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_settings import PipelineSettings
 
 FORMAT = "respool"
 _EARLIEST = -2

@@ -10,28 +10,28 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from respool.client.kafka.errors import UnknownTopic
-from respool.pipeline import topics
-from respool.pipeline.catalog import schema_of, table
+from respool.pipeline import topic_frames
 from respool.pipeline.compare import Comparison, compared
-from respool.pipeline.errors import BadReplay
 from respool.pipeline.events import judged, sound, without_repeats
 from respool.pipeline.features import HISTORY_DAYS, finished_rides
-from respool.pipeline.fraud import scores_of
+from respool.pipeline.job_errors import BadReplay
+from respool.pipeline.job_outcome import JobOutcome, ProgressListener
+from respool.pipeline.job_settings import DAY_MS
+from respool.pipeline.live_scores import scores_of
 from respool.pipeline.model import found_or_trained, frauds_of
-from respool.pipeline.outcome import Outcome, Teller
-from respool.pipeline.settings import DAY_MS
+from respool.pipeline.table_schemas import schema_of, table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from respool.pipeline.job_settings import PipelineSettings
     from respool.pipeline.model import About
-    from respool.pipeline.settings import PipelineSettings
 
 JOB = "replay-fraud"
 TABLE = "fraud_replays"
 
 
-def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
+def run(spark: "SparkSession", settings: "PipelineSettings", tell: ProgressListener) -> JobOutcome:
     from respool.pipeline.report import write_replay_report
 
     since_ms, until_ms = settings.replay_since_ms, settings.replay_until_ms
@@ -50,7 +50,7 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
     tell.step("replay-fraud: events of the window")
     # Rides of the window's first hour need their history, as when they were scored live.
     history_ms = HISTORY_DAYS * DAY_MS + settings.lateness_ms
-    rows = topics.read_times(
+    rows = topic_frames.read_times(
         spark,
         settings,
         settings.topic,
@@ -77,7 +77,7 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
     path = write_replay_report(
         settings, comparison, model.about, events=read, rides=commit.rows, name=replay
     )
-    return Outcome(
+    return JobOutcome(
         job=JOB,
         counts={
             "events of the window": read,
@@ -117,11 +117,11 @@ def compare(
 
 def live_scores(spark: "SparkSession", settings: "PipelineSettings") -> "DataFrame":
     try:
-        first, last = topics.ends(settings, settings.scores_topic)
+        first, last = topic_frames.ends(settings, settings.scores_topic)
     except UnknownTopic:
         # No live scores yet: nothing to compare with, as the counts show.
         return spark.createDataFrame([], schema_of("fraud_scores"))
-    rows = topics.read_between(spark, settings, settings.scores_topic, start=first, end=last)
+    rows = topic_frames.read_between(spark, settings, settings.scores_topic, start=first, end=last)
     # A ride's scores are in one partition.
     earliest = Window.partitionBy("ride_id").orderBy("offset")
     found = scores_of(rows).withColumn("which", f.row_number().over(earliest))

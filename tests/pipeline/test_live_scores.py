@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipeline.making import UNTIL_MS, Rides, rides, settings, sound_events
-from respool.pipeline import fraud
-from respool.pipeline.catalog import schema_of, table
+from respool.pipeline import live_scores
 from respool.pipeline.compare import compared
-from respool.pipeline.errors import ModelMissing, NothingToLearn
 from respool.pipeline.events import judged, sound, without_repeats
 from respool.pipeline.features import finished_rides, with_features
+from respool.pipeline.job_errors import ModelMissing, NothingToLearn
 from respool.pipeline.model import found_or_trained, frauds_of, load, prices_frame, train
+from respool.pipeline.table_schemas import schema_of, table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_settings import PipelineSettings
 
 MOMENT = datetime(2026, 11, 12, 8, 1, 2, 345_000, tzinfo=UTC)
 
@@ -118,8 +118,8 @@ def test_scores_are_added_once_and_in_steps_as_in_one(
     added = 0
     for part in (events.where(half), events.where(f"not ({half})")):
         silver.append(part.coalesce(2), positions={})
-        added += fraud.score_new(spark, silver, scores, model, told.threshold)
-        assert fraud.score_new(spark, silver, scores, model, told.threshold) == 0
+        added += live_scores.score_new(spark, silver, scores, model, told.threshold)
+        assert live_scores.score_new(spark, silver, scores, model, told.threshold) == 0
     at_once = model.score(finished_rides(events), told.threshold)
     stored = {row["ride_id"]: row["score"] for row in scores.read(spark).collect()}
     assert stored == {row["ride_id"]: row["score"] for row in at_once.collect()}
@@ -131,9 +131,9 @@ def test_scores_survive_the_way_through_a_message(spark: "SparkSession") -> None
     scores = spark.createDataFrame(
         [(*row, "v1", 0.123457, False, MOMENT.date())], schema_of("fraud_scores")
     )
-    sent = fraud.messages(scores)
+    sent = live_scores.messages(scores)
     assert bytes(sent.collect()[0]["key"]) == b"ride-1"
-    back = fraud.scores_of(sent.selectExpr("*", "0 as partition", "0L as offset"))
+    back = live_scores.scores_of(sent.selectExpr("*", "0 as partition", "0L as offset"))
     names = [name for name in scores.columns if name != "date"]
     assert back.select(*names).collect() == scores.select(*names).collect()
 

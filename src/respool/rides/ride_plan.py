@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from respool.rides.cities import CITIES, City
-from respool.rides.cities import BadPlan
+from respool.rides.cities import CITIES, BadPlan, City
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 
-class Teller(Protocol):
+class ProgressListener(Protocol):
     """Receives a job's progress."""
 
     def step(self, text: str) -> None:
@@ -23,7 +23,7 @@ class Silent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class JobOutcome:
     job: str
     # Counts, in display order.
     counts: dict[str, int]

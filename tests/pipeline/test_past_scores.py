@@ -2,9 +2,9 @@
 
 import pytest
 
-from respool.pipeline.errors import BadReplay
+from respool.pipeline.job_errors import BadReplay
 from respool.pipeline.model import About
-from respool.pipeline.replay import check_unseen
+from respool.pipeline.past_scores import check_unseen
 
 DAY_MS = 86_400_000
 

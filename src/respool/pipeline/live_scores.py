@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 from pyarrow.dataset import field
 from pyspark.sql import functions as f
 
-from respool.pipeline import topics
-from respool.pipeline.catalog import schema_of, table
-from respool.pipeline.errors import TableMissing
+from respool.pipeline import topic_frames
 from respool.pipeline.features import HISTORY_DAYS, finished_rides
+from respool.pipeline.job_errors import TableMissing
+from respool.pipeline.job_outcome import JobOutcome, ProgressListener
 from respool.pipeline.model import FraudModel, found_or_trained
-from respool.pipeline.outcome import Outcome, Teller
 from respool.pipeline.queries import started
+from respool.pipeline.table_schemas import schema_of, table
 from respool.pipeline.table_stream import stream_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_settings import PipelineSettings
     from respool.pipeline.tables import Table
 
 JOB = "fraud"
@@ -30,7 +30,7 @@ QUERY = "fraud-scores"
 TRAINED_SHARE = 0.5
 
 
-def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Outcome:
+def run(spark: "SparkSession", settings: "PipelineSettings", tell: ProgressListener) -> JobOutcome:
     silver, scores = table(settings, "silver"), table(settings, "fraud_scores")
     if not silver.exists:
         raise TableMissing("silver", "silver")
@@ -42,10 +42,10 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: Teller) -> Ou
     added = score_new(spark, silver, scores, model, settings.threshold)
     tell.rows(added)
     tell.step("fraud: writing scores to the topic")
-    topics.ensure(settings, settings.scores_topic, like=settings.topic)
+    topic_frames.ensure(settings, settings.scores_topic, like=settings.topic)
     publish(spark, settings)
     stored = scores.arrow_dataset()
-    return Outcome(
+    return JobOutcome(
         job=JOB,
         counts={
             "rides the model learnt from": model.about.rides,
@@ -83,7 +83,7 @@ def publish(spark: "SparkSession", settings: "PipelineSettings") -> None:
     """Write to the topic the scores it does not have yet."""
     scores = table(settings, "fraud_scores")
     rows = messages(stream_of(spark, scores, rows_per_batch=settings.rows_per_batch))
-    writer = topics.write_stream(rows, settings, settings.scores_topic)
+    writer = topic_frames.write_stream(rows, settings, settings.scores_topic)
     checkpoint = settings.checkpoint_path(QUERY)
     started(writer, QUERY, checkpoint, every_ms=None).awaitTermination()
 

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 )
 
 if TYPE_CHECKING:
-    from respool.pipeline.settings import PipelineSettings
+    from respool.pipeline.job_settings import PipelineSettings
     from respool.pipeline.tables import Table
 
 # What `format("respool")` gives, headers included. The day is that of arrival.

@@ -16,7 +16,7 @@ import numpy as np
 from respool.rides.counter_rng import CounterRng, Numbers, Purpose, below
 from respool.rides.demand import SLOTS_PER_PAGE, Demand
 from respool.rides.outcomes import Fraud
-from respool.rides.plan import RidePlan
+from respool.rides.ride_plan import RidePlan
 
 # Pattern -> how many rides a ring makes, and the shortest block of time that it makes them in, in slots.
 RIDES_PER_RING = {Fraud.COLLUSION: 12, Fraud.STOLEN_PAYMENT: 6}

@@ -9,8 +9,8 @@ import pytest
 import respool
 from pipeline.making import TOPIC
 from respool.client.kafka.cluster import Cluster
-from respool.pipeline import topics
-from respool.pipeline.settings import PipelineSettings
+from respool.pipeline import topic_frames
+from respool.pipeline.job_settings import PipelineSettings
 from respool.testing import Broker
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def test_a_window_has_also_what_came_behind_the_first_later_message(
         }
     )
     respool.write_table(data, TOPIC, bootstrap=told.bootstrap)
-    found = topics.read_times(
+    found = topic_frames.read_times(
         spark, told, TOPIC, since_ms=T0 + 5_000, until_ms=T0 + 20_000
     ).collect()
     assert sorted(bytes(row["value"]) for row in found) == [b"10", b"15"]
@@ -47,7 +47,7 @@ def test_a_broker_that_restarts_is_asked_again(
 ) -> None:
     broker.create_topic(TOPIC, partitions=2)
     told = PipelineSettings(data=tmp_path, bootstrap=broker.bootstrap)
-    before = topics.readers(told, TOPIC)
+    before = topic_frames.readers(told, TOPIC)
     waited: list[float] = []
 
     def back_meanwhile(_cluster: Cluster, seconds: float) -> None:
@@ -57,5 +57,5 @@ def test_a_broker_that_restarts_is_asked_again(
 
     monkeypatch.setattr(Cluster, "sleep", back_meanwhile)
     broker.stop()
-    assert topics.readers(told, TOPIC) == before
+    assert topic_frames.readers(told, TOPIC) == before
     assert waited
